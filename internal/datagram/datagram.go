@@ -1,0 +1,98 @@
+// Package datagram is the transport seam of volley: batches of datagrams go to
+// and come from a Socket; a Mux shares one Socket among many peers; and every
+// protocol stands as a Handler on top of a Conn, one peer's share of a
+// transport. Layers of volley stack by function calls through these types, so
+// that a batch stays a batch from the socket to the application.
+package datagram
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Packet is one datagram, or a run of datagrams of equal size, on its way
+// through a Socket.
+type Packet struct {
+	// Buf holds the datagram, or the run of datagrams one behind the other.
+	Buf []byte
+	// Addr is the other side. On a connected socket it is ignored when
+	// sending. IPv4 addresses are never in their IPv6-mapped form.
+	Addr netip.AddrPort
+	// Segment is the size in bytes of each datagram of a run; the last one
+	// may be shorter. Zero: Buf is one datagram.
+	Segment int
+	// Drops is, for a received packet, the total number of datagrams that
+	// the kernel has dropped because this socket's buffer was full, as far as
+	// the platform tells; otherwise zero.
+	Drops uint32
+}
+
+// A Socket is a packet transport. Reads come from one goroutine; writes may
+// come from many, also during a read and during Close.
+type Socket interface {
+	// ReadBatch waits for datagrams and describes them in ps. It returns how
+	// many elements it has set, at least one if the error is nil. The buffers
+	// belong to the socket and stay valid, and writable, until the next call.
+	// After Close the error is net.ErrClosed, perhaps wrapped. Errors for
+	// which IsTransient is true do not end the socket.
+	ReadBatch(ps []Packet) (int, error)
+	// WriteBatch sends ps in order and returns the number of elements sent.
+	// If it is short, the error says why element n was not sent; the caller
+	// may go on with element n+1.
+	WriteBatch(ps []Packet) (int, error)
+	// LocalAddr returns the address the socket is bound to.
+	LocalAddr() net.Addr
+	// Close closes the socket and makes ReadBatch return.
+	Close() error
+}
+
+// A Conn is an unreliable, message-preserving connection to one peer.
+type Conn interface {
+	// Attach gives the layer above. It is called once; datagrams that came
+	// earlier (a bounded number is kept) are handed over first.
+	Attach(Handler) error
+	// MaxDatagram returns the largest datagram in bytes that the transport
+	// carries whole.
+	MaxDatagram() int
+	// WaitWritable waits until a message of n bytes may be framed, and
+	// returns early with an error when cancel is closed or the Conn is. UDP
+	// never waits; a lossless pipe waits here for room at the other side.
+	WaitWritable(n int, cancel <-chan struct{}) error
+	// WriteBatch sends the datagrams of a batch. It may overwrite their
+	// bytes; the batch is the caller's again on return. An error is the
+	// first one met; the remaining datagrams have been tried all the same.
+	WriteBatch(*wire.Batch) error
+	// Schedule asks for a call of HandleTick no later than at. The earliest
+	// time asked for wins. It may be called from any goroutine, also from
+	// the Handler's own methods.
+	Schedule(at time.Time)
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	// Close ends the connection. Calls of the Handler that are under way may
+	// still finish afterwards; HandleClose is not called.
+	Close() error
+}
+
+// A Handler is the layer above a Conn. Its methods are called one at a time.
+type Handler interface {
+	// HandleBatch takes received datagrams, which are valid and writable
+	// until it returns, and appends what is to be sent to out.
+	HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch)
+	// HandleTick is called when a scheduled time has come. It returns the
+	// next time at which to be called, or the zero time for: not before the
+	// next call of Schedule.
+	HandleTick(now time.Time, out *wire.Batch) (next time.Time)
+	// HandleClose says that the Conn has ended other than by its Close
+	// method. The error is io.EOF after an orderly end by the peer.
+	HandleClose(error)
+}
+
+// A Provider is a connection of volley's own that stands on a Conn, so that
+// another layer can stack on it without a goroutine or copy in between. Its
+// one method is the only trace of this seam in public types.
+type Provider interface {
+	DatagramConn() Conn
+}
