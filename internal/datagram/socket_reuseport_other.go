@@ -1,0 +1,17 @@
+//go:build !linux
+
+package datagram
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// ReusePortControl is a Control function for net.ListenConfig that lets
+// several sockets be bound to one address, among which the kernel shares out
+// the peers (SO_REUSEPORT). On systems other than Linux it returns an error
+// that wraps errors.ErrUnsupported.
+func ReusePortControl(string, string, syscall.RawConn) error {
+	return fmt.Errorf("datagram: SO_REUSEPORT with load balancing: %w", errors.ErrUnsupported)
+}
