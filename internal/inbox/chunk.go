@@ -1,0 +1,64 @@
+package inbox
+
+import (
+	"encoding/binary"
+	"sync"
+)
+
+// A chunk holds messages one behind the other, each after its length in four
+// bytes.
+type chunk struct {
+	next *chunk
+	buf  []byte
+	r, w int // read and write offset
+	pool *sync.Pool
+}
+
+const lengthSize = 4
+
+// Chunks come in three sizes, so that one short message does not hold much
+// memory and a flood does not take many chunks.
+var pools = [...]struct {
+	size int
+	pool sync.Pool
+}{{size: 1 << 10}, {size: 8 << 10}, {size: 64 << 10}}
+
+// newChunk returns a chunk for at least n bytes, of the given class or above.
+func newChunk(n, class int) *chunk {
+	for i := class; i < len(pools); i++ {
+		p := &pools[i]
+		if n > p.size {
+			continue
+		}
+		if c, ok := p.pool.Get().(*chunk); ok {
+			return c
+		}
+		return &chunk{buf: make([]byte, p.size), pool: &p.pool}
+	}
+	return &chunk{buf: make([]byte, n)}
+}
+
+// free gives c back to its pool and returns its size.
+func (c *chunk) free() int {
+	n := len(c.buf)
+	if c.pool != nil {
+		c.next, c.r, c.w = nil, 0, 0
+		c.pool.Put(c)
+	}
+	return n
+}
+
+func (c *chunk) room() int { return len(c.buf) - c.w }
+
+func (c *chunk) push(p []byte) {
+	binary.NativeEndian.PutUint32(c.buf[c.w:], uint32(len(p)))
+	copy(c.buf[c.w+lengthSize:], p)
+	c.w += lengthSize + len(p)
+}
+
+func (c *chunk) pop() []byte {
+	n := int(binary.NativeEndian.Uint32(c.buf[c.r:]))
+	start := c.r + lengthSize
+	c.r = start + n
+	return c.buf[start:c.r:c.r]
+}

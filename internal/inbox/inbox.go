@@ -1,0 +1,230 @@
+// Package inbox is the queue of received messages between a connection and
+// the callers of its Read: bounded in bytes, empty of memory when idle, with
+// one lock and one wake-up for a whole batch of messages.
+package inbox
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"volley/internal/deadline"
+)
+
+// MessageOverhead is what a queued message counts against the limit beside
+// its length, in bytes.
+const MessageOverhead = lengthSize
+
+// An Inbox is a queue of messages. It must be set up by Init. Push belongs to
+// one producer at a time, who brackets it by Lock and Unlock; everything else
+// is safe for concurrent use.
+type Inbox struct {
+	limit   int64
+	reserve func(delta int) bool // may be nil
+
+	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
+	waiting atomic.Int32 // callers of pop that wait, or are about to
+	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to
+
+	mu         sync.Mutex
+	head, tail *chunk // the producer's side
+	class      int    // size class of the next chunk
+	pushed     int64  // bytes pushed since Lock
+	end        error  // what Read returns once the queue is empty
+
+	wake, room chan struct{} // one token each, see wait.go
+
+	readMu sync.Mutex
+	out    *chunk      // the consumer's side: taken from head as a whole
+	failed atomic.Bool // end counts at once, queued messages do not
+}
+
+// Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
+// taken for queued messages and told when it is given back.
+func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
+	q.limit = int64(limit)
+	q.reserve = reserve
+	q.wake = make(chan struct{}, 1)
+	q.room = make(chan struct{}, 1)
+}
+
+// Lock begins a batch of calls of Push.
+func (q *Inbox) Lock() { q.mu.Lock() }
+
+// Unlock ends a batch and wakes a waiting reader if something was pushed.
+func (q *Inbox) Unlock() {
+	if q.pushed == 0 {
+		q.mu.Unlock()
+		return
+	}
+	q.used.Add(q.pushed)
+	q.pushed = 0
+	q.mu.Unlock()
+	if q.waiting.Load() > 0 {
+		signal(q.wake)
+	}
+}
+
+// Push queues a copy of the message p. It reports false, and takes nothing,
+// if there is no room or the inbox has ended.
+func (q *Inbox) Push(p []byte) bool {
+	n := lengthSize + len(p)
+	if q.end != nil || q.used.Load()+q.pushed+int64(n) > q.limit {
+		return false
+	}
+	if q.tail == nil || q.tail.room() < n {
+		if !q.addChunk(n) {
+			return false
+		}
+	}
+	q.tail.push(p)
+	q.pushed += int64(n)
+	return true
+}
+
+func (q *Inbox) addChunk(n int) bool {
+	c := newChunk(n, q.class)
+	if q.reserve != nil && !q.reserve(len(c.buf)) {
+		c.free()
+		return false
+	}
+	if q.class < len(pools)-1 {
+		q.class++
+	}
+	if q.tail == nil {
+		q.head = c
+	} else {
+		q.tail.next = c
+	}
+	q.tail = c
+	return true
+}
+
+// End lets readers drain the queue and then gives them err. The first call of
+// End or Fail counts.
+func (q *Inbox) End(err error) { q.finish(err, false) }
+
+// Fail drops the queue and gives err to all present and future readers.
+func (q *Inbox) Fail(err error) { q.finish(err, true) }
+
+func (q *Inbox) finish(err error, drop bool) {
+	q.mu.Lock()
+	if q.end == nil || drop {
+		q.end = err
+	}
+	if drop {
+		q.failed.Store(true)
+		q.freeList(q.head)
+		q.head, q.tail = nil, nil
+	}
+	q.mu.Unlock()
+	signal(q.wake)
+	signal(q.room)
+	if drop {
+		q.readMu.Lock()
+		q.freeList(q.out)
+		q.out = nil
+		q.readMu.Unlock()
+	}
+}
+
+func (q *Inbox) freeList(c *chunk) {
+	for c != nil {
+		next := c.next
+		q.release(c)
+		c = next
+	}
+}
+
+func (q *Inbox) release(c *chunk) {
+	n := c.free()
+	if q.reserve != nil {
+		q.reserve(-n)
+	}
+}
+
+// Len returns the bytes queued, with overhead.
+func (q *Inbox) Len() int { return int(q.used.Load()) }
+
+// Read copies the next message to b and returns how much was copied and how
+// long the message is; what does not fit is lost. It waits for a message until
+// the deadline passes or the inbox ends.
+func (q *Inbox) Read(b []byte, d *deadline.Deadline) (n, size int, err error) {
+	err = q.next(d, func(p []byte) { n, size = copy(b, p), len(p) })
+	return n, size, err
+}
+
+// ReadAppend appends the next message to dst.
+func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
+	err := q.next(d, func(p []byte) { dst = append(dst, p...) })
+	return dst, err
+}
+
+// next calls f with the next message, which it may use until it returns.
+func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
+	for {
+		if q.failed.Load() {
+			return q.ended()
+		}
+		if d.Exceeded() {
+			return os.ErrDeadlineExceeded
+		}
+		if ok, err := q.pop(f); ok || err != nil {
+			return err
+		}
+		if err := q.wait(d); err != nil {
+			return err
+		}
+	}
+}
+
+func (q *Inbox) ended() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.end == nil {
+		return net.ErrClosed
+	}
+	return q.end
+}
+
+func (q *Inbox) pop(f func([]byte)) (bool, error) {
+	q.readMu.Lock()
+	defer q.readMu.Unlock()
+	if q.out == nil {
+		if err := q.take(); err != nil || q.out == nil {
+			return false, err
+		}
+	}
+	c := q.out
+	p := c.pop()
+	f(p)
+	q.used.Add(-int64(lengthSize + len(p)))
+	if c.r == c.w {
+		q.out = c.next
+		q.release(c)
+	}
+	if q.out != nil && q.waiting.Load() > 0 {
+		signal(q.wake)
+	}
+	if q.roomers.Load() > 0 {
+		signal(q.room)
+	}
+	return true, nil
+}
+
+// take moves all that was pushed to the consumer's side. With nothing there
+// it returns the error that ends the inbox, if any.
+func (q *Inbox) take() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == nil {
+		return q.end
+	}
+	q.out, q.head, q.tail = q.head, nil, nil
+	q.class = 0
+	if q.out.next != nil {
+		q.class = len(pools) - 1
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package inbox
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/internal/deadline"
+)
+
+func newInbox(limit int) *Inbox {
+	q := new(Inbox)
+	q.Init(limit, nil)
+	return q
+}
+
+func push(q *Inbox, msgs ...string) (taken int) {
+	q.Lock()
+	defer q.Unlock()
+	for _, m := range msgs {
+		if q.Push([]byte(m)) {
+			taken++
+		}
+	}
+	return taken
+}
+
+func TestOrderAndTruncation(t *testing.T) {
+	q := newInbox(1 << 20)
+	push(q, "one", "two", "three")
+	var d deadline.Deadline
+	b := make([]byte, 2)
+	if n, size, err := q.Read(b, &d); n != 2 || size != 3 || err != nil || string(b) != "on" {
+		t.Errorf("Read = %d, %d, %v (%q), want 2, 3, nil (on)", n, size, err, b)
+	}
+	p, err := q.ReadAppend([]byte("x"), &d)
+	if string(p) != "xtwo" || err != nil {
+		t.Errorf("ReadAppend = %q, %v, want xtwo", p, err)
+	}
+	p, _ = q.ReadAppend(nil, &d)
+	if string(p) != "three" || q.Len() != 0 {
+		t.Errorf("got %q with %d bytes left, want three and 0", p, q.Len())
+	}
+}
+
+func TestLimit(t *testing.T) {
+	q := newInbox(2 * (MessageOverhead + 10))
+	if got := push(q, "0123456789", "0123456789", "x"); got != 2 {
+		t.Errorf("%d messages taken, want 2", got)
+	}
+	var d deadline.Deadline
+	q.ReadAppend(nil, &d)
+	if got := push(q, "0123456789", "x"); got != 1 {
+		t.Errorf("%d messages taken after one was read, want 1", got)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	var held int
+	q := new(Inbox)
+	q.Init(1<<20, func(n int) bool {
+		if n > 0 && held+n > 200<<10 {
+			return false
+		}
+		held += n
+		return true
+	})
+	var sent int
+	for push(q, string(make([]byte, 10<<10))) == 1 {
+		sent++
+	}
+	if sent < 10 || sent > 20 {
+		t.Errorf("%d messages of 10 KiB in a budget of 200 KiB", sent)
+	}
+	var d deadline.Deadline
+	for range sent {
+		q.ReadAppend(nil, &d)
+	}
+	if push(q, "room again") != 1 {
+		t.Error("no message taken after the queue was read")
+	}
+}
+
+func TestReserveIsGivenBack(t *testing.T) {
+	var held atomic.Int64
+	q := new(Inbox)
+	q.Init(1<<20, func(n int) bool { held.Add(int64(n)); return true })
+	var d deadline.Deadline
+	for range 100 {
+		push(q, "a", "b", string(make([]byte, 100_000)))
+		for range 3 {
+			q.ReadAppend(nil, &d)
+		}
+	}
+	if n := held.Load(); n != 0 {
+		t.Errorf("%d bytes held by an empty inbox", n)
+	}
+	push(q, "a", "b", string(make([]byte, 100_000)))
+	q.ReadAppend(nil, &d)
+	q.Fail(net.ErrClosed)
+	if n := held.Load(); n != 0 {
+		t.Errorf("%d bytes held after Fail", n)
+	}
+}
+
+func TestEndDrainsFailDoesNot(t *testing.T) {
+	var d deadline.Deadline
+	q := newInbox(1 << 20)
+	push(q, "a", "b")
+	q.End(io.EOF)
+	if push(q, "c") != 0 {
+		t.Error("Push after End was taken")
+	}
+	for _, want := range []string{"a", "b"} {
+		if p, err := q.ReadAppend(nil, &d); string(p) != want || err != nil {
+			t.Errorf("ReadAppend = %q, %v, want %q", p, err, want)
+		}
+	}
+	if _, err := q.ReadAppend(nil, &d); err != io.EOF {
+		t.Errorf("Read after the end: %v, want EOF", err)
+	}
+
+	q = newInbox(1 << 20)
+	push(q, "a", "b", "c")
+	q.ReadAppend(nil, &d)
+	q.Fail(net.ErrClosed)
+	if _, err := q.ReadAppend(nil, &d); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Read after Fail: %v, want net.ErrClosed", err)
+	}
+}
+
+func TestWakeUps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var d deadline.Deadline
+		var got atomic.Int32
+		for range 5 {
+			go func() {
+				if _, err := q.ReadAppend(nil, &d); err == nil {
+					got.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		push(q, "1", "2", "3")
+		synctest.Wait()
+		if got.Load() != 3 {
+			t.Errorf("%d of 5 readers got one of 3 messages, want 3", got.Load())
+		}
+		q.End(io.EOF)
+		synctest.Wait() // the bubble ends only if both others return
+	})
+}
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var d deadline.Deadline
+		d.Set(time.Now().Add(time.Minute))
+		start := time.Now()
+		if _, err := q.ReadAppend(nil, &d); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Read: %v, want deadline exceeded", err)
+		}
+		if got := time.Since(start); got != time.Minute {
+			t.Errorf("Read waited %v, want 1m", got)
+		}
+		push(q, "a")
+		if _, err := q.ReadAppend(nil, &d); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Read past the deadline with a message there: %v", err)
+		}
+		d.Set(time.Time{})
+		if p, err := q.ReadAppend(nil, &d); string(p) != "a" || err != nil {
+			t.Errorf("Read = %q, %v", p, err)
+		}
+	})
+}
+
+func TestWaitRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(100)
+		push(q, string(make([]byte, 90)))
+		done := make(chan error, 1)
+		go func() { done <- q.WaitRoom(50, nil) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("WaitRoom returned %v although there is no room", err)
+		default:
+		}
+		var d deadline.Deadline
+		q.ReadAppend(nil, &d)
+		if err := <-done; err != nil {
+			t.Errorf("WaitRoom: %v", err)
+		}
+		push(q, string(make([]byte, 90)))
+		d.Set(time.Now().Add(time.Second))
+		if err := q.WaitRoom(50, d.Arm()); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("WaitRoom: %v, want deadline exceeded", err)
+		}
+		d.Disarm()
+		go func() { done <- q.WaitRoom(50, nil) }()
+		synctest.Wait()
+		q.End(io.EOF)
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("WaitRoom at the end: %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+// Nothing is lost, doubled or reordered between one producer and several
+// readers, and no reader sleeps beside a queued message.
+func TestConcurrent(t *testing.T) {
+	const total = 20000
+	q := newInbox(1 << 12)
+	var d deadline.Deadline
+	var sum atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				p, err := q.ReadAppend(nil, &d)
+				if err != nil {
+					return
+				}
+				sum.Add(int64(len(p)))
+			}
+		})
+	}
+	var want int64
+	for i := range total {
+		m := bytes.Repeat([]byte{byte(i)}, 1+i%100)
+		if err := q.WaitRoom(len(m), nil); err != nil {
+			t.Fatal(err)
+		}
+		q.Lock()
+		if !q.Push(m) {
+			t.Fatal("Push refused after WaitRoom")
+		}
+		q.Unlock()
+		want += int64(len(m))
+	}
+	q.End(io.EOF)
+	wg.Wait()
+	if sum.Load() != want {
+		t.Errorf("read %d bytes, want %d", sum.Load(), want)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	q := newInbox(1 << 20)
+	var d deadline.Deadline
+	m, b := make([]byte, 256), make([]byte, 1024)
+	n := testing.AllocsPerRun(1000, func() {
+		q.Lock()
+		for range 64 {
+			q.Push(m)
+		}
+		q.Unlock()
+		for range 64 {
+			q.Read(b, &d)
+		}
+	})
+	if n > 0.5 && !raceEnabled {
+		t.Errorf("%v allocations for 64 messages, want 0", n)
+	}
+}
+
+func BenchmarkInbox(b *testing.B) {
+	q := newInbox(1 << 20)
+	var d deadline.Deadline
+	m, buf := make([]byte, 256), make([]byte, 1024)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%64 == 0 {
+			q.Lock()
+			for range 64 {
+				q.Push(m)
+			}
+			q.Unlock()
+		}
+		q.Read(buf, &d)
+	}
+}

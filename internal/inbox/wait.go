@@ -1,0 +1,91 @@
+package inbox
+
+import (
+	"net"
+	"os"
+
+	"volley/internal/deadline"
+)
+
+// Waiting works by channels that hold one token. Who waits says so by a
+// counter first and looks again after that, so no wake-up is lost; who was
+// woken and leaves work behind passes the token on.
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// wait blocks until there may be a message, or the end.
+func (q *Inbox) wait(d *deadline.Deadline) error {
+	q.waiting.Add(1)
+	defer q.leave()
+	if q.ready() {
+		return nil
+	}
+	passed := d.Arm()
+	defer d.Disarm()
+	select {
+	case <-q.wake:
+		return nil
+	case <-passed:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+// leave ends a wait. Another waiter may have to look at what is there, or at
+// the end, which concerns all of them.
+func (q *Inbox) leave() {
+	if q.waiting.Add(-1) == 0 {
+		return
+	}
+	if q.ready() {
+		signal(q.wake)
+	}
+}
+
+// ready reports whether a reader has something to do. Both sides are looked
+// at under their locks: who took the queue to the consumer's side after our
+// look sees that we wait.
+func (q *Inbox) ready() bool {
+	q.readMu.Lock()
+	defer q.readMu.Unlock()
+	if q.out != nil {
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.head != nil || q.end != nil
+}
+
+// HasRoom reports whether a message of n bytes would be taken.
+func (q *Inbox) HasRoom(n int) bool {
+	return q.used.Load()+int64(lengthSize+n) <= q.limit
+}
+
+// WaitRoom waits until a message of n bytes will be taken. It serves one
+// waiter at a time, who must be the only source of messages. It returns
+// os.ErrDeadlineExceeded when cancel is closed first, and net.ErrClosed if the
+// inbox has ended.
+func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
+	q.roomers.Add(1)
+	defer q.roomers.Add(-1)
+	for {
+		q.mu.Lock()
+		end := q.end
+		q.mu.Unlock()
+		if end != nil {
+			return net.ErrClosed
+		}
+		if q.HasRoom(n) || q.used.Load() == 0 {
+			return nil
+		}
+		select {
+		case <-q.room:
+		case <-cancel:
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
