@@ -1,0 +1,334 @@
+package simnet
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DefaultReadBuffer is the size in bytes of a socket's receive buffer unless
+// SetReadBuffer changes it. It is a little more than what Linux gives.
+const DefaultReadBuffer = 256 << 10
+
+// MaxDatagram is the size in bytes of the largest datagram that can be sent,
+// the limit of UDP over IPv4.
+const MaxDatagram = 65507
+
+var (
+	_ net.Conn       = (*Conn)(nil)
+	_ net.PacketConn = (*Conn)(nil)
+)
+
+var errMissingAddress = errors.New("missing address")
+
+// A Conn is a socket of a Network. Like a *net.UDPConn it is a net.PacketConn
+// and, if it was made by Dial, a net.Conn. Its methods behave as those of
+// *net.UDPConn on Linux do, except that closing it again is no error. They may
+// be called by several goroutines at once.
+//
+// Errors other than those of parsing are of type *net.OpError, as there, and
+// unwrap to os.ErrDeadlineExceeded, net.ErrClosed or an errno.
+type Conn struct {
+	net    *Network
+	local  *net.UDPAddr
+	remote netip.AddrPort // valid if connected
+	peer   *net.UDPAddr   // remote, or nil
+
+	public netip.AddrPort // how others see it; guarded by net.mu
+
+	readDeadline, writeDeadline *deadline
+
+	closeOnce sync.Once
+	done      chan struct{} // closed by Close
+	ready     chan struct{} // holds a token when there may be something to read
+
+	// The receive buffer.
+	mu    sync.Mutex
+	queue packetQueue
+	bytes int // in the queue, as sizes of packets
+	limit int // of bytes
+}
+
+func newConn(n *Network, local, remote netip.AddrPort) *Conn {
+	c := &Conn{
+		net:           n,
+		local:         udpAddr(local),
+		remote:        remote,
+		public:        local,
+		readDeadline:  newDeadline(),
+		writeDeadline: newDeadline(),
+		done:          make(chan struct{}),
+		ready:         make(chan struct{}, 1),
+		limit:         DefaultReadBuffer,
+	}
+	if remote.IsValid() {
+		c.peer = udpAddr(remote)
+	}
+	return c
+}
+
+// Network returns the network that c is a socket of.
+func (c *Conn) Network() *Network { return c.net }
+
+// LocalAddr returns the address c was opened with, a *net.UDPAddr. The caller
+// must not modify it.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the address c is connected to, a *net.UDPAddr, or nil if
+// it isn't. The caller must not modify it.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.peer == nil {
+		return nil
+	}
+	return c.peer
+}
+
+// Close closes the socket. What it has sent still arrives; what it has not yet
+// read is lost. Pending reads return net.ErrClosed. Close always returns nil,
+// also when called again.
+func (c *Conn) Close() error {
+	c.net.remove(c)
+	c.shut()
+	return nil
+}
+
+// shut ends the pending operations of a socket that the network has removed.
+func (c *Conn) shut() {
+	c.closeOnce.Do(func() {
+		close(c.done)
+		c.readDeadline.stop()
+		c.writeDeadline.stop()
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.queue.len() > 0 {
+		c.queue.pop().free()
+	}
+	c.bytes = 0
+}
+
+// SetDeadline sets the deadlines of reads and writes. A zero time means none.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return c.setDeadlines(t, c.readDeadline, c.writeDeadline)
+}
+
+// SetReadDeadline sets the deadline of pending and future reads.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	return c.setDeadlines(t, c.readDeadline)
+}
+
+// SetWriteDeadline sets the deadline of future writes. They never wait, and
+// fail only if it is in the past.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadlines(t, c.writeDeadline)
+}
+
+func (c *Conn) setDeadlines(t time.Time, ds ...*deadline) error {
+	if isClosed(c.done) {
+		return c.opError("set", nil, net.ErrClosed)
+	}
+	for _, d := range ds {
+		d.set(t)
+	}
+	return nil
+}
+
+// SetReadBuffer limits the receive buffer to the given number of bytes. It
+// holds whole IP packets: datagrams and 28 bytes of headers each with IPv4, 48
+// with IPv6. What finds no room is dropped and counted in
+// Stats.ReceiverDrops.
+func (c *Conn) SetReadBuffer(bytes int) error {
+	if isClosed(c.done) {
+		return c.opError("set", nil, net.ErrClosed)
+	}
+	if bytes <= 0 {
+		return c.opError("set", nil, syscall.EINVAL)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = bytes
+	return nil
+}
+
+// SetWriteBuffer does nothing: writes don't wait. The queues of a network are
+// those of its links.
+func (c *Conn) SetWriteBuffer(bytes int) error {
+	if isClosed(c.done) {
+		return c.opError("set", nil, net.ErrClosed)
+	}
+	return nil
+}
+
+// Read reads one datagram. What doesn't fit into b is lost. An empty b reads
+// nothing.
+func (c *Conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, _, err := c.ReadFromUDPAddrPort(b)
+	return n, err
+}
+
+// ReadFrom reads one datagram and returns the sender's address, a
+// *net.UDPAddr. What doesn't fit into b is lost.
+func (c *Conn) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, from, err := c.ReadFromUDPAddrPort(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	return n, udpAddr(from), nil
+}
+
+// ReadFromUDPAddrPort is like ReadFrom, and doesn't allocate.
+func (c *Conn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
+	for {
+		if err := c.usable(c.readDeadline); err != nil {
+			return 0, netip.AddrPort{}, c.opError("read", c.RemoteAddr(), err)
+		}
+		if p := c.pop(); p != nil {
+			n, from := copy(b, p.buf), p.flow.from
+			p.free()
+			return n, from, nil
+		}
+		select {
+		case <-c.ready:
+		case <-c.done:
+		case <-c.readDeadline.wait():
+		}
+	}
+}
+
+// Write sends one datagram on a connected socket.
+func (c *Conn) Write(b []byte) (int, error) {
+	if !c.remote.IsValid() {
+		return 0, c.opError("write", nil, syscall.EDESTADDRREQ)
+	}
+	return c.write(b, c.remote)
+}
+
+// WriteTo sends one datagram on an unconnected socket. The address must be a
+// *net.UDPAddr. It doesn't wait, and reports no loss: a datagram to an address
+// where nobody listens vanishes. One of more than MaxDatagram bytes is refused
+// with syscall.EMSGSIZE.
+func (c *Conn) WriteTo(b []byte, addr net.Addr) (int, error) {
+	a, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return 0, c.opError("write", addr, syscall.EINVAL)
+	}
+	if a == nil {
+		return 0, c.opError("write", nil, errMissingAddress)
+	}
+	return c.WriteToUDPAddrPort(b, a.AddrPort())
+}
+
+// WriteToUDPAddrPort is like WriteTo.
+func (c *Conn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
+	if c.remote.IsValid() {
+		return 0, c.opError("write", udpAddr(addr), net.ErrWriteToConnected)
+	}
+	return c.write(b, canonical(addr))
+}
+
+func (c *Conn) write(b []byte, to netip.AddrPort) (int, error) {
+	err := c.usable(c.writeDeadline)
+	if err == nil && len(b) > MaxDatagram {
+		err = syscall.EMSGSIZE
+	}
+	if err == nil {
+		err = c.net.send(c, b, to)
+	}
+	if err != nil {
+		return 0, c.opError("write", udpAddr(to), err)
+	}
+	return len(b), nil
+}
+
+// usable returns the error of an operation that can't even begin. As with
+// sockets of the system, a deadline in the past wins over waiting datagrams.
+func (c *Conn) usable(d *deadline) error {
+	if isClosed(c.done) {
+		return net.ErrClosed
+	}
+	if d.expired() {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func (c *Conn) opError(op string, addr net.Addr, err error) error {
+	return &net.OpError{Op: op, Net: "udp", Source: c.local, Addr: addr, Err: err}
+}
+
+// accepts reports whether c wants datagrams from the given address.
+func (c *Conn) accepts(from netip.AddrPort) bool {
+	return !c.remote.IsValid() || c.remote == from
+}
+
+// push puts a packet into the receive buffer, unless that is full.
+func (c *Conn) push(p *packet) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bytes+p.size() > c.limit || isClosed(c.done) {
+		return false
+	}
+	c.bytes += p.size()
+	c.queue.push(p)
+	c.wake()
+	return true
+}
+
+// pop returns the next packet of the receive buffer, or nil.
+func (c *Conn) pop() *packet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue.len() == 0 {
+		return nil
+	}
+	p := c.queue.pop()
+	c.bytes -= p.size()
+	if c.queue.len() > 0 {
+		c.wake()
+	}
+	return p
+}
+
+// wake makes one reader look at the queue, now or when it next comes.
+func (c *Conn) wake() {
+	select {
+	case c.ready <- struct{}{}:
+	default:
+	}
+}
+
+// A packetQueue is a ring of packets that grows as needed.
+type packetQueue struct {
+	ring []*packet // its length is a power of two
+	head int
+	n    int
+}
+
+func (q *packetQueue) len() int { return q.n }
+
+func (q *packetQueue) push(p *packet) {
+	if q.n == len(q.ring) {
+		ring := make([]*packet, max(8, 2*q.n))
+		for i := range q.n {
+			ring[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.n)%len(q.ring)] = p
+	q.n++
+}
+
+func (q *packetQueue) pop() *packet {
+	p := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+	return p
+}

@@ -1,0 +1,130 @@
+package simnet
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A packet is a datagram under way, or in a receive buffer.
+type packet struct {
+	buf   []byte
+	flow  *flow
+	index uint64
+	dup   bool // the second copy
+}
+
+// size returns the size of the packet on the link.
+func (p *packet) size() int { return packetSize(len(p.buf), p.flow.to.Addr()) }
+
+// packetSize returns the size of an IP packet that carries a datagram of n
+// bytes to the given address.
+func packetSize(n int, to netip.Addr) int {
+	if to.Is4() {
+		return n + 20 + 8
+	}
+	return n + 40 + 8
+}
+
+// Buffers are pooled in two sizes, so that the common datagrams don't hold on
+// to memory for the rare large ones.
+const (
+	smallBuffer = 2048
+	largeBuffer = 64 << 10
+)
+
+var (
+	smallPackets = sync.Pool{New: func() any { return &packet{buf: make([]byte, 0, smallBuffer)} }}
+	largePackets = sync.Pool{New: func() any { return &packet{buf: make([]byte, 0, largeBuffer)} }}
+)
+
+// newPacket returns a packet with a copy of b.
+func newPacket(b []byte) *packet {
+	pool := &smallPackets
+	if len(b) > smallBuffer {
+		pool = &largePackets
+	}
+	p := pool.Get().(*packet)
+	p.buf = append(p.buf[:0], b...)
+	return p
+}
+
+// free gives the packet back. It must not be used afterwards.
+func (p *packet) free() {
+	p.flow = nil
+	if cap(p.buf) > smallBuffer {
+		largePackets.Put(p)
+		return
+	}
+	smallPackets.Put(p)
+}
+
+// An event is something that happens in a network at a later time: a packet
+// arrives, a step of a script begins or ends, or a function is called.
+type event struct {
+	at    time.Duration // since the start of the network
+	order uint64        // of packets: the key of the flow
+	index uint64        // of packets: in the flow; else in the network
+	pkt   *packet
+	step  *activeStep
+	begin bool
+	call  func(*Network)
+}
+
+// before orders events. At the same time steps and calls come before packets,
+// in the order in which they were scheduled; packets are ordered by flow and
+// index, which doesn't depend on the order in which goroutines ran.
+func (e *event) before(f *event) bool {
+	switch {
+	case e.at != f.at:
+		return e.at < f.at
+	case e.order != f.order:
+		return e.order < f.order
+	case e.index != f.index:
+		return e.index < f.index
+	default:
+		return e.pkt != nil && f.pkt != nil && !e.pkt.dup && f.pkt.dup
+	}
+}
+
+// An eventHeap is a binary heap of events, the earliest first. (The package
+// container/heap would allocate an interface value for each.)
+type eventHeap []event
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	s := *h
+	i := len(s) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !s[i].before(&s[parent]) {
+			return
+		}
+		s[i], s[parent] = s[parent], s[i]
+		i = parent
+	}
+}
+
+func (h *eventHeap) pop() event {
+	s := *h
+	top := s[0]
+	last := len(s) - 1
+	s[0] = s[last]
+	s[last] = event{}
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		least := 2*i + 1
+		if least >= last {
+			return top
+		}
+		if right := least + 1; right < last && s[right].before(&s[least]) {
+			least = right
+		}
+		if !s[least].before(&s[i]) {
+			return top
+		}
+		s[i], s[least] = s[least], s[i]
+		i = least
+	}
+}
