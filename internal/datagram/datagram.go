@@ -76,7 +76,9 @@ type Conn interface {
 	Close() error
 }
 
-// A Handler is the layer above a Conn. Its methods are called one at a time.
+// A Handler is the layer above a Conn. Its methods may be called from several
+// goroutines at once: the reader, the timer, and over a pipe the writers of the
+// other side.
 type Handler interface {
 	// HandleBatch takes received datagrams, which are valid and writable
 	// until it returns, and appends what is to be sent to out.
@@ -88,6 +90,38 @@ type Handler interface {
 	// HandleClose says that the Conn has ended other than by its Close
 	// method. The error is io.EOF after an orderly end by the peer.
 	HandleClose(error)
+}
+
+// A RoomWaiter is a Handler that accepts messages up to a limit. WaitRoom waits
+// until a message of n bytes would be accepted; it returns
+// os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed if there
+// is nobody to read any more. A lossless Conn asks the other side's Handler
+// before a message is framed.
+type RoomWaiter interface {
+	WaitRoom(n int, cancel <-chan struct{}) error
+}
+
+// An Acceptor decides which addresses become Conns of a Mux. Its methods are
+// called on the reader's goroutines of the Mux's socket.
+type Acceptor interface {
+	// HandleUnknown sees the datagrams of an address without a Conn. It may
+	// append answers to out without creating any state, and returns whether
+	// a Conn is to be made.
+	HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool)
+	// HandlePeer is given the new Conn and must attach a Handler to it before
+	// it returns, or close it. The datagrams then go to that Handler.
+	HandlePeer(now time.Time, c Conn)
+}
+
+// Stats counts what happened below a Conn or a Mux.
+type Stats struct {
+	// ReadErrors and WriteErrors count errors of the socket that did not end
+	// it, such as an ICMP message that nobody listens at the other side.
+	ReadErrors, WriteErrors uint64
+	// Unknown counts datagrams of addresses without a Conn that were dropped.
+	Unknown uint64
+	// Socket is what the socket itself tells.
+	Socket SocketStats
 }
 
 // A Provider is a connection of volley's own that stands on a Conn, so that

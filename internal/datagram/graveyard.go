@@ -1,0 +1,64 @@
+package datagram
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A graveyard remembers the addresses of closed Conns for a while. All stay
+// equally long, so the oldest goes first.
+type graveyard struct {
+	max    int
+	until  map[netip.AddrPort]time.Time
+	oldest []grave // in order of time, used as a queue
+}
+
+type grave struct {
+	addr  netip.AddrPort
+	until time.Time
+}
+
+func (g *graveyard) init(max int) { g.max = max }
+
+func (g *graveyard) has(addr netip.AddrPort, now time.Time) bool {
+	until, ok := g.until[addr]
+	if ok && !now.Before(until) {
+		g.purge(now)
+		return false
+	}
+	return ok
+}
+
+func (g *graveyard) add(addr netip.AddrPort, now, until time.Time) {
+	if g.max <= 0 {
+		return
+	}
+	g.purge(now)
+	for len(g.oldest) >= g.max {
+		g.drop()
+	}
+	if g.until == nil {
+		g.until = make(map[netip.AddrPort]time.Time)
+	}
+	g.until[addr] = until
+	g.oldest = append(g.oldest, grave{addr, until})
+}
+
+// purge forgets what is over, and gives the memory back with the last one.
+func (g *graveyard) purge(now time.Time) {
+	for len(g.oldest) > 0 && !now.Before(g.oldest[0].until) {
+		g.drop()
+	}
+	if len(g.oldest) == 0 {
+		g.until, g.oldest = nil, nil
+	}
+}
+
+// drop forgets the oldest grave, unless its address has died again since.
+func (g *graveyard) drop() {
+	d := g.oldest[0]
+	g.oldest = g.oldest[1:]
+	if g.until[d.addr].Equal(d.until) {
+		delete(g.until, d.addr)
+	}
+}

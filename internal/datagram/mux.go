@@ -1,0 +1,260 @@
+package datagram
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A MuxConfig says how a Mux treats its peers.
+type MuxConfig struct {
+	Acceptor Acceptor
+	// MaxDatagram is the largest datagram in bytes that Conns promise.
+	MaxDatagram int
+	// Tombstone is how long the address of a closed Conn stays closed, so
+	// that late datagrams do not make a new one. Zero: not at all.
+	Tombstone time.Duration
+	// MaxTombstones limits their number; the oldest give way.
+	MaxTombstones int
+	// OnClose is called once the socket has gone: after Close and the last
+	// Conn, or with the error that broke it.
+	OnClose func(error)
+}
+
+// A Mux shares one unconnected socket among many Conns, one for each remote
+// address that its Acceptor admits. One goroutine reads, and one timer serves
+// all Conns.
+type Mux struct {
+	cfg    MuxConfig
+	sock   Socket
+	timers timers
+
+	mu      sync.Mutex
+	peers   map[netip.AddrPort]*Peer
+	peak    int // most peers since the map was made: maps do not shrink
+	graves  graveyard
+	closing bool // no new peers; the socket goes with the last one
+	closed  bool
+
+	reading                          readState
+	readErrors, writeErrors, unknown atomic.Uint64
+}
+
+// readState belongs to the reader's goroutine.
+type readState struct {
+	last *Peer
+	bufs bufList
+	out  wire.Batch
+}
+
+const readPackets = 8
+
+// NewMux returns a Mux on sock, which it takes over. Nothing is read before
+// Start.
+func NewMux(sock Socket, cfg MuxConfig) *Mux {
+	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
+	m.graves.init(cfg.MaxTombstones)
+	return m
+}
+
+// Start begins to read.
+func (m *Mux) Start() { go m.read() }
+
+// Addr returns the address of the socket.
+func (m *Mux) Addr() net.Addr { return m.sock.LocalAddr() }
+
+// Peers returns the number of Conns.
+func (m *Mux) Peers() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.peers)
+}
+
+// Stats returns what happened below the Conns.
+func (m *Mux) Stats() Stats {
+	return Stats{
+		ReadErrors:  m.readErrors.Load(),
+		WriteErrors: m.writeErrors.Load(),
+		Unknown:     m.unknown.Load(),
+		Socket:      socketStats(m.sock),
+	}
+}
+
+// Close stops admitting peers. The socket closes with the last Conn.
+func (m *Mux) Close() error {
+	m.mu.Lock()
+	m.closing = true
+	last := len(m.peers) == 0
+	m.mu.Unlock()
+	if last {
+		return m.closeSocket(nil)
+	}
+	return nil
+}
+
+func (m *Mux) closeSocket(cause error) error {
+	m.mu.Lock()
+	already := m.closed
+	m.closed, m.closing = true, true
+	m.mu.Unlock()
+	if already {
+		return nil
+	}
+	m.timers.stop()
+	err := m.sock.Close()
+	if m.cfg.OnClose != nil {
+		m.cfg.OnClose(cause)
+	}
+	return err
+}
+
+func (m *Mux) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+func (m *Mux) read() {
+	var r reader
+	ps := make([]Packet, readPackets)
+	for {
+		n, err := m.sock.ReadBatch(ps)
+		if err != nil {
+			if m.isClosed() {
+				return
+			}
+			if r.again(err) {
+				m.readErrors.Add(1)
+				continue
+			}
+			m.fail(err)
+			return
+		}
+		r.ok()
+		m.dispatch(time.Now(), ps[:n])
+	}
+}
+
+// fail ends all Conns after the socket broke.
+func (m *Mux) fail(err error) {
+	m.mu.Lock()
+	peers := make([]*Peer, 0, len(m.peers))
+	for _, p := range m.peers {
+		peers = append(peers, p)
+	}
+	m.mu.Unlock()
+	for _, p := range peers {
+		p.handler.HandleClose(err)
+	}
+	m.closeSocket(err)
+}
+
+// dispatch hands packets on, those of one address that follow each other as
+// one batch.
+func (m *Mux) dispatch(now time.Time, ps []Packet) {
+	r := &m.reading
+	for i := 0; i < len(ps); {
+		from := ps[i].Addr
+		r.bufs.bufs = r.bufs.bufs[:0]
+		for i < len(ps) && ps[i].Addr == from {
+			r.bufs.add(&ps[i])
+			i++
+		}
+		m.deliver(now, from, r.bufs.bufs)
+	}
+	clear(r.bufs.bufs)
+}
+
+func (m *Mux) deliver(now time.Time, from netip.AddrPort, bufs [][]byte) {
+	r := &m.reading
+	p := r.last
+	if p == nil || p.addr != from || p.closed.Load() {
+		if p = m.lookup(now, from, bufs); p == nil {
+			return
+		}
+		r.last = p
+	}
+	p.handler.HandleBatch(now, bufs, &r.out)
+	m.answer(from)
+}
+
+// answer sends what a handler has appended.
+func (m *Mux) answer(to netip.AddrPort) {
+	out := &m.reading.out
+	if out.Len() > 0 {
+		sendBatch(m.sock, to, out, &m.writeErrors)
+		out.Reset()
+	}
+}
+
+// lookup finds or makes the Conn of an address; nil: the datagrams are done
+// with.
+func (m *Mux) lookup(now time.Time, from netip.AddrPort, bufs [][]byte) *Peer {
+	m.mu.Lock()
+	p := m.peers[from]
+	refuse := m.closing || p == nil && m.graves.has(from, now)
+	m.mu.Unlock()
+	if p != nil {
+		return p
+	}
+	if refuse || !m.cfg.Acceptor.HandleUnknown(now, from, bufs, &m.reading.out) {
+		m.unknown.Add(uint64(len(bufs)))
+		m.answer(from)
+		return nil
+	}
+	m.answer(from)
+	return m.admit(now, from)
+}
+
+func (m *Mux) admit(now time.Time, from netip.AddrPort) *Peer {
+	p := newPeer(m, from)
+	m.mu.Lock()
+	if m.closing {
+		m.mu.Unlock()
+		return nil
+	}
+	m.peers[from] = p
+	m.peak = max(m.peak, len(m.peers))
+	m.mu.Unlock()
+	m.cfg.Acceptor.HandlePeer(now, p)
+	if p.handler == nil || p.closed.Load() {
+		p.Close()
+		return nil
+	}
+	return p
+}
+
+// remove forgets a closed Conn. Its address stays closed for a while.
+func (m *Mux) remove(p *Peer) error {
+	m.mu.Lock()
+	if m.peers[p.addr] == p {
+		delete(m.peers, p.addr)
+		if m.cfg.Tombstone > 0 && !m.closing {
+			now := time.Now()
+			m.graves.add(p.addr, now, now.Add(m.cfg.Tombstone))
+		}
+	}
+	m.shrinkLocked()
+	last := m.closing && len(m.peers) == 0
+	m.mu.Unlock()
+	if last {
+		return m.closeSocket(nil)
+	}
+	return nil
+}
+
+// shrinkLocked makes a new map when the old one has become far too large.
+func (m *Mux) shrinkLocked() {
+	if m.peak < 1024 || len(m.peers) > m.peak/8 {
+		return
+	}
+	peers := make(map[netip.AddrPort]*Peer, len(m.peers))
+	for a, p := range m.peers {
+		peers[a] = p
+	}
+	m.peers, m.peak = peers, len(peers)
+}

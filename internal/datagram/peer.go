@@ -1,0 +1,78 @@
+package datagram
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Peer is one remote address's Conn on a Mux.
+type Peer struct {
+	mux     *Mux
+	addr    netip.AddrPort
+	handler Handler // set by Attach within Acceptor.HandlePeer
+	alarm   alarm
+	closed  atomic.Bool
+}
+
+var _ Conn = (*Peer)(nil)
+
+func newPeer(m *Mux, addr netip.AddrPort) *Peer {
+	p := &Peer{mux: m, addr: addr}
+	p.alarm.tick = p.tick
+	return p
+}
+
+// Attach gives the layer above; only within Acceptor.HandlePeer.
+func (p *Peer) Attach(h Handler) error {
+	if p.handler != nil {
+		return errors.New("datagram: a Handler is attached already")
+	}
+	p.handler = h
+	return nil
+}
+
+func (p *Peer) tick(now time.Time) time.Time {
+	if p.closed.Load() {
+		return time.Time{}
+	}
+	out := GetBatch()
+	defer PutBatch(out)
+	next := p.handler.HandleTick(now, out)
+	p.WriteBatch(out)
+	if p.closed.Load() {
+		return time.Time{}
+	}
+	return next
+}
+
+func (p *Peer) WriteBatch(b *wire.Batch) error {
+	return sendBatch(p.mux.sock, p.addr, b, &p.mux.writeErrors)
+}
+
+func (p *Peer) Schedule(at time.Time) {
+	if !p.closed.Load() {
+		p.mux.timers.schedule(&p.alarm, at)
+	}
+}
+
+// Close takes the address out of the Mux.
+func (p *Peer) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	p.mux.timers.cancel(&p.alarm)
+	return p.mux.remove(p)
+}
+
+func (p *Peer) WaitWritable(int, <-chan struct{}) error { return nil }
+func (p *Peer) MaxDatagram() int                        { return p.mux.cfg.MaxDatagram }
+func (p *Peer) LocalAddr() net.Addr                     { return p.mux.sock.LocalAddr() }
+func (p *Peer) RemoteAddr() net.Addr                    { return net.UDPAddrFromAddrPort(p.addr) }
+
+// AddrPort returns the remote address.
+func (p *Peer) AddrPort() netip.AddrPort { return p.addr }

@@ -1,0 +1,58 @@
+package datagram
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// bufList is a reusable list of received datagrams.
+type bufList struct{ bufs [][]byte }
+
+var bufLists = sync.Pool{New: func() any { return &bufList{make([][]byte, 0, 64)} }}
+
+func (l *bufList) put() {
+	clear(l.bufs)
+	l.bufs = l.bufs[:0]
+	bufLists.Put(l)
+}
+
+// add splits a received packet into its datagrams.
+func (l *bufList) add(p *Packet) {
+	rest := p.Buf
+	for {
+		var d []byte
+		d, rest = nextDatagram(rest, p.Segment)
+		l.bufs = append(l.bufs, d)
+		if rest == nil {
+			return
+		}
+	}
+}
+
+// A reader decides what an error of a read means: go on, wait a little, or
+// stop.
+type reader struct{ failures int }
+
+const (
+	patience   = 16 // errors in a row without a pause
+	maxPause   = 100 * time.Millisecond
+	firstPause = time.Millisecond
+)
+
+// again reports whether to read on after err. An error that ends the socket
+// is returned to the layer above by the caller; a passing one that repeats
+// itself is met with pauses, so that it cannot burn a core.
+func (r *reader) again(err error) bool {
+	if errors.Is(err, net.ErrClosed) || !IsTransient(err) {
+		return false
+	}
+	r.failures++
+	if n := r.failures - patience; n > 0 {
+		time.Sleep(min(maxPause, firstPause<<min(n, 7)))
+	}
+	return true
+}
+
+func (r *reader) ok() { r.failures = 0 }

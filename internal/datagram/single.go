@@ -1,0 +1,134 @@
+package datagram
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Single is a Conn with a connected socket of its own.
+type Single struct {
+	sock          Socket
+	local, remote net.Addr
+	maxDatagram   int
+	timers        timers
+	alarm         alarm
+
+	handler                 Handler // set by Attach, before the reader starts
+	closed                  atomic.Bool
+	closeOnce               sync.Once
+	closeErr                error
+	readErrors, writeErrors atomic.Uint64
+}
+
+var _ Conn = (*Single)(nil)
+
+// MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
+const MaxUDP = 65507
+
+// NewSingle returns a Conn on a connected socket, which it takes over.
+func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
+	c := &Single{sock: sock, local: local, remote: remote, maxDatagram: maxDatagram}
+	c.alarm.tick = c.tick
+	return c
+}
+
+// Attach starts the reader. Datagrams that came before wait in the socket's
+// buffer.
+func (c *Single) Attach(h Handler) error {
+	if c.handler != nil {
+		return errors.New("datagram: a Handler is attached already")
+	}
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.handler = h
+	go c.read()
+	return nil
+}
+
+func (c *Single) read() {
+	var r reader
+	var ps [2]Packet
+	for {
+		n, err := c.sock.ReadBatch(ps[:])
+		if err != nil {
+			if c.closed.Load() {
+				return
+			}
+			if r.again(err) {
+				c.readErrors.Add(1)
+				continue
+			}
+			c.handler.HandleClose(err)
+			return
+		}
+		r.ok()
+		c.deliver(time.Now(), ps[:n])
+	}
+}
+
+func (c *Single) deliver(now time.Time, ps []Packet) {
+	l := bufLists.Get().(*bufList)
+	defer l.put()
+	for i := range ps {
+		l.add(&ps[i])
+	}
+	out := GetBatch()
+	defer PutBatch(out)
+	c.handler.HandleBatch(now, l.bufs, out)
+	c.WriteBatch(out)
+}
+
+func (c *Single) tick(now time.Time) time.Time {
+	if c.closed.Load() {
+		return time.Time{}
+	}
+	out := GetBatch()
+	defer PutBatch(out)
+	next := c.handler.HandleTick(now, out)
+	c.WriteBatch(out)
+	return next
+}
+
+func (c *Single) WriteBatch(b *wire.Batch) error {
+	return sendBatch(c.sock, netip.AddrPort{}, b, &c.writeErrors)
+}
+
+func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
+
+// Close closes the socket.
+func (c *Single) Close() error {
+	c.closeOnce.Do(func() {
+		c.closed.Store(true)
+		c.timers.stop()
+		c.closeErr = c.sock.Close()
+	})
+	return c.closeErr
+}
+
+func (c *Single) WaitWritable(int, <-chan struct{}) error { return nil }
+func (c *Single) MaxDatagram() int                        { return c.maxDatagram }
+func (c *Single) LocalAddr() net.Addr                     { return c.local }
+func (c *Single) RemoteAddr() net.Addr                    { return c.remote }
+
+// Stats returns what happened below the connection.
+func (c *Single) Stats() Stats {
+	return Stats{
+		ReadErrors:  c.readErrors.Load(),
+		WriteErrors: c.writeErrors.Load(),
+		Socket:      socketStats(c.sock),
+	}
+}
+
+func socketStats(s Socket) SocketStats {
+	if s, ok := s.(StatsSocket); ok {
+		return s.SocketStats()
+	}
+	return SocketStats{}
+}

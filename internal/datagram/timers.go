@@ -1,0 +1,136 @@
+package datagram
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// timers calls the connections of one transport at the times they asked for.
+// One runtime timer serves all of them, and no goroutine waits.
+type timers struct {
+	mu      sync.Mutex
+	heap    alarmHeap
+	timer   *time.Timer
+	armed   time.Time // when timer fires; zero: it does not
+	firing  bool
+	stopped bool
+}
+
+// An alarm is one connection's place among the timers. It is guarded by their
+// mutex.
+type alarm struct {
+	at    time.Time
+	index int // in the heap, plus one; zero: not in it
+	tick  func(now time.Time) (next time.Time)
+}
+
+// schedule makes a go off at the given time or earlier.
+func (t *timers) schedule(a *alarm, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.scheduleLocked(a, at)
+	t.armLocked()
+}
+
+func (t *timers) scheduleLocked(a *alarm, at time.Time) {
+	switch {
+	case t.stopped:
+	case a.index == 0:
+		a.at = at
+		heap.Push(&t.heap, a)
+	case at.Before(a.at):
+		a.at = at
+		heap.Fix(&t.heap, a.index-1)
+	}
+}
+
+// cancel makes a not go off any more.
+func (t *timers) cancel(a *alarm) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.index > 0 {
+		heap.Remove(&t.heap, a.index-1)
+	}
+}
+
+// stop cancels all alarms for good.
+func (t *timers) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for _, a := range t.heap {
+		a.index = 0
+	}
+	t.heap = nil
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// armLocked sets the runtime timer to the earliest alarm. While alarms go off
+// it waits: fire arms it at its end.
+func (t *timers) armLocked() {
+	if t.firing || len(t.heap) == 0 {
+		return
+	}
+	at := t.heap[0].at
+	if !t.armed.IsZero() && !at.Before(t.armed) {
+		return
+	}
+	t.armed = at
+	wait := max(0, time.Until(at))
+	if t.timer == nil {
+		t.timer = time.AfterFunc(wait, t.fire)
+	} else {
+		t.timer.Reset(wait)
+	}
+}
+
+// fire runs on the runtime timer's goroutine.
+func (t *timers) fire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.firing {
+		return
+	}
+	t.firing = true
+	t.armed = time.Time{}
+	now := time.Now()
+	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
+		a := heap.Pop(&t.heap).(*alarm)
+		t.mu.Unlock()
+		next := a.tick(now)
+		t.mu.Lock()
+		if !next.IsZero() {
+			t.scheduleLocked(a, next)
+		}
+	}
+	t.firing = false
+	t.armLocked()
+}
+
+type alarmHeap []*alarm
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+func (h alarmHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i+1, j+1
+}
+
+func (h *alarmHeap) Push(x any) {
+	a := x.(*alarm)
+	*h = append(*h, a)
+	a.index = len(*h)
+}
+
+func (h *alarmHeap) Pop() any {
+	old := *h
+	a := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	a.index = 0
+	return a
+}
