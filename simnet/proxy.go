@@ -1,0 +1,321 @@
+package simnet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// DefaultMaxClients is the number of clients of a Proxy if
+// ProxyConfig.MaxClients is zero.
+const DefaultMaxClients = 256
+
+// proxyBuffer is the receive buffer in bytes that a Proxy asks for, so that
+// only its links drop.
+const proxyBuffer = 4 << 20
+
+// A ProxyConfig describes a Proxy. It is not modified.
+type ProxyConfig struct {
+	// Target is the UDP address that the proxy forwards to. It must be set.
+	Target string
+	// Listen is the UDP address for clients. Empty means a free port of
+	// 127.0.0.1.
+	Listen string
+	// Up is the link from the clients to the target, Down that from the
+	// target to the clients. All clients share them.
+	Up, Down Link
+	// Seed is that of the Network. The proxy numbers its clients in the order
+	// of their first datagrams; the generator of each follows from its number,
+	// not from its port.
+	Seed uint64
+	// MaxClients limits the clients, each of which takes a socket. A new one
+	// beyond it takes the place of the one that has been silent the longest.
+	// Zero or less means DefaultMaxClients.
+	MaxClients int
+}
+
+func (c *ProxyConfig) listen() string {
+	if c.Listen == "" {
+		return "127.0.0.1:0"
+	}
+	return c.Listen
+}
+
+func (c *ProxyConfig) maxClients() int {
+	if c.MaxClients <= 0 {
+		return DefaultMaxClients
+	}
+	return c.MaxClients
+}
+
+// A Proxy stands between real UDP sockets: it receives datagrams of clients,
+// forwards them to a target, and sends the answers back. Each direction
+// passes a simulated link. To the target, each client is a socket of its own.
+//
+// A Proxy is for tests and demonstrations on one machine, in real time. It is
+// of no use inside a synctest bubble, where only a Network itself can be used.
+type Proxy struct {
+	cfg    ProxyConfig
+	net    *Network
+	front  *net.UDPConn // towards the clients
+	target netip.AddrPort
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	clients map[netip.AddrPort]*proxyClient
+	number  int    // clients so far
+	clock   uint64 // datagrams from clients, to tell who is silent
+}
+
+// The two hosts of a proxy's network.
+var (
+	clientHost = netip.AddrFrom4([4]byte{10, 0, 0, 1})
+	targetHost = netip.AddrFrom4([4]byte{10, 0, 0, 2})
+)
+
+// NewProxy starts a proxy. The error is one of the configuration or of the
+// socket.
+func NewProxy(cfg ProxyConfig) (*Proxy, error) {
+	target, err := net.ResolveUDPAddr("udp", cfg.Target)
+	if err != nil {
+		return nil, fmt.Errorf("simnet: ProxyConfig.Target: %w", err)
+	}
+	if target.Port == 0 {
+		return nil, fmt.Errorf("simnet: ProxyConfig.Target: no port in %q", cfg.Target)
+	}
+	laddr, err := net.ResolveUDPAddr("udp", cfg.listen())
+	if err != nil {
+		return nil, fmt.Errorf("simnet: ProxyConfig.Listen: %w", err)
+	}
+	front, err := net.ListenUDP("udp", laddr)
+	if err != nil {
+		return nil, fmt.Errorf("simnet: ProxyConfig.Listen: %w", err)
+	}
+	front.SetReadBuffer(proxyBuffer) // best effort
+	p := &Proxy{
+		cfg:     cfg,
+		net:     New(cfg.Seed),
+		front:   front,
+		target:  target.AddrPort(),
+		clients: make(map[netip.AddrPort]*proxyClient),
+	}
+	p.SetLinks(cfg.Up, cfg.Down)
+	p.wg.Go(p.readFront)
+	return p, nil
+}
+
+// Addr returns the address that clients send to.
+func (p *Proxy) Addr() *net.UDPAddr { return p.front.LocalAddr().(*net.UDPAddr) }
+
+// Network returns the network inside the proxy, for scripts and calls over
+// time. Its sockets belong to the proxy.
+func (p *Proxy) Network() *Network { return p.net }
+
+// SetLinks describes both directions anew.
+func (p *Proxy) SetLinks(up, down Link) {
+	p.net.SetLink(clientHost, targetHost, up)
+	p.net.SetLink(targetHost, clientHost, down)
+}
+
+// Stats returns the counters of both directions. Delivered counts what the
+// proxy has sent on to a real socket.
+func (p *Proxy) Stats() (up, down Stats) {
+	return p.net.LinkStats(clientHost, targetHost), p.net.LinkStats(targetHost, clientHost)
+}
+
+// Rebind gives each client a new socket towards the target, as a NAT does that
+// has forgotten its mappings: to the target they come from new addresses, and
+// what it sends to the old ones is lost. The error is that of the first socket
+// that could not be opened; its client keeps the old one.
+func (p *Proxy) Rebind() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return net.ErrClosed
+	}
+	for _, c := range p.clients {
+		if err := p.connect(c); err != nil {
+			return fmt.Errorf("simnet: rebind: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close stops the proxy and waits until all its goroutines have ended. What is
+// under way is lost. It always returns nil, also when called again.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	for addr, c := range p.clients {
+		c.close()
+		delete(p.clients, addr)
+	}
+	p.mu.Unlock()
+	p.front.Close()
+	p.net.Close()
+	p.wg.Wait()
+	return nil
+}
+
+// A proxyClient is one client of a proxy. Its datagrams pass the network from
+// near to far, the answers from far to near.
+type proxyClient struct {
+	near, far *Conn
+	back      *net.UDPConn // towards the target; guarded by Proxy.mu
+	seen      uint64       // Proxy.clock at its latest datagram
+}
+
+func (c *proxyClient) close() {
+	c.near.Close()
+	c.far.Close()
+	if c.back != nil {
+		c.back.Close()
+	}
+}
+
+// readFront receives what clients send.
+func (p *Proxy) readFront() {
+	buf := make([]byte, MaxDatagram)
+	for {
+		n, from, err := readUDP(p.front, buf)
+		if err != nil {
+			return
+		}
+		if c := p.client(from); c != nil {
+			c.near.Write(buf[:n]) // fails only when closed
+		}
+	}
+}
+
+// client returns the client with the given address, or nil if there is none
+// and can be none.
+func (p *Proxy) client(addr netip.AddrPort) *proxyClient {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	c := p.clients[addr]
+	if c == nil {
+		if c = p.newClient(addr); c == nil {
+			return nil
+		}
+	}
+	p.clock++
+	c.seen = p.clock
+	return c
+}
+
+func (p *Proxy) newClient(addr netip.AddrPort) *proxyClient {
+	if len(p.clients) >= p.cfg.maxClients() {
+		p.evict()
+	}
+	port := uint16(1 + p.number%(1<<16-1))
+	p.number++
+	near, far := netip.AddrPortFrom(clientHost, port), netip.AddrPortFrom(targetHost, port)
+	c := &proxyClient{}
+	var err error
+	if c.near, err = p.net.open(near, far); err != nil {
+		return nil // the number is still in use by a very old client
+	}
+	if c.far, err = p.net.open(far, near); err != nil {
+		c.near.Close()
+		return nil
+	}
+	c.near.SetReadBuffer(proxyBuffer)
+	c.far.SetReadBuffer(proxyBuffer)
+	if err := p.connect(c); err != nil {
+		c.close()
+		return nil
+	}
+	p.clients[addr] = c
+	p.wg.Go(func() { p.pumpUp(c) })
+	p.wg.Go(func() { p.pumpDown(c, addr) })
+	return c
+}
+
+// evict closes the client that has been silent the longest.
+func (p *Proxy) evict() {
+	var oldest netip.AddrPort
+	for addr, c := range p.clients {
+		if o := p.clients[oldest]; o == nil || c.seen < o.seen {
+			oldest = addr
+		}
+	}
+	p.clients[oldest].close()
+	delete(p.clients, oldest)
+}
+
+// connect opens a socket towards the target for a client, in place of the one
+// it may have.
+func (p *Proxy) connect(c *proxyClient) error {
+	back, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.target))
+	if err != nil {
+		return err
+	}
+	back.SetReadBuffer(proxyBuffer) // best effort
+	if c.back != nil {
+		c.back.Close()
+	}
+	c.back = back
+	p.wg.Go(func() { readBack(c, back) })
+	return nil
+}
+
+// readBack receives what the target sends to a client.
+func readBack(c *proxyClient, back *net.UDPConn) {
+	buf := make([]byte, MaxDatagram)
+	for {
+		n, _, err := readUDP(back, buf)
+		if err != nil {
+			return
+		}
+		c.far.Write(buf[:n]) // fails only when closed
+	}
+}
+
+// pumpUp sends what arrives over the link up on to the target.
+func (p *Proxy) pumpUp(c *proxyClient) {
+	buf := make([]byte, MaxDatagram)
+	for {
+		n, err := c.far.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		back := c.back
+		p.mu.Unlock()
+		back.Write(buf[:n]) // an error, such as a refusal, is a loss
+	}
+}
+
+// pumpDown sends what arrives over the link down on to the client.
+func (p *Proxy) pumpDown(c *proxyClient, addr netip.AddrPort) {
+	buf := make([]byte, MaxDatagram)
+	for {
+		n, err := c.near.Read(buf)
+		if err != nil {
+			return
+		}
+		p.front.WriteToUDPAddrPort(buf[:n], addr) // an error is a loss
+	}
+}
+
+// maxReadErrors is how many errors in a row end the reading of a socket.
+// Refusals come one for each datagram sent, and are no reason to stop.
+const maxReadErrors = 1000
+
+// readUDP reads a datagram from a real socket. Errors other than net.ErrClosed
+// are ignored for a while.
+func readUDP(c *net.UDPConn, buf []byte) (n int, from netip.AddrPort, err error) {
+	for range maxReadErrors {
+		n, from, err = c.ReadFromUDPAddrPort(buf)
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			break
+		}
+	}
+	return n, from, err
+}
