@@ -1,0 +1,128 @@
+package netcode
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Address families on the wire.
+const (
+	familyIPv4 = 1
+	familyIPv6 = 2
+)
+
+// ParseAddr reads an address in the forms that netcode programs accept:
+// 1.2.3.4:5, [::1]:5, and the same without port, which is then 0. Host names
+// and zones are errors.
+func ParseAddr(s string) (netip.AddrPort, error) {
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return checkZone(ap)
+	}
+	host := s
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		if host, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(host, ":") {
+			return netip.AddrPort{}, fmt.Errorf("netcode: %q is not an address", s)
+		}
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("netcode: %q is not an address", s)
+	}
+	return checkZone(netip.AddrPortFrom(addr, 0))
+}
+
+var errZone = errors.New("netcode: an address in a token cannot have a zone")
+
+func checkZone(ap netip.AddrPort) (netip.AddrPort, error) {
+	if ap.Addr().Zone() != "" {
+		return netip.AddrPort{}, errZone
+	}
+	return ap, nil
+}
+
+// unmap returns ap with an IPv4 address in its plain form.
+func unmap(ap netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// appendAddr appends the wire form of an address: family, address, port. The
+// eight groups of an IPv6 address are little-endian each, so that every pair
+// of bytes is swapped against network order.
+func appendAddr(b []byte, ap netip.AddrPort) []byte {
+	if ap.Addr().Is4() {
+		a := ap.Addr().As4()
+		b = append(b, familyIPv4)
+		b = append(b, a[:]...)
+	} else {
+		a := ap.Addr().As16()
+		swapPairs(&a)
+		b = append(b, familyIPv6)
+		b = append(b, a[:]...)
+	}
+	return binary.LittleEndian.AppendUint16(b, ap.Port())
+}
+
+// consumeAddr reads an address. It returns the number of bytes read, -1 if b
+// holds no address.
+func consumeAddr(b []byte) (netip.AddrPort, int) {
+	if len(b) < 1 {
+		return netip.AddrPort{}, -1
+	}
+	switch b[0] {
+	case familyIPv4:
+		if len(b) < 7 {
+			return netip.AddrPort{}, -1
+		}
+		port := binary.LittleEndian.Uint16(b[5:])
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[1:5])), port), 7
+	case familyIPv6:
+		if len(b) < 19 {
+			return netip.AddrPort{}, -1
+		}
+		a := [16]byte(b[1:17])
+		swapPairs(&a)
+		port := binary.LittleEndian.Uint16(b[17:])
+		return netip.AddrPortFrom(netip.AddrFrom16(a), port), 19
+	}
+	return netip.AddrPort{}, -1
+}
+
+func swapPairs(a *[16]byte) {
+	for i := 0; i < len(a); i += 2 {
+		a[i], a[i+1] = a[i+1], a[i]
+	}
+}
+
+// appendAddrs appends a count of four bytes and the addresses.
+func appendAddrs(b []byte, addrs []netip.AddrPort) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(addrs)))
+	for _, ap := range addrs {
+		b = appendAddr(b, ap)
+	}
+	return b
+}
+
+// consumeAddrs reads what appendAddrs wrote into addrs, as many as there are,
+// and returns the number of addresses and of bytes read.
+func consumeAddrs(b []byte, addrs *[MaxServers]netip.AddrPort) (count, n int, reason DropReason) {
+	if len(b) < 4 {
+		return 0, 0, DropTokenLength
+	}
+	c := binary.LittleEndian.Uint32(b)
+	if c < 1 || c > MaxServers {
+		return 0, 0, DropServerCount
+	}
+	n = 4
+	for i := range int(c) {
+		ap, m := consumeAddr(b[n:])
+		if m < 0 {
+			return 0, 0, DropAddressType
+		}
+		addrs[i] = ap
+		n += m
+	}
+	return int(c), n, DropNone
+}

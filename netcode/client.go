@@ -1,0 +1,269 @@
+package netcode
+
+import (
+	"net/netip"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// clientConfig holds the settings of a client core, without defaults.
+type clientConfig struct {
+	interval time.Duration // of keep alives
+	window   int           // size of the replay window
+	// paced makes the client answer a challenge at its next regular time to
+	// send, as the reference does, instead of at once.
+	paced bool
+}
+
+// A client is the core of a client: one connect token, from the first request
+// to the end of the session. It does no I/O and has no lock. After every batch
+// of datagrams and at the time it names, advance is called.
+//
+// Once connected, the two halves are independent as those of a session are:
+// send may be used apart from recv.
+type client struct {
+	cfg      clientConfig
+	state    State
+	token    *Token
+	timeout  time.Duration // zero: none
+	lifetime time.Duration // of the whole connect; zero: unlimited
+	start    time.Time     // of the connect
+	began    time.Time     // of the attempt with the server in use
+	server   int           // the one in use, an index of token.servers
+	attempts []Attempt     // that have failed
+
+	send sender
+	recv receiver
+
+	due       bool  // send now, whatever the pace
+	leaving   bool  // the next advance leaves the server
+	leaveWith State // the state to end in
+	challenge [challengeBodySize]byte
+	index     uint32
+	slots     uint32 // of the server
+}
+
+// An Attempt is the failure of one of the servers in a connect token.
+type Attempt struct {
+	Server  netip.AddrPort
+	State   State         // negative: what went wrong
+	Elapsed time.Duration // since the first request to this server
+}
+
+func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }
+
+// connect begins with the first server of a token. The token must not have
+// been used: its keys are good for one counter of nonces.
+func (c *client) connect(now time.Time, t *Token) {
+	*c = client{
+		cfg:      c.cfg,
+		state:    StateRequesting,
+		token:    t,
+		timeout:  t.Timeout(),
+		lifetime: t.lifetime(),
+		start:    now,
+	}
+	c.send.cipher = newPacketCipher(&t.clientKey, t.protocolID)
+	c.recv.cipher = newPacketCipher(&t.serverKey, t.protocolID)
+	c.recv.window = newReplayWindow(c.cfg.window)
+	c.attempt(now)
+}
+
+// attempt begins with the server in use. The send counter goes on, for the
+// servers of a token share its keys.
+func (c *client) attempt(now time.Time) {
+	c.state = StateRequesting
+	c.began = now
+	c.recv.last = now
+	c.recv.window.reset()
+	c.due = true
+	c.leaving = false
+	c.challenge = [challengeBodySize]byte{}
+}
+
+// serverAddr returns the address of the server in use.
+func (c *client) serverAddr() netip.AddrPort { return c.token.servers[c.server] }
+
+// receive handles a datagram. It returns a payload, part of the datagram, or
+// nil.
+func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload []byte) {
+	if c.state <= StateDisconnected {
+		return nil
+	}
+	p, ok := c.recv.open(b, clientTakes)
+	if !ok {
+		return nil
+	}
+	if from != unmap(c.serverAddr()) {
+		c.recv.drops[DropSource]++
+		return nil
+	}
+	if !c.handle(now, p) {
+		c.recv.drops[DropState]++
+		return nil
+	}
+	if p.typ == packetPayload {
+		return p.body
+	}
+	return nil
+}
+
+// handle does what an authentic packet asks for and reports whether it was of
+// any use.
+func (c *client) handle(now time.Time, p packet) bool {
+	switch {
+	case c.leaving && c.state != StateConnected:
+		return false
+	case c.state == StateRequesting && p.typ == packetChallenge:
+		copy(c.challenge[:], p.body)
+		c.state = StateResponding
+		c.due = !c.cfg.paced
+	case c.state == StateResponding && p.typ == packetKeepAlive:
+		c.index, c.slots = readKeepAlive(p.body)
+		c.state = StateConnected
+	case c.state == StateConnected && (p.typ == packetKeepAlive || p.typ == packetPayload):
+	case c.state != StateConnected && p.typ == packetDenied:
+		c.leave(StateDenied)
+		return true
+	case c.state == StateConnected && p.typ == packetDisconnect:
+		c.leave(StateDisconnected)
+		return true
+	default:
+		return false
+	}
+	c.recv.last = now
+	return true
+}
+
+// leave marks that the next advance leaves the server.
+func (c *client) leave(s State) {
+	c.leaving = true
+	c.leaveWith = s
+}
+
+// advance sends what is due, gives up what has failed, and returns when to be
+// called again, the zero time when nothing is left to do. It may turn to the
+// next server: what it has appended to out before goes to the former one.
+func (c *client) advance(now time.Time, out *wire.Batch) (next time.Time) {
+	if c.state <= StateDisconnected {
+		return time.Time{}
+	}
+	c.sendDue(now, out)
+	switch connecting := c.state != StateConnected; {
+	case connecting && c.lifetime > 0 && now.Sub(c.start) >= c.lifetime:
+		c.end(now, StateTokenExpired)
+	case c.leaving && c.leaveWith == StateDenied:
+		c.tryNext(now, StateDenied)
+	case c.leaving:
+		c.end(now, c.leaveWith)
+	case c.timeout > 0 && now.After(c.recv.last.Add(c.timeout)):
+		c.timedOut(now)
+	}
+	return c.next(now)
+}
+
+// sendDue sends the packet of the present state if it is time.
+func (c *client) sendDue(now time.Time, out *wire.Batch) {
+	interval := sendInterval
+	if c.state == StateConnected {
+		interval = c.cfg.interval
+	}
+	// Strictly later, as the standard has it.
+	if !c.due && !now.After(c.send.last.Add(interval)) {
+		return
+	}
+	c.due = false
+	switch c.state {
+	case StateRequesting:
+		putRequest(out.Extend(requestSize), c.token)
+		// A request has no sequence on the wire but uses one up.
+		c.send.seq++
+		c.send.last = now
+	case StateResponding:
+		c.send.send(now, packetResponse, c.challenge[:], out)
+	case StateConnected:
+		c.send.keepAlive(now, 0, 0, out)
+	}
+}
+
+func (c *client) timedOut(now time.Time) {
+	switch c.state {
+	case StateRequesting:
+		c.tryNext(now, StateRequestTimedOut)
+	case StateResponding:
+		c.tryNext(now, StateResponseTimedOut)
+	case StateConnected:
+		c.end(now, StateTimedOut)
+	}
+}
+
+// tryNext turns to the next server of the token, or ends in state s after the
+// last.
+func (c *client) tryNext(now time.Time, s State) {
+	if c.server+1 >= len(c.token.servers) {
+		c.end(now, s)
+		return
+	}
+	c.noteAttempt(now, s)
+	c.server++
+	c.attempt(now)
+}
+
+func (c *client) noteAttempt(now time.Time, s State) {
+	c.attempts = append(c.attempts, Attempt{Server: c.serverAddr(), State: s, Elapsed: now.Sub(c.began)})
+}
+
+// end ends the connect or the session in state s and forgets the keys.
+func (c *client) end(now time.Time, s State) {
+	if c.state != StateConnected && s != StateDisconnected {
+		c.noteAttempt(now, s)
+	}
+	c.state = s
+	c.send.cipher = packetCipher{}
+	c.recv.cipher = packetCipher{}
+	c.challenge = [challengeBodySize]byte{}
+}
+
+// next returns when advance has something to do.
+func (c *client) next(now time.Time) time.Time {
+	if c.state <= StateDisconnected {
+		return time.Time{}
+	}
+	if c.due {
+		return now
+	}
+	interval := sendInterval
+	if c.state == StateConnected {
+		interval = c.cfg.interval
+	}
+	// One nanosecond more, since the comparisons are strict.
+	next := c.send.last.Add(interval + 1)
+	if c.timeout > 0 {
+		next = earlier(next, c.recv.last.Add(c.timeout+1))
+	}
+	if c.state != StateConnected && c.lifetime > 0 {
+		next = earlier(next, c.start.Add(c.lifetime))
+	}
+	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// sendPayload seals a payload of 1 to 1200 bytes in a connected session.
+func (c *client) sendPayload(now time.Time, payload []byte, out *wire.Batch) {
+	c.send.send(now, packetPayload, payload, out)
+}
+
+// disconnect ends the session or the attempt and tells the server.
+func (c *client) disconnect(now time.Time, out *wire.Batch) {
+	if c.state > StateDisconnected {
+		c.send.disconnect(now, out)
+		c.end(now, StateDisconnected)
+	}
+}

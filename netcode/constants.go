@@ -1,0 +1,105 @@
+package netcode
+
+import "time"
+
+// Sizes in bytes and limits of the NETCODE 1.02 wire format.
+const (
+	// MaxPayload is the largest payload of one packet.
+	MaxPayload = 1200
+	// UserDataSize is the size of the user data in a connect token.
+	UserDataSize = 256
+	// MaxServers is the largest number of servers in a connect token.
+	MaxServers = 32
+	// TokenSize is the size of a marshaled connect token.
+	TokenSize = 2048
+
+	keySize            = 32
+	tagSize            = 16
+	tokenNonceSize     = 24
+	privateTokenSize   = 1024
+	challengeTokenSize = 300
+	requestSize        = 1 + versionSize + 8 + 8 + tokenNonceSize + privateTokenSize
+	challengeBodySize  = 8 + challengeTokenSize
+	keepAliveBodySize  = 8
+	maxSequenceSize    = 8
+	minPacketSize      = 1 + 1 + tagSize
+	maxPacketSize      = 1 + maxSequenceSize + MaxPayload + tagSize
+)
+
+const (
+	versionSize = 13
+	version     = "NETCODE 1.02\x00"
+)
+
+// Times that the standard fixes or the reference uses.
+const (
+	// sendInterval is the pace of requests and responses, and the longest
+	// silence before a keep alive.
+	sendInterval = 100 * time.Millisecond
+	// defaultTokenLifetime is how long tokens are valid, and how far the
+	// restart rule of a server looks ahead.
+	defaultTokenLifetime = 30 * time.Second
+	// defaultTimeout is the timeout written into tokens.
+	defaultTimeout = 10 * time.Second
+	// disconnectPackets is how often a disconnect is sent, since nobody
+	// acknowledges it.
+	disconnectPackets = 10
+	// referenceWindow is the size of the replay window that the standard
+	// describes.
+	referenceWindow = 256
+	// defaultWindow suits faster senders: 2048 packets are 20 ms at 100,000
+	// packets a second.
+	defaultWindow = 2048
+)
+
+// globalSequenceStart is where a server's sequence of challenge and denied
+// packets begins, so that their nonces never meet those of a session.
+const globalSequenceStart = 1 << 63
+
+// A packetType is the low nibble of a packet's first byte.
+type packetType uint8
+
+const (
+	packetRequest packetType = iota
+	packetDenied
+	packetChallenge
+	packetResponse
+	packetKeepAlive
+	packetPayload
+	packetDisconnect
+
+	numPacketTypes
+)
+
+var packetNames = [numPacketTypes]string{
+	"request", "denied", "challenge", "response", "keep_alive", "payload", "disconnect",
+}
+
+func (t packetType) String() string {
+	if t < numPacketTypes {
+		return packetNames[t]
+	}
+	return "invalid"
+}
+
+// replayProtected reports whether packets of this type pass the replay window.
+func (t packetType) replayProtected() bool { return t >= packetKeepAlive }
+
+// A packetSet is a set of packet types.
+type packetSet uint8
+
+func setOf(types ...packetType) (s packetSet) {
+	for _, t := range types {
+		s |= 1 << t
+	}
+	return s
+}
+
+func (s packetSet) has(t packetType) bool { return s>>t&1 != 0 }
+
+// What each role takes. A server takes requests too, in plain form only.
+var (
+	clientTakes  = setOf(packetDenied, packetChallenge, packetKeepAlive, packetPayload, packetDisconnect)
+	serverTakes  = setOf(packetResponse, packetKeepAlive, packetPayload, packetDisconnect)
+	sessionTakes = setOf(packetKeepAlive, packetPayload, packetDisconnect)
+)

@@ -1,0 +1,60 @@
+package netcode
+
+import (
+	"encoding/binary"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A sender is the sending half of a session: the state that sealing touches.
+// Halves have no state in common, so that each can have a lock of its own.
+type sender struct {
+	cipher packetCipher
+	seq    uint64 // of the next packet
+	last   time.Time
+	body   [keepAliveBodySize]byte // kept, so that keep alives don't allocate
+}
+
+// send appends a packet to out.
+func (s *sender) send(now time.Time, t packetType, body []byte, out *wire.Batch) {
+	s.cipher.seal(out, t, s.seq, body)
+	s.seq++
+	s.last = now
+}
+
+func (s *sender) keepAlive(now time.Time, index, maxClients uint32, out *wire.Batch) {
+	binary.LittleEndian.PutUint32(s.body[:], index)
+	binary.LittleEndian.PutUint32(s.body[4:], maxClients)
+	s.send(now, packetKeepAlive, s.body[:], out)
+}
+
+// readKeepAlive reads the body of a keep alive.
+func readKeepAlive(b []byte) (index, maxClients uint32) {
+	return binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+}
+
+// disconnect appends the redundant disconnect packets.
+func (s *sender) disconnect(now time.Time, out *wire.Batch) {
+	for range disconnectPackets {
+		s.send(now, packetDisconnect, nil, out)
+	}
+}
+
+// A receiver is the receiving half of a session.
+type receiver struct {
+	cipher packetCipher
+	window replayWindow
+	last   time.Time // of the newest packet that shows the peer alive
+	drops  Drops
+}
+
+// open reads a datagram and counts it if it has to be dropped.
+func (r *receiver) open(b []byte, takes packetSet) (packet, bool) {
+	p, reason := r.cipher.open(b, takes, &r.window)
+	if reason != DropNone {
+		r.drops[reason]++
+		return packet{}, false
+	}
+	return p, true
+}

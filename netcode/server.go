@@ -1,0 +1,184 @@
+package netcode
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// serverConfig holds the settings of a server core, without defaults.
+type serverConfig struct {
+	protocolID uint64
+	privateKey Key              // zero: every request is refused
+	addresses  []netip.AddrPort // of this server, as tokens list them
+	maxClients int
+	lifetime   time.Duration // of tokens, for the restart rule; not positive: off
+	interval   time.Duration // of keep alives
+	window     int           // size of replay windows
+}
+
+// A server is the core of a server: the handshakes, and which sessions there
+// are. It does no I/O and has no lock; whoever has it calls one method at a
+// time. The packets of a session touch the session only.
+type server struct {
+	cfg        serverConfig
+	requests   requestReader
+	challenges challengeCipher
+	// Sequences of the next challenge, and of the next packet to somebody
+	// without a session.
+	challengeSeq, globalSeq uint64
+	// wall returns the time that tokens are checked against, in unix seconds.
+	wall func(now time.Time) uint64
+	// unbound accepts challenges without the token's identity in them, as
+	// recorded from other servers.
+	unbound bool
+
+	sessions   map[netip.AddrPort]*session
+	ids        map[uint64]*session
+	slots      slotList
+	handshakes handshakes
+	history    history
+	counts     handshakeCounts
+
+	// Kept, so that refusing a datagram does not allocate.
+	req  request
+	body [challengeBodySize]byte
+}
+
+// handshakeCounts are the figures of a server's handshakes.
+type handshakeCounts struct {
+	requests   uint64 // datagrams that claim to be requests
+	responses  uint64 // datagrams that claim to be responses
+	challenges uint64 // sent
+	denied     uint64 // sent
+	accepted   uint64 // sessions
+	drops      Drops
+}
+
+// Capacities as multiples of the number of clients, as in the reference.
+const (
+	handshakesPerClient = 4
+	tokensPerClient     = 8
+)
+
+// newServer starts a server at the given time. Its challenge key is random,
+// and so is the start of its global sequence within the upper half: servers
+// that share a token share its keys, and must not share nonces.
+func newServer(now time.Time, cfg serverConfig) *server {
+	s := &server{
+		cfg:        cfg,
+		globalSeq:  globalSequenceStart + randomUint64()>>2,
+		wall:       unixSeconds,
+		sessions:   make(map[netip.AddrPort]*session),
+		ids:        make(map[uint64]*session),
+		slots:      slotList{max: uint32(cfg.maxClients)},
+		handshakes: newHandshakes(handshakesPerClient * cfg.maxClients),
+		history:    newHistory(tokensPerClient * cfg.maxClients),
+	}
+	key := GenerateKey()
+	s.challenges = newChallengeCipher(&key)
+	s.requests.protocolID = cfg.protocolID
+	if !cfg.privateKey.IsZero() {
+		s.requests.aead = newAEADX(&cfg.privateKey)
+	}
+	if cfg.lifetime > 0 {
+		s.requests.minExpires = unixSeconds(now) + uint64(wholeSeconds(cfg.lifetime, 0))
+	}
+	return s
+}
+
+func randomUint64() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func unixSeconds(now time.Time) uint64 { return uint64(max(now.Unix(), 0)) }
+
+// receive handles a datagram from an address without a session and appends
+// the answer, if any, to out, always smaller than the datagram. If the client
+// has proved its address and gets a session, receive returns it; the packet
+// in out is then its first.
+func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) *session {
+	sess, reason := s.handle(now, from, b, out)
+	if reason != DropNone {
+		s.counts.drops[reason]++
+	}
+	return sess
+}
+
+func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, DropReason) {
+	if len(b) == 0 {
+		return nil, DropTooSmall
+	}
+	if b[0] == byte(packetRequest) {
+		s.counts.requests++
+		return nil, s.handleRequest(now, from, b, out)
+	}
+	wall := s.wall(now)
+	h := s.handshakes.get(now, wall, from)
+	if h == nil {
+		return nil, DropNoHandshake
+	}
+	if packetType(b[0]&0xf) != packetResponse {
+		return nil, DropState
+	}
+	s.counts.responses++
+	return s.handleResponse(now, from, h, b, out)
+}
+
+// nextGlobal returns the sequence for a packet to somebody without a session.
+func (s *server) nextGlobal() uint64 {
+	s.globalSeq++
+	return s.globalSeq - 1
+}
+
+// deny tells the holder of a valid token that no slot is free.
+func (s *server) deny(key *Key, out *wire.Batch) {
+	c := newPacketCipher(key, s.cfg.protocolID)
+	c.seal(out, packetDenied, s.nextGlobal(), nil)
+	s.counts.denied++
+}
+
+// remove frees the slot of a session that is over.
+func (s *server) remove(sess *session) {
+	if s.sessions[sess.addr] != sess {
+		return
+	}
+	delete(s.sessions, sess.addr)
+	delete(s.ids, sess.id)
+	s.slots.put(sess.index)
+}
+
+// tick forgets what has expired and returns when to be called again, the zero
+// time if there is nothing to forget.
+func (s *server) tick(now time.Time) (next time.Time) {
+	wall := s.wall(now)
+	s.handshakes.sweep(now, wall)
+	s.history.sweep(wall)
+	if len(s.handshakes.entries) == 0 && len(s.history.entries) == 0 {
+		return time.Time{}
+	}
+	return now.Add(tickInterval)
+}
+
+// tickInterval is how often a server looks for what has expired.
+const tickInterval = 5 * time.Second
+
+// stop ends all handshakes and forgets keys and history. Sessions are the
+// caller's to end.
+func (s *server) stop() {
+	s.challenges = challengeCipher{}
+	s.requests = requestReader{}
+	s.handshakes = newHandshakes(0)
+	s.history = newHistory(0)
+	s.req = request{}
+	s.body = [challengeBodySize]byte{}
+}
+
+// listed reports whether a token is for this server.
+func (s *server) listed(p *privateToken) bool { return slices.ContainsFunc(s.cfg.addresses, p.lists) }

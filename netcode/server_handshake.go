@@ -1,0 +1,120 @@
+package netcode
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// handleRequest answers a connection request with a challenge if every rule
+// admits it, in the order of the standard. Only the holder of a valid token
+// ever gets an answer.
+func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) DropReason {
+	wall := s.wall(now)
+	r := &s.req
+	if reason := s.requests.read(b, wall, r); reason != DropNone {
+		return reason
+	}
+	if !s.listed(&r.token) {
+		return DropNotListed
+	}
+	if s.sessions[from] != nil {
+		return DropAddressConnected
+	}
+	if s.ids[r.token.clientID] != nil {
+		return DropIDConnected
+	}
+	if reason := s.history.admit(wall, r.id, from, r.expires); reason != DropNone {
+		return reason
+	}
+	if s.slots.full() {
+		s.deny(&r.token.serverKey, out)
+		return DropServerFull
+	}
+	if !s.handshakes.put(now, wall, from, newHandshake(now, r)) {
+		return DropPendingFull
+	}
+	s.challenge(r, out)
+	return DropNone
+}
+
+func newHandshake(now time.Time, r *request) *handshake {
+	h := &handshake{
+		clientKey: r.token.clientKey,
+		serverKey: r.token.serverKey,
+		id:        r.id,
+		timeout:   r.token.idleTimeout(),
+		expires:   r.expires,
+	}
+	h.deadline = now.Add(h.timeout)
+	return h
+}
+
+// challenge sends the client, at the address it claims, what it has to send
+// back.
+func (s *server) challenge(r *request, out *wire.Batch) {
+	t := challengeToken{clientID: r.token.clientID, userData: r.token.userData}
+	if !s.unbound {
+		t.token = r.id
+	}
+	binary.LittleEndian.PutUint64(s.body[:], s.challengeSeq)
+	s.challenges.seal(s.body[8:], s.challengeSeq, &t)
+	s.challengeSeq++
+	c := newPacketCipher(&r.token.serverKey, s.cfg.protocolID)
+	c.seal(out, packetChallenge, s.nextGlobal(), s.body[:])
+	s.counts.challenges++
+}
+
+// handleResponse makes a session for a client that answers its challenge, in
+// the order of the standard.
+func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake, b []byte, out *wire.Batch) (*session, DropReason) {
+	c := newPacketCipher(&h.clientKey, s.cfg.protocolID)
+	p, reason := c.open(b, setOf(packetResponse), nil)
+	if reason != DropNone {
+		return nil, reason
+	}
+	var t challengeToken
+	if !s.challenges.open(p.body[8:], binary.LittleEndian.Uint64(p.body), &t) {
+		return nil, DropChallenge
+	}
+	if !s.unbound && t.token != h.id {
+		return nil, DropChallenge
+	}
+	if s.sessions[from] != nil {
+		return nil, DropAddressConnected
+	}
+	if s.ids[t.clientID] != nil {
+		return nil, DropIDConnected
+	}
+	if s.slots.full() {
+		s.deny(&h.serverKey, out)
+		return nil, DropServerFull
+	}
+	s.history.consume(h.id)
+	s.handshakes.remove(from)
+	return s.accept(now, from, h, c, &t, out), DropNone
+}
+
+// accept makes the session and sends its first packet.
+func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c packetCipher, t *challengeToken, out *wire.Batch) *session {
+	sess := &session{
+		addr:       from,
+		id:         t.clientID,
+		index:      s.slots.take(),
+		maxClients: uint32(s.cfg.maxClients),
+		timeout:    h.timeout,
+		interval:   s.cfg.interval,
+		userData:   t.userData,
+	}
+	sess.send.cipher = newPacketCipher(&h.serverKey, s.cfg.protocolID)
+	sess.recv.cipher = c
+	sess.recv.window = newReplayWindow(s.cfg.window)
+	sess.recv.last = now
+	s.sessions[from] = sess
+	s.ids[sess.id] = sess
+	s.counts.accepted++
+	sess.send.keepAlive(now, sess.index, sess.maxClients, out)
+	return sess
+}
