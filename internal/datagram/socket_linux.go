@@ -1,7 +1,82 @@
 package datagram
 
-import "net"
+import (
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+)
 
-func newPlatformSocket(c *net.UDPConn, _ *SocketConfig) (Socket, error) {
-	return newPlainSocket(c), nil
+// A linuxSocket is a Socket on a net.UDPConn that makes the system calls for
+// messages itself: several messages a call, and with offload (UDP_SEGMENT,
+// UDP_GRO) a run of datagrams a message. It waits in the runtime's poller.
+type linuxSocket struct {
+	conn   *net.UDPConn
+	raw    syscall.RawConn
+	kernel kernel
+	open   openState
+
+	// constant
+	family                  int            // AF_INET or AF_INET6, the latter perhaps dual-stack
+	peer                    netip.AddrPort // of a connected socket, otherwise zero
+	gro                     bool
+	readBuffer, writeBuffer int // bytes
+
+	gso  gsoState
+	recv receiver // owned by the goroutine in ReadBatch
+
+	permissionRetried    atomic.Bool
+	readCalls, sendCalls atomic.Uint64
+	fallbacks            atomic.Uint64
+	drops                atomic.Uint32 // newest count a message has come with
+}
+
+var _ StatsSocket = (*linuxSocket)(nil)
+
+func newPlatformSocket(c *net.UDPConn, cfg *SocketConfig) (Socket, error) {
+	return newLinuxSocket(c, cfg, linuxKernel{})
+}
+
+func newLinuxSocket(c *net.UDPConn, cfg *SocketConfig, k kernel) (*linuxSocket, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &linuxSocket{conn: c, raw: raw, kernel: k, peer: remoteAddrPort(c)}
+	s.recv.try = s.tryReceive
+	controlErr := raw.Control(func(fd uintptr) { err = s.setUp(fd, cfg) })
+	if controlErr != nil {
+		return nil, controlErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// LocalAddr implements Socket.
+func (s *linuxSocket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
+
+// Close implements Socket. Every call returns the result of the first.
+func (s *linuxSocket) Close() error { return s.open.close(s.conn) }
+
+// SocketStats implements StatsSocket. Drops is newer than the one of the
+// newest Packet where the kernel tells.
+func (s *linuxSocket) SocketStats() SocketStats {
+	drops := s.drops.Load()
+	_ = s.raw.Control(func(fd uintptr) { // fails after Close
+		if n, ok := s.kernel.drops(fd); ok {
+			drops = n
+		}
+	})
+	return SocketStats{
+		GSO:             !s.gso.off.Load(),
+		GRO:             s.gro,
+		ReadBufferSize:  s.readBuffer,
+		WriteBufferSize: s.writeBuffer,
+		ReadCalls:       s.readCalls.Load(),
+		SendCalls:       s.sendCalls.Load(),
+		Fallbacks:       s.fallbacks.Load(),
+		Drops:           drops,
+	}
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package datagram
+
+const raceEnabled = true

@@ -1,0 +1,143 @@
+package datagram
+
+import (
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// recvMessages is the largest number of messages that one call receives. Beyond
+// it, calls become no cheaper per message.
+const recvMessages = 8
+
+// A receiveOp is the memory for one call: headers for all messages, and
+// buffers, which are made when first needed and stay. At 64 KiB a buffer it is
+// too large for each socket to have its own, so it is taken from a pool once
+// there may be something to receive, and never held by a goroutine that waits.
+type receiveOp struct {
+	msgs  [recvMessages]mmsghdr
+	iovs  [recvMessages]syscall.Iovec
+	names [recvMessages]sockaddr
+	ctls  [recvMessages]control
+	bufs  [recvMessages]*[maxDatagram]byte
+}
+
+var receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
+
+// prepare makes the first n messages ready to be filled.
+func (op *receiveOp) prepare(n int, connected bool) []mmsghdr {
+	for i := range n {
+		if op.bufs[i] == nil {
+			op.attachBuffer(i)
+		}
+		h := &op.msgs[i].hdr
+		h.Name, h.Namelen = nil, 0
+		if !connected {
+			h.Name = (*byte)(unsafe.Pointer(&op.names[i]))
+			h.Namelen = syscall.SizeofSockaddrInet6
+		}
+		h.SetControllen(controlSize)
+		h.Flags = 0
+	}
+	return op.msgs[:n]
+}
+
+func (op *receiveOp) attachBuffer(i int) {
+	buf := new([maxDatagram]byte)
+	op.bufs[i] = buf
+	op.iovs[i].Base = &buf[0]
+	op.iovs[i].SetLen(maxDatagram)
+	h := &op.msgs[i].hdr
+	h.Iov = &op.iovs[i]
+	setLen(&h.Iovlen, 1)
+	h.Control = (*byte)(unsafe.Pointer(&op.ctls[i]))
+}
+
+// A receiver is the state of ReadBatch.
+type receiver struct {
+	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
+	want  int        // how many messages the next call asks for
+	limit int        // how many the caller of ReadBatch has room for
+	n     int        // how many were received
+	errno syscall.Errno
+	try   func(fd uintptr) bool // tryReceive, made once
+}
+
+// ReadBatch implements Socket.
+func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
+	if len(ps) == 0 {
+		return 0, nil
+	}
+	r := &s.recv
+	r.release()
+	r.limit = len(ps)
+	if err := s.raw.Read(r.try); err != nil {
+		return 0, err
+	}
+	if r.errno != 0 {
+		r.release()
+		return 0, os.NewSyscallError("recvmsg", r.errno)
+	}
+	for i := range r.n {
+		s.describe(&ps[i], i)
+	}
+	return r.n, nil
+}
+
+// release gives the buffers of the last ReadBatch back.
+func (r *receiver) release() {
+	if r.op != nil {
+		receiveOps.Put(r.op)
+		r.op = nil
+	}
+}
+
+// tryReceive receives what is there and returns false if that is nothing. It
+// asks for one message after a wait, which is usually all there is, and then
+// for more as long as they come: a call that finds one message less than it
+// asked for costs as much as one more message.
+func (s *linuxSocket) tryReceive(fd uintptr) bool {
+	r := &s.recv
+	if r.op == nil {
+		r.op = receiveOps.Get().(*receiveOp)
+	}
+	want := max(1, min(r.want, r.limit, recvMessages))
+	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+	s.readCalls.Add(1)
+	if r.errno == syscall.EAGAIN {
+		r.want = 1
+		r.release()
+		return false
+	}
+	r.want = 2 * r.n
+	return true
+}
+
+// describe sets p to received message i.
+func (s *linuxSocket) describe(p *Packet, i int) {
+	op := s.recv.op
+	m := &op.msgs[i]
+	size := int(m.len)
+	segment, drops, ok := 0, uint32(0), false
+	if m.hdr.Controllen > 0 {
+		segment, drops, ok = op.ctls[i].parse(int(m.hdr.Controllen))
+	}
+	if ok {
+		s.drops.Store(drops)
+	} else {
+		drops = s.drops.Load()
+	}
+	if segment >= size {
+		segment = 0 // a run of one
+	}
+	*p = Packet{Buf: op.bufs[i][:size:size], Addr: s.source(&op.names[i]), Segment: segment, Drops: drops}
+}
+
+func (s *linuxSocket) source(name *sockaddr) netip.AddrPort {
+	if s.peer.IsValid() {
+		return s.peer
+	}
+	return sockaddrAddrPort(name)
+}

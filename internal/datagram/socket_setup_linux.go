@@ -1,0 +1,101 @@
+package datagram
+
+import (
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// setUp finds out what the socket is and can do, and sets its options.
+func (s *linuxSocket) setUp(fd uintptr, cfg *SocketConfig) error {
+	var err error
+	if s.family, err = s.kernel.getsockopt(fd, syscall.SOL_SOCKET, soDomain); err != nil {
+		return err
+	}
+	s.readBuffer = s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))
+	s.writeBuffer = s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))
+	// Without it Drops stays zero, no more.
+	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
+	s.gso.maxSegment.Store(math.MaxInt32)
+	s.gso.off.Store(true)
+	if cfg.offload() {
+		s.gso.off.Store(!s.hasGSO(fd))
+		s.gso.loopbackOnly = manglesGSO(s.kernel.release())
+		s.gro = s.enableGRO(fd)
+	}
+	return nil
+}
+
+// setBuffer asks for a buffer of size bytes, unless that is zero, and returns
+// what was granted. The option force needs a privilege and no limit holds for it.
+func (s *linuxSocket) setBuffer(fd uintptr, force, option, size int) int {
+	size = min(size, math.MaxInt32/2) // the kernel doubles it
+	if size > 0 && s.kernel.setsockopt(fd, syscall.SOL_SOCKET, force, size) != nil {
+		_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, option, size) // cut to the limit
+	}
+	granted, err := s.kernel.getsockopt(fd, syscall.SOL_SOCKET, option)
+	if err != nil {
+		return 0
+	}
+	return granted / 2 // the kernel has doubled it for its own records
+}
+
+func (s *linuxSocket) hasGSO(fd uintptr) bool {
+	_, err := s.kernel.getsockopt(fd, solUDP, udpSegment)
+	return err == nil
+}
+
+// enableGRO turns UDP_GRO on, and off again on kernels that cannot tell
+// whether it is on: those are older than 5.12 and have faults in it.
+func (s *linuxSocket) enableGRO(fd uintptr) bool {
+	if s.kernel.setsockopt(fd, solUDP, udpGRO, 1) != nil {
+		return false
+	}
+	if on, err := s.kernel.getsockopt(fd, solUDP, udpGRO); err == nil && on == 1 {
+		return true
+	}
+	_ = s.kernel.setsockopt(fd, solUDP, udpGRO, 0)
+	return false
+}
+
+// gsoState decides which runs are sent in one call.
+type gsoState struct {
+	loopbackOnly bool         // constant after setUp
+	off          atomic.Bool  // the kernel or a device refused
+	maxSegment   atomic.Int32 // bytes; larger segments were refused
+}
+
+// allows tells whether a run of segments of the given size may go to addr in
+// one call.
+func (g *gsoState) allows(segment int, addr netip.AddrPort) bool {
+	return !g.off.Load() && segment <= int(g.maxSegment.Load()) &&
+		(!g.loopbackOnly || addr.Addr().IsLoopback())
+}
+
+// manglesGSO tells whether a kernel is one of those, 7.0.0 to 7.1.4, that give
+// some network devices runs of equal segments with a wrong length and
+// checksum. Nothing shows it at run time, so runs are kept off devices there.
+func manglesGSO(release string) bool {
+	major, minor, patch := kernelVersion(release)
+	return major == 7 && (minor == 0 || minor == 1 && patch <= 4)
+}
+
+// kernelVersion returns the numbers at the start of a release such as
+// "6.18.2-arch1-1", zero for those that are not there.
+func kernelVersion(release string) (major, minor, patch int) {
+	var v [3]int
+	for i, field := range strings.SplitN(release, ".", 3) {
+		digits := 0
+		for digits < len(field) && '0' <= field[digits] && field[digits] <= '9' {
+			digits++
+		}
+		v[i], _ = strconv.Atoi(field[:digits])
+		if digits < len(field) && i < 2 {
+			break
+		}
+	}
+	return v[0], v[1], v[2]
+}

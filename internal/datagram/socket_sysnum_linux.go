@@ -1,0 +1,13 @@
+//go:build linux && !386 && !amd64
+
+package datagram
+
+import "syscall"
+
+// Numbers of system calls.
+const (
+	sysSendmsg    = syscall.SYS_SENDMSG
+	sysRecvmsg    = syscall.SYS_RECVMSG
+	sysSendmmsg   = syscall.SYS_SENDMMSG
+	sysGetsockopt = syscall.SYS_GETSOCKOPT
+)
