@@ -111,25 +111,41 @@ func TestLoss(t *testing.T) {
 
 func TestBursts(t *testing.T) {
 	for _, test := range []struct{ loss, length float64 }{{0.05, 1.5}, {0.05, 8}, {0.2, 20}, {0.5, 3}} {
-		bubble(t, func(t *testing.T) {
-			a, b := pair(t, 3, Link{Burst: Bursts(test.loss, test.length)}, Link{})
-			const count = 200_000
-			got := collect(t, a, b, count, 4, 0)
-			bursts, next := 0, 0
-			for _, g := range got {
-				if g.number != next {
-					bursts++
-				}
-				next = g.number + 1
+		const count = 200_000
+		lost, bursts, before := 0, 0, false
+		for _, f := range fates(Link{Burst: Bursts(test.loss, test.length)}, 3, count) {
+			if f.lost {
+				lost++
 			}
-			lost := float64(count - len(got))
-			// Losses in bursts vary more than single ones do.
-			s := 5 * sigma(test.loss, count) * math.Sqrt(2*test.length)
-			wantBetween(t, "loss", lost/count, test.loss-s, test.loss+s)
-			s = 5 * test.length / math.Sqrt(float64(bursts))
-			wantBetween(t, "mean burst", lost/float64(bursts), test.length-s, test.length+s)
-		})
+			if f.lost && !before {
+				bursts++
+			}
+			before = f.lost
+		}
+		// Losses in bursts vary more than single ones do.
+		s := 5 * sigma(test.loss, count) * math.Sqrt(2*test.length)
+		wantBetween(t, "loss", float64(lost)/count, test.loss-s, test.loss+s)
+		s = 5 * test.length / math.Sqrt(float64(bursts))
+		wantBetween(t, "mean burst", float64(lost)/float64(bursts), test.length-s, test.length+s)
 	}
+}
+
+// TestBurstsOnALink checks that what a network loses is what the model says.
+func TestBurstsOnALink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := Link{Burst: Bursts(0.3, 5)}
+		a, b := pair(t, 3, l, Link{})
+		arrived := make([]bool, 2000)
+		for _, g := range collect(t, a, b, len(arrived), 4, 0) {
+			arrived[g.number] = true
+		}
+		bad, key := false, flowKey(3, a.local.AddrPort(), b.local.AddrPort())
+		for i, got := range arrived {
+			if want := !l.decide(key, uint64(i), &bad).lost; got != want {
+				t.Fatalf("datagram %d arrived: %v, want %v", i, got, want)
+			}
+		}
+	})
 }
 
 func TestBurstsLimits(t *testing.T) {

@@ -1,0 +1,108 @@
+package simnet
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// delays sends a datagram each 10 ms for the given number of times and returns
+// their delays.
+func delays(t *testing.T, a, b *Conn, count int) []time.Duration {
+	t.Helper()
+	out := make([]time.Duration, count)
+	for i := range out {
+		out[i] = -1 // lost
+	}
+	for _, g := range collect(t, a, b, count, 4, 10*ms) {
+		out[g.number] = g.at - time.Duration(g.number)*10*ms
+	}
+	return out
+}
+
+func TestScript(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := pair(t, 1, Link{Latency: 1 * ms}, Link{})
+		script, err := ParseScript(`
+			20ms latency=3ms for 40ms; 40ms latency=5ms for 10ms
+			60ms loss=100% for 10ms
+			80ms latency=7ms`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Network().Play(script)
+		got := delays(t, a, b, 10)
+		want := []time.Duration{1 * ms, 1 * ms, 3 * ms, 3 * ms, 5 * ms, 3 * ms, -1, 1 * ms, 7 * ms, 7 * ms}
+		if !slices.Equal(got, want) {
+			t.Errorf("delays = %v, want %v", got, want)
+		}
+	})
+}
+
+// TestScriptOnTopOfSetLink checks that a step stays in force when the link
+// below is changed, and that the change is what remains of both.
+func TestScriptOnTopOfSetLink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := pair(t, 1, Link{}, Link{})
+		n := a.Network()
+		n.Play(Script{{At: 0, For: 30 * ms, Set: func(l *Link) { l.Latency += 2 * ms }}, {At: 0}})
+		n.At(20*ms, func(n *Network) {
+			n.SetLink(a.local.AddrPort().Addr(), b.local.AddrPort().Addr(), Link{Latency: 1 * ms})
+		})
+		time.Sleep(5 * ms)
+		got := delays(t, a, b, 4)
+		want := []time.Duration{2 * ms, 2 * ms, 3 * ms, 1 * ms}
+		if !slices.Equal(got, want) {
+			t.Errorf("delays = %v, want %v", got, want)
+		}
+	})
+}
+
+func TestAt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := New(1)
+		defer n.Close()
+		start := time.Now()
+		var got []time.Duration
+		note := func(*Network) { got = append(got, time.Since(start)) }
+		for _, d := range []time.Duration{30 * ms, 10 * ms, 10 * ms, 0} {
+			n.At(d, note)
+		}
+		n.At(20*ms, func(n *Network) {
+			note(n)
+			n.At(5*ms, note)
+		})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want := []time.Duration{0, 10 * ms, 10 * ms, 20 * ms, 25 * ms, 30 * ms}
+		if !slices.Equal(got, want) {
+			t.Errorf("calls after %v, want %v", got, want)
+		}
+	})
+}
+
+// TestAtMayUseTheNetwork checks that a call may do all that a test may.
+func TestAtMayUseTheNetwork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := New(1)
+		c := listen(t, n, ":1")
+		n.SetDefault(Link{Latency: 5 * ms})
+		n.At(10*ms, func(n *Network) {
+			c.WriteTo([]byte("x"), c.LocalAddr())
+			n.Rebind(c.public, addrPort("127.0.0.1:2"))
+			c.WriteTo([]byte("y"), &addr2)
+			n.Stats()
+		})
+		buf := make([]byte, 1)
+		if _, from, err := c.ReadFrom(buf); err != nil || string(buf) != "y" || from.String() != "127.0.0.1:2" {
+			t.Errorf("ReadFrom = %q, %v, %v", buf, from, err)
+		}
+		n.At(10*ms, func(n *Network) { n.Close() })
+		if _, _, err := c.ReadFrom(buf); err == nil {
+			t.Error("ReadFrom after Close succeeded")
+		}
+	})
+}
+
+var addr2 = *udpAddr(addrPort("127.0.0.1:2"))
