@@ -75,7 +75,7 @@ func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) {
 		sent, err := op.send()
 		if err != nil {
 			if err := op.rescue(&ps[elem], op.pieces[0], err); err != nil {
-				return elem, err
+				return elem, sendError(err)
 			}
 			elem, off = elem+1, 0
 			continue
@@ -207,9 +207,18 @@ func (op *sendOp) send() (int, error) {
 		}
 	}
 	if op.errno != 0 {
-		return 0, os.NewSyscallError("sendmsg", op.errno)
+		return 0, op.errno
 	}
 	return op.sent, nil
+}
+
+// sendError says which call an error number is from. It is left to the end,
+// since most of those met on the way need not cost an allocation.
+func sendError(err error) error {
+	if errno, ok := err.(syscall.Errno); ok {
+		return os.NewSyscallError("sendmsg", errno)
+	}
+	return err
 }
 
 // sendPiece sends one piece of p.
