@@ -1,0 +1,231 @@
+package volley
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"volley/internal/inbox"
+	"volley/reliable"
+)
+
+// A Config says how a connection behaves. The zero value, and a nil *Config, is
+// the documented default of every field; a negative value is "off" where that
+// is said. Fields may be added; use field names in literals. A Config is not
+// changed by this package and must not be changed by others once it has been
+// passed in.
+type Config struct {
+	// MaxMessageSize is the largest message in bytes, to send and to receive:
+	// 1 to 256 times FragmentSize. Default 16384.
+	MaxMessageSize int
+	// FragmentSize is how many bytes of a large message one datagram carries.
+	// Both sides must use the same. Default 1024, which fits every path.
+	FragmentSize int
+	// FragmentAbove is the largest message in bytes that is sent in one
+	// datagram. Default FragmentSize.
+	FragmentAbove int
+
+	// AckDelay is how long a received message waits for a message of ours
+	// that acknowledges it along the way before a packet of its own does.
+	// Default 10 ms. Negative: acknowledgements only travel with messages.
+	AckDelay time.Duration
+	// KeepAlive is the longest silence before an empty packet is sent.
+	// Default 5 s. Negative: none are, nor the greeting with which Dial makes
+	// the peer's Accept return.
+	KeepAlive time.Duration
+	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
+	// heard from the peer for so long. Default 30 s. Negative: never.
+	IdleTimeout time.Duration
+
+	// ReadBuffer limits the received messages that wait for Read, in bytes
+	// (a message counts 4 more than its length). At least one message of
+	// MaxMessageSize must fit. Default 4 MiB, or more if one message needs
+	// it.
+	ReadBuffer int
+	// ReassemblyBuffer limits the memory of messages of which some fragments
+	// are still missing, in bytes. At least one message must fit. Default
+	// 1 MiB, or four messages of MaxMessageSize if that is more.
+	ReassemblyBuffer int
+	// ReassemblyTimeout is how long a message may wait for missing fragments.
+	// Default 5 s. Negative: until newer messages push it out.
+	ReassemblyTimeout time.Duration
+	// MaxWindow limits how many packets each way are remembered, a power of
+	// two from 256 to 16384. A connection remembers few at first and more as
+	// its rate needs. A message gets its true fate if fewer packets than this
+	// are sent in a round trip. Default 16384. Negative: always 256, as the
+	// reference implementation, and no guard against jumps of the sequence.
+	MaxWindow int
+	// Receipts limits how many receipts wait for AppendReceipts; a receipt
+	// takes 24 bytes. Default 16384. Negative: none are kept.
+	Receipts int
+
+	// SocketBuffer is the size in bytes to ask for of the kernel's receive
+	// and send buffer, each, of a UDP socket. The system may grant less.
+	// Default 4 MiB. Negative: the system's default.
+	SocketBuffer int
+	// DisableOffload sends and receives datagram by datagram, without
+	// segmentation offload, where a UDP socket would otherwise use it. The
+	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
+	DisableOffload bool
+}
+
+// ReferenceConfig returns a Config with which a connection sends nothing that
+// the reference implementation in C would not: no packets that only
+// acknowledge, keepalives, greeting or idle timeout, and fixed windows. Use it
+// towards peers in C; such peers hand empty packets to their application. For
+// peers built on yojimbo also set MaxMessageSize to 8192.
+func ReferenceConfig() *Config {
+	return &Config{AckDelay: -1, KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: -1, MaxWindow: -1}
+}
+
+const (
+	defaultMaxMessage   = 16384
+	defaultFragment     = 1024
+	defaultAckDelay     = 10 * time.Millisecond
+	defaultKeepAlive    = 5 * time.Second
+	defaultIdleTimeout  = 30 * time.Second
+	defaultReassembly   = 5 * time.Second
+	defaultBuffer       = 4 << 20
+	defaultReassemblies = 1 << 20
+	defaultMaxWindow    = 16384
+	defaultReceipts     = 16384
+
+	maxFragments      = 256
+	fragmentOverhead  = reliable.FragmentHeaderSize + reliable.MaxHeaderSize
+	smoothingInterval = time.Second / 60
+	// idleAfter is how long a connection without messages keeps memory that
+	// only a busy one needs.
+	idleAfter = 10 * time.Second
+)
+
+// settings is a Config with its defaults applied, shared by all connections
+// made with it. Durations of zero are off.
+type settings struct {
+	maxMessage                       int
+	ackDelay, keepAlive, idleTimeout time.Duration
+	readBuffer, receipts             int
+	reserve                          func(delta int) bool // may be nil
+	reliable                         reliable.Config
+}
+
+// newSettings checks cfg, which may be nil, against a transport that carries
+// datagrams of up to maxDatagram bytes.
+func newSettings(cfg *Config, maxDatagram int, reserve func(int) bool) (*settings, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	s := &settings{
+		ackDelay:    duration(cfg.AckDelay, defaultAckDelay),
+		keepAlive:   duration(cfg.KeepAlive, defaultKeepAlive),
+		idleTimeout: duration(cfg.IdleTimeout, defaultIdleTimeout),
+		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
+		reserve:     reserve,
+	}
+	if err := s.setSizes(cfg, maxDatagram); err != nil {
+		return nil, err
+	}
+	if err := s.setBuffers(cfg); err != nil {
+		return nil, err
+	}
+	if s.keepAlive > 0 && s.idleTimeout > 0 && s.keepAlive >= s.idleTimeout {
+		return nil, configError("KeepAlive", "%v is not below the IdleTimeout of %v", s.keepAlive, s.idleTimeout)
+	}
+	return s, s.finish(cfg)
+}
+
+func (s *settings) setSizes(cfg *Config, maxDatagram int) error {
+	r := &s.reliable
+	r.FragmentSize = cmp.Or(cfg.FragmentSize, defaultFragment)
+	r.FragmentAbove = cmp.Or(cfg.FragmentAbove, r.FragmentSize)
+	r.MaxPacketSize = cmp.Or(cfg.MaxMessageSize, defaultMaxMessage)
+	switch {
+	case r.FragmentSize < 1:
+		return configError("FragmentSize", "%d is not positive", r.FragmentSize)
+	case r.FragmentAbove < 1:
+		return configError("FragmentAbove", "%d is not positive", r.FragmentAbove)
+	case r.MaxPacketSize < 1:
+		return configError("MaxMessageSize", "%d is not positive", r.MaxPacketSize)
+	case r.MaxPacketSize > maxFragments*r.FragmentSize:
+		return configError("MaxMessageSize", "%d is more than %d fragments of %d bytes",
+			r.MaxPacketSize, maxFragments, r.FragmentSize)
+	}
+	s.maxMessage = r.MaxPacketSize
+	r.MaxFragments = (r.MaxPacketSize + r.FragmentSize - 1) / r.FragmentSize
+	return fits(r, maxDatagram)
+}
+
+// fits checks the largest datagrams against what the transport carries.
+func fits(r *reliable.Config, maxDatagram int) error {
+	whole := min(r.FragmentAbove, r.MaxPacketSize)
+	if limit := maxDatagram - reliable.MaxHeaderSize; whole > limit {
+		if r.FragmentAbove == r.FragmentSize {
+			limit = maxDatagram - fragmentOverhead
+			return configError("FragmentSize", "%d is more than %d, all that fits the datagrams of %d bytes below (FragmentAbove: %d)",
+				r.FragmentSize, limit, maxDatagram, maxDatagram-reliable.MaxHeaderSize)
+		}
+		return configError("FragmentAbove", "%d is more than %d, all that fits the datagrams of %d bytes below",
+			r.FragmentAbove, limit, maxDatagram)
+	}
+	if limit := maxDatagram - fragmentOverhead; r.MaxPacketSize > r.FragmentAbove && r.FragmentSize > limit {
+		return configError("FragmentSize", "%d is more than %d, all that fits the datagrams of %d bytes below (FragmentAbove: %d)",
+			r.FragmentSize, limit, maxDatagram, maxDatagram-reliable.MaxHeaderSize)
+	}
+	return nil
+}
+
+func (s *settings) setBuffers(cfg *Config) error {
+	one := s.maxMessage + inbox.MessageOverhead
+	s.readBuffer = cmp.Or(cfg.ReadBuffer, max(defaultBuffer, one))
+	if s.readBuffer < one {
+		return configError("ReadBuffer", "%d does not hold one message, which takes %d", s.readBuffer, one)
+	}
+	r := &s.reliable
+	r.ReassemblyBytes = cmp.Or(cfg.ReassemblyBuffer, max(defaultReassemblies, 4*s.maxMessage))
+	if r.ReassemblyBytes < s.maxMessage {
+		return configError("ReassemblyBuffer", "%d does not hold one message of %d", r.ReassemblyBytes, s.maxMessage)
+	}
+	return nil
+}
+
+// finish sets the options of the protocol core that make it fit for a
+// connection.
+func (s *settings) finish(cfg *Config) error {
+	r := &s.reliable
+	r.AckBuffer = -1
+	r.AckRefused = true
+	r.SmoothingInterval = smoothingInterval
+	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
+	r.Reserve = s.reserve
+	if cfg.MaxWindow >= 0 {
+		r.MaxWindow = cmp.Or(cfg.MaxWindow, defaultMaxWindow)
+		r.JumpGuard = true
+		if w := r.MaxWindow; w < 256 || w > defaultMaxWindow || w&(w-1) != 0 {
+			return configError("MaxWindow", "%d is not a power of two from 256 to %d", w, defaultMaxWindow)
+		}
+	}
+	if err := r.Validate(); err != nil {
+		var ce *reliable.ConfigError
+		if errors.As(err, &ce) {
+			return configError(ce.Field, "%v", err)
+		}
+		return err
+	}
+	return nil
+}
+
+// maxDatagram returns the size in bytes of the largest datagram that a valid
+// peer may send.
+func (s *settings) maxDatagram() int {
+	return s.maxMessage + fragmentOverhead
+}
+
+// duration applies the rule of Config: zero is the default, negative is off,
+// which is zero inside.
+func duration(d, def time.Duration) time.Duration {
+	return max(0, cmp.Or(d, def))
+}
+
+func configError(field, format string, args ...any) error {
+	return &ConfigError{Field: "Config." + field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,103 @@
+package volley
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"volley/internal/datagram"
+)
+
+func TestConfigDefaults(t *testing.T) {
+	s, err := newSettings(nil, datagram.MaxUDP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.maxMessage != 16384 || s.reliable.FragmentSize != 1024 || s.reliable.MaxFragments != 16 {
+		t.Errorf("sizes %d, %d, %d, want 16384, 1024, 16", s.maxMessage, s.reliable.FragmentSize, s.reliable.MaxFragments)
+	}
+	if s.ackDelay != 10*time.Millisecond || s.keepAlive != 5*time.Second || s.idleTimeout != 30*time.Second {
+		t.Errorf("times %v, %v, %v, want 10ms, 5s, 30s", s.ackDelay, s.keepAlive, s.idleTimeout)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, test := range []struct {
+		field string
+		limit string // must be in the text
+		cfg   Config
+		max   int // of a datagram below; 0: UDP
+	}{
+		{"Config.FragmentSize", "-1", Config{FragmentSize: -1}, 0},
+		{"Config.FragmentAbove", "-5", Config{FragmentAbove: -5}, 0},
+		{"Config.MaxMessageSize", "-2", Config{MaxMessageSize: -2}, 0},
+		{"Config.MaxMessageSize", "256", Config{MaxMessageSize: 300_000, FragmentSize: 1000}, 0},
+		{"Config.FragmentSize", "65493", Config{FragmentSize: 65500, MaxMessageSize: 100_000}, 0},
+		{"Config.FragmentSize", "1186", Config{FragmentSize: 1187, FragmentAbove: 1000}, 1200},
+		{"Config.FragmentAbove", "1191", Config{FragmentAbove: 1192, FragmentSize: 1000}, 1200},
+		{"Config.FragmentSize", "1191", Config{FragmentSize: 1200}, 1200},
+		{"Config.ReadBuffer", "16388", Config{ReadBuffer: 1000}, 0},
+		{"Config.ReassemblyBuffer", "16384", Config{ReassemblyBuffer: 1000}, 0},
+		{"Config.MaxWindow", "16384", Config{MaxWindow: 1000}, 0},
+		{"Config.MaxWindow", "16384", Config{MaxWindow: 1 << 15}, 0},
+		{"Config.KeepAlive", "30s", Config{KeepAlive: time.Minute}, 0},
+	} {
+		max := test.max
+		if max == 0 {
+			max = datagram.MaxUDP
+		}
+		_, err := newSettings(&test.cfg, max, nil)
+		var ce *ConfigError
+		if !errors.As(err, &ce) {
+			t.Errorf("%+v: error %v, want a *ConfigError", test.cfg, err)
+			continue
+		}
+		if ce.Field != test.field || !strings.Contains(ce.Reason, test.limit) {
+			t.Errorf("%+v: %v, want field %s and limit %s", test.cfg, err, test.field, test.limit)
+		}
+	}
+}
+
+func TestConfigFits(t *testing.T) {
+	for _, cfg := range []Config{
+		{FragmentSize: 1186, FragmentAbove: 1191},
+		{MaxMessageSize: 8192},
+		{MaxMessageSize: 256 * 1024},
+		{MaxMessageSize: 100, FragmentSize: 60000},
+		*ReferenceConfig(),
+	} {
+		if _, err := newSettings(&cfg, 1200, nil); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// Everything that takes a Config refuses a bad one, each in its way.
+func TestBadConfigEverywhere(t *testing.T) {
+	bad := &Config{FragmentSize: -1}
+	var ce *ConfigError
+	if _, err := (&Dialer{Config: bad}).DialContext(context.Background(), "udp", "127.0.0.1:9"); !errors.As(err, &ce) {
+		t.Errorf("DialContext: %v", err)
+	}
+	if _, err := (&ListenConfig{Config: bad}).Listen(context.Background(), "udp", "127.0.0.1:0"); !errors.As(err, &ce) {
+		t.Errorf("Listen: %v", err)
+	}
+	a, b := Pipe(&PipeConfig{Config: bad})
+	defer b.Close()
+	if _, err := a.Write([]byte("x")); !errors.As(err, &ce) {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.As(err, &ce) {
+		t.Errorf("Read: %v", err)
+	}
+	a.Stats()
+	a.AppendReceipts(nil)
+	if a.MaxMessageSize() != 0 {
+		t.Errorf("MaxMessageSize = %d, want 0", a.MaxMessageSize())
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}

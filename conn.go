@@ -1,0 +1,230 @@
+package volley
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
+	"volley/reliable"
+)
+
+// A Conn is a message connection to one peer. Its methods may be called from
+// several goroutines at once; each Write is one message, and messages of
+// concurrent Writes do not mix.
+type Conn struct {
+	// constant after start
+	dc       datagram.Conn
+	set      *settings
+	inner    net.Conn // what NewConn was given, or the dialed socket
+	lossless bool     // dc delivers everything, so Write waits for room
+	onClose  func()   // may be nil
+
+	in                          inbox.Inbox
+	readDeadline, writeDeadline deadline.Deadline
+	truncated, refused          atomic.Uint64
+	writeErrors                 atomic.Uint64
+	closeOnce                   sync.Once
+	closeErr                    error
+
+	// mu guards everything below. Its holder owns the endpoint. It is never
+	// held across I/O. The inbox's lock may be taken inside.
+	mu       sync.Mutex
+	err      error // why writes fail; nil while the connection lives
+	endpoint reliable.Endpoint
+	receipts receipts
+	send     sender
+
+	lastSent, lastHeard time.Time // any packet
+	lastMessage         time.Time // a message, either way
+	lastUpdate          time.Time
+	tickAt              time.Time // when HandleTick has been asked for
+	compact             bool      // no message since the endpoint was compacted
+	counts              counts
+	last                *Stats // of the end, once the endpoint is gone
+}
+
+var (
+	_ net.Conn         = (*Conn)(nil)
+	_ datagram.Handler = (*handler)(nil)
+	_ reliable.Handler = (*sink)(nil)
+)
+
+// start sets up c on dc and attaches it. An err that is not nil makes a
+// connection that only reports it.
+func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
+	now := time.Now()
+	c.dc, c.set, c.err = dc, set, err
+	if err != nil {
+		c.set, c.last = &settings{}, &Stats{}
+		c.in.Init(0, nil)
+		c.in.Fail(err)
+		return err
+	}
+	c.in.Init(set.readBuffer, set.reserve)
+	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
+		return err
+	}
+	c.lastSent, c.lastHeard, c.lastMessage, c.lastUpdate = now, now, now, now
+	if err := dc.Attach((*handler)(c)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.scheduleLocked(now)
+	c.mu.Unlock()
+	return nil
+}
+
+// Read waits for a message and copies it to b. If b is too short, Read fills
+// it, drops the rest of the message and returns io.ErrShortBuffer with n =
+// len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
+// the peer has closed a lossless connection ([Pipe]), an error that matches
+// os.ErrDeadlineExceeded past the deadline, and one that matches net.ErrClosed
+// after Close or the idle timeout.
+func (c *Conn) Read(b []byte) (n int, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, size, err := c.in.Read(b, &c.readDeadline)
+	if err == nil && n < size {
+		c.truncated.Add(1)
+		err = io.ErrShortBuffer
+	}
+	return n, c.opError("read", err)
+}
+
+// ReadMessage waits for a message, appends it to dst, and returns the result.
+// Its errors are those of Read, without io.ErrShortBuffer.
+func (c *Conn) ReadMessage(dst []byte) ([]byte, error) {
+	p, err := c.in.ReadAppend(dst, &c.readDeadline)
+	return p, c.opError("read", err)
+}
+
+// MaxMessageSize returns the largest message in bytes that Write takes.
+func (c *Conn) MaxMessageSize() int {
+	return c.set.maxMessage
+}
+
+// LocalAddr returns the local address.
+func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
+
+// NetConn returns the connection below: what [NewConn] was given, or the
+// *net.UDPConn of a dialed connection, which must be neither read nor closed.
+// For connections of a [Listener] and of [Pipe] it is nil.
+func (c *Conn) NetConn() net.Conn { return c.inner }
+
+// SetDeadline sets the deadlines of Read and Write. The zero time is none. A
+// deadline concerns pending calls as well.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.readDeadline, &c.writeDeadline)
+}
+
+// SetReadDeadline sets the deadline of Read and ReadMessage.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.readDeadline)
+}
+
+// SetWriteDeadline sets the deadline of the calls that write.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.writeDeadline)
+}
+
+func (c *Conn) setDeadline(t time.Time, ds ...*deadline.Deadline) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.opError("set", c.err)
+	}
+	for _, d := range ds {
+		d.Set(t)
+	}
+	return nil
+}
+
+// Close closes the connection: messages that Write has accepted are given to
+// the network, messages that nobody has read are dropped, and pending calls
+// return an error that matches net.ErrClosed. The peer is not told, unless the
+// layer below does so. Close may be called more than once and returns the
+// first call's result.
+func (c *Conn) Close() error {
+	c.closeOnce.Do(func() {
+		c.mu.Lock()
+		open := c.err == nil
+		if open {
+			c.err = net.ErrClosed
+		}
+		c.writeDeadline.Set(longAgo)
+		if open {
+			c.finishLocked()
+		}
+		c.mu.Unlock()
+		c.in.Fail(net.ErrClosed)
+		c.closeErr = c.opError("close", c.dc.Close())
+		if open && c.onClose != nil {
+			c.onClose()
+		}
+	})
+	return c.closeErr
+}
+
+// longAgo as a deadline wakes every blocked call.
+var longAgo = time.Unix(1, 0)
+
+// end ends the connection from below or by timeout: what has been received can
+// still be read.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.endLocked(err)
+	c.mu.Unlock()
+	c.in.End(err)
+	c.dc.Close()
+	if c.onClose != nil {
+		c.onClose()
+	}
+}
+
+func (c *Conn) endLocked(err error) {
+	c.err = err
+	c.writeDeadline.Set(longAgo)
+	c.releaseLocked()
+}
+
+// finishLocked gives what is queued to the network before the connection is
+// closed, with a last acknowledgement, and frees the endpoint.
+func (c *Conn) finishLocked() {
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	now := time.Now()
+	if due, at := c.ackDueLocked(now); due || !at.IsZero() {
+		c.sendEmptyLocked(now, out)
+	}
+	c.drainLocked(out)
+	c.releaseLocked()
+}
+
+// releaseLocked gives the endpoint's memory back. Messages without a fate are
+// lost.
+func (c *Conn) releaseLocked() {
+	c.last = c.statsLocked()
+	c.endpoint.Free()
+	c.last.MessagesLost = c.counts.messagesLost
+	c.endpoint = reliable.Endpoint{}
+}
+
+// A handler is a Conn as the layer below sees it; the type keeps these methods
+// out of the public API.
+type handler Conn
+
+// A sink is a Conn as its endpoint sees it.
+type sink Conn

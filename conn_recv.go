@@ -1,0 +1,79 @@
+package volley
+
+import (
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+	"volley/reliable"
+)
+
+var _ datagram.RoomWaiter = (*handler)(nil)
+
+// HandleBatch takes datagrams from the layer below, under one lock and with
+// one wake-up for all of them.
+func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
+	c := (*Conn)(h)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	before := c.counts.messagesReceived
+	c.in.Lock()
+	for _, b := range bufs {
+		c.receiveLocked(now, b, out)
+	}
+	c.in.Unlock()
+	if c.counts.messagesReceived != before {
+		c.lastMessage = now
+		c.activeLocked(now)
+	}
+	c.scheduleLocked(now)
+}
+
+// receiveLocked handles one datagram, and acknowledges at once if that is due:
+// a header speaks of 32 sequences only, fewer than a batch may hold.
+func (c *Conn) receiveLocked(now time.Time, b []byte, out *wire.Batch) {
+	if c.endpoint.Receive(now, b).Live() {
+		c.lastHeard = now
+	}
+	if due, _ := c.ackDueLocked(now); due {
+		c.counts.acksSent++
+		c.sendEmptyLocked(now, out)
+	}
+}
+
+// HandleMessage takes a message from the endpoint; false leaves it
+// unacknowledged.
+func (s *sink) HandleMessage(_ uint16, payload []byte) bool {
+	c := (*Conn)(s)
+	if len(payload) == 0 {
+		return true // it only carried acknowledgements
+	}
+	if !c.in.Push(payload) {
+		c.counts.messagesRefused++
+		return false
+	}
+	c.counts.messagesReceived++
+	return true
+}
+
+// HandleFate learns what became of a message.
+func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
+	c := (*Conn)(s)
+	if fate == reliable.FateDelivered {
+		c.counts.messagesDelivered++
+	} else {
+		c.counts.messagesLost++
+	}
+	c.receipts.add(Receipt{ID: id, Fate: fate, RTT: rtt})
+}
+
+// HandleClose learns that the layer below has ended: io.EOF in order.
+func (h *handler) HandleClose(err error) { (*Conn)(h).end(err) }
+
+// WaitRoom waits until a message of n bytes would be taken.
+func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
+	return (*Conn)(h).in.WaitRoom(n, cancel)
+}

@@ -1,0 +1,365 @@
+package volley
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// How a Write leaves: straight out, in the caller, as long as Writes come at
+// a measured pace, so that no message waits for what the caller computes next.
+// In a flood, and while another goroutine is in the system call, it is framed
+// into a queue, which leaves as few large segmented sends.
+const (
+	floodGap   = 10 * time.Microsecond  // Writes closer than this are a flood, ...
+	floodAfter = 16                     // ... once there were so many
+	floodMax   = 32                     // what a long flood counts
+	floodDecay = 50 * time.Microsecond  // a pause of this takes one off the count
+	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
+	queueMax   = 64                     // datagrams
+	queueBytes = 48 << 10               // bytes
+	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
+)
+
+// A sender orders what leaves. Its holder is who found busy false and set it;
+// all but the endpoint's lock is free during its I/O.
+type sender struct {
+	busy    bool
+	waiters int
+	free    chan struct{} // one token: busy or pending has changed
+	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
+	oldest  time.Time     // when the first of pending came
+
+	burst     int
+	lastWrite time.Time
+}
+
+// flood counts a Write and reports whether it is one of a flood.
+func (s *sender) flood(now time.Time) bool {
+	gap := now.Sub(s.lastWrite)
+	s.lastWrite = now
+	if gap < floodGap {
+		s.burst = min(s.burst+1, floodMax)
+	} else if s.burst > 0 {
+		s.burst = max(0, s.burst-1-int(min(gap/floodDecay, floodMax)))
+	}
+	return s.burst >= floodAfter
+}
+
+func (s *sender) full() bool {
+	return s.pending != nil && (s.pending.Len() >= queueMax || s.pending.Size() >= queueBytes)
+}
+
+// Write sends b as one message. It returns len(b), or 0 and the error: a
+// *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
+// net.ErrClosed. An empty message is not sent: Write returns 0, nil. That the
+// network below refused a datagram for the moment is not an error; such a
+// message is lost and counted in Stats.
+func (c *Conn) Write(b []byte) (int, error) {
+	if _, err := c.write(b, false); err != nil {
+		return 0, c.opError("write", err)
+	}
+	return len(b), nil
+}
+
+// WriteMessage sends b as one message, as Write does, and returns its number,
+// by which its [Receipt] will name it. The low 16 bits are its sequence number
+// on the wire. Its first call turns receipts on.
+func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
+	id, err = c.write(b, true)
+	return id, c.opError("write", err)
+}
+
+// WriteBatch sends each element of msgs as a message, in as few system calls
+// as the platform allows, and returns when all have left. It returns how many
+// messages were sent; if not all, with the error that stopped it.
+func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
+	if c.lossless {
+		for n < len(msgs) {
+			if _, err = c.write(msgs[n], false); err != nil {
+				break
+			}
+			n++
+		}
+		return n, c.opError("write", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.acquireLocked(); err != nil {
+		return 0, c.opError("write", err)
+	}
+	defer c.releaseSendLocked()
+	now := time.Now()
+	for n < len(msgs) {
+		if err = c.checkLocked(msgs[n]); err != nil {
+			break
+		}
+		if len(msgs[n]) > 0 {
+			if c.send.full() {
+				c.sendPendingLocked()
+				continue
+			}
+			c.frameLocked(now, msgs[n], c.pendingLocked(now))
+		}
+		n++
+	}
+	return n, c.opError("write", err)
+}
+
+func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.checkLocked(b); err != nil || len(b) == 0 {
+		return 0, err
+	}
+	if receipts {
+		c.armReceiptsLocked()
+	}
+	switch {
+	case c.lossless:
+		return c.writeBlockingLocked(b)
+	case c.send.busy || c.send.flood(now):
+		return c.queueLocked(now, b)
+	}
+	return c.writeNowLocked(now, b)
+}
+
+// writeNowLocked sends a message in the caller, behind what is queued.
+func (c *Conn) writeNowLocked(now time.Time, b []byte) (id uint64, err error) {
+	c.send.busy = true
+	defer c.releaseSendLocked()
+	if c.send.pending != nil {
+		return c.frameLocked(now, b, c.send.pending), nil
+	}
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	id = c.frameLocked(now, b, out)
+	c.mu.Unlock()
+	err = c.transmit(out)
+	c.mu.Lock()
+	return id, err
+}
+
+// checkLocked returns why a message cannot be written now.
+func (c *Conn) checkLocked(b []byte) error {
+	switch {
+	case c.err == io.EOF:
+		return io.ErrClosedPipe
+	case c.err != nil:
+		return c.err
+	case c.writeDeadline.Exceeded():
+		return os.ErrDeadlineExceeded
+	case len(b) > c.set.maxMessage:
+		return &MessageTooLargeError{Size: len(b), Max: c.set.maxMessage}
+	}
+	return nil
+}
+
+// frameLocked gives a message of a valid size to the endpoint.
+func (c *Conn) frameLocked(now time.Time, b []byte, out *wire.Batch) uint64 {
+	id, err := c.endpoint.Send(now, b, out)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	c.counts.messagesSent++
+	c.lastSent, c.lastMessage = now, now
+	c.activeLocked(now)
+	return id
+}
+
+// transmit hands a batch to the layer below. Only an error that ends the
+// connection is returned.
+func (c *Conn) transmit(out *wire.Batch) error {
+	err := c.dc.WriteBatch(out)
+	if err == nil {
+		return nil
+	}
+	c.writeErrors.Add(1)
+	if datagram.IsTransient(err) {
+		return nil
+	}
+	return err
+}
+
+// writeBlockingLocked writes to a lossless link: it waits for room at the
+// other side first, and holds the sender all the while, so that messages stay
+// in order.
+func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
+	if err := c.acquireLocked(); err != nil {
+		return 0, err
+	}
+	defer c.releaseSendLocked()
+	c.mu.Unlock()
+	err = c.dc.WaitWritable(len(b), c.writeDeadline.Arm())
+	c.writeDeadline.Disarm()
+	c.mu.Lock()
+	if c.err != nil || err != nil {
+		if e := c.checkLocked(b); e != nil {
+			err = e
+		}
+		return 0, err
+	}
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	id = c.frameLocked(time.Now(), b, out)
+	c.mu.Unlock()
+	err = c.transmit(out)
+	c.mu.Lock()
+	return id, err
+}
+
+// queueLocked frames a message into the queue. The first one starts a
+// goroutine that empties it; a full or old queue is emptied here.
+func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
+	s := &c.send
+	for s.full() {
+		if !s.busy {
+			s.busy = true
+			c.releaseSendLocked()
+		} else if err := c.waitSendLocked(); err != nil {
+			return 0, err
+		}
+	}
+	first := s.pending == nil
+	id := c.frameLocked(now, b, c.pendingLocked(now))
+	switch {
+	case s.busy:
+	case first:
+		go c.flush()
+	case now.Sub(s.oldest) > queueAge:
+		s.busy = true
+		c.releaseSendLocked()
+	}
+	if !s.full() {
+		c.notifySendLocked()
+	}
+	return id, nil
+}
+
+// pendingLocked returns the queue.
+func (c *Conn) pendingLocked(now time.Time) *wire.Batch {
+	s := &c.send
+	if s.pending == nil {
+		s.pending = datagram.GetBatch()
+		s.oldest = now
+	}
+	return s.pending
+}
+
+// flush empties the queue on a goroutine of its own, unless somebody else does
+// already.
+func (c *Conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.send.busy {
+		c.send.busy = true
+		c.releaseSendLocked()
+	}
+}
+
+// releaseSendLocked empties the queue and lets the next sender in.
+func (c *Conn) releaseSendLocked() {
+	for c.send.pending != nil {
+		c.sendPendingLocked()
+	}
+	c.send.busy = false
+	c.notifySendLocked()
+}
+
+// sendPendingLocked transmits the queue as it is now; the caller is busy.
+func (c *Conn) sendPendingLocked() {
+	out := c.send.pending
+	c.send.pending = nil
+	c.notifySendLocked()
+	c.mu.Unlock()
+	c.transmit(out)
+	datagram.PutBatch(out)
+	c.mu.Lock()
+}
+
+// acquireLocked waits until nobody is busy and makes the caller so.
+func (c *Conn) acquireLocked() error {
+	if err := c.checkLocked(nil); err != nil {
+		return err
+	}
+	for c.send.busy {
+		if err := c.waitSendLocked(); err != nil {
+			return err
+		}
+	}
+	c.send.busy = true
+	return nil
+}
+
+// waitSendLocked waits for a change of busy or pending, or the deadline.
+func (c *Conn) waitSendLocked() error {
+	s := &c.send
+	free := c.addWaiterLocked()
+	c.mu.Unlock()
+	passed := c.writeDeadline.Arm()
+	select {
+	case <-free:
+	case <-passed:
+	}
+	c.writeDeadline.Disarm()
+	c.mu.Lock()
+	s.waiters--
+	err := c.checkLocked(nil)
+	if err != nil {
+		c.notifySendLocked() // the token may have been for somebody else
+	}
+	return err
+}
+
+func (c *Conn) addWaiterLocked() <-chan struct{} {
+	s := &c.send
+	if s.free == nil {
+		s.free = make(chan struct{}, 1)
+	}
+	s.waiters++
+	return s.free
+}
+
+func (c *Conn) notifySendLocked() {
+	if c.send.waiters > 0 {
+		select {
+		case c.send.free <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drainLocked sends the queue and then out, before the connection goes. It
+// does not wait long for a sender that hangs.
+func (c *Conn) drainLocked(out *wire.Batch) {
+	var timeout <-chan time.Time
+	for c.send.busy {
+		if timeout == nil {
+			t := time.NewTimer(linger)
+			defer t.Stop()
+			timeout = t.C
+		}
+		free := c.addWaiterLocked()
+		c.mu.Unlock()
+		late := false
+		select {
+		case <-free:
+		case <-timeout:
+			late = true
+		}
+		c.mu.Lock()
+		c.send.waiters--
+		if late {
+			return
+		}
+	}
+	c.send.busy = true
+	c.releaseSendLocked()
+	c.mu.Unlock()
+	c.transmit(out)
+	c.mu.Lock()
+}

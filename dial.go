@@ -1,0 +1,133 @@
+package volley
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"volley/internal/datagram"
+)
+
+// A Dialer has options for dialing. The zero value dials as [Dial] does.
+type Dialer struct {
+	// Config is for the connections; nil: the defaults.
+	Config *Config
+	// NetDialer makes the socket: local address, Control, resolver and so on.
+	NetDialer net.Dialer
+	// Quiet dials without a greeting, so that the peer learns of the
+	// connection with the first message.
+	Quiet bool
+}
+
+// Dial connects to a UDP address. The network is "udp", "udp4" or "udp6"; the
+// address is as for net.Dial. No answer is waited for: UDP has none to give.
+// The peer is greeted by an empty packet, so that its Accept returns and it may
+// write first.
+func Dial(network, address string) (*Conn, error) {
+	var d Dialer
+	return d.dial(context.Background(), network, address)
+}
+
+// DialUDP is Dial for addresses that are resolved, with the signature of
+// net.DialUDP. A nil laddr is chosen by the system.
+func DialUDP(network string, laddr, raddr *net.UDPAddr) (*Conn, error) {
+	inner, err := net.DialUDP(network, laddr, raddr)
+	if err != nil {
+		return nil, err
+	}
+	var d Dialer
+	return d.connect(inner)
+}
+
+// Dial connects as DialContext does, without a context.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects to a UDP address. The context bounds the dialing, for
+// instance the resolution of a name, and means nothing to the connection
+// afterwards. The net.Conn returned is a *[Conn]. Errors are those of
+// net.Dialer and *[ConfigError].
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
+	if !isUDP(network) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	if _, err := newSettings(d.Config, datagram.MaxUDP, nil); err != nil {
+		return nil, err
+	}
+	inner, err := d.NetDialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return d.connect(inner)
+}
+
+// connect makes a Conn of a dialed socket and greets the peer.
+func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
+	set, err := newSettings(d.Config, datagram.MaxUDP, nil)
+	if err != nil {
+		inner.Close()
+		return nil, err
+	}
+	dc, err := newSingle(inner, d.Config, set)
+	if err != nil {
+		inner.Close()
+		return nil, err
+	}
+	c := &Conn{inner: inner}
+	if err := c.start(dc, set, nil); err != nil {
+		dc.Close()
+		return nil, err
+	}
+	if !d.Quiet && set.keepAlive > 0 {
+		c.greet()
+	}
+	return c, nil
+}
+
+// newSingle makes a connection of the transport of a connected socket.
+func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
+	udp, ok := inner.(*net.UDPConn)
+	if !ok {
+		return datagram.NewForeign(inner, set.maxDatagram()), nil
+	}
+	sock, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), datagram.MaxUDP), nil
+}
+
+func socketConfig(cfg *Config) datagram.SocketConfig {
+	if cfg == nil {
+		return datagram.SocketConfig{}
+	}
+	return datagram.SocketConfig{
+		ReadBuffer:     cfg.SocketBuffer,
+		WriteBuffer:    cfg.SocketBuffer,
+		DisableOffload: cfg.DisableOffload,
+	}
+}
+
+// greet sends an empty packet.
+func (c *Conn) greet() {
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	c.mu.Lock()
+	c.counts.keepAlivesSent++
+	c.sendEmptyLocked(time.Now(), out)
+	c.mu.Unlock()
+	c.transmit(out)
+}
+
+func isUDP(network string) bool {
+	return network == "udp" || network == "udp4" || network == "udp6"
+}

@@ -1,0 +1,55 @@
+// Package volley gives message connections over UDP.
+//
+// A [Conn] is a net.Conn on which every Write is one message. A message is
+// framed, split into fragments if it is too large for one datagram, sent once,
+// acknowledged by the other side, and read whole by one Read there. Nothing is
+// sent again and nothing is put in order: a message arrives at most once, and
+// the sender learns what became of it ([Conn.AppendReceipts]) and how the
+// network does ([Conn.Stats]). The wire format is that of the reliable
+// protocol 1.x, see docs/reliable.md.
+//
+// # Usage
+//
+// [Dial] and [Listen] work as their namesakes in package net do:
+//
+//	ln, err := volley.Listen("udp", ":7777")
+//	...
+//	c, err := ln.Accept()
+//
+//	c, err := volley.Dial("udp", "host:7777")
+//	...
+//	c.Write([]byte("one message"))
+//	n, err := c.Read(buf) // one message
+//
+// Give Read a buffer of [Conn.MaxMessageSize] bytes, or use [Conn.ReadMessage],
+// which cannot truncate. Because each Write is one message, a bufio.Writer or
+// io.Copy in between changes where messages begin and end.
+//
+// [NewConn] and [NewListener] put the same on any connection that preserves
+// message boundaries, as tls.Client does for streams; [Pipe] joins two Conns in
+// memory, without loss or with as much as a test wants.
+//
+// # Delivery
+//
+// A message that arrives is intact and arrives once, as long as no datagram
+// lives longer in the network than it takes the sender to send 32,000 more.
+// Messages may be lost and may overtake each other. A sender that outruns the
+// reader fills the reader's buffer; what does not fit is refused, not
+// acknowledged, and shows in the sender's loss.
+//
+// # Security
+//
+// The wire has no authentication and no encryption: anybody who can forge the
+// peer's address can inject messages, and one forged datagram can disturb a
+// connection. On the open internet run it over a secure session, such as
+// package netcode's. What a peer can make this side hold is bounded in bytes,
+// for one Conn by its [Config] and for all of a [Listener] by
+// [ListenConfig].MaxMemory.
+//
+// # Ending
+//
+// The wire has no close. Close is local: the other side learns nothing, until
+// its IdleTimeout has passed without a datagram and its calls fail with
+// [ErrIdleTimeout]. Both sides send a keepalive when they have nothing else to
+// send, so an idle connection lives.
+package volley

@@ -1,0 +1,389 @@
+package volley
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/wire"
+	"volley/reliable"
+)
+
+// A ListenConfig has options for listening. The zero value listens as [Listen]
+// does. Negative limits are off.
+type ListenConfig struct {
+	// Config is for the connections; nil: the defaults.
+	Config *Config
+	// MaxConns limits the connections at one time. Peers beyond it are not
+	// answered. Default 1,048,576.
+	MaxConns int
+	// Backlog limits the connections that wait for Accept. Default 4096.
+	Backlog int
+	// MaxMemory limits what all connections together hold for messages that
+	// wait for Read, messages of which fragments are missing, and windows, in
+	// bytes. What would exceed it is refused: messages then count as lost.
+	// Default 256 MiB.
+	MaxMemory int64
+	// Filter, if not nil, is asked whether a new peer at the given address is
+	// welcome. It is called on the reader's goroutine and must be quick.
+	Filter func(netip.AddrPort) bool
+	// AdmitMidStream also makes connections of peers that are in the middle
+	// of one, as after a restart of this side. By default only a peer that
+	// says it has heard nothing yet gets one, so that late datagrams of an
+	// old connection do not.
+	AdmitMidStream bool
+	// Control is called with the socket before it is bound, as in
+	// net.ListenConfig.
+	Control func(network, address string, c syscall.RawConn) error
+	// Sockets is how many sockets share the port, each with a reader of its
+	// own, for machines of many cores (SO_REUSEPORT; Linux only). Default 1.
+	Sockets int
+}
+
+const (
+	defaultMaxConns  = 1 << 20
+	defaultBacklog   = 4096
+	defaultMaxMemory = 256 << 20
+	maxTombstones    = 4096
+)
+
+// A Listener accepts message connections on a UDP address.
+type Listener struct {
+	set      *settings
+	maxConns int
+	filter   func(netip.AddrPort) bool
+	midway   bool
+	budget   budget
+
+	muxes    []*datagram.Mux
+	deadline deadline.Deadline
+	queue    chan *Conn
+	done     chan struct{}
+	close    sync.Once
+	closeErr error
+
+	mu     sync.Mutex
+	closed bool  // nothing goes into queue any more
+	cause  error // what broke the sockets, if anything
+
+	conns                       atomic.Int64
+	accepted, filtered, refused atomic.Uint64
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
+// address is as for net.ListenPacket.
+func Listen(network, address string) (*Listener, error) {
+	var lc ListenConfig
+	return lc.Listen(context.Background(), network, address)
+}
+
+// Listen listens on a UDP address. The context bounds the resolution of the
+// address. Errors are those of net.ListenConfig and *[ConfigError].
+func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	if !isUDP(network) {
+		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	l, err := lc.newListener()
+	if err != nil {
+		return nil, err
+	}
+	n := max(1, lc.Sockets)
+	nlc := net.ListenConfig{Control: lc.control(n)}
+	for range n {
+		pc, err := nlc.ListenPacket(ctx, network, address)
+		if err == nil {
+			address = pc.LocalAddr().String() // of port 0, the one that was given
+			err = l.add(pc, lc.Config)
+		}
+		if err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	l.start()
+	return l, nil
+}
+
+// control returns what prepares one of n sockets.
+func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) error {
+	if n == 1 {
+		return lc.Control
+	}
+	return func(network, address string, c syscall.RawConn) error {
+		if err := datagram.ReusePortControl(network, address, c); err != nil || lc.Control == nil {
+			return err
+		}
+		return lc.Control(network, address, c)
+	}
+}
+
+// ListenPacket listens on a socket that exists, a UDP socket or any other
+// net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it over:
+// it closes it, and nobody else may read from it.
+func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+	l, err := lc.newListener()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.add(pc, lc.Config); err != nil {
+		return nil, err
+	}
+	l.start()
+	return l, nil
+}
+
+func (lc *ListenConfig) newListener() (*Listener, error) {
+	l := &Listener{
+		maxConns: limit(lc.MaxConns, defaultMaxConns),
+		filter:   lc.Filter,
+		midway:   lc.AdmitMidStream,
+		done:     make(chan struct{}),
+	}
+	l.budget.limit = int64(limit(int(lc.MaxMemory), defaultMaxMemory))
+	l.queue = make(chan *Conn, min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	var err error
+	l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve)
+	return l, err
+}
+
+// limit applies the rule of ListenConfig: zero is the default, negative is no
+// limit.
+func limit(n, def int) int {
+	if n < 0 {
+		return int(^uint(0) >> 1)
+	}
+	return cmp.Or(n, def)
+}
+
+func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
+	sock := datagram.NewPacketSocket
+	if udp, ok := pc.(*net.UDPConn); ok {
+		s, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
+		if err != nil {
+			pc.Close()
+			return err
+		}
+		sock = func(net.PacketConn) datagram.Socket { return s }
+	}
+	l.muxes = append(l.muxes, datagram.NewMux(sock(pc), datagram.MuxConfig{
+		Acceptor:      (*acceptor)(l),
+		MaxDatagram:   datagram.MaxUDP,
+		Tombstone:     l.set.idleTimeout,
+		MaxTombstones: maxTombstones,
+		OnClose:       l.broken,
+	}))
+	return nil
+}
+
+func (l *Listener) start() {
+	for _, m := range l.muxes {
+		m.Start()
+	}
+}
+
+// Accept waits for a connection of a new peer, a *[Conn]. Its error matches
+// net.ErrClosed after Close, and os.ErrDeadlineExceeded past the deadline.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn is Accept with a *Conn.
+func (l *Listener) AcceptConn() (*Conn, error) {
+	if l.deadline.Exceeded() {
+		return nil, l.opError("accept", os.ErrDeadlineExceeded)
+	}
+	select {
+	case <-l.done:
+		return nil, l.opError("accept", l.closedError())
+	default:
+	}
+	select {
+	case c := <-l.queue:
+		return c, nil
+	default:
+	}
+	passed := l.deadline.Arm()
+	defer l.deadline.Disarm()
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-passed:
+		return nil, l.opError("accept", os.ErrDeadlineExceeded)
+	case <-l.done:
+		return nil, l.opError("accept", l.closedError())
+	}
+}
+
+// SetDeadline sets the deadline of Accept; the zero time is none.
+func (l *Listener) SetDeadline(t time.Time) error {
+	l.deadline.Set(t)
+	return nil
+}
+
+// Addr returns the address listened on, with the real port.
+func (l *Listener) Addr() net.Addr { return l.muxes[0].Addr() }
+
+// Close ends Accept, and closes connections that nobody has accepted. Those
+// that were accepted live on; the socket closes with the last of them. Close
+// may be called more than once and returns the first call's result.
+func (l *Listener) Close() error {
+	l.close.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		close(l.done)
+		for _, m := range l.muxes {
+			if err := m.Close(); err != nil && l.closeErr == nil {
+				l.closeErr = l.opError("close", err)
+			}
+		}
+		for {
+			select {
+			case c := <-l.queue:
+				c.Close()
+				continue
+			default:
+			}
+			return
+		}
+	})
+	return l.closeErr
+}
+
+// broken learns that a socket has gone. If it broke, so does the Listener.
+func (l *Listener) broken(cause error) {
+	if cause == nil {
+		return
+	}
+	l.mu.Lock()
+	l.cause = cause
+	l.mu.Unlock()
+	l.Close()
+}
+
+func (l *Listener) closedError() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return l.cause
+	}
+	return net.ErrClosed
+}
+
+func (l *Listener) opError(op string, err error) error {
+	addr := l.Addr()
+	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
+}
+
+// ListenerStats tells what a Listener has done. Fields may be added.
+type ListenerStats struct {
+	Conns  int   // connections at present
+	Memory int64 // bytes held of ListenConfig.MaxMemory
+	// Accepted counts connections made. Refused counts new peers turned away
+	// by MaxConns or Backlog, Filtered those by Filter. Unknown counts all
+	// datagrams that belonged to no connection and made none.
+	Accepted, Refused, Filtered, Unknown uint64
+	// Transport tells what happened at the sockets.
+	Transport TransportStats
+}
+
+// Stats returns the present figures.
+func (l *Listener) Stats() ListenerStats {
+	s := ListenerStats{
+		Conns:    int(l.conns.Load()),
+		Memory:   l.budget.used.Load(),
+		Accepted: l.accepted.Load(),
+		Refused:  l.refused.Load(),
+		Filtered: l.filtered.Load(),
+	}
+	for i, m := range l.muxes {
+		d := m.Stats()
+		s.Unknown += d.Unknown
+		if t := transportStats(d); i == 0 {
+			s.Transport = t
+		} else {
+			s.Transport.add(t)
+		}
+	}
+	return s
+}
+
+// An acceptor is a Listener as its sockets see it.
+type acceptor Listener
+
+var _ datagram.Acceptor = (*acceptor)(nil)
+
+// HandleUnknown admits a peer by its first datagram.
+func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, bufs [][]byte, _ *wire.Batch) bool {
+	if !a.midway && !reliable.ParseOpening(&a.set.reliable, bufs[0]) {
+		return false
+	}
+	if a.filter != nil && !a.filter(from) {
+		a.filtered.Add(1)
+		return false
+	}
+	if a.conns.Load() >= int64(a.maxConns) || len(a.queue) == cap(a.queue) {
+		a.refused.Add(1)
+		return false
+	}
+	return true
+}
+
+// HandlePeer makes a connection and queues it for Accept.
+func (a *acceptor) HandlePeer(_ time.Time, dc datagram.Conn) {
+	l := (*Listener)(a)
+	c := &Conn{onClose: l.forget}
+	l.conns.Add(1)
+	if c.start(dc, l.set, nil) != nil {
+		l.forget()
+		dc.Close()
+		return
+	}
+	l.mu.Lock()
+	ok := !l.closed
+	if ok {
+		select {
+		case l.queue <- c:
+		default:
+			ok = false
+		}
+	}
+	l.mu.Unlock()
+	if !ok {
+		c.Close()
+		return
+	}
+	l.accepted.Add(1)
+}
+
+// forget counts a connection that has ended.
+func (l *Listener) forget() { l.conns.Add(-1) }
+
+// A budget limits what all connections of a Listener hold together, in bytes.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+func (b *budget) reserve(delta int) bool {
+	n := b.used.Add(int64(delta))
+	if delta > 0 && n > b.limit {
+		b.used.Add(-int64(delta))
+		return false
+	}
+	return true
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package volley
+
+const raceEnabled = false

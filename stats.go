@@ -1,0 +1,164 @@
+package volley
+
+import (
+	"time"
+
+	"volley/internal/datagram"
+)
+
+// Stats tells what a connection has done and what the network does to it.
+// Fields may be added.
+type Stats struct {
+	// RTT is the smoothed time from a message's Write to its acknowledgement,
+	// which includes the time the peer waited for a packet to send it with,
+	// at most its AckDelay. The other three are taken over the last samples
+	// (up to 512). Zero until a message was acknowledged.
+	RTT, RTTMin, RTTMax, RTTMean time.Duration
+	// JitterMean and JitterMax are how far the samples lie above RTTMin on
+	// average and at most; JitterStddev is their standard deviation.
+	JitterMean, JitterMax, JitterStddev time.Duration
+	// PacketLoss is the smoothed share of lost packets in percent, 0 to 100.
+	// A packet is a message with all of its fragments, so large messages are
+	// lost more often than datagrams are.
+	PacketLoss float64
+	// SentBandwidth, ReceivedBandwidth and AckedBandwidth are smoothed rates
+	// in bits per second, with IP and UDP headers for one datagram a packet.
+	// They do not fall in silence.
+	SentBandwidth, ReceivedBandwidth, AckedBandwidth float64
+
+	// MessagesSent counts messages that Write took, MessagesReceived those
+	// that were queued for Read, MessagesRefused those that found the
+	// ReadBuffer full and were not acknowledged, MessagesTruncated those that
+	// a Read had too short a buffer for.
+	MessagesSent, MessagesReceived, MessagesRefused, MessagesTruncated uint64
+	// MessagesDelivered and MessagesLost count the fates of sent messages.
+	MessagesDelivered, MessagesLost uint64
+	// AcksSent and KeepAlivesSent count packets without a message.
+	AcksSent, KeepAlivesSent uint64
+	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
+	ReceiptsDropped uint64
+
+	// PacketsSent and PacketsReceived count messages and packets without one;
+	// PacketsReceived counts all of valid size, good or bad. PacketsAcked
+	// counts packets that the peer has acknowledged.
+	PacketsSent, PacketsReceived, PacketsAcked uint64
+	// PacketsStale came too late, PacketsDuplicate more than once,
+	// PacketsInvalid did not parse, PacketsTooLarge exceeded the maximum.
+	PacketsStale, PacketsDuplicate, PacketsInvalid, PacketsTooLarge uint64
+	// FragmentsSent, FragmentsReceived and FragmentsInvalid count the
+	// datagrams of messages that take several.
+	FragmentsSent, FragmentsReceived, FragmentsInvalid uint64
+
+	// Transport tells what happened below the connection. All connections of
+	// a Listener share one.
+	Transport TransportStats
+
+	// ReadQueue is how many bytes wait for Read, and Memory how many bytes
+	// the connection holds beside them, both at present.
+	ReadQueue, Memory int
+}
+
+// TransportStats tells what happened at the socket. Figures that the platform
+// or a foreign connection does not tell are zero.
+type TransportStats struct {
+	// ReadErrors and WriteErrors count passing errors of the socket, such as
+	// ICMP messages that nobody listens. A datagram that met one is lost.
+	ReadErrors, WriteErrors uint64
+	// Drops counts datagrams that arrived and found the socket's receive
+	// buffer full: the program reads too slowly, or SocketBuffer is too small.
+	Drops uint64
+	// ReadBuffer and WriteBuffer are the sizes in bytes that the system has
+	// granted for the socket.
+	ReadBuffer, WriteBuffer int
+	// SegmentedSend and SegmentedReceive tell whether several datagrams go
+	// through one system call as one run (UDP_SEGMENT, UDP_GRO).
+	SegmentedSend, SegmentedReceive bool
+	// Fallbacks counts runs that had to be sent datagram by datagram.
+	Fallbacks uint64
+	// ReadCalls and SendCalls count system calls that moved datagrams.
+	ReadCalls, SendCalls uint64
+}
+
+// counts are the counters that the endpoint does not keep.
+type counts struct {
+	messagesSent, messagesReceived, messagesRefused uint64
+	messagesDelivered, messagesLost                 uint64
+	acksSent, keepAlivesSent                        uint64
+}
+
+// Stats returns the present figures. After the connection has ended they are
+// those of its end.
+func (c *Conn) Stats() Stats {
+	now := time.Now()
+	c.mu.Lock()
+	s := c.last
+	if s == nil {
+		if now.Sub(c.lastUpdate) >= smoothingInterval {
+			c.lastUpdate = now
+			c.endpoint.Update(now)
+		}
+		s = c.statsLocked()
+	}
+	stats := *s
+	stats.ReceiptsDropped = c.receipts.overflowed
+	c.mu.Unlock()
+	stats.MessagesTruncated = c.truncated.Load()
+	stats.ReadQueue = c.in.Len()
+	if t, ok := c.dc.(interface{ Stats() datagram.Stats }); ok {
+		stats.Transport = transportStats(t.Stats())
+	}
+	return stats
+}
+
+func (c *Conn) statsLocked() *Stats {
+	f, n, m := c.endpoint.Stats(), c.endpoint.Counters(), &c.counts
+	return &Stats{
+		RTT: milliseconds(f.RTT), RTTMin: milliseconds(f.RTTMin),
+		RTTMax: milliseconds(f.RTTMax), RTTMean: milliseconds(f.RTTAvg),
+		JitterMean: milliseconds(f.JitterAvg), JitterMax: milliseconds(f.JitterMax),
+		JitterStddev: milliseconds(f.JitterStddev),
+		PacketLoss:   float64(f.PacketLoss),
+
+		SentBandwidth:     1000 * float64(f.SentBandwidth),
+		ReceivedBandwidth: 1000 * float64(f.ReceivedBandwidth),
+		AckedBandwidth:    1000 * float64(f.AckedBandwidth),
+
+		MessagesSent: m.messagesSent, MessagesReceived: m.messagesReceived,
+		MessagesRefused:   m.messagesRefused,
+		MessagesDelivered: m.messagesDelivered, MessagesLost: m.messagesLost,
+		AcksSent: m.acksSent, KeepAlivesSent: m.keepAlivesSent,
+
+		PacketsSent: n.PacketsSent, PacketsReceived: n.PacketsReceived,
+		PacketsAcked: n.PacketsAcked, PacketsStale: n.PacketsStale,
+		PacketsDuplicate: n.PacketsDuplicate, PacketsInvalid: n.PacketsInvalid,
+		PacketsTooLarge: n.PacketsTooLargeToReceive,
+		FragmentsSent:   n.FragmentsSent, FragmentsReceived: n.FragmentsReceived,
+		FragmentsInvalid: n.FragmentsInvalid,
+
+		Memory: c.endpoint.MemoryUsage(),
+	}
+}
+
+func milliseconds(ms float32) time.Duration {
+	return time.Duration(float64(ms) * float64(time.Millisecond))
+}
+
+func transportStats(s datagram.Stats) TransportStats {
+	return TransportStats{
+		ReadErrors: s.ReadErrors, WriteErrors: s.WriteErrors,
+		Drops:      uint64(s.Socket.Drops),
+		ReadBuffer: s.Socket.ReadBufferSize, WriteBuffer: s.Socket.WriteBufferSize,
+		SegmentedSend: s.Socket.GSO, SegmentedReceive: s.Socket.GRO,
+		Fallbacks: s.Socket.Fallbacks,
+		ReadCalls: s.Socket.ReadCalls, SendCalls: s.Socket.SendCalls,
+	}
+}
+
+func (t *TransportStats) add(x TransportStats) {
+	t.ReadErrors += x.ReadErrors
+	t.WriteErrors += x.WriteErrors
+	t.Drops += x.Drops
+	t.Fallbacks += x.Fallbacks
+	t.ReadCalls += x.ReadCalls
+	t.SendCalls += x.SendCalls
+}
