@@ -1,0 +1,17 @@
+// Package seq has the arithmetic of 16-bit sequence numbers and the windows
+// over them that the reliable protocol is made of.
+package seq
+
+// Greater reports whether a is newer than b. At a distance of exactly 32768
+// the numerically larger one is the newer, so Greater(a, b) is not the sign of
+// the difference: of such a pair exactly one is newer, whichever way it is
+// asked.
+func Greater(a, b uint16) bool {
+	if a > b {
+		return a-b <= 32768
+	}
+	return b-a > 32768
+}
+
+// Less reports whether a is older than b.
+func Less(a, b uint16) bool { return Greater(b, a) }

@@ -1,0 +1,227 @@
+package seq
+
+import "math/bits"
+
+// StaleIn reports whether a window of n sequences that expects next has left s
+// behind.
+func StaleIn(s, next uint16, n int) bool { return Less(s, next-uint16(n)) }
+
+// AheadOf reports whether s moves a window that expects next.
+func AheadOf(s, next uint16) bool { return Greater(s+1, next) }
+
+// A Status is what a Window knows of a sequence number.
+type Status uint8
+
+const (
+	// Fresh is a sequence that may still be inserted.
+	Fresh Status = iota
+	// Seen is a sequence that is present, or too far back to tell.
+	Seen
+	// Stale is a sequence that the window has left behind.
+	Stale
+)
+
+// A Window remembers which of the last n sequence numbers are present. Where n
+// is a power of two it is a ring of bits. At any other size it is a table of
+// numbers that repeats what a modulo does at the step from 65535 to 0, where
+// neighbours stop being neighbours.
+type Window struct {
+	next  uint16 // one past the newest
+	n     int32  // sequences before next-n are stale
+	known int32  // sequences before next-known, down to next-n, count as seen
+	track int32  // limit of known: min(n, bits.Size())
+	bits  Bits
+	slots []uint32 // number+1, or 0 for an empty slot; nil where bits are used
+}
+
+// Init makes w an empty window of n sequences of which the newest track are
+// told apart; the older ones count as seen. For n that is not a power of two
+// track is n.
+func (w *Window) Init(n, track int) {
+	*w = Window{n: int32(n)}
+	if n&(n-1) == 0 {
+		w.bits = MakeBits(track)
+		w.track = int32(min(n, w.bits.Size()))
+	} else {
+		w.slots = make([]uint32, n)
+		w.track = int32(n)
+	}
+	w.known = w.track
+}
+
+// Reset empties w.
+func (w *Window) Reset() {
+	w.next, w.known = 0, w.track
+	clear(w.bits.words)
+	clear(w.slots)
+}
+
+// Next returns one past the newest sequence.
+func (w *Window) Next() uint16 { return w.next }
+
+// Len returns the number of sequences of the window.
+func (w *Window) Len() int { return int(w.n) }
+
+// Track returns the number of newest sequences that w can tell apart.
+func (w *Window) Track() int { return int(w.track) }
+
+// Bytes returns the memory held.
+func (w *Window) Bytes() int { return w.bits.Bytes() + 4*len(w.slots) }
+
+// Stale reports whether the window has left s behind.
+func (w *Window) Stale(s uint16) bool { return StaleIn(s, w.next, int(w.n)) }
+
+// Ahead reports whether inserting s would move the window.
+func (w *Window) Ahead(s uint16) bool { return AheadOf(s, w.next) }
+
+// Exists reports whether s is present.
+func (w *Window) Exists(s uint16) bool {
+	if w.slots != nil {
+		return w.slots[int(s)%len(w.slots)] == uint32(s)+1
+	}
+	return int32(w.next-1-s) < w.known && w.bits.Has(s)
+}
+
+// Occupant returns the sequence that is present in the place of s, in a window
+// whose size is not a power of two.
+func (w *Window) Occupant(s uint16) (uint16, bool) {
+	v := w.slots[int(s)%len(w.slots)]
+	return uint16(v - 1), v != 0
+}
+
+// Status says what is known of s.
+func (w *Window) Status(s uint16) Status {
+	if d := int32(w.next - 1 - s); w.slots == nil && d < w.n {
+		if d >= w.known || w.bits.Has(s) {
+			return Seen
+		}
+		return Fresh
+	}
+	switch {
+	case w.Stale(s):
+		return Stale
+	case w.Exists(s):
+		return Seen
+	}
+	return Fresh
+}
+
+// Forward makes s the newest sequence, absent as yet, if it is newer than all
+// before. It reports whether it was.
+func (w *Window) Forward(s uint16) bool {
+	if !w.Ahead(s) {
+		return false
+	}
+	steps := int32(s-w.next) + 1
+	if w.slots != nil {
+		w.empty(steps)
+	} else {
+		w.bits.ClearRange(w.next, int(steps))
+	}
+	w.next = s + 1
+	w.known = min(w.known+steps, w.track)
+	return true
+}
+
+// empty clears the slots of the next sequences. It walks on beyond 65535 as
+// the reference does, whatever slots that hits.
+func (w *Window) empty(steps int32) {
+	if steps > w.n {
+		clear(w.slots)
+		return
+	}
+	for i := range int(steps) {
+		w.slots[(int(w.next)+i)%len(w.slots)] = 0
+	}
+}
+
+// Put adds s, which is in the window.
+func (w *Window) Put(s uint16) {
+	if w.slots != nil {
+		w.slots[int(s)%len(w.slots)] = uint32(s) + 1
+		return
+	}
+	w.bits.Set(s)
+}
+
+// Insert adds s by the rule for packets: it refuses a stale one, then moves
+// the window.
+func (w *Window) Insert(s uint16) bool {
+	if s == w.next && w.slots == nil {
+		w.next++
+		w.known = min(w.known+1, w.track)
+		w.bits.Set(s)
+		return true
+	}
+	if w.Stale(s) {
+		return false
+	}
+	w.Forward(s)
+	w.Put(s)
+	return true
+}
+
+// Remove empties the place of s, whatever sequence it holds.
+func (w *Window) Remove(s uint16) {
+	if w.slots != nil {
+		w.slots[int(s)%len(w.slots)] = 0
+		return
+	}
+	newest := w.next - 1
+	w.bits.Clear(newest - (newest-s)&uint16(w.n-1))
+}
+
+// Acks returns what a header says now: the newest sequence, and one bit for it
+// and each of the 31 before it that is present.
+func (w *Window) Acks() (ack uint16, ackBits uint32) {
+	ack = w.next - 1
+	if w.slots == nil {
+		return ack, w.bits.Last32(ack) & lowBits(w.known)
+	}
+	for i := range uint16(32) {
+		if w.Exists(ack - i) {
+			ackBits |= 1 << i
+		}
+	}
+	return ack, ackBits
+}
+
+// lowBits returns a mask of the n lowest bits.
+func lowBits(n int32) uint32 {
+	if n >= 32 {
+		return 1<<32 - 1
+	}
+	return 1<<n - 1
+}
+
+// Restart empties w and makes s the next sequence. All sequences before s
+// count as seen.
+func (w *Window) Restart(s uint16) {
+	w.next, w.known = s, 0
+	clear(w.bits.words)
+}
+
+// Resize makes w tell apart the newest track sequences, a power of two. When
+// that is more than before, the older ones count as seen.
+func (w *Window) Resize(track int) {
+	w.known = min(w.known, int32(track))
+	w.bits = w.bits.Resize(track, w.next-1, int(w.known))
+	w.track = min(w.n, int32(w.bits.Size()))
+}
+
+// Trim returns the smallest size to Resize to, between least and most, that
+// loses nothing: everything older counts as seen already, or is present. If
+// there is none, it returns most.
+func (w *Window) Trim(least, most int) int {
+	need := 0
+	for d := int(w.known) - 1; d >= 0; d-- {
+		if !w.bits.Has(w.next - 1 - uint16(d)) {
+			need = d + 1
+			break
+		}
+	}
+	if need <= least {
+		return least
+	}
+	return min(most, 1<<bits.Len(uint(need-1)))
+}

@@ -1,0 +1,214 @@
+package reliable
+
+import (
+	"math"
+	"time"
+)
+
+// The defaults of the reference.
+const (
+	defaultMaxPacketSize      = 16384
+	defaultFragmentAbove      = 1024
+	defaultFragmentSize       = 1024
+	defaultMaxFragments       = 16
+	defaultSentBuffer         = 256
+	defaultReceivedBuffer     = 256
+	defaultAckBuffer          = 256
+	defaultReassemblyBuffer   = 64
+	defaultRTTSmoothing       = 0.0025
+	defaultLossSmoothing      = 0.1
+	defaultBandwidthSmoothing = 0.1
+	defaultRTTHistory         = 512
+	defaultPacketHeaderSize   = 28
+)
+
+// Limits of a Config.
+const (
+	maxMaxFragments  = 256 // a fragment's count is one byte
+	maxBuffer        = 1 << 15
+	maxRTTHistory    = 1 << 20
+	maxFragmentBytes = 65507 // largest UDP payload
+	minMaxWindow     = 64
+	maxMaxWindow     = 1 << 14
+	datagramSlack    = 14 // bytes by which a datagram may exceed MaxPacketSize
+)
+
+// A Config holds the settings of an Endpoint. The zero value is the reference
+// implementation's default. An Endpoint never changes its Config, and any
+// number of endpoints may share one; it must not be changed while they do.
+//
+// Only FragmentSize must be equal at both ends.
+type Config struct {
+	// MaxPacketSize is the largest payload in bytes, sent or received.
+	// Default 16384.
+	MaxPacketSize int
+	// FragmentAbove is the payload size in bytes above which a packet is sent
+	// in fragments. Default 1024.
+	FragmentAbove int
+	// FragmentSize is the number of payload bytes in each fragment but the
+	// last; at most 65507. Default 1024.
+	FragmentSize int
+	// MaxFragments is the largest number of fragments of a packet, sent or
+	// received; at most 256. Default 16.
+	MaxFragments int
+
+	// SentBuffer is the number of sent packets remembered, at most 32768. An
+	// ack for an older one is ignored. Default 256. Unused with MaxWindow.
+	SentBuffer int
+	// ReceivedBuffer is the number of received sequences remembered, at most
+	// 32768. An older packet is stale. Default 256. Unused with MaxWindow.
+	ReceivedBuffer int
+	// AckBuffer is the number of acks that wait for ClearAcks. A packet whose
+	// ack finds no room stays unacknowledged. Default 256. Negative: there is
+	// no list, and acks are told to the FateHandler alone.
+	AckBuffer int
+	// ReassemblyBuffer is the number of sequences, up to the newest, whose
+	// fragments are collected; at most 32768. Default 64.
+	ReassemblyBuffer int
+
+	// RTTSmoothing is the share of each new sample in Stats.RTT, 0 to 1.
+	// Default 0.0025. Negative: 0, the first sample stays.
+	RTTSmoothing float32
+	// LossSmoothing is the share of the present loss in Stats.PacketLoss at
+	// each Update, 0 to 1. Default 0.1. Negative: 0.
+	LossSmoothing float32
+	// BandwidthSmoothing is the like for the three bandwidths. Default 0.1.
+	// Negative: 0.
+	BandwidthSmoothing float32
+	// RTTHistory is the number of newest samples behind RTTMin, RTTMax, RTTAvg
+	// and the jitter figures. Default 512.
+	RTTHistory int
+	// PacketHeaderSize is the number of bytes that the layers below add to a
+	// packet, for the bandwidth figures only. Default 28, for IPv4 and UDP.
+	// Negative: none.
+	PacketHeaderSize int
+
+	// What follows goes beyond the reference. All of it is off by default.
+
+	// SmoothingInterval rescales LossSmoothing and BandwidthSmoothing to real
+	// time: they then hold for an Update that comes this long after the one
+	// before, whatever the true distance. Zero: they hold for every Update.
+	SmoothingInterval time.Duration
+	// MaxWindow makes the windows of sent and received packets start small,
+	// grow as the rate needs it, and shrink on Compact. It is the largest
+	// size of each: a power of two from 64 to 16384. Zero: the windows have
+	// fixed sizes.
+	MaxWindow int
+	// JumpGuard refuses the first packet that is more than 4096 sequences
+	// ahead, or stale, and believes the second if it follows closely. Without
+	// it, one late duplicate can make thousands of good packets stale. The
+	// window of received packets must be a power of two.
+	JumpGuard bool
+	// AckRefused handles the acks that a refused packet carries.
+	AckRefused bool
+	// ReassemblyTimeout is the age at which a packet that still lacks
+	// fragments is given up, at the next Update. Zero: never.
+	ReassemblyTimeout time.Duration
+	// ReassemblyBytes limits the memory in bytes for packets that still lack
+	// fragments and for the buffers kept for them. What exceeds it is counted
+	// in FragmentsInvalid. Zero: no limit but that of the window.
+	ReassemblyBytes int
+	// Reserve, if not nil, is asked with a positive number before that many
+	// bytes beyond those of a fresh endpoint are taken, and may refuse; it is
+	// told with a negative number when they are given back. An endpoint that
+	// is refused does without, as far as it can.
+	Reserve func(delta int) bool
+}
+
+// DefaultConfig returns the settings of the reference, written out.
+func DefaultConfig() Config {
+	return Config{
+		MaxPacketSize:      defaultMaxPacketSize,
+		FragmentAbove:      defaultFragmentAbove,
+		FragmentSize:       defaultFragmentSize,
+		MaxFragments:       defaultMaxFragments,
+		SentBuffer:         defaultSentBuffer,
+		ReceivedBuffer:     defaultReceivedBuffer,
+		AckBuffer:          defaultAckBuffer,
+		ReassemblyBuffer:   defaultReassemblyBuffer,
+		RTTSmoothing:       defaultRTTSmoothing,
+		LossSmoothing:      defaultLossSmoothing,
+		BandwidthSmoothing: defaultBandwidthSmoothing,
+		RTTHistory:         defaultRTTHistory,
+		PacketHeaderSize:   defaultPacketHeaderSize,
+	}
+}
+
+// or returns v, or def where v is zero.
+func or[T int | float32](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// orOff is or for a setting that is zero when negative.
+func orOff[T int | float32](v, def T) T {
+	return max(0, or(v, def))
+}
+
+// Validate returns a *ConfigError for the first field that is out of range or
+// contradicts another one, and nil if there is none.
+func (c *Config) Validate() error {
+	if err := c.validateRanges(); err != nil {
+		return err
+	}
+	size, count := or(c.FragmentSize, defaultFragmentSize), or(c.MaxFragments, defaultMaxFragments)
+	if most := or(c.MaxPacketSize, defaultMaxPacketSize); most > size*count {
+		return &ConfigError{"MaxPacketSize", most, "exceeds MaxFragments * FragmentSize"}
+	}
+	if w := c.MaxWindow; w != 0 && (w < minMaxWindow || w > maxMaxWindow || w&(w-1) != 0) {
+		return &ConfigError{"MaxWindow", w, "is not a power of two from 64 to 16384"}
+	}
+	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); c.JumpGuard && c.MaxWindow == 0 && n&(n-1) != 0 {
+		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which JumpGuard needs"}
+	}
+	if c.SmoothingInterval < 0 {
+		return &ConfigError{"SmoothingInterval", c.SmoothingInterval, "is negative"}
+	}
+	if c.ReassemblyTimeout < 0 {
+		return &ConfigError{"ReassemblyTimeout", c.ReassemblyTimeout, "is negative"}
+	}
+	return nil
+}
+
+// validateRanges checks each number by itself.
+func (c *Config) validateRanges() error {
+	for _, f := range [...]struct {
+		name     string
+		value    int
+		min, max int
+	}{
+		{"MaxPacketSize", c.MaxPacketSize, 0, maxMaxFragments * maxFragmentBytes},
+		{"FragmentAbove", c.FragmentAbove, 0, maxMaxFragments * maxFragmentBytes},
+		{"FragmentSize", c.FragmentSize, 0, maxFragmentBytes},
+		{"MaxFragments", c.MaxFragments, 0, maxMaxFragments},
+		{"SentBuffer", c.SentBuffer, 0, maxBuffer},
+		{"ReceivedBuffer", c.ReceivedBuffer, 0, maxBuffer},
+		{"AckBuffer", c.AckBuffer, math.MinInt, 1 << 20},
+		{"ReassemblyBuffer", c.ReassemblyBuffer, 0, maxBuffer},
+		{"RTTHistory", c.RTTHistory, 0, maxRTTHistory},
+		{"PacketHeaderSize", c.PacketHeaderSize, math.MinInt, 1 << 16},
+		{"ReassemblyBytes", c.ReassemblyBytes, 0, math.MaxInt},
+	} {
+		if f.value < f.min {
+			return &ConfigError{f.name, f.value, "is negative"}
+		}
+		if f.value > f.max {
+			return &ConfigError{f.name, f.value, "is too large"}
+		}
+	}
+	for _, f := range [...]struct {
+		name  string
+		value float32
+	}{
+		{"RTTSmoothing", c.RTTSmoothing},
+		{"LossSmoothing", c.LossSmoothing},
+		{"BandwidthSmoothing", c.BandwidthSmoothing},
+	} {
+		if !(f.value <= 1) { // refuses NaN too
+			return &ConfigError{f.name, f.value, "is not in the range 0 to 1"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package reliable
+
+import (
+	"unsafe"
+
+	"volley/internal/seq"
+)
+
+// spareSlabs is the number of buffers kept for the next reassemblies, and of
+// the reassemblies themselves.
+const spareSlabs = 4
+
+// A reassembly collects the fragments of one packet, in the order in which
+// they arrive: they are all of one size but the last, so each takes the next
+// slot of a buffer, which grows as it fills. When all came in order, the
+// buffer is the payload.
+type reassembly struct {
+	sequence uint16
+	count    int       // fragments announced
+	got      int       // fragments here
+	lastSize int       // bytes of the last fragment
+	shuffled bool      // the order is not that of the ids
+	present  [4]uint64 // by id
+	order    []uint8   // the id in each slot
+	buf      []byte
+
+	header     Header // from fragment 0
+	headerSize int
+	openedAt   int64
+}
+
+const reassemblySize = int(unsafe.Sizeof(reassembly{})) + maxMaxFragments // with order
+
+func (r *reassembly) has(id uint8) bool { return r.present[id>>6]&(1<<(id&63)) != 0 }
+
+// room returns the bytes that the buffer needs to take n more.
+func (r *reassembly) room(n, fragmentSize int) int {
+	if n == 0 {
+		return 0
+	}
+	return len(r.order)*fragmentSize + n
+}
+
+// store adds a fragment. There is room in the buffer.
+func (r *reassembly) store(f *Fragment, fragmentSize int) {
+	r.present[f.ID>>6] |= 1 << (f.ID & 63)
+	r.got++
+	if f.last() {
+		r.lastSize = len(f.Data)
+	}
+	if f.ID == 0 {
+		r.header, r.headerSize = f.Header, f.HeaderSize
+	}
+	if len(f.Data) == 0 {
+		return // an empty last fragment takes no slot
+	}
+	slot := len(r.order)
+	r.shuffled = r.shuffled || slot != int(f.ID)
+	r.order = append(r.order, f.ID)
+	copy(r.buf[slot*fragmentSize:cap(r.buf)], f.Data)
+}
+
+// payload returns the packet, which is complete.
+func (r *reassembly) payload(fragmentSize int) []byte {
+	buf := r.buf[:cap(r.buf)]
+	if r.shuffled {
+		for slot := range r.order {
+			for int(r.order[slot]) != slot {
+				other := int(r.order[slot])
+				swap(buf[slot*fragmentSize:], buf[other*fragmentSize:], fragmentSize)
+				r.order[slot], r.order[other] = r.order[other], r.order[slot]
+			}
+		}
+	}
+	return buf[:(r.count-1)*fragmentSize+r.lastSize]
+}
+
+// swap exchanges the first n bytes of a and b. One of them may be shorter,
+// where the last fragment goes to the end of the buffer.
+func swap(a, b []byte, n int) {
+	var tmp [512]byte
+	n = min(n, len(a), len(b))
+	for i := 0; i < n; i += len(tmp) {
+		x, y := a[i:min(i+len(tmp), n)], b[i:min(i+len(tmp), n)]
+		m := copy(tmp[:], x)
+		copy(x, y)
+		copy(y, tmp[:m])
+	}
+}
+
+// reassemblies are the packets that lack fragments. The table is indexed by
+// sequence modulo its length, the size of the window.
+type reassemblies struct {
+	table  []*reassembly // nil before the first fragment
+	window int           // entries of the table once it is there
+	next   uint16        // one past the newest sequence
+	open   int
+	spare  []*reassembly
+	slabs  [][]byte
+	bytes  int // held by all this but the table, for Config.ReassemblyBytes
+}
+
+func (p *reassemblies) slot(s uint16) **reassembly { return &p.table[int(s)%p.window] }
+
+func (p *reassemblies) find(s uint16) *reassembly {
+	if p.open == 0 {
+		return nil
+	}
+	if r := *p.slot(s); r != nil && r.sequence == s {
+		return r
+	}
+	return nil
+}
+
+// receiveFragment takes a fragment.
+func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
+	var f Fragment
+	if f.parse(datagram, or(e.cfg.MaxFragments, defaultMaxFragments), e.fragmentSize) != 0 {
+		e.counters.FragmentsInvalid++
+		return Invalid
+	}
+	if e.received.seen.Status(f.Sequence) == seq.Seen {
+		return Duplicate
+	}
+	r := e.parts.find(f.Sequence)
+	if r == nil {
+		if e.cfg.JumpGuard && e.park(f.Sequence) {
+			e.counters.FragmentsInvalid++
+			return Parked
+		}
+		var v Verdict
+		if r, v = e.openReassembly(&f); r == nil {
+			e.counters.FragmentsInvalid++
+			return v
+		}
+	} else if r.count != f.Count {
+		e.counters.FragmentsInvalid++
+		return Invalid
+	}
+	return e.addFragment(r, &f)
+}
+
+// addFragment adds a fragment to its packet, and takes the packet if that is
+// complete then.
+func (e *Endpoint) addFragment(r *reassembly, f *Fragment) Verdict {
+	if r.has(f.ID) {
+		return Duplicate
+	}
+	if need := r.room(len(f.Data), e.fragmentSize); need > cap(r.buf) && !e.growReassembly(r, need) {
+		e.counters.FragmentsInvalid++
+		return NoRoom
+	}
+	r.store(f, e.fragmentSize)
+	v := FragmentStored
+	if r.got == r.count {
+		v = e.complete(r)
+		e.closeReassembly(r)
+	}
+	e.counters.FragmentsReceived++
+	return v
+}
+
+// complete takes a packet whose fragments are all here.
+func (e *Endpoint) complete(r *reassembly) Verdict {
+	payload := r.payload(e.fragmentSize)
+	size := r.headerSize + len(payload)
+	if size > e.maxPacket+datagramSlack {
+		e.counters.PacketsTooLargeToReceive++
+		return TooLarge
+	}
+	e.counters.PacketsReceived++
+	return e.receivePacket(r.header, payload, size)
+}
+
+// openReassembly makes a reassembly for the packet of fragment f, with room
+// for it. It returns nil and why if that is not to be had.
+func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
+	p := &e.parts
+	if !seq.AheadOf(f.Sequence, p.next) && seq.StaleIn(f.Sequence, p.next, p.window) {
+		return nil, Stale
+	}
+	if !e.ensureTable() {
+		return nil, NoRoom
+	}
+	r := e.newReassembly()
+	if r == nil {
+		return nil, NoRoom
+	}
+	if len(f.Data) > 0 && !e.growReassembly(r, len(f.Data)) {
+		e.recycle(r)
+		return nil, NoRoom
+	}
+	r.sequence, r.count, r.openedAt = f.Sequence, f.Count, e.now
+	e.forwardReassemblies(f.Sequence)
+	slot := p.slot(f.Sequence)
+	if *slot != nil {
+		e.closeReassembly(*slot)
+	}
+	*slot = r
+	p.open++
+	e.forwardReceived(f.Sequence)
+	return r, FragmentStored
+}
+
+// forwardReassemblies makes s the newest sequence of the window, and gives up
+// what that leaves behind.
+func (e *Endpoint) forwardReassemblies(s uint16) {
+	p := &e.parts
+	if !seq.AheadOf(s, p.next) {
+		return
+	}
+	if p.open > 0 {
+		first := int(p.next)
+		for i := range min(int(s-p.next)+1, p.window) {
+			if r := p.table[(first+i)%p.window]; r != nil {
+				e.closeReassembly(r)
+			}
+		}
+	}
+	p.next = s + 1
+}
+
+// closeReassembly takes r out of the table, if it still is there.
+func (e *Endpoint) closeReassembly(r *reassembly) {
+	slot := e.parts.slot(r.sequence)
+	if *slot != r {
+		return
+	}
+	*slot = nil
+	e.parts.open--
+	e.recycle(r)
+}
+
+// dropReassemblies gives up all that is open.
+func (e *Endpoint) dropReassemblies() {
+	if e.parts.open == 0 {
+		return
+	}
+	for _, r := range e.parts.table {
+		if r != nil {
+			e.closeReassembly(r)
+		}
+	}
+}
+
+// expireReassemblies gives up what has been open for too long.
+func (e *Endpoint) expireReassemblies() {
+	limit := e.now - int64(e.cfg.ReassemblyTimeout)
+	for _, r := range e.parts.table {
+		if r != nil && r.openedAt <= limit {
+			e.closeReassembly(r)
+		}
+	}
+}

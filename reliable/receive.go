@@ -1,0 +1,101 @@
+package reliable
+
+import (
+	"time"
+
+	"volley/internal/seq"
+)
+
+// Limits of the jump guard, in sequences.
+const (
+	jumpAhead   = 4096 // a packet further ahead than this is not believed at once
+	jumpConfirm = 16   // one that follows it by at most this confirms it
+)
+
+// Receive takes a datagram from the other side. It calls the Handler if that
+// completes a packet, and the FateHandler for what the packet's header tells.
+// The datagram is not kept, and not modified.
+func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
+	if e.busy {
+		return Reentrant
+	}
+	e.advance(now)
+	if len(datagram) > e.maxPacket+datagramSlack {
+		e.counters.PacketsTooLargeToReceive++
+		return TooLarge
+	}
+	if len(datagram) > 0 && datagram[0]&prefixFragment != 0 {
+		return e.receiveFragment(datagram)
+	}
+	e.counters.PacketsReceived++
+	h, n, reason := parseHeader(datagram)
+	if reason != 0 {
+		e.counters.PacketsInvalid++
+		return Invalid
+	}
+	if e.cfg.JumpGuard && len(datagram)-n <= e.maxPacket && e.park(h.Sequence) {
+		e.counters.PacketsStale++
+		return Parked
+	}
+	return e.receivePacket(h, datagram[n:], len(datagram))
+}
+
+// receivePacket takes a whole packet, size bytes with its header.
+func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
+	if len(payload) > e.maxPacket {
+		e.counters.PacketsTooLargeToReceive++
+		return TooLarge
+	}
+	switch e.received.seen.Status(h.Sequence) {
+	case seq.Stale:
+		e.counters.PacketsStale++
+		return Stale
+	case seq.Seen:
+		e.counters.PacketsDuplicate++
+		return Duplicate
+	}
+	e.busy = true
+	taken := e.handler.HandleMessage(h.Sequence, payload)
+	e.busy = false
+	if !taken {
+		if e.cfg.AckRefused {
+			e.handleAcks(h)
+		}
+		return Refused
+	}
+	e.noteReceived(h.Sequence, size)
+	e.forwardReassemblies(h.Sequence)
+	if len(payload) > 0 {
+		e.ackState.owe(h.Sequence)
+	}
+	e.handleAcks(h)
+	return Delivered
+}
+
+// park reports whether the packet s is too far from the window to be believed.
+// If it follows one that was parked before, it is, and the windows start again
+// with it.
+func (e *Endpoint) park(s uint16) bool {
+	w := &e.received.seen
+	next := w.Next()
+	if s-next < jumpAhead || int(next-1-s) < w.Len() {
+		return false
+	}
+	if d := s - uint16(e.parked); e.parked < 0 || d < 1 || d > jumpConfirm {
+		e.parked = int32(s)
+		return true
+	}
+	e.jump(s)
+	return false
+}
+
+// jump makes s the next sequence of the windows of the receiving side.
+func (e *Endpoint) jump(s uint16) {
+	e.parked = -1
+	e.received.seen.Restart(s)
+	e.received.turnedNext = s
+	e.received.ring.reset(s)
+	e.dropReassemblies()
+	e.parts.next = s
+	e.ackState.last = s - 1 - ackDistance // so that the peer hears of it at once
+}

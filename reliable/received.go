@@ -1,0 +1,224 @@
+package reliable
+
+import (
+	"time"
+	"unsafe"
+
+	"volley/internal/seq"
+)
+
+const (
+	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
+	maxReceivedCompact = 1024               // and at most after Compact
+	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
+	maxReceivedRing    = 1024               // records for the bandwidth figure beside a growing window
+)
+
+// A receivedRecord is what is remembered of a packet received.
+type receivedRecord struct {
+	at    int64  // time of Receive; -1 if there is none
+	bytes uint32 // whole packet and lower headers
+	late  bool   // a newer one had been received before
+}
+
+const receivedRecordSize = int(unsafe.Sizeof(receivedRecord{}))
+
+// A receivedWindow knows which packets were received, and when.
+type receivedWindow struct {
+	seen       seq.Window
+	ring       receivedRing
+	turnedAt   int64  // when a growing window was last all new
+	turnedNext uint16 // what it expected then
+}
+
+// A receivedRing has the records of the newest packets, by sequence modulo its
+// length. Where that is a power of two, sums over the older half are kept up
+// to date as it moves.
+type receivedRing struct {
+	records []receivedRecord // nil before the first packet
+	next    uint16           // one past the newest sequence
+	present int              // of the older half
+	late    int              // of these, those with late set
+	bytes   int64
+}
+
+// reset empties the ring; next is the sequence it expects.
+func (r *receivedRing) reset(next uint16) {
+	for i := range r.records {
+		r.records[i].at = -1
+	}
+	*r = receivedRing{records: r.records, next: next}
+}
+
+func (r *receivedRing) add(rec *receivedRecord, sign int) {
+	if rec.at < 0 {
+		return
+	}
+	r.present += sign
+	r.bytes += int64(sign) * int64(rec.bytes)
+	if rec.late {
+		r.late += sign
+	}
+}
+
+// forward moves the ring on to next.
+func (r *receivedRing) forward(next uint16) {
+	n := len(r.records)
+	if steps := int(next - r.next); steps >= n {
+		r.reset(next)
+		return
+	}
+	mask, half := n-1, n/2
+	for ; r.next != next; r.next++ {
+		out := &r.records[int(r.next)&mask]
+		if half > 0 {
+			r.add(out, -1)
+			r.add(&r.records[(int(r.next)-half)&mask], 1)
+		}
+		out.at = -1
+	}
+}
+
+// put adds a record for s, which is not ahead of the ring.
+func (r *receivedRing) put(s uint16, rec receivedRecord) {
+	n := len(r.records)
+	d := int(r.next - 1 - s)
+	if d >= n {
+		return
+	}
+	rec.late = d > 0
+	slot := &r.records[int(s)&(n-1)]
+	*slot = rec
+	if d >= n/2 && n > 1 {
+		r.add(slot, 1)
+	}
+}
+
+// span returns the earliest and the latest time in the older half, which is
+// not empty. Packets that were the newest when they came are in order of time.
+func (r *receivedRing) span() (earliest, latest int64) {
+	n := len(r.records)
+	first := r.next - uint16(n)
+	at := func(i int) int64 { return r.records[int(first+uint16(i))&(n-1)].at }
+	if r.late == 0 {
+		i, j := 0, n/2-1
+		for at(i) < 0 {
+			i++
+		}
+		for at(j) < 0 {
+			j--
+		}
+		return at(i), at(j)
+	}
+	earliest = 1<<63 - 1
+	for i := range n / 2 {
+		if t := at(i); t >= 0 {
+			earliest, latest = min(earliest, t), max(latest, t)
+		}
+	}
+	return earliest, latest
+}
+
+// noteReceived records a packet of size bytes.
+func (e *Endpoint) noteReceived(s uint16, size int) {
+	w := &e.received
+	if w.seen.Ahead(s) {
+		e.parked = -1
+		w.seen.Insert(s)
+		if e.grows() && w.seen.Next()-w.turnedNext >= uint16(w.seen.Track()) {
+			e.turnReceived()
+		}
+	} else {
+		w.seen.Insert(s)
+	}
+	if w.ring.records == nil && !e.ensureReceivedRing() {
+		return
+	}
+	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize + size)}
+	if n := len(w.ring.records); n&(n-1) != 0 {
+		w.ring.records[int(s)%n] = rec
+		return
+	}
+	w.ring.forward(w.seen.Next())
+	w.ring.put(s, rec)
+}
+
+// forwardReceived makes s the newest sequence seen, though not received.
+func (e *Endpoint) forwardReceived(s uint16) {
+	w := &e.received
+	if !w.seen.Forward(s) {
+		return
+	}
+	e.parked = -1
+	e.ackState.owe(s)
+	if n := len(w.ring.records); n > 0 && n&(n-1) == 0 {
+		w.ring.forward(w.seen.Next())
+	}
+}
+
+// turnReceived doubles a growing window that has turned over too quickly to
+// tell late packets from duplicates.
+func (e *Endpoint) turnReceived() {
+	w := &e.received
+	fast := e.now-w.turnedAt < receivedTurn
+	w.turnedAt, w.turnedNext = e.now, w.seen.Next()
+	track := w.seen.Track()
+	if !fast || track >= e.cfg.MaxWindow || !e.take(track/8) {
+		return
+	}
+	w.seen.Resize(2 * track)
+	if w.ring.records != nil {
+		e.growReceivedRing()
+	}
+}
+
+// receivedCharge is the memory of the window beyond that of a fresh one.
+func (e *Endpoint) receivedCharge() int {
+	if !e.grows() {
+		return 0
+	}
+	return e.received.seen.Bytes() - minReceivedTrack/8
+}
+
+// receivedRingLen returns the number of records to keep.
+func (e *Endpoint) receivedRingLen() int {
+	if e.grows() {
+		return min(e.received.seen.Track()/4, maxReceivedRing)
+	}
+	return e.received.seen.Len()
+}
+
+// ringCharge is the memory of n records beyond the first few.
+func ringCharge(n int) int { return max(0, n-firstSentWindow) * receivedRecordSize }
+
+func (e *Endpoint) ensureReceivedRing() bool {
+	return e.replaceReceivedRing(e.receivedRingLen())
+}
+
+// growReceivedRing makes the ring larger after the window has grown. The
+// figures start anew with it.
+func (e *Endpoint) growReceivedRing() {
+	if n := e.receivedRingLen(); n > len(e.received.ring.records) {
+		e.replaceReceivedRing(n)
+	}
+}
+
+func (e *Endpoint) replaceReceivedRing(n int) bool {
+	r := &e.received.ring
+	old := len(r.records)
+	if !e.take(ringCharge(n) - ringCharge(old)) {
+		return false
+	}
+	e.mem += (n-old)*receivedRecordSize - (ringCharge(n) - ringCharge(old))
+	r.records = make([]receivedRecord, n)
+	r.reset(e.received.seen.Next())
+	return true
+}
+
+func (e *Endpoint) freeReceivedRing() {
+	r := &e.received.ring
+	n := len(r.records)
+	e.give(ringCharge(n))
+	e.mem -= n*receivedRecordSize - ringCharge(n)
+	*r = receivedRing{}
+}

@@ -1,0 +1,176 @@
+package reliable
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	rttBlockLen    = 32                      // samples that share a summary
+	rttGrowTurn    = int64(10 * time.Second) // a growing history doubles if it turns over faster
+	rttNoMin       = 10000                   // milliseconds above which the reference knows no minimum
+	rttSmallChange = 0.00001                 // milliseconds that smoothing leaves out
+)
+
+// An rttHistory holds the newest round-trip times in milliseconds, with a
+// summary of each block of them, so that an update looks only at what changed.
+type rttHistory struct {
+	samples  []float32 // -1 where there is none; nil before the first
+	blocks   []rttBlock
+	dirty    bool   // a block is dirty
+	pos      uint32 // next slot of a growing history
+	turnedAt int64  // when pos was last 0
+}
+
+// An rttBlock summarises a block of samples.
+type rttBlock struct {
+	mean, m2 float64 // mean, and sum of the squared distances from it
+	min, max float32
+	n        int32
+	dirty    bool
+}
+
+const rttBlockSize = 32 // bytes of an rttBlock
+
+func (h *rttHistory) put(i int, ms float32) {
+	h.samples[i] = ms
+	h.blocks[i/rttBlockLen].dirty = true
+	h.dirty = true
+}
+
+// summarise computes block i anew.
+func (h *rttHistory) summarise(i int) {
+	b := rttBlock{min: math.MaxFloat32}
+	samples := h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))]
+	var sum float64
+	for _, x := range samples {
+		if x >= 0 {
+			b.n++
+			sum += float64(x)
+			b.min, b.max = min(b.min, x), max(b.max, x)
+		}
+	}
+	if b.n > 0 {
+		b.mean = sum / float64(b.n)
+	}
+	for _, x := range samples {
+		if x >= 0 {
+			d := float64(x) - b.mean
+			b.m2 += d * d
+		}
+	}
+	h.blocks[i] = b
+}
+
+// combine returns the summary of all samples.
+func (h *rttHistory) combine() rttBlock {
+	all := rttBlock{min: math.MaxFloat32}
+	var sum float64
+	for i := range h.blocks {
+		if h.blocks[i].dirty {
+			h.summarise(i)
+		}
+		b := &h.blocks[i]
+		if b.n == 0 {
+			continue
+		}
+		all.n += b.n
+		sum += float64(b.n) * b.mean
+		all.min, all.max = min(all.min, b.min), max(all.max, b.max)
+	}
+	if all.n == 0 {
+		return rttBlock{}
+	}
+	all.mean = sum / float64(all.n)
+	for i := range h.blocks {
+		b := &h.blocks[i]
+		d := b.mean - all.mean
+		all.m2 += b.m2 + float64(b.n)*d*d
+	}
+	h.dirty = false
+	return all
+}
+
+// sampleRTT takes the round-trip time of packet s.
+func (e *Endpoint) sampleRTT(s uint16, rtt int64) {
+	ms := float32(float64(rtt) / 1e6)
+	if old := e.stats.RTT; old == 0 && ms > 0 || abs(old-ms) < rttSmallChange {
+		e.stats.RTT = ms
+	} else {
+		e.stats.RTT += float32(ms-old) * orOff(e.cfg.RTTSmoothing, defaultRTTSmoothing)
+	}
+	h := &e.rtt
+	if h.samples == nil && !e.ensureHistory() {
+		return
+	}
+	if e.grows() {
+		h.put(e.nextRTTSlot(), ms)
+	} else {
+		h.put(int(s)%len(h.samples), ms)
+	}
+}
+
+// nextRTTSlot returns the slot of the next sample in a growing history.
+func (e *Endpoint) nextRTTSlot() int {
+	h := &e.rtt
+	if int(h.pos) == len(h.samples) {
+		full := or(e.cfg.RTTHistory, defaultRTTHistory)
+		if e.now-h.turnedAt >= rttGrowTurn || len(h.samples) >= full || !e.resizeHistory(min(full, 2*len(h.samples))) {
+			h.pos = 0
+		}
+		h.turnedAt = e.now
+	}
+	h.pos++
+	return int(h.pos - 1)
+}
+
+// historyBytes is the memory of n samples.
+func historyBytes(n int) int { return 4*n + rttBlockSize*((n+rttBlockLen-1)/rttBlockLen) }
+
+func (e *Endpoint) ensureHistory() bool {
+	n := or(e.cfg.RTTHistory, defaultRTTHistory)
+	if e.grows() {
+		n = min(n, rttBlockLen)
+	}
+	e.rtt.turnedAt = e.now
+	return e.resizeHistory(n)
+}
+
+// resizeHistory makes room for n samples, and keeps those there are.
+func (e *Endpoint) resizeHistory(n int) bool {
+	h := &e.rtt
+	old := len(h.samples)
+	if !e.take(historyBytes(n) - historyBytes(old)) {
+		return false
+	}
+	samples := make([]float32, n)
+	for i := copy(samples, h.samples); i < n; i++ {
+		samples[i] = -1
+	}
+	blocks := make([]rttBlock, (n+rttBlockLen-1)/rttBlockLen)
+	copy(blocks, h.blocks)
+	h.samples, h.blocks = samples, blocks
+	return true
+}
+
+func (e *Endpoint) freeHistory() {
+	e.give(historyBytes(len(e.rtt.samples)))
+	e.rtt = rttHistory{}
+}
+
+// updateRTT brings the figures that rest on the history up to date.
+func (e *Endpoint) updateRTT() {
+	if !e.rtt.dirty {
+		return
+	}
+	all, s := e.rtt.combine(), &e.stats
+	s.RTTMin, s.RTTMax, s.RTTAvg = all.min, all.max, float32(all.mean)
+	if s.RTTMin >= rttNoMin {
+		s.RTTMin = 0
+	}
+	s.JitterAvg = float32(all.mean - float64(s.RTTMin))
+	s.JitterMax = s.RTTMax - s.RTTMin
+	s.JitterStddev = float32(math.Sqrt(all.m2 / float64(all.n)))
+}
+
+func abs(x float32) float32 { return max(x, -x) }

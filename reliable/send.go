@@ -1,0 +1,59 @@
+package reliable
+
+import "time"
+
+// Send appends to out the datagrams that carry payload and returns the id of
+// the packet, whose low 16 bits are its sequence. The error is a
+// *PacketTooLargeError or ErrNoMemory; then nothing was sent and no sequence
+// used. An empty payload makes an ack-only packet.
+func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
+	e.advance(now)
+	if len(payload) > e.maxPacket {
+		e.counters.PacketsTooLargeToSend++
+		return 0, &PacketTooLargeError{Size: len(payload), Max: e.maxPacket}
+	}
+	if e.sent.ring == nil && !e.ensureSent() {
+		return 0, ErrNoMemory
+	}
+	h := Header{Sequence: uint16(e.nextID)}
+	h.Ack, h.AckBits = e.received.seen.Acks()
+	lostID, lost := e.remember(len(payload))
+	if len(payload) > e.fragmentAbove {
+		e.sendFragments(h, payload, out)
+	} else {
+		n := h.Size()
+		b := out.Extend(n + len(payload))
+		h.put(b)
+		copy(b[n:], payload)
+	}
+	id = e.nextID
+	e.nextID++
+	e.counters.PacketsSent++
+	e.ackState.sent(h.Ack, e.now)
+	if lost {
+		e.tell(lostID, FateLost, 0)
+	}
+	return id, nil
+}
+
+// sendFragments appends the fragments of a packet to out.
+func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
+	size := e.fragmentSize
+	f := FragmentHeader{Sequence: h.Sequence, Count: (len(payload) + size - 1) / size}
+	for i := range f.Count {
+		f.ID = uint8(i)
+		part := payload[:min(size, len(payload))]
+		payload = payload[len(part):]
+		n := FragmentHeaderSize
+		if i == 0 {
+			n += h.Size()
+		}
+		b := out.Extend(n + len(part))
+		f.put(b)
+		if i == 0 {
+			h.put(b[FragmentHeaderSize:])
+		}
+		copy(b[n:], part)
+	}
+	e.counters.FragmentsSent += uint64(f.Count)
+}

@@ -1,0 +1,449 @@
+package reliable
+
+import (
+	"math/bits"
+	"time"
+	"unsafe"
+
+	"volley/internal/seq"
+)
+
+const (
+	firstSentWindow = 16                     // entries of a growing window at first
+	lossDistance    = 64                     // sequences behind the peer's ack at which a packet is presumed lost
+	trustedWindow   = 256                    // a growing window reaches this whatever the age of its packets
+	growthAge       = int64(2 * time.Second) // beyond it, it grows for packets younger than this
+)
+
+// Flags of a sentRecord.
+const (
+	markAcked = 1 << iota // acknowledged
+	markLost              // presumed lost
+	markEmpty             // an ack-only packet, which has no fate
+	markBits  = iota      // what is above them is the round-trip time in microseconds
+)
+
+// A sentRecord is what is remembered of a packet sent.
+type sentRecord struct {
+	at    int64  // time of Send
+	bytes uint32 // payload and lower headers
+	mark  uint32
+}
+
+const sentRecordSize = int(unsafe.Sizeof(sentRecord{}))
+
+func (r *sentRecord) undecided() bool { return r.mark&(markAcked|markLost|markEmpty) == 0 }
+
+func (r *sentRecord) setRTT(rtt int64) {
+	us := min(rtt/1000, 1<<(32-markBits)-1)
+	r.mark |= uint32(us) << markBits
+}
+
+func (r *sentRecord) rtt() time.Duration {
+	return time.Duration(r.mark>>markBits) * time.Microsecond
+}
+
+// A sentWindow remembers the newest packets sent. Where its size is a power of
+// two, the sums over its older half are kept up to date as it moves. Other
+// sizes leave that to a scan, and to a seq.Window which packets are present.
+type sentWindow struct {
+	ring    []sentRecord // by sequence modulo its length; nil before the first packet
+	pending seq.Bits     // packets not acknowledged; for powers of two only
+	odd     *seq.Window  // for other sizes only
+	count   int          // packets present, the newest ones; for powers of two only
+
+	open      int    // packets whose fate is undecided
+	decidedTo uint64 // packets before this one are decided, or out of the window
+	half      halfSums
+}
+
+// halfSums are sums over the older half of a sentWindow.
+type halfSums struct {
+	present, acked  int
+	delivered, lost int // of those with a payload
+	bytes           int64
+	ackedBytes      int64
+}
+
+func (h *halfSums) add(r *sentRecord, sign int) {
+	h.present += sign
+	h.bytes += int64(sign) * int64(r.bytes)
+	if r.mark&(markAcked|markLost) != 0 {
+		h.addDecided(r, sign)
+	}
+}
+
+func (h *halfSums) addDecided(r *sentRecord, sign int) {
+	if r.mark&markAcked == 0 {
+		h.lost += sign
+		return
+	}
+	h.acked += sign
+	h.ackedBytes += int64(sign) * int64(r.bytes)
+	if r.mark&markEmpty == 0 {
+		h.delivered += sign
+	}
+}
+
+func (w *sentWindow) record(s uint16) *sentRecord {
+	if w.odd == nil {
+		return &w.ring[int(s)&(len(w.ring)-1)]
+	}
+	return &w.ring[int(s)%len(w.ring)]
+}
+
+func (w *sentWindow) reset() {
+	w.count, w.open, w.half = 0, 0, halfSums{}
+	if w.odd != nil {
+		w.odd.Reset()
+	}
+}
+
+// push adds a packet to a window that is a power of two. It returns the record
+// that it pushes out, if that was present.
+func (w *sentWindow) push(s uint16, r sentRecord) (out sentRecord, evicted bool) {
+	n := len(w.ring)
+	slot := &w.ring[int(s)&(n-1)]
+	half := n / 2
+	if half > 0 && w.count >= half {
+		w.half.add(&w.ring[(int(s)-half)&(n-1)], 1)
+	}
+	if w.count == n {
+		out, evicted = *slot, true
+		if half > 0 {
+			w.half.add(slot, -1)
+		}
+	} else {
+		w.count++
+	}
+	*slot = r
+	w.pending.Set(s)
+	return out, evicted
+}
+
+// inOlderHalf reports whether the packet that is d before the newest is in the
+// older half of the window.
+func (w *sentWindow) inOlderHalf(d int) bool {
+	return w.odd == nil && d >= len(w.ring)/2 && len(w.ring) > 1
+}
+
+// unacked returns which of the packets that ackBits covers are present and not
+// acknowledged. next is one past the newest.
+func (w *sentWindow) unacked(next, ack uint16, ackBits uint32) uint32 {
+	if w.count == 0 {
+		return 0
+	}
+	return ackBits & w.pending.Last32(ack) & validAcks(next-1-ack, w.count)
+}
+
+// unackedOdd is unacked for a size that is not a power of two.
+func (w *sentWindow) unackedOdd(ack uint16, ackBits uint32) uint32 {
+	var mask uint32
+	for b := ackBits; b != 0; b &= b - 1 {
+		i := bits.TrailingZeros32(b)
+		if s := ack - uint16(i); w.odd.Exists(s) && w.record(s).mark&markAcked == 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// validAcks returns which bits of an ack_bits field stand for one of the count
+// newest packets, where ack itself is d before the newest.
+func validAcks(d uint16, count int) uint32 {
+	if int(d) < count {
+		return 1<<min(32, count-int(d)) - 1
+	}
+	if ahead := 65536 - int(d); ahead < 32 {
+		return (1<<min(32, count) - 1) << ahead
+	}
+	return 0
+}
+
+// ensureSent makes the window of sent packets if there is none. It reports
+// whether there is one.
+func (e *Endpoint) ensureSent() bool {
+	if e.sent.ring != nil {
+		return true
+	}
+	n := or(e.cfg.SentBuffer, defaultSentBuffer)
+	if e.grows() {
+		n = firstSentWindow
+	}
+	if !e.take(sentCharge(n)) {
+		return false
+	}
+	e.mem += sentBytes(n) - sentCharge(n)
+	e.sent.ring = make([]sentRecord, n)
+	if n&(n-1) == 0 {
+		e.sent.pending = seq.MakeBits(n)
+	} else {
+		e.sent.odd = new(seq.Window)
+		e.sent.odd.Init(n, n)
+	}
+	return true
+}
+
+// sentBytes is the memory of a window of n packets.
+func sentBytes(n int) int {
+	if n&(n-1) != 0 {
+		return n * (sentRecordSize + 4)
+	}
+	return n*sentRecordSize + max(64, n)/8
+}
+
+// sentCharge is the part of it that the first few packets do not need.
+func sentCharge(n int) int { return max(0, sentBytes(n)-sentBytes(firstSentWindow)) }
+
+func (e *Endpoint) freeSent() {
+	if n := len(e.sent.ring); n > 0 {
+		e.give(sentCharge(n))
+		e.mem -= sentBytes(n) - sentCharge(n)
+		e.sent.ring, e.sent.pending, e.sent.odd = nil, seq.Bits{}, nil
+		e.sent.reset()
+	}
+}
+
+// resizeSent gives the window n entries, a power of two, and keeps as many of
+// the newest packets as fit.
+func (e *Endpoint) resizeSent(n int) bool {
+	w := &e.sent
+	delta := sentCharge(n) - sentCharge(len(w.ring))
+	if !e.take(max(0, delta)) {
+		return false
+	}
+	e.give(max(0, -delta))
+	e.mem += sentBytes(n) - sentBytes(len(w.ring)) - delta
+	count := min(w.count, n)
+	ring := make([]sentRecord, n)
+	for i := range count {
+		s := uint16(e.nextID) - 1 - uint16(i)
+		ring[int(s)&(n-1)] = *w.record(s)
+	}
+	w.pending = w.pending.Resize(n, uint16(e.nextID)-1, count)
+	w.ring, w.count = ring, count
+	w.half = halfSums{}
+	for d := n / 2; d < count; d++ {
+		w.half.add(w.record(uint16(e.nextID)-1-uint16(d)), 1)
+	}
+	return true
+}
+
+// growSent doubles a growing window when a packet that is still undecided is
+// about to enter its older half.
+func (e *Endpoint) growSent() {
+	w := &e.sent
+	n := len(w.ring)
+	if w.count < n/2 || n >= e.cfg.MaxWindow {
+		return
+	}
+	r := w.record(uint16(e.nextID) - uint16(n/2))
+	if r.undecided() && (n < trustedWindow || e.now-r.at < growthAge) {
+		e.resizeSent(2 * n)
+	}
+}
+
+// remember records the packet about to be sent. It returns the id of the one
+// that this pushes out, if the fate of that was open.
+func (e *Endpoint) remember(size int) (lostID uint64, lost bool) {
+	s := uint16(e.nextID)
+	r := sentRecord{at: e.now, bytes: uint32(e.headerSize + size)}
+	if size == 0 {
+		r.mark = markEmpty
+	} else {
+		e.sent.open++
+	}
+	if e.sent.odd != nil {
+		return e.rememberOdd(s, r)
+	}
+	if e.grows() {
+		e.growSent()
+	}
+	out, evicted := e.sent.push(s, r)
+	if evicted && out.undecided() {
+		e.sent.open--
+		return e.nextID - uint64(len(e.sent.ring)), true
+	}
+	return 0, false
+}
+
+func (e *Endpoint) rememberOdd(s uint16, r sentRecord) (lostID uint64, lost bool) {
+	w := &e.sent
+	slot := w.record(s)
+	if old, ok := w.odd.Occupant(s); ok && slot.undecided() {
+		w.open--
+		lostID, lost = e.idOf(old), true
+	}
+	w.odd.Insert(s)
+	*slot = r
+	return lostID, lost
+}
+
+// handleAcks learns from the header of an accepted packet.
+func (e *Endpoint) handleAcks(h Header) {
+	var mask uint32
+	if e.sent.odd == nil {
+		mask = e.sent.unacked(uint16(e.nextID), h.Ack, h.AckBits)
+	} else {
+		mask = e.sent.unackedOdd(h.Ack, h.AckBits)
+	}
+	for ; mask != 0; mask &= mask - 1 {
+		s := h.Ack - uint16(bits.TrailingZeros32(mask))
+		if !e.listAck(s) {
+			continue
+		}
+		e.acked(s)
+	}
+	if e.fates != nil || e.grows() {
+		e.presumeLost(h.Ack)
+	}
+}
+
+// acked notes that packet s was acknowledged.
+func (e *Endpoint) acked(s uint16) {
+	w := &e.sent
+	e.counters.PacketsAcked++
+	r := w.record(s)
+	before := r.mark
+	d := int(uint16(e.nextID) - 1 - s)
+	if w.odd == nil {
+		w.pending.Clear(s)
+		if before&markLost != 0 && w.inOlderHalf(d) {
+			w.half.lost--
+		}
+	}
+	rtt := e.now - r.at
+	r.mark |= markAcked
+	r.setRTT(rtt)
+	if w.inOlderHalf(d) {
+		w.half.addDecided(r, 1)
+	}
+	e.sampleRTT(s, rtt)
+	if before&(markLost|markEmpty) == 0 {
+		w.open--
+		e.tell(e.idOf(s), FateDelivered, time.Duration(rtt))
+	}
+}
+
+// presumeLost decides the packets that are 64 or more behind the peer's ack.
+func (e *Endpoint) presumeLost(ack uint16) {
+	d := uint64(uint16(e.nextID) - 1 - ack)
+	if d < uint64(e.sentSpan()) {
+		e.loseBefore(e.nextID-d, lossDistance)
+	}
+}
+
+// loseBefore presumes lost what is undecided among the packets that are at
+// least distance before the packet id-1.
+func (e *Endpoint) loseBefore(id, distance uint64) {
+	w := &e.sent
+	w.decidedTo = max(w.decidedTo, e.nextID-uint64(e.sentSpan()))
+	for id > distance && w.decidedTo < id-distance {
+		i := w.decidedTo
+		w.decidedTo++
+		if r := w.record(uint16(i)); r.undecided() && w.has(uint16(i)) {
+			e.lose(i, r)
+		}
+	}
+}
+
+// sentSpan returns how many packets back the window may reach. At a size that
+// is not a power of two, some stay for longer around sequence 0.
+func (e *Endpoint) sentSpan() int {
+	if e.sent.odd == nil {
+		return e.sent.count
+	}
+	return int(min(uint64(2*len(e.sent.ring)), e.nextID))
+}
+
+// has reports whether s, one of the last sentSpan packets, is present.
+func (w *sentWindow) has(s uint16) bool { return w.odd == nil || w.odd.Exists(s) }
+
+// lose presumes packet id lost.
+func (e *Endpoint) lose(id uint64, r *sentRecord) {
+	w := &e.sent
+	r.mark |= markLost
+	w.open--
+	if w.inOlderHalf(int(e.nextID - 1 - id)) {
+		w.half.lost++
+	}
+	e.tell(id, FateLost, 0)
+}
+
+// loseAll presumes lost all packets whose fate is open.
+func (e *Endpoint) loseAll() {
+	e.eachSent(func(id uint64, r *sentRecord) {
+		if r.undecided() {
+			e.lose(id, r)
+		}
+	})
+}
+
+// eachSent calls f for the packets in the window, oldest first.
+func (e *Endpoint) eachSent(f func(id uint64, r *sentRecord)) {
+	w := &e.sent
+	for id := e.nextID - uint64(e.sentSpan()); id != e.nextID; id++ {
+		if w.has(uint16(id)) {
+			f(id, w.record(uint16(id)))
+		}
+	}
+}
+
+// tell reports a fate to the handler.
+func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
+	if e.fates == nil {
+		return
+	}
+	busy := e.busy
+	e.busy = true
+	e.fates.HandleFate(id, fate, rtt)
+	e.busy = busy
+}
+
+// InFlight returns the number of packets with a payload whose fate is not yet
+// known.
+func (e *Endpoint) InFlight() int { return e.sent.open }
+
+// SentFates calls f for each packet that is still in the window of sent
+// packets and whose fate is decided, oldest first. The round-trip times are
+// rounded to microseconds. It serves one who begins to care late: what it does
+// not report is either older or yet to be told to the FateHandler.
+func (e *Endpoint) SentFates(f func(id uint64, fate Fate, rtt time.Duration)) {
+	e.eachSent(func(id uint64, r *sentRecord) {
+		switch {
+		case r.mark&markLost != 0:
+			f(id, FateLost, 0)
+		case r.mark&markAcked != 0 && r.mark&markEmpty == 0:
+			f(id, FateDelivered, r.rtt())
+		}
+	})
+}
+
+// listAck puts s on the list of acks. It reports false if that is full.
+func (e *Endpoint) listAck(s uint16) bool {
+	limit := or(e.cfg.AckBuffer, defaultAckBuffer)
+	if limit < 0 {
+		return true
+	}
+	if len(e.acks) >= limit || len(e.acks) == cap(e.acks) && !e.growAcks(limit) {
+		return false
+	}
+	e.acks = append(e.acks, s)
+	return true
+}
+
+func (e *Endpoint) growAcks(limit int) bool {
+	c := min(limit, max(16, 2*cap(e.acks)))
+	if !e.take(2 * (c - cap(e.acks))) {
+		return false
+	}
+	acks := make([]uint16, len(e.acks), c)
+	copy(acks, e.acks)
+	e.acks = acks
+	return true
+}
+
+func (e *Endpoint) freeAcks() {
+	e.give(2 * cap(e.acks))
+	e.acks = nil
+}

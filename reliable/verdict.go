@@ -1,0 +1,84 @@
+package reliable
+
+import "strconv"
+
+// A Verdict is what became of a datagram given to Receive.
+type Verdict uint8
+
+const (
+	// Delivered: a packet, whole or completed by this fragment, was accepted
+	// by the Handler.
+	Delivered Verdict = iota
+	// Refused: the Handler refused the packet. It counts as never received.
+	Refused
+	// FragmentStored: the datagram is a part of a packet that lacks others.
+	FragmentStored
+	// Duplicate: the packet, or this fragment of it, was received before, or
+	// is so old that it cannot be told.
+	Duplicate
+	// Stale: the packet is older than the window.
+	Stale
+	// Parked: the packet is far from the window. Config.JumpGuard waits for a
+	// second one that confirms it.
+	Parked
+	// Invalid: the datagram is not a packet, or contradicts earlier ones.
+	Invalid
+	// TooLarge: the packet exceeds Config.MaxPacketSize.
+	TooLarge
+	// NoRoom: there is no memory for the fragment.
+	NoRoom
+	// Reentrant: Receive was called from within a callback of the endpoint.
+	// Nothing was changed or counted.
+	Reentrant
+)
+
+var verdictNames = [...]string{
+	Delivered:      "Delivered",
+	Refused:        "Refused",
+	FragmentStored: "FragmentStored",
+	Duplicate:      "Duplicate",
+	Stale:          "Stale",
+	Parked:         "Parked",
+	Invalid:        "Invalid",
+	TooLarge:       "TooLarge",
+	NoRoom:         "NoRoom",
+	Reentrant:      "Reentrant",
+}
+
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return "Verdict(" + strconv.Itoa(int(v)) + ")"
+}
+
+// Live reports whether the datagram is a sign of life: valid, and new to this
+// endpoint. A duplicate is none, since it says nothing that the first copy did
+// not, and since the packets of a peer that has started again look like
+// duplicates of its former ones.
+func (v Verdict) Live() bool { return v <= FragmentStored }
+
+// Valid reports whether the datagram was well formed and of an allowed size,
+// whether or not it was of use.
+func (v Verdict) Valid() bool { return v <= Parked || v == NoRoom }
+
+// A Fate is what became of a packet that was sent.
+type Fate uint8
+
+const (
+	// FateDelivered: the other side acknowledged the packet.
+	FateDelivered Fate = iota + 1
+	// FateLost: the packet is presumed lost. The other side is 64 sequences
+	// past it, or its record has left the window of sent packets.
+	FateLost
+)
+
+func (f Fate) String() string {
+	switch f {
+	case FateDelivered:
+		return "Delivered"
+	case FateLost:
+		return "Lost"
+	}
+	return "Fate(" + strconv.Itoa(int(f)) + ")"
+}
