@@ -1,0 +1,156 @@
+package volley
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpuTime returns the user and system time of the process.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// A window lets a sender be at most size messages ahead of the receiver, so
+// that nothing is lost in a full socket buffer.
+type window struct {
+	size     int64
+	received atomic.Int64
+	sent     int64
+}
+
+func (w *window) wait() {
+	w.sent++
+	for w.sent-w.received.Load() > w.size {
+		runtime.Gosched()
+	}
+}
+
+// oneWay measures messages through any connection.
+func oneWay(b *testing.B, from, to net.Conn, size int) {
+	w := window{size: int64(min(1024, (1<<20)/(size+512)))}
+	msg := pattern(1, size)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, size)
+		for {
+			if _, err := to.Read(buf); err != nil {
+				return
+			}
+			w.received.Add(1)
+		}
+	}()
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	start := cpuTime()
+	for b.Loop() {
+		w.wait()
+		if _, err := from.Write(msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+	end := time.Now().Add(time.Second)
+	for w.received.Load() < w.sent && time.Now().Before(end) {
+		runtime.Gosched()
+	}
+	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(w.sent-w.received.Load()), "lost")
+	from.Close()
+	to.Close()
+	<-done
+}
+
+// rawPair returns two UDP sockets, one connected to the other.
+func rawPair(b *testing.B) (from, to net.Conn) {
+	pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	pc.SetReadBuffer(4 << 20)
+	c, err := net.DialUDP("udp", nil, pc.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c, pc
+}
+
+// BenchmarkOneWay sends messages from one connection to another over loopback,
+// both in this process, beside bare UDP sockets.
+func BenchmarkOneWay(b *testing.B) {
+	for _, size := range []int{64, 256, 1024, 4096, 16384} {
+		b.Run(fmt.Sprintf("udp/%d", size), func(b *testing.B) {
+			from, to := rawPair(b)
+			oneWay(b, from, to, size)
+		})
+		b.Run(fmt.Sprintf("volley/%d", size), func(b *testing.B) {
+			from, to := udpPair(b, nil)
+			oneWay(b, from, to, size)
+			s := from.Stats()
+			b.ReportMetric(100*float64(s.MessagesDelivered)/float64(s.MessagesSent), "%acked")
+			b.ReportMetric(s.PacketLoss, "%loss")
+		})
+	}
+}
+
+// BenchmarkPingPong measures round trips.
+func BenchmarkPingPong(b *testing.B) {
+	for _, size := range []int{256, 4096} {
+		b.Run(fmt.Sprintf("udp/%d", size), func(b *testing.B) {
+			pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			go func() {
+				buf := make([]byte, 65536)
+				for {
+					n, addr, err := pc.ReadFromUDPAddrPort(buf)
+					if err != nil {
+						return
+					}
+					pc.WriteToUDPAddrPort(buf[:n], addr)
+				}
+			}()
+			c, err := net.DialUDP("udp", nil, pc.LocalAddr().(*net.UDPAddr))
+			if err != nil {
+				b.Fatal(err)
+			}
+			pingPong(b, c, size)
+			pc.Close()
+		})
+		b.Run(fmt.Sprintf("volley/%d", size), func(b *testing.B) {
+			client, server := udpPair(b, nil)
+			go func() {
+				buf := make([]byte, 65536)
+				for {
+					n, err := server.Read(buf)
+					if err != nil {
+						return
+					}
+					server.Write(buf[:n])
+				}
+			}()
+			pingPong(b, client, size)
+			server.Close()
+		})
+	}
+}
+
+func pingPong(b *testing.B, c net.Conn, size int) {
+	msg, buf := pattern(1, size), make([]byte, 65536)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Write(msg)
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := c.Read(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.Close()
+}
