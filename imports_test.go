@@ -1,0 +1,307 @@
+package volley_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// An importRule says what a package may import beside the standard library.
+// A path that ends in /... stands for all below it, too.
+type importRule struct {
+	modules []string // other modules
+	allow   []string // packages of this module
+	test    []string // and more of them in internal tests; external ones are free
+	// core packages are told the time and have no effect on the world: they
+	// import nothing of coreDenied, call no clock and start no goroutine.
+	core bool
+}
+
+// importRules holds the table of docs/ARCHITECTURE.md. A package that is not
+// listed has the rule of the longest listed path it lies below.
+var importRules = map[string]importRule{
+	"volley": {
+		modules: []string{"golang.org/x/net"},
+		allow:   []string{"volley/reliable", "volley/simnet", "volley/internal/..."},
+	},
+	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors"}},
+	"volley/internal/seq":     {core: true},
+	"volley/internal/wire":    {core: true},
+	"volley/internal/vectors": {},
+	"volley/simnet":           {},
+	"volley/internal": {
+		modules: []string{"golang.org/x/net"},
+		allow:   []string{"volley/internal/..."},
+		test:    []string{"volley/simnet"},
+	},
+	"volley/internal/stacktest": {allow: []string{"volley/..."}},
+	"volley/netcode": {
+		modules: []string{"golang.org/x/crypto"},
+		allow:   []string{"volley/internal/..."},
+		test:    []string{"volley/simnet"},
+	},
+	"volley/porous":     {allow: []string{"volley/internal/..."}, test: []string{"volley/simnet"}},
+	"volley/riptide":    {allow: []string{"volley/internal/..."}, test: []string{"volley/simnet"}},
+	"volley/netplay":    {test: []string{"volley/internal/vectors"}},
+	"volley/examples":   {allow: publicPackages},
+	"volley/cmd/volley": {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
+	"volley/bench":      {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
+}
+
+// publicPackages are what programs use.
+var publicPackages = []string{"volley", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet"}
+
+const anyModule = "..."
+
+// testModules may be imported by every test.
+var testModules = []string{"github.com/stretchr/testify", "golang.org/x/net"}
+
+// coreDenied are families of the standard library that a core has no use for.
+var coreDenied = []string{"net/...", "sync/...", "log/...", "os/...", "runtime/...", "syscall/...", "context/...", "math/rand/..."}
+
+// clocks are the functions of package time that a core must not use.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// ruleOf returns the rule for a package of this module.
+func ruleOf(pkg string) (rule importRule, ok bool) {
+	for p := pkg; p != "."; p = path.Dir(p) {
+		if rule, ok = importRules[p]; ok {
+			return rule, p != "volley" || pkg == "volley"
+		}
+	}
+	return rule, false
+}
+
+// matches reports whether one of the patterns stands for the path.
+func matches(patterns []string, p string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern == p {
+			return true
+		}
+		dir, below := strings.CutSuffix(pattern, "/...")
+		return below && (p == dir || strings.HasPrefix(p, dir+"/"))
+	})
+}
+
+// A fileKind tells the files of a package apart.
+type fileKind int
+
+const (
+	source       fileKind = iota
+	internalTest          // a test in the package itself
+	externalTest          // a test in the package's _test package
+)
+
+// checkImport returns what is wrong with an import in a file of pkg, or "".
+func checkImport(pkg, imported string, kind fileKind) string {
+	rule, ok := ruleOf(pkg)
+	if !ok {
+		return "has no import rule: add it to importRules and to docs/ARCHITECTURE.md"
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	switch {
+	case first == "volley":
+		if matches(rule.allow, imported) || kind == externalTest || kind == internalTest && matches(rule.test, imported) {
+			return ""
+		}
+	case strings.Contains(first, "."):
+		if inModules(rule.modules, imported) || kind != source && inModules(testModules, imported) {
+			return ""
+		}
+	case !rule.core || kind != source || !matches(coreDenied, imported):
+		return ""
+	}
+	return fmt.Sprintf("must not import %s", imported)
+}
+
+func inModules(modules []string, p string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool {
+		return m == anyModule || matches([]string{m + "/..."}, p)
+	})
+}
+
+// checkCore returns what a file of a core does that it must not: use a clock,
+// or start a goroutine.
+func checkCore(f *ast.File) (found []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, "must not start a goroutine")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
+				found = append(found, "must not use time."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// TestImports checks every Go file of the module, and of the modules inside
+// it, for all platforms and build tags.
+func TestImports(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return filepath.SkipDir
+		case d.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		files++
+		checkFile(t, name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 20 {
+		t.Errorf("saw %d Go files, want the whole module", files)
+	}
+}
+
+func checkFile(t *testing.T, name string) {
+	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	name = filepath.ToSlash(name)
+	pkg, kind := path.Join("volley", path.Dir(name)), source
+	if strings.HasSuffix(name, "_test.go") {
+		kind = internalTest
+		if strings.HasSuffix(f.Name.Name, "_test") {
+			kind = externalTest
+		}
+	}
+	for _, spec := range f.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value)
+		if problem := checkImport(pkg, imported, kind); problem != "" {
+			t.Errorf("%s: %s %s", name, pkg, problem)
+		}
+	}
+	if rule, _ := ruleOf(pkg); rule.core && kind == source {
+		for _, problem := range checkCore(f) {
+			t.Errorf("%s: %s, a core, %s", name, pkg, problem)
+		}
+	}
+}
+
+// TestImportsModules checks what a user of the library downloads: the modules
+// that its packages depend on, directly or not.
+func TestImportsModules(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./...")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+	}
+	modules := strings.Fields(string(out))
+	if !slices.Contains(modules, "volley") {
+		t.Fatalf("%v does not list this module", cmd)
+	}
+	slices.Sort(modules)
+	for _, m := range slices.Compact(modules) {
+		switch m {
+		case "volley", "golang.org/x/net", "golang.org/x/crypto", "golang.org/x/sys":
+		default:
+			t.Errorf("the library depends on module %s", m)
+		}
+	}
+}
+
+// TestImportRules checks the checks.
+func TestImportRules(t *testing.T) {
+	for _, test := range []struct {
+		pkg, imported string
+		kind          fileKind
+		ok            bool
+	}{
+		{"volley", "net", source, true},
+		{"volley", "volley/reliable", source, true},
+		{"volley", "volley/simnet", source, true},
+		{"volley", "volley/internal/datagram", source, true},
+		{"volley", "golang.org/x/net/nettest", internalTest, true},
+		{"volley", "github.com/stretchr/testify/require", internalTest, true},
+		{"volley", "github.com/stretchr/testify/require", source, false},
+		{"volley", "github.com/someone/else", internalTest, false},
+		{"volley", "golang.org/x/crypto/chacha20poly1305", source, false},
+		{"volley", "volley/netcode", source, false},
+		{"volley", "volley/netcode", internalTest, false},
+		{"volley", "volley/netcode", externalTest, true},
+		{"volley", "volley/porous", source, false},
+		{"volley/reliable", "time", source, true},
+		{"volley/reliable", "volley/internal/seq", source, true},
+		{"volley/reliable", "volley/internal/datagram", source, false},
+		{"volley/reliable", "volley", source, false},
+		{"volley/reliable", "net/netip", source, false},
+		{"volley/reliable", "net/netip", internalTest, true},
+		{"volley/reliable", "sync/atomic", source, false},
+		{"volley/reliable", "log/slog", source, false},
+		{"volley/reliable", "golang.org/x/net/ipv4", source, false},
+		{"volley/internal/wire", "sync", source, false},
+		{"volley/internal/seq", "volley/reliable", source, false},
+		{"volley/internal/inbox", "volley/internal/deadline", source, true},
+		{"volley/internal/inbox", "volley/reliable", source, false},
+		{"volley/internal/inbox", "volley", internalTest, false},
+		{"volley/internal/stacktest", "volley/netcode", source, true},
+		{"volley/netcode", "golang.org/x/crypto/chacha20poly1305", source, true},
+		{"volley/netcode", "volley/simnet", internalTest, true},
+		{"volley/netcode", "volley/simnet", source, false},
+		{"volley/netcode", "volley", internalTest, false},
+		{"volley/netcode", "volley/reliable", source, false},
+		{"volley/porous", "volley/netcode", internalTest, false},
+		{"volley/porous", "volley/netcode", externalTest, true},
+		{"volley/porous", "github.com/someone/else", externalTest, false},
+		{"volley/porous", "golang.org/x/crypto/chacha20", source, false},
+		{"volley/riptide", "volley/porous", source, false},
+		{"volley/netplay", "encoding/binary", source, true},
+		{"volley/netplay", "volley/internal/wire", source, false},
+		{"volley/simnet", "volley/internal/wire", source, false},
+		{"volley/examples/echo", "volley", source, true},
+		{"volley/examples/echo", "volley/internal/wire", source, false},
+		{"volley/examples/echo", "github.com/spf13/cobra", source, false},
+		{"volley/cmd/volley", "github.com/spf13/cobra", source, true},
+		{"volley/cmd/volley/internal/demo", "volley/simnet", source, true},
+		{"volley/cmd/volley", "volley/internal/wire", source, false},
+		{"volley/bench", "github.com/quic-go/quic-go", source, true},
+		{"volley/newcomer", "net", source, false},
+	} {
+		problem := checkImport(test.pkg, test.imported, test.kind)
+		if (problem == "") != test.ok {
+			t.Errorf("checkImport(%s, %s, %d) = %q, want ok: %v", test.pkg, test.imported, test.kind, problem, test.ok)
+		}
+	}
+	for src, want := range map[string]int{
+		"func f(t time.Time) time.Duration { return t.Sub(t) + time.Second }": 0,
+		"func f() { time.Sleep(time.Until(time.Now())) }":                     3,
+		"var clock = time.Now": 1,
+		"func f() { go f() }":  1,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := checkCore(f); len(found) != want {
+			t.Errorf("checkCore(%s) = %q, want %d problems", src, found, want)
+		}
+	}
+}
