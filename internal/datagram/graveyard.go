@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// A graveyard remembers the addresses of closed Conns for a while. All stay
-// equally long, so the oldest goes first.
+// A graveyard remembers the addresses of closed Conns for a while.
 type graveyard struct {
 	max    int
 	until  map[netip.AddrPort]time.Time
-	oldest []grave // in order of time, used as a queue
+	oldest []grave // in the order they were added, used as a queue
 }
 
 type grave struct {

@@ -233,9 +233,9 @@ func (m *Mux) remove(p *Peer) error {
 	m.mu.Lock()
 	if m.peers[p.addr] == p {
 		delete(m.peers, p.addr)
-		if m.cfg.Tombstone > 0 && !m.closing {
+		if p.grave > 0 && !m.closing {
 			now := time.Now()
-			m.graves.add(p.addr, now, now.Add(m.cfg.Tombstone))
+			m.graves.add(p.addr, now, now.Add(p.grave))
 		}
 	}
 	m.shrinkLocked()

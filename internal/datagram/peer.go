@@ -16,13 +16,14 @@ type Peer struct {
 	addr    netip.AddrPort
 	handler Handler // set by Attach within Acceptor.HandlePeer
 	alarm   alarm
+	grave   time.Duration // how long the address stays closed after Close
 	closed  atomic.Bool
 }
 
 var _ Conn = (*Peer)(nil)
 
 func newPeer(m *Mux, addr netip.AddrPort) *Peer {
-	p := &Peer{mux: m, addr: addr}
+	p := &Peer{mux: m, addr: addr, grave: m.cfg.Tombstone}
 	p.alarm.tick = p.tick
 	return p
 }
@@ -59,6 +60,10 @@ func (p *Peer) Schedule(at time.Time) {
 		p.mux.timers.schedule(&p.alarm, at)
 	}
 }
+
+// SetTombstone changes, before Close, how long the address stays closed
+// afterwards.
+func (p *Peer) SetTombstone(d time.Duration) { p.grave = d }
 
 // Close takes the address out of the Mux.
 func (p *Peer) Close() error {

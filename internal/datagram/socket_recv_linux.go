@@ -58,9 +58,9 @@ func (op *receiveOp) attachBuffer(i int) {
 // A receiver is the state of ReadBatch.
 type receiver struct {
 	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
-	want  int        // how many messages the next call asks for
-	limit int        // how many the caller of ReadBatch has room for
-	n     int        // how many were received
+	limit int        // how many messages the caller of ReadBatch has room for
+	ask   asker
+	n     int // how many were received
 	errno syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made once
 }
@@ -94,25 +94,51 @@ func (r *receiver) release() {
 	}
 }
 
-// tryReceive receives what is there and returns false if that is nothing. It
-// asks for one message after a wait, which is usually all there is, and then
-// for more as long as they come: a call that finds one message less than it
-// asked for costs as much as one more message.
+// tryReceive receives what is there and returns false if that is nothing.
 func (s *linuxSocket) tryReceive(fd uintptr) bool {
 	r := &s.recv
 	if r.op == nil {
 		r.op = receiveOps.Get().(*receiveOp)
 	}
-	want := max(1, min(r.want, r.limit, recvMessages))
+	want := min(r.ask.count(), r.limit)
 	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
 	s.readCalls.Add(1)
+	r.ask.learn(want, r.n)
 	if r.errno == syscall.EAGAIN {
-		r.want = 1
 		r.release()
 		return false
 	}
-	r.want = 2 * r.n
 	return true
+}
+
+// An asker decides how many messages to ask for in one call. One is the rule:
+// a call that asks for more than there are costs a tenth of a datagram's way
+// for nothing. Where the reader keeps finding messages it asks for twice as
+// many each time.
+type asker struct {
+	exponent uint8 // the count is 1 << exponent
+	found    uint8 // calls in a row that got all they asked for
+}
+
+// askPatience is how often a call for one message must succeed before the next
+// one asks for two.
+const askPatience = 8
+
+func (a *asker) count() int { return 1 << a.exponent }
+
+// learn takes the outcome of a call.
+func (a *asker) learn(asked, got int) {
+	if got < asked {
+		*a = asker{}
+		return
+	}
+	if a.found < askPatience {
+		a.found++
+		return
+	}
+	if asked == a.count() && 2*asked <= recvMessages {
+		a.exponent++
+	}
 }
 
 // describe sets p to received message i.

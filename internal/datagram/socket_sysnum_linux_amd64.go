@@ -4,6 +4,7 @@ import "syscall"
 
 // Numbers of system calls.
 const (
+	sysSendto     = syscall.SYS_SENDTO
 	sysSendmsg    = syscall.SYS_SENDMSG
 	sysRecvmsg    = syscall.SYS_RECVMSG
 	sysSendmmsg   = 307
