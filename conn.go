@@ -217,9 +217,29 @@ func (c *Conn) finishLocked() {
 // lost.
 func (c *Conn) releaseLocked() {
 	c.last = c.statsLocked()
+	c.buryLocked()
 	c.endpoint.Free()
 	c.last.MessagesLost = c.counts.messagesLost
 	c.endpoint = reliable.Endpoint{}
+}
+
+// strayTime is how long after Close a first packet of the peer may still be a
+// copy that the network delayed.
+const strayTime = time.Second
+
+// buryLocked says how long the peer's address stays closed, so that datagrams
+// sent before it notices make no new connection. A peer that has heard us
+// sends none that could, but for stray copies of its first; one that timed out
+// sends none at all.
+func (c *Conn) buryLocked() {
+	p, ok := c.dc.(*datagram.Peer)
+	switch {
+	case !ok:
+	case c.err == ErrIdleTimeout:
+		p.SetTombstone(0)
+	case c.last.PacketsAcked > 0:
+		p.SetTombstone(strayTime)
+	}
 }
 
 // A handler is a Conn as the layer below sees it; the type keeps these methods

@@ -1,0 +1,477 @@
+package volley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/simnet"
+)
+
+func TestListenerEchoesThousandPeers(t *testing.T) {
+	const peers, each = 1000, 10
+	l, err := Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go echoAll(l)
+	var all []*Conn
+	for range peers {
+		c, err := Dial("udp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	var wg sync.WaitGroup
+	for p, c := range all {
+		wg.Go(func() {
+			if err := exchange(c, p, each); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if s := l.Stats(); s.Accepted != peers || s.Conns != peers {
+		t.Errorf("%d connections accepted, %d open, want %d", s.Accepted, s.Conns, peers)
+	}
+	for _, c := range all {
+		c.Write([]byte("bye"))
+		c.Close()
+	}
+	l.Close()
+}
+
+// echoAll answers every message of every connection.
+func echoAll(l *Listener) {
+	for {
+		c, err := l.AcceptConn()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			c.SetReadDeadline(time.Now().Add(20 * time.Second))
+			for {
+				m, err := c.ReadMessage(nil)
+				if err != nil || string(m) == "bye" {
+					return
+				}
+				c.Write(m)
+			}
+		}()
+	}
+}
+
+// exchange sends messages and waits for each to come back.
+func exchange(c *Conn, peer, each int) error {
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for i := range each {
+		want := uint32(peer*each + i)
+		c.Write(pattern(want, 4+i*300))
+		m, err := c.ReadMessage(nil)
+		if err != nil {
+			return fmt.Errorf("peer %d, message %d: %w", peer, i, err)
+		}
+		if got, err := checkPattern(m); err != nil || got != want {
+			return fmt.Errorf("peer %d: message %d, %w, want %d", peer, got, err, want)
+		}
+	}
+	return nil
+}
+
+// network returns a simulated network, and a listener and a dialing function on
+// it.
+func network(t *testing.T, lc *ListenConfig) (*simnet.Network, *Listener, func(addr string, d *Dialer) *Conn) {
+	t.Helper()
+	n := simnet.New(1)
+	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+	pc, err := n.Listen("10.0.0.1:7777")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := lc.ListenPacket(pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func(addr string, d *Dialer) *Conn {
+		inner, err := n.Dial(addr, "10.0.0.1:7777")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := d.connect(inner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	t.Cleanup(func() { l.Close(); n.Close() })
+	return n, l, dial
+}
+
+func accept(t *testing.T, l *Listener) *Conn {
+	t.Helper()
+	l.SetDeadline(time.Now().Add(time.Second))
+	c, err := l.AcceptConn()
+	if err != nil {
+		t.Fatalf("Accept: %v", err)
+	}
+	return c
+}
+
+func wantNoConn(t *testing.T, l *Listener) {
+	t.Helper()
+	l.SetDeadline(time.Now().Add(time.Second))
+	c, err := l.AcceptConn()
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept = %v, %v, want no connection", c, err)
+	}
+}
+
+func wantMessage(t *testing.T, c *Conn, want string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	if m, err := c.ReadMessage(nil); string(m) != want || err != nil {
+		t.Errorf("ReadMessage = %q, %v, want %q", m, err, want)
+	}
+}
+
+func TestServerSpeaksFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:0", &Dialer{})
+		s := accept(t, l)
+		s.Write([]byte("welcome"))
+		wantMessage(t, c, "welcome")
+		c.Close()
+		s.Close()
+	})
+}
+
+func TestQuietDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:0", &Dialer{Quiet: true})
+		wantNoConn(t, l)
+		c.Write([]byte("first"))
+		s := accept(t, l)
+		wantMessage(t, s, "first")
+		c.Close()
+		s.Close()
+	})
+}
+
+// A datagram that comes after Close makes no new connection, until the peer
+// cannot believe in the old one any more.
+func TestNoGhostAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:5000", &Dialer{})
+		s := accept(t, l)
+		s.Close()
+		c.Write([]byte("late")) // still says that it has heard nothing
+		wantNoConn(t, l)
+		c.Write([]byte("later"))
+		wantNoConn(t, l)
+		c.Close()
+
+		time.Sleep(defaultIdleTimeout)
+		c = dial("10.0.0.2:5000", &Dialer{})
+		c.Write([]byte("again"))
+		s = accept(t, l)
+		wantMessage(t, s, "again")
+		c.Close()
+		s.Close()
+	})
+}
+
+// A client that starts again on the same port is not heard as long as the
+// server's connection to its former self lives. It notices like any other
+// silence, and its next attempt succeeds.
+func TestRestartedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:5000", &Dialer{})
+		s := accept(t, l)
+		for range 100 {
+			c.Write([]byte("old"))
+		}
+		time.Sleep(time.Second)
+		c.Close()
+
+		c = dial("10.0.0.2:5000", &Dialer{})
+		start := time.Now()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			for c := c; ; time.Sleep(2 * time.Second) {
+				if _, err := c.Write([]byte("new")); err != nil {
+					return
+				}
+			}
+		})
+		_, err := c.ReadMessage(nil)
+		wantErr(t, "Read of the restarted client", err, ErrIdleTimeout)
+		if d := time.Since(start); d > 2*defaultIdleTimeout {
+			t.Errorf("the client noticed after %v, want within %v", d, 2*defaultIdleTimeout)
+		}
+		for err = error(nil); err == nil; {
+			var m []byte
+			if m, err = s.ReadMessage(nil); string(m) == "new" {
+				t.Error("the old connection got a message of the new one")
+			}
+		}
+		wantErr(t, "Read of the old connection", err, ErrIdleTimeout)
+		c.Close()
+
+		c = dial("10.0.0.2:5000", &Dialer{})
+		c.Write([]byte("newer"))
+		s = accept(t, l)
+		wantMessage(t, s, "newer")
+		c.Close()
+		s.Close()
+	})
+}
+
+// A port that is used again soon after its connection was closed in the proper
+// way is heard.
+func TestReusedPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		for range 3 {
+			c := dial("10.0.0.2:5000", &Dialer{})
+			s := accept(t, l)
+			s.Write([]byte("hello"))
+			wantMessage(t, c, "hello")
+			c.Write([]byte("bye"))
+			wantMessage(t, s, "bye")
+			time.Sleep(100 * time.Millisecond)
+			c.Close()
+			s.Close()
+			time.Sleep(2 * strayTime)
+		}
+	})
+}
+
+func TestMidStreamPeers(t *testing.T) {
+	for _, admit := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n, l, dial := network(t, &ListenConfig{AdmitMidStream: admit})
+			c := dial("10.0.0.2:5000", &Dialer{})
+			s := accept(t, l)
+			s.Write([]byte("heard"))
+			wantMessage(t, c, "heard")
+			l.Close()
+			s.Close()
+			synctest.Wait()
+			pc, err := n.Listen("10.0.0.1:7777")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			c.Write([]byte("mid"))
+			if admit {
+				s = accept(t, l)
+				wantMessage(t, s, "mid")
+				s.Close()
+			} else {
+				wantNoConn(t, l)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestFilterAndMaxConns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := netip.MustParseAddr("10.0.0.9")
+		_, l, dial := network(t, &ListenConfig{
+			MaxConns: 2,
+			Filter:   func(a netip.AddrPort) bool { return a.Addr() != bad },
+		})
+		var all []*Conn
+		defer func() {
+			for _, c := range all {
+				c.Close()
+			}
+		}()
+		for _, addr := range []string{"10.0.0.9:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"} {
+			all = append(all, dial(addr, &Dialer{}))
+		}
+		time.Sleep(time.Second)
+		s := l.Stats()
+		if s.Conns != 2 || s.Accepted != 2 || s.Filtered != 1 || s.Refused != 1 || s.Unknown != 2 {
+			t.Errorf("stats %+v, want 2 connections, 1 filtered, 1 refused, 2 datagrams unknown", s)
+		}
+		a := accept(t, l)
+		a.Close()
+		dial("10.0.0.5:1", &Dialer{}).Close()
+		time.Sleep(time.Second)
+		all = append(all, accept(t, l), accept(t, l))
+		if s := l.Stats(); s.Conns != 2 || s.Accepted != 3 {
+			t.Errorf("stats %+v, want 2 connections of 3", s)
+		}
+	})
+}
+
+func TestBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{Backlog: 3})
+		for i := range 5 {
+			dial(fmt.Sprintf("10.0.0.2:%d", 1000+i), &Dialer{}).Close()
+		}
+		time.Sleep(time.Second)
+		if s := l.Stats(); s.Accepted != 3 || s.Refused != 2 {
+			t.Errorf("stats %+v, want 3 accepted and 2 refused", s)
+		}
+	})
+}
+
+func TestListenerClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:0", &Dialer{})
+		s := accept(t, l)
+		waiting := dial("10.0.0.3:0", &Dialer{})
+		time.Sleep(time.Second)
+		l.SetDeadline(time.Time{})
+
+		if got := l.Stats().Conns; got != 2 {
+			t.Fatalf("%d connections, want 2", got)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+		_, err := l.Accept()
+		wantErr(t, "Accept", err, net.ErrClosed)
+		if got := l.Stats().Conns; got != 1 {
+			t.Errorf("%d connections after Close, want the accepted one", got)
+		}
+		c.Write([]byte("still here"))
+		wantMessage(t, s, "still here")
+		s.Write([]byte("yes"))
+		wantMessage(t, c, "yes")
+		dial("10.0.0.4:0", &Dialer{}).Close() // nobody listens any more
+		time.Sleep(time.Second)
+		s.Close()
+		c.Close()
+		waiting.Close()
+	})
+}
+
+func TestCloseUnblocksAccept(t *testing.T) {
+	l, err := Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := l.Accept()
+			done <- err
+		}()
+	}
+	l.Close()
+	for range 2 {
+		wantErr(t, "blocked Accept", <-done, net.ErrClosed)
+	}
+	l.SetDeadline(time.Now())
+}
+
+func TestAcceptDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, _ := network(t, &ListenConfig{})
+		l.SetDeadline(time.Now().Add(time.Minute))
+		start := time.Now()
+		_, err := l.Accept()
+		wantTimeout(t, "Accept", err)
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("Accept waited %v, want 1m", d)
+		}
+	})
+}
+
+func TestUnknownNetworks(t *testing.T) {
+	for _, network := range []string{"", "tcp", "unix", "udp5"} {
+		var unknown net.UnknownNetworkError
+		if _, err := Dial(network, "127.0.0.1:1"); !errors.As(err, &unknown) {
+			t.Errorf("Dial(%q): %v", network, err)
+		}
+		if _, err := Listen(network, "127.0.0.1:0"); !errors.As(err, &unknown) {
+			t.Errorf("Listen(%q): %v", network, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := (&Dialer{}).DialContext(ctx, "udp", "name.invalid:1"); err == nil {
+		t.Error("DialContext with a cancelled context succeeded")
+	}
+}
+
+func TestBothFamilies(t *testing.T) {
+	l, err := Listen("udp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.UDPAddr).Port
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		c, err := Dial("udp", net.JoinHostPort(host, fmt.Sprint(port)))
+		if err != nil {
+			t.Logf("no %s here: %v", host, err)
+			continue
+		}
+		l.SetDeadline(time.Now().Add(10 * time.Second))
+		s, err := l.AcceptConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Write([]byte(host))
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if m, err := c.ReadMessage(nil); string(m) != host || err != nil {
+			t.Errorf("%s: got %q, %v", host, m, err)
+		}
+		if got, want := s.RemoteAddr().String(), c.LocalAddr().String(); got != want {
+			t.Errorf("RemoteAddr = %s, want %s", got, want)
+		}
+		c.Close()
+		s.Close()
+	}
+}
+
+func TestSharedPort(t *testing.T) {
+	l, err := (&ListenConfig{Sockets: 2}).Listen(context.Background(), "udp", "127.0.0.1:0")
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go echoAll(l)
+	for p := range 50 {
+		c, err := Dial("udp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := exchange(c, p, 2); err != nil {
+			t.Error(err)
+		}
+		c.Write([]byte("bye"))
+		c.Close()
+	}
+}
