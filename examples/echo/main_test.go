@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"volley"
+)
+
+func TestEcho(t *testing.T) {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- serve(ctx, ln) }()
+
+	var out strings.Builder
+	if err := send(ctx, ln.Addr().String(), strings.NewReader("one\n\ntwo\n"), &out); err != nil {
+		t.Errorf("send: %v", err)
+	}
+	for _, want := range []string{"one (", "two (", "sent 2, acknowledged 2, received 2"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output %q, want %q in it", &out, want)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
