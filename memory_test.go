@@ -1,0 +1,160 @@
+package volley
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/simnet"
+)
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestIdleConnsAreSmall makes many accepted connections busy, with losses, and
+// then idle but for keepalives, and measures what they hold.
+func TestIdleConnsAreSmall(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what memory costs")
+	}
+	count := 10000
+	if testing.Short() {
+		count = 1000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n, l, _ := network(t, &ListenConfig{})
+		n.SetDefault(simnet.Link{Latency: time.Millisecond, Loss: 0.02})
+		dials := make([]*Conn, count)
+		conns := make([]*Conn, count)
+		for i := range dials {
+			inner, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dials[i] = NewConn(inner, nil)
+			for conns[i] == nil {
+				dials[i].Write([]byte("hello"))
+				l.SetDeadline(time.Now().Add(10 * time.Millisecond))
+				if conns[i], err = l.AcceptConn(); err != nil {
+					conns[i] = nil
+				}
+			}
+		}
+		goroutines := runtime.NumGoroutine()
+		buf := make([]byte, 16384)
+		for round := range 80 {
+			for i, c := range conns {
+				size := 100
+				if round%20 == 0 {
+					size = 3000
+				}
+				dials[i].Write(buf[:size])
+				c.Write(buf[:size])
+			}
+			time.Sleep(5 * time.Millisecond)
+			if round%20 == 19 {
+				for i, c := range conns {
+					drainConn(c, buf)
+					drainConn(dials[i], buf)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		for i, c := range conns {
+			drainConn(c, buf)
+			drainConn(dials[i], buf)
+		}
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		// The reader of the listener and of each dialed connection, no more.
+		if got := runtime.NumGoroutine(); got > goroutines+8 {
+			t.Errorf("%d goroutines, %d before the traffic", got, goroutines)
+		}
+		before := heap()
+		for i, c := range conns {
+			c.Close()
+			conns[i] = nil
+		}
+		synctest.Wait()
+		held := (before - heap()) / int64(count)
+		t.Logf("%d bytes an idle connection", held)
+		if held > 4096 {
+			t.Errorf("an idle accepted connection holds %d bytes, want at most 4096", held)
+		}
+		for _, c := range dials {
+			c.Close()
+		}
+	})
+}
+
+func drainConn(c *Conn, buf []byte) {
+	c.SetReadDeadline(time.Now().Add(time.Nanosecond))
+	for {
+		if _, err := c.Read(buf); err != nil {
+			break
+		}
+	}
+	c.SetReadDeadline(time.Time{})
+}
+
+// TestNoAllocations sends and receives in the steady state, datagram by
+// datagram and in floods.
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what is allocated")
+	}
+	everyConn(t, nil, func(t *testing.T, a, b *Conn) {
+		switch a.NetConn().(type) {
+		case nil, *net.UDPConn:
+		default:
+			t.Skip("the network below is slow or allocates by itself")
+		}
+		msg, buf := pattern(1, 300), make([]byte, 16384)
+		big := pattern(2, 5000)
+		exchange := func(m []byte) {
+			a.Write(m)
+			b.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := b.Read(buf); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+			b.Write(m)
+			a.SetReadDeadline(time.Now().Add(time.Second))
+			a.Read(buf)
+		}
+		for range 2000 {
+			exchange(msg)
+			exchange(big)
+		}
+		if n := testing.AllocsPerRun(2000, func() { exchange(msg) }); n >= 1 {
+			t.Errorf("%v allocations for two small messages", n)
+		}
+		if n := testing.AllocsPerRun(2000, func() { exchange(big) }); n >= 1 {
+			t.Errorf("%v allocations for two messages of 5 fragments", n)
+		}
+		batch := make([][]byte, 64)
+		for i := range batch {
+			batch[i] = msg
+		}
+		burst := func() {
+			a.WriteBatch(batch)
+			for range batch {
+				b.Read(buf)
+			}
+		}
+		for range 50 {
+			burst()
+		}
+		b.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n := testing.AllocsPerRun(200, burst); n >= 3 {
+			t.Errorf("%v allocations for a batch of %d messages", n, len(batch))
+		}
+	})
+}
