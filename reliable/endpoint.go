@@ -48,6 +48,7 @@ type Endpoint struct {
 	handler Handler
 	fates   FateHandler // nil if the handler is none
 	base    time.Time   // time 0
+	told    time.Time   // the time last told, so that a batch pays for it once
 
 	// Settings that every packet needs, with the defaults filled in.
 	maxPacket     int
@@ -98,6 +99,7 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		cfg:           cfg,
 		handler:       h,
 		base:          now,
+		told:          now,
 		maxPacket:     or(cfg.MaxPacketSize, defaultMaxPacketSize),
 		fragmentAbove: or(cfg.FragmentAbove, defaultFragmentAbove),
 		fragmentSize:  or(cfg.FragmentSize, defaultFragmentSize),
@@ -118,6 +120,13 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 
 // advance moves the endpoint's clock to now. It never runs backwards.
 func (e *Endpoint) advance(now time.Time) {
+	if now != e.told {
+		e.setTime(now)
+	}
+}
+
+func (e *Endpoint) setTime(now time.Time) {
+	e.told = now
 	e.now = max(e.now, int64(now.Sub(e.base)))
 }
 

@@ -1,6 +1,9 @@
 package reliable
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Sizes of the wire format in bytes.
 const (
@@ -123,6 +126,10 @@ func parseHeader(b []byte) (h Header, n int, reason FormatError) {
 
 // parseAckBits reads the present bytes of ack_bits from b[n:].
 func (h Header) parseAckBits(b []byte, n int) (Header, int, FormatError) {
+	if b[0]&prefixAckBytes == prefixAckBytes && len(b)-n >= 4 {
+		h.AckBits = binary.LittleEndian.Uint32(b[n:])
+		return h, n + 4, 0
+	}
 	if len(b)-n < bits.OnesCount8(b[0]&prefixAckBytes) {
 		return h, 0, ErrHeaderShortAckBits
 	}

@@ -100,7 +100,12 @@ type reassemblies struct {
 	bytes  int // held by all this but the table, for Config.ReassemblyBytes
 }
 
-func (p *reassemblies) slot(s uint16) **reassembly { return &p.table[int(s)%p.window] }
+func (p *reassemblies) slot(s uint16) **reassembly {
+	if n := len(p.table); n&(n-1) == 0 {
+		return &p.table[int(s)&(n-1)]
+	}
+	return &p.table[int(s)%len(p.table)]
+}
 
 func (p *reassemblies) find(s uint16) *reassembly {
 	if p.open == 0 {

@@ -64,7 +64,11 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 		return Refused
 	}
 	e.noteReceived(h.Sequence, size)
-	e.forwardReassemblies(h.Sequence)
+	if p := &e.parts; p.open == 0 && p.next == h.Sequence {
+		p.next++
+	} else {
+		e.forwardReassemblies(h.Sequence)
+	}
 	if len(payload) > 0 {
 		e.ackState.owe(h.Sequence)
 	}

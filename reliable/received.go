@@ -16,9 +16,9 @@ const (
 
 // A receivedRecord is what is remembered of a packet received.
 type receivedRecord struct {
-	at    int64  // time of Receive; -1 if there is none
-	bytes uint32 // whole packet and lower headers
-	late  bool   // a newer one had been received before
+	at    int64  // time of Receive
+	bytes uint32 // whole packet and lower headers; 0 if there is no packet
+	late  uint32 // 1 if a newer one had been received before
 }
 
 const receivedRecordSize = int(unsafe.Sizeof(receivedRecord{}))
@@ -37,45 +37,35 @@ type receivedWindow struct {
 type receivedRing struct {
 	records []receivedRecord // nil before the first packet
 	next    uint16           // one past the newest sequence
-	present int              // of the older half
-	late    int              // of these, those with late set
-	bytes   int64
+	late    int              // packets in the older half with late set
+	bytes   int64            // of those in the older half; 0 if there are none
 }
 
 // reset empties the ring; next is the sequence it expects.
 func (r *receivedRing) reset(next uint16) {
-	for i := range r.records {
-		r.records[i].at = -1
-	}
+	clear(r.records)
 	*r = receivedRing{records: r.records, next: next}
 }
 
-func (r *receivedRing) add(rec *receivedRecord, sign int) {
-	if rec.at < 0 {
-		return
-	}
-	r.present += sign
-	r.bytes += int64(sign) * int64(rec.bytes)
-	if rec.late {
-		r.late += sign
-	}
+// step moves the ring on by one sequence and returns the slot of that.
+func (r *receivedRing) step() *receivedRecord {
+	mask := len(r.records) - 1
+	slot := &r.records[int(r.next)&mask]
+	entering := &r.records[(int(r.next)-len(r.records)/2)&mask]
+	r.bytes += int64(entering.bytes) - int64(slot.bytes)
+	r.late += int(entering.late) - int(slot.late)
+	r.next++
+	return slot
 }
 
 // forward moves the ring on to next.
 func (r *receivedRing) forward(next uint16) {
-	n := len(r.records)
-	if steps := int(next - r.next); steps >= n {
+	if int(next-r.next) >= len(r.records) {
 		r.reset(next)
 		return
 	}
-	mask, half := n-1, n/2
-	for ; r.next != next; r.next++ {
-		out := &r.records[int(r.next)&mask]
-		if half > 0 {
-			r.add(out, -1)
-			r.add(&r.records[(int(r.next)-half)&mask], 1)
-		}
-		out.at = -1
+	for r.next != next {
+		*r.step() = receivedRecord{}
 	}
 }
 
@@ -86,11 +76,13 @@ func (r *receivedRing) put(s uint16, rec receivedRecord) {
 	if d >= n {
 		return
 	}
-	rec.late = d > 0
-	slot := &r.records[int(s)&(n-1)]
-	*slot = rec
+	if d > 0 {
+		rec.late = 1
+	}
+	r.records[int(s)&(n-1)] = rec
 	if d >= n/2 && n > 1 {
-		r.add(slot, 1)
+		r.bytes += int64(rec.bytes)
+		r.late += int(rec.late)
 	}
 }
 
@@ -99,21 +91,21 @@ func (r *receivedRing) put(s uint16, rec receivedRecord) {
 func (r *receivedRing) span() (earliest, latest int64) {
 	n := len(r.records)
 	first := r.next - uint16(n)
-	at := func(i int) int64 { return r.records[int(first+uint16(i))&(n-1)].at }
+	at := func(i int) *receivedRecord { return &r.records[int(first+uint16(i))&(n-1)] }
 	if r.late == 0 {
 		i, j := 0, n/2-1
-		for at(i) < 0 {
+		for at(i).bytes == 0 {
 			i++
 		}
-		for at(j) < 0 {
+		for at(j).bytes == 0 {
 			j--
 		}
-		return at(i), at(j)
+		return at(i).at, at(j).at
 	}
 	earliest = 1<<63 - 1
 	for i := range n / 2 {
-		if t := at(i); t >= 0 {
-			earliest, latest = min(earliest, t), max(latest, t)
+		if rec := at(i); rec.bytes > 0 {
+			earliest, latest = min(earliest, rec.at), max(latest, rec.at)
 		}
 	}
 	return earliest, latest
@@ -122,25 +114,38 @@ func (r *receivedRing) span() (earliest, latest int64) {
 // noteReceived records a packet of size bytes.
 func (e *Endpoint) noteReceived(s uint16, size int) {
 	w := &e.received
-	if w.seen.Ahead(s) {
+	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize + size)}
+	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || w.ring.records == nil {
+		e.noteAnyhow(s, rec)
+		return
+	}
+	e.parked = -1
+	w.seen.Push()
+	*w.ring.step() = rec
+	if e.grows() {
+		e.turnReceived()
+	}
+}
+
+// noteAnyhow is noteReceived for a packet that is not the next one.
+func (e *Endpoint) noteAnyhow(s uint16, rec receivedRecord) {
+	w := &e.received
+	ahead := w.seen.Ahead(s)
+	w.seen.Insert(s)
+	if ahead {
 		e.parked = -1
-		w.seen.Insert(s)
-		if e.grows() && w.seen.Next()-w.turnedNext >= uint16(w.seen.Track()) {
+		if e.grows() {
 			e.turnReceived()
 		}
-	} else {
-		w.seen.Insert(s)
 	}
-	if w.ring.records == nil && !e.ensureReceivedRing() {
-		return
+	switch {
+	case w.ring.records == nil && !e.ensureReceivedRing():
+	case w.seen.Bitwise():
+		w.ring.forward(w.seen.Next())
+		w.ring.put(s, rec)
+	default:
+		w.ring.records[int(s)%len(w.ring.records)] = rec
 	}
-	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize + size)}
-	if n := len(w.ring.records); n&(n-1) != 0 {
-		w.ring.records[int(s)%n] = rec
-		return
-	}
-	w.ring.forward(w.seen.Next())
-	w.ring.put(s, rec)
 }
 
 // forwardReceived makes s the newest sequence seen, though not received.
@@ -151,7 +156,7 @@ func (e *Endpoint) forwardReceived(s uint16) {
 	}
 	e.parked = -1
 	e.ackState.owe(s)
-	if n := len(w.ring.records); n > 0 && n&(n-1) == 0 {
+	if w.ring.records != nil && w.seen.Bitwise() {
 		w.ring.forward(w.seen.Next())
 	}
 }
@@ -160,9 +165,12 @@ func (e *Endpoint) forwardReceived(s uint16) {
 // tell late packets from duplicates.
 func (e *Endpoint) turnReceived() {
 	w := &e.received
+	track := w.seen.Track()
+	if w.seen.Next()-w.turnedNext < uint16(track) {
+		return
+	}
 	fast := e.now-w.turnedAt < receivedTurn
 	w.turnedAt, w.turnedNext = e.now, w.seen.Next()
-	track := w.seen.Track()
 	if !fast || track >= e.cfg.MaxWindow || !e.take(track/8) {
 		return
 	}

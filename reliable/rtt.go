@@ -38,55 +38,65 @@ func (h *rttHistory) put(i int, ms float32) {
 	h.dirty = true
 }
 
-// summarise computes block i anew.
+// summarise computes block i anew. Its sums are of distances from one of the
+// samples, which keeps them exact.
 func (h *rttHistory) summarise(i int) {
 	b := rttBlock{min: math.MaxFloat32}
-	samples := h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))]
-	var sum float64
-	for _, x := range samples {
-		if x >= 0 {
-			b.n++
-			sum += float64(x)
-			b.min, b.max = min(b.min, x), max(b.max, x)
+	var origin, sum, squares float64
+	for _, x := range h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))] {
+		if x < 0 {
+			continue
 		}
+		if x < b.min {
+			b.min = x
+		}
+		if x > b.max {
+			b.max = x
+		}
+		if b.n == 0 {
+			origin = float64(x)
+		}
+		b.n++
+		d := float64(x) - origin
+		sum += d
+		squares += d * d
 	}
 	if b.n > 0 {
-		b.mean = sum / float64(b.n)
-	}
-	for _, x := range samples {
-		if x >= 0 {
-			d := float64(x) - b.mean
-			b.m2 += d * d
-		}
+		b.mean = origin + sum/float64(b.n)
+		b.m2 = squares - sum*sum/float64(b.n)
 	}
 	h.blocks[i] = b
 }
 
-// combine returns the summary of all samples.
+// combine returns the summary of all samples, of which there is at least one.
 func (h *rttHistory) combine() rttBlock {
 	all := rttBlock{min: math.MaxFloat32}
-	var sum float64
+	var origin, sum float64
 	for i := range h.blocks {
-		if h.blocks[i].dirty {
+		b := &h.blocks[i]
+		if b.dirty {
 			h.summarise(i)
 		}
-		b := &h.blocks[i]
 		if b.n == 0 {
 			continue
 		}
+		if all.n == 0 {
+			origin = b.mean
+		}
+		if b.min < all.min {
+			all.min = b.min
+		}
+		if b.max > all.max {
+			all.max = b.max
+		}
 		all.n += b.n
-		sum += float64(b.n) * b.mean
-		all.min, all.max = min(all.min, b.min), max(all.max, b.max)
+		d := b.mean - origin
+		nd := float64(b.n) * d
+		sum += nd
+		all.m2 += b.m2 + nd*d
 	}
-	if all.n == 0 {
-		return rttBlock{}
-	}
-	all.mean = sum / float64(all.n)
-	for i := range h.blocks {
-		b := &h.blocks[i]
-		d := b.mean - all.mean
-		all.m2 += b.m2 + float64(b.n)*d*d
-	}
+	all.mean = origin + sum/float64(all.n)
+	all.m2 -= sum * sum / float64(all.n)
 	h.dirty = false
 	return all
 }
@@ -170,7 +180,7 @@ func (e *Endpoint) updateRTT() {
 	}
 	s.JitterAvg = float32(all.mean - float64(s.RTTMin))
 	s.JitterMax = s.RTTMax - s.RTTMin
-	s.JitterStddev = float32(math.Sqrt(all.m2 / float64(all.n)))
+	s.JitterStddev = float32(math.Sqrt(max(0, all.m2) / float64(all.n)))
 }
 
 func abs(x float32) float32 { return max(x, -x) }

@@ -102,15 +102,11 @@ func (e *Endpoint) updateSent(factor float32) {
 
 func (e *Endpoint) updateReceived(factor float32) {
 	r := &e.received.ring
-	n := len(r.records)
-	if n == 0 {
-		return
-	}
-	if n&(n-1) != 0 {
+	if r.records != nil && !e.received.seen.Bitwise() {
 		e.scanReceived(factor)
 		return
 	}
-	if r.present > 0 {
+	if r.bytes > 0 {
 		earliest, latest := r.span()
 		updateBandwidth(&e.stats.ReceivedBandwidth, r.bytes, earliest, latest, factor)
 	}
@@ -158,7 +154,7 @@ func (e *Endpoint) scanReceived(factor float32) {
 	first := w.seen.Next() - uint16(n)
 	for i := range uint16(n / 2) {
 		s := first + i
-		if r := &w.ring.records[int(s)%n]; w.seen.Exists(s) && r.at >= 0 {
+		if r := &w.ring.records[int(s)%n]; w.seen.Exists(s) && r.bytes > 0 {
 			got.add(r.at, r.bytes)
 		}
 	}

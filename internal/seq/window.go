@@ -91,6 +91,13 @@ func (w *Window) Occupant(s uint16) (uint16, bool) {
 
 // Status says what is known of s.
 func (w *Window) Status(s uint16) Status {
+	if s == w.next {
+		return Fresh
+	}
+	return w.status(s)
+}
+
+func (w *Window) status(s uint16) Status {
 	if d := int32(w.next - 1 - s); w.slots == nil && d < w.n {
 		if d >= w.known || w.bits.Has(s) {
 			return Seen
@@ -144,13 +151,23 @@ func (w *Window) Put(s uint16) {
 	w.bits.Set(s)
 }
 
+// Push is Insert for the next sequence, in a window of bits.
+func (w *Window) Push() {
+	w.bits.Set(w.next)
+	w.next++
+	if w.known < w.track {
+		w.known++
+	}
+}
+
+// Bitwise reports whether w is a window of bits, its size a power of two.
+func (w *Window) Bitwise() bool { return w.slots == nil }
+
 // Insert adds s by the rule for packets: it refuses a stale one, then moves
 // the window.
 func (w *Window) Insert(s uint16) bool {
 	if s == w.next && w.slots == nil {
-		w.next++
-		w.known = min(w.known+1, w.track)
-		w.bits.Set(s)
+		w.Push()
 		return true
 	}
 	if w.Stale(s) {
