@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"volley"
+	"volley/simnet"
+)
+
+// A demo is one run: a listener, a proxy with the bad link in front of it, and
+// a connection dialed through the proxy.
+type demo struct {
+	opts   *options
+	src    source
+	ledger *ledger
+	proxy  *simnet.Proxy
+	ln     *volley.Listener
+	conn   *volley.Conn // the dialed one, which sends
+
+	receiver sync.WaitGroup
+	accepted chan *volley.Conn // gets the accepted one, or is closed if there is none
+	receipts []volley.Receipt
+}
+
+// runDemo is the demo command.
+func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	link, err := o.link()
+	if err != nil {
+		return err
+	}
+	script, err := simnet.ParseScript(o.script)
+	if err != nil {
+		return fmt.Errorf("--script: %w", err)
+	}
+	src, about, closeSource, err := openSource(o, stdin)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	d := &demo{opts: o, src: src, ledger: newLedger()}
+	if err := d.open(ctx, link); err != nil {
+		return err
+	}
+	defer d.close()
+	d.proxy.Network().Play(script)
+	view := newView(stdout, o, about)
+	sendErr := d.watch(view, func() error { return d.send(ctx) })
+	result := d.finish()
+	result.print(stdout)
+	if !result.intact() {
+		return errIntegrity
+	}
+	return sendErr
+}
+
+// open makes both ends and the link between them.
+func (d *demo) open(ctx context.Context, link simnet.Link) error {
+	cfg := &volley.Config{MaxMessageSize: d.opts.maxSize}
+	lc := volley.ListenConfig{Config: cfg}
+	var err error
+	if d.ln, err = lc.Listen(ctx, "udp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	d.proxy, err = simnet.NewProxy(simnet.ProxyConfig{
+		Target: d.ln.Addr().String(),
+		Up:     link,
+		Down:   link,
+		Seed:   d.opts.seed,
+	})
+	if err != nil {
+		d.ln.Close()
+		return err
+	}
+	dialer := volley.Dialer{Config: cfg}
+	conn, err := dialer.DialContext(ctx, "udp", d.proxy.Addr().String())
+	if err != nil {
+		d.proxy.Close()
+		d.ln.Close()
+		return err
+	}
+	d.conn = conn.(*volley.Conn)
+	d.accepted = make(chan *volley.Conn, 1)
+	d.receiver.Go(d.receive)
+	return nil
+}
+
+func (d *demo) close() {
+	d.conn.Close()
+	d.ln.Close()
+	d.proxy.Close()
+}
+
+// receive accepts the connection and checks what arrives on it, until its
+// deadline or that of the listener has passed.
+func (d *demo) receive() {
+	conn, err := d.ln.AcceptConn()
+	if err != nil {
+		close(d.accepted)
+		return
+	}
+	defer conn.Close()
+	d.accepted <- conn
+	var buf []byte
+	for {
+		msg, err := conn.ReadMessage(buf[:0])
+		switch {
+		case err == nil:
+			d.ledger.received(msg)
+			buf = msg
+		case errors.Is(err, os.ErrDeadlineExceeded) && conn.Stats().ReadQueue > 0:
+			conn.SetReadDeadline(time.Now().Add(drainTime))
+		default:
+			return
+		}
+	}
+}
+
+// send sends all messages, each at its time.
+func (d *demo) send(ctx context.Context) error {
+	start := time.Now()
+	for i := 0; ; i++ {
+		at := time.Duration(float64(i) / d.opts.rate * float64(time.Second))
+		if d.timeLimit() && at >= d.opts.duration || !d.pause(ctx, start.Add(at)) {
+			return nil
+		}
+		msg, err := d.nextMessage(ctx)
+		if err != nil {
+			return endOfInput(err)
+		}
+		if err := d.sendOne(msg); err != nil {
+			return err
+		}
+	}
+}
+
+// timeLimit reports whether the duration limits the sending.
+func (d *demo) timeLimit() bool {
+	_, generated := d.src.(*generator)
+	return generated || d.opts.durationSet
+}
+
+// pause waits until t, and collects receipts meanwhile. It returns false if the
+// user has had enough.
+func (d *demo) pause(ctx context.Context, t time.Time) bool {
+	for {
+		d.collect()
+		wait := min(time.Until(t), collectInterval)
+		if wait <= 0 {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// collectInterval is how often receipts are collected while nothing is sent.
+const collectInterval = 20 * time.Millisecond
+
+// nextMessage returns the next message. While it waits for input it collects
+// receipts.
+func (d *demo) nextMessage(ctx context.Context) ([]byte, error) {
+	if g, ok := d.src.(*generator); ok {
+		return g.next()
+	}
+	type result struct {
+		msg []byte
+		err error
+	}
+	next := make(chan result, 1)
+	go func() {
+		msg, err := d.src.next()
+		next <- result{msg, err}
+	}()
+	for {
+		select {
+		case r := <-next:
+			return r.msg, r.err
+		case <-ctx.Done():
+			return nil, io.EOF
+		case <-time.After(collectInterval):
+			d.collect()
+		}
+	}
+}
+
+func endOfInput(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return fmt.Errorf("input: %w", err)
+}
+
+func (d *demo) sendOne(msg []byte) error {
+	p := d.ledger.sending(msg)
+	id, err := d.conn.WriteMessage(msg)
+	if err != nil {
+		d.ledger.unsent(p)
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("the connection has ended: %w", err)
+		}
+		return err
+	}
+	d.ledger.sent(p, id)
+	return nil
+}
+
+// collect enters the receipts that have come into the ledger.
+func (d *demo) collect() {
+	d.receipts = d.conn.AppendReceipts(d.receipts[:0])
+	for _, r := range d.receipts {
+		d.ledger.receipt(r)
+	}
+}
+
+// drainTime is how long the receiver waits for the last messages, beyond the
+// round trip time of the link.
+const drainTime = 300 * time.Millisecond
+
+// finish waits for what is under way, ends the connection and sums up.
+func (d *demo) finish() *result {
+	limit := drainTime + 2*(d.opts.rtt+d.opts.jitter)
+	until := time.Now().Add(limit)
+	for d.ledger.open() > 0 && d.pause(context.Background(), minTime(until, time.Now().Add(collectInterval))) {
+		if !time.Now().Before(until) {
+			break
+		}
+	}
+	stats := d.conn.Stats()
+	d.conn.Close()
+	d.collect() // closing has decided the fate of the rest
+	d.ln.SetDeadline(time.Now())
+	if conn := <-d.accepted; conn != nil {
+		conn.SetReadDeadline(time.Now().Add(drainTime))
+	}
+	d.receiver.Wait()
+	up, down := d.proxy.Stats()
+	return &result{
+		totals:   d.ledger.snapshot(),
+		phantoms: d.ledger.phantoms(),
+		stats:    stats,
+		up:       up,
+		down:     down,
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// watch shows the figures of the demo while f runs.
+func (d *demo) watch(v view, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	m := newMeter(d)
+	tick := time.NewTicker(v.interval())
+	defer tick.Stop()
+	v.begin()
+	for {
+		select {
+		case err := <-done:
+			v.finish(m.measure(time.Now()))
+			return err
+		case <-tick.C:
+			v.show(m.measure(time.Now()))
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"volley/simnet"
+)
+
+// options are the flags of the demo.
+type options struct {
+	rtt, jitter                       time.Duration
+	loss, duplicate, reorder, corrupt percent
+	bandwidth                         string
+	script                            string
+	seed                              uint64
+
+	rate             float64
+	duration         time.Duration
+	minSize, maxSize int
+	input            string
+	records          string
+	plain            bool
+
+	durationSet bool // by the user, so that it also limits input
+}
+
+// The sizes of messages. The limit is that of the wire format, 256 fragments
+// of 1024 bytes.
+const (
+	defaultMaxSize = 16 << 10
+	limitSize      = 256 << 10
+)
+
+const demoLong = `Demo opens a listener and a dialed connection on loopback, with a simulated
+bad link between them, sends messages from one to the other, and checks each
+one that arrives.
+
+Messages are generated, of 1 byte to 16 KiB, 60 each second for 10 seconds. If
+something is piped in, its lines are the messages instead (or blocks of 1 KiB,
+if it isn't text); empty lines are left out.
+
+A message of up to 1 KiB is one datagram, a larger one several, which all have
+to arrive. The loss of messages is therefore larger than that of datagrams.
+
+A script changes the link over time. Each step is a time, settings and perhaps
+a duration; steps are separated by semicolons:
+
+  3s loss=40% for 2s; 6s blackout for 500ms; 8s latency=80ms
+
+The settings are latency, jitter (of one direction), loss, burst (as in
+"2%/8": 2 % lost, 8 in a row on average), duplicate, reorder, reorder-by,
+corrupt, bandwidth, queue, mtu, ordered and blackout.
+
+The exit status is 1 if a message arrived corrupt or twice, or was acknowledged
+but not received, and 2 if the demo could not be run.`
+
+const demoExample = `  volley demo
+  volley demo --loss 20% --rtt 200ms --duration 30s
+  volley demo --script "3s loss=40% for 2s; 6s blackout for 500ms"
+  volley demo < /etc/services`
+
+func newDemoCommand(stdin *os.File) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "demo",
+		Short:   "Send messages over a bad link and show what becomes of them",
+		Long:    demoLong,
+		Example: demoExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.durationSet = cmd.Flags().Changed("duration")
+			return runDemo(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.loss = 0.05
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip time of the link")
+	f.DurationVar(&o.jitter, "jitter", 10*time.Millisecond, "how far the round trip time varies up and down")
+	f.Var(&o.loss, "loss", "share of datagrams lost, each way")
+	f.Var(&o.duplicate, "duplicate", "share of datagrams that arrive twice")
+	f.Var(&o.reorder, "reorder", "share of datagrams held back by 10 ms, to be overtaken")
+	f.Var(&o.corrupt, "corrupt", "share of datagrams with a flipped bit; the wire has no checksum")
+	f.StringVar(&o.bandwidth, "bandwidth", "", "rate of the link each way, such as 2Mbit (default no limit)")
+	f.StringVar(&o.script, "script", "", "changes of the link over time, see above")
+	f.Uint64Var(&o.seed, "seed", 1, "decides which datagrams meet what")
+	f.Float64Var(&o.rate, "rate", 60, "messages a second")
+	f.DurationVar(&o.duration, "duration", 10*time.Second, "how long to send; input is sent to its end unless this is given")
+	f.IntVar(&o.minSize, "min-size", 1, "smallest generated message in bytes")
+	f.IntVar(&o.maxSize, "max-size", defaultMaxSize, "largest message in bytes; longer lines are split")
+	f.StringVar(&o.input, "input", "", `file to send, "-" for standard input, "none" to ignore it`)
+	f.StringVar(&o.records, "records", "auto", "what is a message of the input: lines, a number of bytes, or auto")
+	f.BoolVar(&o.plain, "plain", false, "print lines even on a terminal")
+	return cmd
+}
+
+// link returns the description of the link, the same for each direction.
+func (o *options) link() (simnet.Link, error) {
+	l := simnet.Link{
+		Latency:   o.rtt / 2,
+		Jitter:    o.jitter / 2,
+		Loss:      float64(o.loss),
+		Duplicate: float64(o.duplicate),
+		Reorder:   float64(o.reorder),
+		Corrupt:   float64(o.corrupt),
+	}
+	if o.bandwidth != "" {
+		b, err := simnet.ParseLink("bandwidth=" + o.bandwidth)
+		if err != nil {
+			return l, fmt.Errorf("--bandwidth: %w", errors.Unwrap(err))
+		}
+		l.Bandwidth = b.Bandwidth
+	}
+	return l, nil
+}
+
+// check reports the first value out of range.
+func (o *options) check() error {
+	switch {
+	case o.rtt < 0 || o.jitter < 0:
+		return errors.New("--rtt and --jitter must not be negative")
+	case !(o.rate > 0 && o.rate <= 1e6):
+		return fmt.Errorf("--rate must be more than 0 and at most 1,000,000, not %v", o.rate)
+	case o.duration <= 0:
+		return fmt.Errorf("--duration must be more than 0, not %v", o.duration)
+	case o.minSize < 1 || o.minSize > o.maxSize:
+		return fmt.Errorf("--min-size must be from 1 to --max-size, not %d", o.minSize)
+	case o.maxSize > limitSize:
+		return fmt.Errorf("--max-size must be at most %d, not %d", limitSize, o.maxSize)
+	}
+	return nil
+}
+
+// A percent is a flag that takes "5%" or "5", and is kept as a fraction.
+type percent float64
+
+func (p *percent) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 4, 64) + "%" }
+func (p *percent) Type() string   { return "percent" }
+
+func (p *percent) Set(s string) error {
+	x, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s, "%")), 64)
+	if err != nil || !(x >= 0 && x <= 100) {
+		return errors.New("must be a percentage from 0 to 100")
+	}
+	*p = percent(x / 100)
+	return nil
+}

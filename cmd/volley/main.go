@@ -1,0 +1,66 @@
+// Command volley shows what message connections over UDP do on a bad network.
+//
+//	volley demo           runs both ends of a connection over an impaired link
+//	volley demo < file    sends the lines of a file instead of generated messages
+//	volley version        prints the version
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitOK        = 0
+	exitIntegrity = 1 // a message was corrupt, or acknowledged but not received
+	exitFailure   = 2 // wrong usage, or the command could not be carried out
+)
+
+// errIntegrity is returned by a command that has found messages to be wrong
+// and has said so.
+var errIntegrity = errors.New("messages were corrupt, repeated, or acknowledged but not received")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run executes a command line and returns the exit status.
+func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
+	cmd := newRootCommand(stdin)
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errIntegrity):
+		fmt.Fprintln(stderr, "volley:", err)
+		return exitIntegrity
+	default:
+		fmt.Fprintln(stderr, "volley:", err)
+		return exitFailure
+	}
+}
+
+func newRootCommand(stdin *os.File) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "volley",
+		Short:         "Message connections over UDP",
+		Long:          "volley shows what message connections over UDP do on a bad network.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(newDemoCommand(stdin), newVersionCommand())
+	return cmd
+}
