@@ -35,7 +35,7 @@ func TestRecordedSessionReplayed(t *testing.T) {
 		up := sealed(func(out *wire.Batch) { c.sendPayload(now, body, out) })
 		down := sealed(func(out *wire.Batch) { sess.sendPayload(now, body, out) })
 		rec.toServer, rec.toClient = append(rec.toServer, up), append(rec.toClient, down)
-		if _, ok := sess.receive(now, bytes.Clone(up)); !ok || c.receive(now, testServerAddr, bytes.Clone(down)) == nil {
+		if _, reason := sess.receive(now, bytes.Clone(up)); reason != DropNone || c.receive(now, testServerAddr, bytes.Clone(down)) == nil {
 			t.Fatal("payload lost")
 		}
 	}
@@ -59,8 +59,8 @@ func TestRecordedSessionReplayed(t *testing.T) {
 	now = now.Add(time.Second)
 	replay("while it lives", func(from netip.AddrPort, b []byte) bool {
 		if from == addr {
-			_, ok := sess.receive(now, b)
-			return ok
+			_, reason := sess.receive(now, b)
+			return reason == DropNone
 		}
 		accepted, out := serverHandles(s, now, from, b)
 		return accepted != nil || len(out) > 0
@@ -159,7 +159,7 @@ func TestGarbageFlood(t *testing.T) {
 	for i := range scaled(1_000_000) {
 		n, b := g.rng.IntN(sources), g.next()
 		if n < live {
-			if _, ok := sessions[n].receive(now, b); ok {
+			if _, reason := sessions[n].receive(now, b); reason == DropNone {
 				t.Fatalf("session %d took garbage %x", n, b)
 			}
 		} else if s.receive(now, clientAddr(n), b, &out) != nil || out.Len() > 0 {
@@ -175,7 +175,7 @@ func TestGarbageFlood(t *testing.T) {
 	for i, c := range clients {
 		up := sealed(func(out *wire.Batch) { c.sendPayload(now, []byte("up"), out) })
 		down := sealed(func(out *wire.Batch) { sessions[i].sendPayload(now, []byte("down"), out) })
-		if _, ok := sessions[i].receive(now, up); !ok || c.receive(now, testServerAddr, down) == nil {
+		if _, reason := sessions[i].receive(now, up); reason != DropNone || c.receive(now, testServerAddr, down) == nil {
 			t.Fatalf("session %d is dead", i)
 		}
 	}

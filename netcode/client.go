@@ -20,27 +20,23 @@ type clientConfig struct {
 // to the end of the session. It does no I/O and has no lock. After every batch
 // of datagrams and at the time it names, advance is called.
 //
-// Once connected, the two halves are independent as those of a session are:
-// send may be used apart from recv.
+// Once connected, it is its session that matters, whose halves are independent.
 type client struct {
+	session
 	cfg      clientConfig
 	state    State
 	token    *Token
-	timeout  time.Duration // zero: none
 	lifetime time.Duration // of the whole connect; zero: unlimited
 	start    time.Time     // of the connect
 	began    time.Time     // of the attempt with the server in use
 	server   int           // the one in use, an index of token.servers
 	attempts []Attempt     // that have failed
 
-	send sender
-	recv receiver
-
 	due       bool  // send now, whatever the pace
 	leaving   bool  // the next advance leaves the server
 	leaveWith State // the state to end in
 	challenge [challengeBodySize]byte
-	index     uint32
+	slot      uint32 // our index at the server
 	slots     uint32 // of the server
 }
 
@@ -60,9 +56,9 @@ func (c *client) connect(now time.Time, t *Token) {
 		cfg:      c.cfg,
 		state:    StateRequesting,
 		token:    t,
-		timeout:  t.Timeout(),
 		lifetime: t.lifetime(),
 		start:    now,
+		session:  session{client: true, confirmed: true, strict: 1, interval: c.cfg.interval, timeout: t.Timeout()},
 	}
 	c.send.cipher = newPacketCipher(&t.clientKey, t.protocolID)
 	c.recv.cipher = newPacketCipher(&t.serverKey, t.protocolID)
@@ -74,6 +70,7 @@ func (c *client) connect(now time.Time, t *Token) {
 // servers of a token share its keys.
 func (c *client) attempt(now time.Time) {
 	c.state = StateRequesting
+	c.addr = unmap(c.serverAddr())
 	c.began = now
 	c.recv.last = now
 	c.recv.window.reset()
@@ -91,16 +88,16 @@ func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload 
 	if c.state <= StateDisconnected {
 		return nil
 	}
-	p, ok := c.recv.open(b, clientTakes)
-	if !ok {
-		return nil
+	p, reason := c.open(b)
+	switch {
+	case reason != DropNone:
+	case from != c.addr:
+		reason = DropSource
+	case !c.handle(now, p):
+		reason = DropState
 	}
-	if from != unmap(c.serverAddr()) {
-		c.recv.drops[DropSource]++
-		return nil
-	}
-	if !c.handle(now, p) {
-		c.recv.drops[DropState]++
+	if reason != DropNone {
+		c.recv.drops[reason]++
 		return nil
 	}
 	if p.typ == packetPayload {
@@ -113,21 +110,22 @@ func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload 
 // any use.
 func (c *client) handle(now time.Time, p packet) bool {
 	switch {
-	case c.leaving && c.state != StateConnected:
+	case c.state == StateConnected:
+		if p.typ == packetDisconnect {
+			c.leave(StateDisconnected)
+		}
+		return c.accept(now, p) == DropNone
+	case c.leaving:
 		return false
 	case c.state == StateRequesting && p.typ == packetChallenge:
 		copy(c.challenge[:], p.body)
 		c.state = StateResponding
 		c.due = !c.cfg.paced
 	case c.state == StateResponding && p.typ == packetKeepAlive:
-		c.index, c.slots = readKeepAlive(p.body)
+		c.slot, c.slots = readKeepAlive(p.body)
 		c.state = StateConnected
-	case c.state == StateConnected && (p.typ == packetKeepAlive || p.typ == packetPayload):
-	case c.state != StateConnected && p.typ == packetDenied:
+	case p.typ == packetDenied:
 		c.leave(StateDenied)
-		return true
-	case c.state == StateConnected && p.typ == packetDisconnect:
-		c.leave(StateDisconnected)
 		return true
 	default:
 		return false
@@ -157,20 +155,19 @@ func (c *client) advance(now time.Time, out *wire.Batch) (next time.Time) {
 		c.tryNext(now, StateDenied)
 	case c.leaving:
 		c.end(now, c.leaveWith)
-	case c.timeout > 0 && now.After(c.recv.last.Add(c.timeout)):
-		c.timedOut(now)
+	case c.timedOut(now):
+		c.silence(now)
 	}
 	return c.next(now)
 }
 
 // sendDue sends the packet of the present state if it is time.
 func (c *client) sendDue(now time.Time, out *wire.Batch) {
-	interval := sendInterval
 	if c.state == StateConnected {
-		interval = c.cfg.interval
+		c.keepAlive(now, out)
+		return
 	}
-	// Strictly later, as the standard has it.
-	if !c.due && !now.After(c.send.last.Add(interval)) {
+	if !c.due && now.Before(c.sendAt()) {
 		return
 	}
 	c.due = false
@@ -182,12 +179,14 @@ func (c *client) sendDue(now time.Time, out *wire.Batch) {
 		c.send.last = now
 	case StateResponding:
 		c.send.send(now, packetResponse, c.challenge[:], out)
-	case StateConnected:
-		c.send.keepAlive(now, 0, 0, out)
 	}
 }
 
-func (c *client) timedOut(now time.Time) {
+// sendAt returns when the next request or response is due.
+func (c *client) sendAt() time.Time { return c.send.last.Add(sendInterval + c.strict) }
+
+// silence does what a server's silence calls for.
+func (c *client) silence(now time.Time) {
 	switch c.state {
 	case StateRequesting:
 		c.tryNext(now, StateRequestTimedOut)
@@ -233,14 +232,12 @@ func (c *client) next(now time.Time) time.Time {
 	if c.due {
 		return now
 	}
-	interval := sendInterval
+	next := c.sendAt()
 	if c.state == StateConnected {
-		interval = c.cfg.interval
+		next = c.keepAliveAt()
 	}
-	// One nanosecond more, since the comparisons are strict.
-	next := c.send.last.Add(interval + 1)
 	if c.timeout > 0 {
-		next = earlier(next, c.recv.last.Add(c.timeout+1))
+		next = earlier(next, c.deadline())
 	}
 	if c.state != StateConnected && c.lifetime > 0 {
 		next = earlier(next, c.start.Add(c.lifetime))
@@ -253,11 +250,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// sendPayload seals a payload of 1 to 1200 bytes in a connected session.
-func (c *client) sendPayload(now time.Time, payload []byte, out *wire.Batch) {
-	c.send.send(now, packetPayload, payload, out)
 }
 
 // disconnect ends the session or the attempt and tells the server.

@@ -147,21 +147,21 @@ func TestHandshake(t *testing.T) {
 	if sess.id != 42 || string(sess.userData[:5]) != "hello" || sess.addr != clientAddr(1) {
 		t.Errorf("session of %d at %v with %q", sess.id, sess.addr, sess.userData[:5])
 	}
-	if c.index != 0 || c.slots != 64 {
-		t.Errorf("index, slots = %d, %d, want 0, 64", c.index, c.slots)
+	if c.slot != 0 || c.slots != 64 {
+		t.Errorf("index, slots = %d, %d, want 0, 64", c.slot, c.slots)
 	}
 	now := testStart.Add(time.Millisecond)
 	b := sealed(func(out *wire.Batch) { c.sendPayload(now, []byte("ping"), out) })
-	if p, ok := sess.receive(now, b); !ok || string(p.body) != "ping" {
-		t.Errorf("server received %q, %v", p.body, ok)
+	if p, reason := sess.receive(now, b); reason != DropNone || string(p.body) != "ping" {
+		t.Errorf("server received %q, %v", p.body, reason)
 	}
 	b = sealed(func(out *wire.Batch) { sess.sendPayload(now, []byte("pong"), out) })
 	if p := c.receive(now, testServerAddr, b); string(p) != "pong" {
 		t.Errorf("client received %q", p)
 	}
 	b = sealed(func(out *wire.Batch) { c.disconnect(now, out) })
-	if p, ok := sess.receive(now, b); !ok || p.typ != packetDisconnect {
-		t.Errorf("server received %v, %v, want a disconnect", p.typ, ok)
+	if p, reason := sess.receive(now, b); reason != DropNone || p.typ != packetDisconnect {
+		t.Errorf("server received %v, %v, want a disconnect", p.typ, reason)
 	}
 	if c.state != StateDisconnected {
 		t.Errorf("client is %v after disconnecting", c.state)
@@ -177,7 +177,7 @@ func TestIdleClientStaysConnected(t *testing.T) {
 	for now.Sub(testStart) < time.Hour {
 		next := c.advance(now, &out)
 		for _, b := range take(&out) {
-			if _, ok := sess.receive(now, b); ok {
+			if _, reason := sess.receive(now, b); reason == DropNone {
 				sess.confirm()
 			}
 		}
@@ -370,11 +370,11 @@ func TestForgedThenGenuine(t *testing.T) {
 	for i := 1; i < len(genuine); i++ { // the prefix would make it another packet
 		forged := bytes.Clone(genuine)
 		forged[i] ^= 0x80
-		if _, ok := sess.receive(testStart, forged); ok {
+		if _, reason := sess.receive(testStart, forged); reason == DropNone {
 			t.Fatalf("changed byte %d: accepted", i)
 		}
 	}
-	if _, ok := sess.receive(testStart, genuine); !ok {
+	if _, reason := sess.receive(testStart, genuine); reason != DropNone {
 		t.Errorf("genuine packet dropped: %v", dropsOf(&sess.recv.drops))
 	}
 }
@@ -393,7 +393,7 @@ func TestLargestPacket(t *testing.T) {
 		if len(b) != 1+w+MaxPayload+tagSize || len(b) > maxPacketSize {
 			t.Errorf("packet of %d bytes at width %d", len(b), w)
 		}
-		if p, ok := sess.receive(testStart, b); !ok || !bytes.Equal(p.body, payload) {
+		if p, reason := sess.receive(testStart, b); reason != DropNone || !bytes.Equal(p.body, payload) {
 			t.Errorf("width %d: dropped for %v", w, dropsOf(&sess.recv.drops))
 		}
 	}

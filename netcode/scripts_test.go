@@ -158,9 +158,9 @@ func (s *scriptServer) deliver(now time.Time, from netip.AddrPort, b []byte) {
 		s.collect(from, &out)
 		return
 	}
-	p, ok := sess.receive(now, b)
+	p, reason := sess.receive(now, b)
 	switch {
-	case !ok:
+	case reason != DropNone:
 		return
 	case p.typ == packetDisconnect:
 		s.drop(sess)
@@ -329,8 +329,8 @@ func testClientScenarios(t *testing.T, data []byte) {
 				if s.state != st.State {
 					t.Errorf("state = %v, want %v", s.state, st.State)
 				}
-				if st.Index != nil && (s.index != *st.Index || s.slots != st.MaxClients) {
-					t.Errorf("index, clients = %d, %d, want %d, %d", s.index, s.slots, *st.Index, st.MaxClients)
+				if st.Index != nil && (s.slot != *st.Index || s.slots != st.MaxClients) {
+					t.Errorf("index, clients = %d, %d, want %d, %d", s.slot, s.slots, *st.Index, st.MaxClients)
 				}
 			}
 		})

@@ -115,6 +115,6 @@ func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c pack
 	s.sessions[from] = sess
 	s.ids[sess.id] = sess
 	s.counts.accepted++
-	sess.send.keepAlive(now, sess.index, sess.maxClients, out)
+	sess.sendKeepAlive(now, out)
 	return sess
 }
