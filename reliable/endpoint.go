@@ -54,6 +54,7 @@ type Endpoint struct {
 	maxPacket     int
 	fragmentAbove int
 	fragmentSize  int
+	maxFragments  int
 	headerSize    int // of the layers below
 
 	now    int64  // newest time heard of, in nanoseconds since base
@@ -103,6 +104,7 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		maxPacket:     or(cfg.MaxPacketSize, defaultMaxPacketSize),
 		fragmentAbove: or(cfg.FragmentAbove, defaultFragmentAbove),
 		fragmentSize:  or(cfg.FragmentSize, defaultFragmentSize),
+		maxFragments:  or(cfg.MaxFragments, defaultMaxFragments),
 		headerSize:    orOff(cfg.PacketHeaderSize, defaultPacketHeaderSize),
 		parked:        -1,
 	}

@@ -1,7 +1,5 @@
 package reliable
 
-import "bytes"
-
 // fragmentPrefix is the first byte of every fragment.
 const fragmentPrefix = 1
 
@@ -86,8 +84,7 @@ func (f *Fragment) parseEmbedded() FormatError {
 	if h.Sequence != f.Sequence {
 		return ErrFragmentSequence
 	}
-	var canonical [MaxHeaderSize]byte
-	if !bytes.Equal(f.Data[:n], canonical[:h.put(canonical[:])]) {
+	if f.Data[0] != h.prefix() {
 		return ErrFragmentHeader
 	}
 	f.Header, f.HeaderSize, f.Data = h, n, f.Data[n:]

@@ -43,16 +43,27 @@ func (h Header) Size() int {
 	if h.Sequence-h.Ack <= 255 {
 		n = 4
 	}
-	return n + ackBytes(h.AckBits)
+	return n + bits.OnesCount32(partial(h.AckBits))
 }
 
-// ackBytes returns how many bytes of ackBits are not 0xff.
-func ackBytes(ackBits uint32) int {
+// partial returns a value with bit 8*i set for each byte i of ackBits that is
+// not 0xff.
+func partial(ackBits uint32) uint32 {
 	x := ^ackBits
 	x |= x >> 4
 	x |= x >> 2
 	x |= x >> 1
-	return bits.OnesCount32(x & 0x01010101)
+	return x & 0x01010101
+}
+
+// prefix returns the first byte of h's encoding. What follows has only one
+// form, so that an encoding is the legal one if its prefix is this.
+func (h Header) prefix() byte {
+	p := byte(partial(h.AckBits)*0x10204080>>28&0xf) << 1 // gathers the four bits
+	if h.Sequence-h.Ack <= 255 {
+		p |= prefixShortAck
+	}
+	return p
 }
 
 // AppendHeader appends the encoding of h, the only one a sender may use, to
@@ -64,25 +75,25 @@ func AppendHeader(dst []byte, h Header) []byte {
 
 // put writes h to b, which has room for it, and returns its size.
 func (h Header) put(b []byte) int {
-	prefix, n := byte(0), 5
-	d := h.Sequence - h.Ack
-	b[1], b[2], b[3] = byte(h.Sequence), byte(h.Sequence>>8), byte(h.Ack)
-	if d <= 255 {
-		prefix, n = prefixShortAck, 4
-		b[3] = byte(d)
+	prefix := h.prefix()
+	_ = b[3]
+	b[0], b[1], b[2] = prefix, byte(h.Sequence), byte(h.Sequence>>8)
+	n := 4
+	if prefix&prefixShortAck != 0 {
+		b[3] = byte(h.Sequence - h.Ack)
 	} else {
-		b[4] = byte(h.Ack >> 8)
+		b[3], b[4] = byte(h.Ack), byte(h.Ack>>8)
+		n = 5
 	}
-	if h.AckBits != noBits {
-		for i := range 4 {
-			if x := byte(h.AckBits >> (8 * i)); x != 0xff {
-				prefix |= prefixAckByte0 << i
-				b[n] = x
-				n++
-			}
+	if prefix&prefixAckBytes == 0 {
+		return n
+	}
+	for i := range 4 {
+		if prefix&(prefixAckByte0<<i) != 0 {
+			b[n] = byte(h.AckBits >> (8 * i))
+			n++
 		}
 	}
-	b[0] = prefix
 	return n
 }
 

@@ -6,9 +6,9 @@ import (
 	"volley/internal/seq"
 )
 
-// spareSlabs is the number of buffers kept for the next reassemblies, and of
-// the reassemblies themselves.
-const spareSlabs = 4
+// maxSpares is the number of reassemblies, with their buffers, that are kept
+// for the next packets.
+const maxSpares = 4
 
 // A reassembly collects the fragments of one packet, in the order in which
 // they arrive: they are all of one size but the last, so each takes the next
@@ -41,6 +41,15 @@ func (r *reassembly) room(n, fragmentSize int) int {
 	return len(r.order)*fragmentSize + n
 }
 
+// restart makes r an empty reassembly of the packet of f. Its buffer stays.
+func (r *reassembly) restart(f *Fragment, now int64) {
+	r.sequence, r.count, r.openedAt = f.Sequence, f.Count, now
+	r.got, r.lastSize, r.shuffled = 0, 0, false
+	r.present = [4]uint64{}
+	r.order = r.order[:0]
+	r.headerSize = 0
+}
+
 // store adds a fragment. There is room in the buffer.
 func (r *reassembly) store(f *Fragment, fragmentSize int) {
 	r.present[f.ID>>6] |= 1 << (f.ID & 63)
@@ -57,12 +66,37 @@ func (r *reassembly) store(f *Fragment, fragmentSize int) {
 	slot := len(r.order)
 	r.shuffled = r.shuffled || slot != int(f.ID)
 	r.order = append(r.order, f.ID)
-	copy(r.buf[slot*fragmentSize:cap(r.buf)], f.Data)
+	copy(r.buf[slot*fragmentSize:], f.Data)
+}
+
+// storeNext is store for a datagram that is the next fragment after those that
+// came, all of them in order, and is not empty, if the buffer has room for it.
+// It reports whether it was.
+func (r *reassembly) storeNext(b []byte, fragmentSize int) bool {
+	id, n := len(r.order), len(b)-FragmentHeaderSize
+	if b[0] != fragmentPrefix || int(b[3]) != id || int(b[4]) != r.count-1 {
+		return false
+	}
+	if n > fragmentSize || id*fragmentSize+n > len(r.buf) {
+		return false
+	}
+	switch {
+	case n == fragmentSize && id < r.count-1:
+	case n > 0 && id == r.count-1:
+		r.lastSize = n
+	default:
+		return false
+	}
+	r.present[id>>6&3] |= 1 << (id & 63)
+	r.got++
+	r.order = append(r.order, uint8(id))
+	copy(r.buf[id*fragmentSize:], b[FragmentHeaderSize:])
+	return true
 }
 
 // payload returns the packet, which is complete.
 func (r *reassembly) payload(fragmentSize int) []byte {
-	buf := r.buf[:cap(r.buf)]
+	buf := r.buf
 	if r.shuffled {
 		for slot := range r.order {
 			for int(r.order[slot]) != slot {
@@ -91,13 +125,13 @@ func swap(a, b []byte, n int) {
 // reassemblies are the packets that lack fragments. The table is indexed by
 // sequence modulo its length, the size of the window.
 type reassemblies struct {
-	table  []*reassembly // nil before the first fragment
-	window int           // entries of the table once it is there
-	next   uint16        // one past the newest sequence
-	open   int
-	spare  []*reassembly
-	slabs  [][]byte
-	bytes  int // held by all this but the table, for Config.ReassemblyBytes
+	table   []*reassembly // nil before the first fragment
+	window  int           // entries of the table once it is there
+	next    uint16        // one past the newest sequence
+	open    int
+	inOrder *reassembly // one that has the first fragments and no others, or nil
+	spare   []*reassembly
+	bytes   int // held by all this but the table, for Config.ReassemblyBytes
 }
 
 func (p *reassemblies) slot(s uint16) **reassembly {
@@ -119,8 +153,11 @@ func (p *reassemblies) find(s uint16) *reassembly {
 
 // receiveFragment takes a fragment.
 func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
+	if r := e.parts.inOrder; r != nil && e.isNext(r, datagram) && r.storeNext(datagram, e.fragmentSize) {
+		return e.added(r)
+	}
 	var f Fragment
-	if f.parse(datagram, or(e.cfg.MaxFragments, defaultMaxFragments), e.fragmentSize) != 0 {
+	if f.parse(datagram, e.maxFragments, e.fragmentSize) != 0 {
 		e.counters.FragmentsInvalid++
 		return Invalid
 	}
@@ -145,17 +182,34 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 	return e.addFragment(r, &f)
 }
 
-// addFragment adds a fragment to its packet, and takes the packet if that is
-// complete then.
+// isNext reports whether the datagram, a fragment by its first byte, belongs
+// to the packet of r, and that packet has not come whole in the meantime.
+func (e *Endpoint) isNext(r *reassembly, b []byte) bool {
+	return len(b) >= FragmentHeaderSize &&
+		r.sequence == uint16(b[1])|uint16(b[2])<<8 &&
+		e.received.seen.Status(r.sequence) != seq.Seen
+}
+
+// addFragment adds a fragment to its packet.
 func (e *Endpoint) addFragment(r *reassembly, f *Fragment) Verdict {
 	if r.has(f.ID) {
 		return Duplicate
 	}
-	if need := r.room(len(f.Data), e.fragmentSize); need > cap(r.buf) && !e.growReassembly(r, need) {
+	if need := r.room(len(f.Data), e.fragmentSize); need > len(r.buf) && !e.growReassembly(r, need) {
 		e.counters.FragmentsInvalid++
 		return NoRoom
 	}
 	r.store(f, e.fragmentSize)
+	if !r.shuffled && r.got == len(r.order) {
+		e.parts.inOrder = r
+	} else {
+		e.parts.inOrder = nil
+	}
+	return e.added(r)
+}
+
+// added takes the packet of r if the fragment that was added completes it.
+func (e *Endpoint) added(r *reassembly) Verdict {
 	v := FragmentStored
 	if r.got == r.count {
 		v = e.complete(r)
@@ -191,11 +245,11 @@ func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
 	if r == nil {
 		return nil, NoRoom
 	}
-	if len(f.Data) > 0 && !e.growReassembly(r, len(f.Data)) {
+	r.restart(f, e.now)
+	if len(f.Data) > len(r.buf) && !e.growReassembly(r, len(f.Data)) {
 		e.recycle(r)
 		return nil, NoRoom
 	}
-	r.sequence, r.count, r.openedAt = f.Sequence, f.Count, e.now
 	e.forwardReassemblies(f.Sequence)
 	slot := p.slot(f.Sequence)
 	if *slot != nil {
@@ -233,6 +287,9 @@ func (e *Endpoint) closeReassembly(r *reassembly) {
 	}
 	*slot = nil
 	e.parts.open--
+	if e.parts.inOrder == r {
+		e.parts.inOrder = nil
+	}
 	e.recycle(r)
 }
 

@@ -151,7 +151,9 @@ func (e *Endpoint) noteAnyhow(s uint16, rec receivedRecord) {
 // forwardReceived makes s the newest sequence seen, though not received.
 func (e *Endpoint) forwardReceived(s uint16) {
 	w := &e.received
-	if !w.seen.Forward(s) {
+	if s == w.seen.Next() && w.seen.Bitwise() {
+		w.seen.Skip()
+	} else if !w.seen.Forward(s) {
 		return
 	}
 	e.parked = -1

@@ -39,21 +39,20 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 // sendFragments appends the fragments of a packet to out.
 func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
 	size := e.fragmentSize
-	f := FragmentHeader{Sequence: h.Sequence, Count: (len(payload) + size - 1) / size}
-	for i := range f.Count {
-		f.ID = uint8(i)
+	f := FragmentHeader{Sequence: h.Sequence, Count: int(uint32(len(payload)+size-1) / uint32(size))}
+	n := h.Size()
+	first := min(size, len(payload))
+	b := out.Extend(FragmentHeaderSize + n + first)
+	f.put(b)
+	h.put(b[FragmentHeaderSize:])
+	copy(b[FragmentHeaderSize+n:], payload[:first])
+	for len(payload) > size {
+		payload = payload[size:]
+		f.ID++
 		part := payload[:min(size, len(payload))]
-		payload = payload[len(part):]
-		n := FragmentHeaderSize
-		if i == 0 {
-			n += h.Size()
-		}
-		b := out.Extend(n + len(part))
+		b := out.Extend(FragmentHeaderSize + len(part))
 		f.put(b)
-		if i == 0 {
-			h.put(b[FragmentHeaderSize:])
-		}
-		copy(b[n:], part)
+		copy(b[FragmentHeaderSize:], part)
 	}
 	e.counters.FragmentsSent += uint64(f.Count)
 }

@@ -45,92 +45,44 @@ func (e *Endpoint) newReassembly() *reassembly {
 	if n := len(p.spare); n > 0 {
 		r := p.spare[n-1]
 		p.spare = p.spare[:n-1]
-		*r = reassembly{order: r.order[:0]}
 		return r
 	}
 	if !e.takePart(reassemblySize) {
 		return nil
 	}
-	return &reassembly{order: make([]uint8, 0, or(e.cfg.MaxFragments, defaultMaxFragments))}
+	return &reassembly{order: make([]uint8, 0, e.maxFragments)}
 }
 
-// recycle keeps r and its buffer for the next packet, or frees them.
+// recycle keeps r and its buffer for another packet, or frees them.
 func (e *Endpoint) recycle(r *reassembly) {
 	p := &e.parts
-	e.recycleSlab(r.buf)
-	r.buf = nil
-	if len(p.spare) >= spareSlabs {
-		e.givePart(reassemblySize)
+	if len(p.spare) >= maxSpares {
+		e.givePart(reassemblySize + cap(r.buf))
 		return
 	}
 	p.spare = append(p.spare, r)
 }
 
-// growReassembly gives r a buffer of at least need bytes: the largest spare
-// one, or else a new one of twice the former size.
+// growReassembly gives r a buffer of at least need bytes and of twice the
+// former size, but not more than the whole packet takes.
 func (e *Endpoint) growReassembly(r *reassembly, need int) bool {
-	old := r.buf[:cap(r.buf)]
-	buf := e.spareSlab(need)
-	if buf == nil {
-		c := max(need, min(2*len(old), r.count*e.fragmentSize))
-		if !e.takePart(c) {
-			return false
-		}
-		buf = make([]byte, c)
+	old := r.buf
+	c := max(need, min(2*cap(old), r.count*e.fragmentSize))
+	if !e.takePart(c - cap(old)) {
+		return false
 	}
-	copy(buf, old)
-	e.recycleSlab(old)
-	r.buf = buf
+	r.buf = make([]byte, c)
+	copy(r.buf, old)
 	return true
-}
-
-// spareSlab returns a spare buffer of at least need bytes, or nil.
-func (e *Endpoint) spareSlab(need int) []byte {
-	p := &e.parts
-	last := len(p.slabs) - 1
-	for i := last; i >= 0; i-- {
-		if b := p.slabs[i]; cap(b) >= need {
-			p.slabs[i] = p.slabs[last]
-			p.slabs[last] = nil
-			p.slabs = p.slabs[:last]
-			return b
-		}
-	}
-	return nil
-}
-
-// recycleSlab keeps a buffer for later. If there are enough, the smallest of
-// them goes.
-func (e *Endpoint) recycleSlab(b []byte) {
-	if cap(b) == 0 {
-		return
-	}
-	p := &e.parts
-	b = b[:cap(b)]
-	if len(p.slabs) < spareSlabs {
-		p.slabs = append(p.slabs, b)
-		return
-	}
-	least := 0
-	for i := range p.slabs {
-		if cap(p.slabs[i]) < cap(p.slabs[least]) {
-			least = i
-		}
-	}
-	if cap(p.slabs[least]) < cap(b) {
-		p.slabs[least], b = b, p.slabs[least]
-	}
-	e.givePart(cap(b))
 }
 
 // freeSpares frees what is kept for later.
 func (e *Endpoint) freeSpares() {
 	p := &e.parts
-	for _, b := range p.slabs {
-		e.givePart(cap(b))
+	for _, r := range p.spare {
+		e.givePart(reassemblySize + cap(r.buf))
 	}
-	e.givePart(len(p.spare) * reassemblySize)
-	p.slabs, p.spare = nil, nil
+	p.spare = nil
 }
 
 // freeReassembly frees all that is not in use by an open reassembly.

@@ -160,6 +160,12 @@ func (w *Window) Push() {
 	}
 }
 
+// Skip is Forward for the next sequence, in a window of bits.
+func (w *Window) Skip() {
+	w.Push()
+	w.bits.Clear(w.next - 1)
+}
+
 // Bitwise reports whether w is a window of bits, its size a power of two.
 func (w *Window) Bitwise() bool { return w.slots == nil }
 
