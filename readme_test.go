@@ -1,0 +1,37 @@
+package volley_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestReadmeExample runs the program in README.md and compares its output with
+// the one that follows it.
+func TestReadmeExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	gocmd, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command")
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)\n```go\n(.*?)```\n\n```\n(.*?)```\n").FindSubmatch(readme)
+	if m == nil {
+		t.Fatal("README.md has no Go program followed by its output")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, m[1], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), gocmd, "run", file).CombinedOutput()
+	if got, want := string(out), string(m[2]); err != nil || got != want {
+		t.Errorf("the program prints %q, error %v, want %q", got, err, want)
+	}
+}
