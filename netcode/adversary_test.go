@@ -162,7 +162,7 @@ func TestGarbageFlood(t *testing.T) {
 			if _, reason := sessions[n].receive(now, b); reason == DropNone {
 				t.Fatalf("session %d took garbage %x", n, b)
 			}
-		} else if s.receive(now, clientAddr(n), b, &out) != nil || out.Len() > 0 {
+		} else if sess, _ := s.receive(now, clientAddr(n), b, &out); sess != nil || out.Len() > 0 {
 			t.Fatalf("garbage %d was answered", i)
 		}
 	}
@@ -210,7 +210,7 @@ func TestAmplification(t *testing.T) {
 			}
 		}
 		n := len(b)
-		if s.receive(now, clientAddr(g.rng.IntN(100)), b, &out) != nil {
+		if sess, _ := s.receive(now, clientAddr(g.rng.IntN(100)), b, &out); sess != nil {
 			t.Fatal("an attacker was admitted")
 		}
 		if out.Len() > 0 {
@@ -322,7 +322,7 @@ func TestNoncesNeverRepeat(t *testing.T) {
 				c.advance(now, &out)
 				b := bytes.Clone(out.At(0))
 				l.add(tok.clientKey, &out)
-				sess = s.receive(now, clientAddr(i), b, &out)
+				sess, _ = s.receive(now, clientAddr(i), b, &out)
 				c.receive(now, testServerAddr, bytes.Clone(out.At(0)))
 				l.add(tok.serverKey, &out)
 			}

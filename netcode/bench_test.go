@@ -129,7 +129,8 @@ func BenchmarkHandshake(b *testing.B) {
 		c.send.send(testStart, packetResponse, c.challenge[:], &out)
 		response := in[:copy(in, out.At(0))]
 		out.Reset()
-		s.remove(s.receive(testStart, clientAddr(1), response, &out))
+		sess, _ := s.receive(testStart, clientAddr(1), response, &out)
+		s.remove(sess)
 	}
 }
 

@@ -43,8 +43,9 @@ type client struct {
 // An Attempt is the failure of one of the servers in a connect token.
 type Attempt struct {
 	Server  netip.AddrPort
-	State   State         // negative: what went wrong
+	State   State         // negative: what went wrong; otherwise how far it got
 	Elapsed time.Duration // since the first request to this server
+	Err     error         // of the network, if that is what went wrong
 }
 
 func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }
@@ -250,6 +251,16 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// abandon gives up the server in use, or all of them if it was the last,
+// because of an error of the network below.
+func (c *client) abandon(now time.Time, err error) {
+	if c.state <= StateDisconnected {
+		return
+	}
+	c.tryNext(now, StateRequestTimedOut)
+	c.attempts[len(c.attempts)-1].Err = err
 }
 
 // disconnect ends the session or the attempt and tells the server.

@@ -87,7 +87,7 @@ func clientSends(c *client, now time.Time) [][]byte {
 // session.
 func serverHandles(s *server, now time.Time, from netip.AddrPort, b []byte) (*session, [][]byte) {
 	var out wire.Batch
-	sess := s.receive(now, from, bytes.Clone(b), &out)
+	sess, _ := s.receive(now, from, bytes.Clone(b), &out)
 	return sess, take(&out)
 }
 

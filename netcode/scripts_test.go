@@ -152,7 +152,7 @@ func (s *scriptServer) deliver(now time.Time, from netip.AddrPort, b []byte) {
 	var out wire.Batch
 	sess := s.server.sessions[from]
 	if sess == nil {
-		if sess = s.receive(now, from, b, &out); sess != nil {
+		if sess, _ = s.receive(now, from, b, &out); sess != nil {
 			s.sessions[sess.index] = sess
 		}
 		s.collect(from, &out)

@@ -103,12 +103,12 @@ func unixSeconds(now time.Time) uint64 { return uint64(max(now.Unix(), 0)) }
 // the answer, if any, to out, always smaller than the datagram. If the client
 // has proved its address and gets a session, receive returns it; the packet
 // in out is then its first.
-func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) *session {
+func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, DropReason) {
 	sess, reason := s.handle(now, from, b, out)
 	if reason != DropNone {
 		s.counts.drops[reason]++
 	}
-	return sess
+	return sess, reason
 }
 
 func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, DropReason) {
@@ -160,11 +160,14 @@ func (s *server) tick(now time.Time) (next time.Time) {
 	wall := s.wall(now)
 	s.handshakes.sweep(now, wall)
 	s.history.sweep(wall)
-	if len(s.handshakes.entries) == 0 && len(s.history.entries) == 0 {
+	if s.idle() {
 		return time.Time{}
 	}
 	return now.Add(tickInterval)
 }
+
+// idle reports whether there is nothing that could expire.
+func (s *server) idle() bool { return len(s.handshakes.entries) == 0 && len(s.history.entries) == 0 }
 
 // tickInterval is how often a server looks for what has expired.
 const tickInterval = 5 * time.Second

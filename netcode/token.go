@@ -55,6 +55,14 @@ func (t *Token) Timeout() time.Duration { return secondsToTimeout(t.timeout) }
 // Servers returns the addresses to try, in order.
 func (t *Token) Servers() []netip.AddrPort { return append([]netip.AddrPort(nil), t.servers...) }
 
+// server returns server i, the zero address if there is none.
+func (t *Token) server(i int) netip.AddrPort {
+	if i >= len(t.servers) {
+		return netip.AddrPort{}
+	}
+	return t.servers[i]
+}
+
 // lifetime returns how long a client may try to connect, zero for forever.
 func (t *Token) lifetime() time.Duration {
 	s := t.expires - t.created

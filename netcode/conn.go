@@ -1,0 +1,241 @@
+package netcode
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
+)
+
+// A Conn is a session: an encrypted connection on which every Write is one
+// payload of 1 to [MaxPayload] bytes, which arrives whole, perhaps late or
+// never, but not twice. Its methods may be called from several goroutines at
+// once. [Dial] makes them at a client, [Listener.Accept] at a server.
+type Conn struct {
+	// constant after start
+	dc       datagram.Conn
+	remote   net.Addr
+	sess     *session // its halves are guarded by sendMu and recvMu
+	shared   *shared  // of the Listener; nil at a client
+	slot     uint32   // the client's index
+	slots    uint32
+	lossless bool   // dc delivers everything, so Write waits for room
+	onClose  func() // may be nil
+
+	in                          inbox.Inbox
+	readDeadline, writeDeadline deadline.Deadline
+	truncated                   atomic.Uint64
+	closeOnce, goneOnce         sync.Once
+	closeErr                    error
+	writing                     chan struct{} // a token; only if lossless
+
+	// sendMu guards the sending half of the session, never held across I/O.
+	sendMu sync.Mutex
+	err    error // why writes fail; nil while the session lives
+	sent   traffic
+
+	// recvMu guards the receiving half, and is held while the layer above
+	// handles what has been received. It comes before sendMu.
+	recvMu   sync.Mutex
+	upper    datagram.Handler // what has been stacked on this; nil: Read
+	received traffic
+	ended    bool
+	alive    bool // the peer has been heard since it was accepted
+
+	// tickMu guards the time at which the layer above wants to be called.
+	tickMu  sync.Mutex
+	upperAt time.Time
+}
+
+// traffic counts the payloads of one direction.
+type traffic struct{ payloads, bytes uint64 }
+
+func (t *traffic) add(n int) {
+	t.payloads++
+	t.bytes += uint64(n)
+}
+
+var (
+	_ net.Conn            = (*Conn)(nil)
+	_ datagram.Provider   = (*Conn)(nil)
+	_ datagram.Handler    = (*handler)(nil)
+	_ datagram.RoomWaiter = (*handler)(nil)
+)
+
+// init prepares c for a session on dc, which is attached by the caller.
+func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func(int) bool) {
+	c.dc, c.sess = dc, sess
+	c.remote = net.UDPAddrFromAddrPort(sess.addr)
+	c.in.Init(set.readBuffer, reserve)
+}
+
+// ErrTimeout ends a session whose peer has been silent for the timeout of its
+// connect token. What arrived before is read first. It matches net.ErrClosed,
+// and its Timeout is false, since the session does not come back.
+var ErrTimeout error = &closedError{"netcode: session timed out: no packet from the peer within the timeout of its connect token"}
+
+// A closedError ends a session.
+type closedError struct{ msg string }
+
+func (e *closedError) Error() string        { return e.msg }
+func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
+
+// Read waits for a payload and copies it to b. If b is too short, Read fills
+// it, drops the rest of the payload and returns io.ErrShortBuffer with n =
+// len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
+// the peer has closed the session, [ErrTimeout] when it fell silent, and an
+// error that matches os.ErrDeadlineExceeded past the deadline or net.ErrClosed
+// after Close.
+func (c *Conn) Read(b []byte) (n int, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, size, err := c.in.Read(b, &c.readDeadline)
+	if err == nil && n < size {
+		c.truncated.Add(1)
+		err = io.ErrShortBuffer
+	}
+	return n, c.opError("read", err)
+}
+
+// ReadPayload waits for a payload, appends it to dst, and returns the result.
+// Its errors are those of Read, without io.ErrShortBuffer.
+func (c *Conn) ReadPayload(dst []byte) ([]byte, error) {
+	p, err := c.in.ReadAppend(dst, &c.readDeadline)
+	return p, c.opError("read", err)
+}
+
+// ClientID returns the client's number from its connect token. Only the
+// server knows it: at the client's side it is 0.
+func (c *Conn) ClientID() uint64 { return c.sess.id }
+
+// UserData returns the 256 bytes that the backend put into the connect token.
+// Only the server knows them: at the client's side it is nil.
+func (c *Conn) UserData() []byte {
+	if c.sess.client {
+		return nil
+	}
+	return append([]byte(nil), c.sess.userData[:]...)
+}
+
+// ClientIndex returns the client's slot at the server, the lowest that was
+// free when it connected, and the server's number of slots.
+func (c *Conn) ClientIndex() (index, slots int) { return int(c.slot), int(c.slots) }
+
+// LocalAddr returns the local address.
+func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
+
+// RemoteAddr returns the peer's address, at a client that of the server which
+// accepted it.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets the deadlines of Read and Write. The zero time is none. A
+// deadline concerns pending calls as well.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.readDeadline, &c.writeDeadline)
+}
+
+// SetReadDeadline sets the deadline of Read and ReadPayload.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.readDeadline)
+}
+
+// SetWriteDeadline sets the deadline of Write and WriteBatch.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadline(t, &c.writeDeadline)
+}
+
+func (c *Conn) setDeadline(t time.Time, ds ...*deadline.Deadline) error {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.err != nil {
+		return c.opError("set", c.err)
+	}
+	for _, d := range ds {
+		d.Set(t)
+	}
+	return nil
+}
+
+// Close ends the session and tells the peer, ten times over, since nobody
+// acknowledges it. Payloads that nobody has read are dropped, and pending
+// calls return an error that matches net.ErrClosed. Close may be called more
+// than once and returns the first call's result.
+func (c *Conn) Close() error {
+	c.closeOnce.Do(func() {
+		out := datagram.GetBatch()
+		defer datagram.PutBatch(out)
+		if c.stopSending(net.ErrClosed, func(now time.Time) { c.sess.send.disconnect(now, out) }) {
+			c.dc.WriteBatch(out)
+		}
+		c.in.Fail(net.ErrClosed)
+		c.closeErr = c.opError("close", c.dc.Close())
+		c.gone()
+	})
+	return c.closeErr
+}
+
+// longAgo as a deadline wakes every blocked call.
+var longAgo = time.Unix(1, 0)
+
+// stopSending makes writes fail with err from now on and forgets the key they
+// used. It reports false if that has happened before. Last, if not nil, is
+// called before.
+func (c *Conn) stopSending(err error, last func(now time.Time)) bool {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.err != nil {
+		return false
+	}
+	if last != nil {
+		last(time.Now())
+	}
+	c.err = err
+	c.sess.send.cipher = packetCipher{}
+	c.writeDeadline.Set(longAgo)
+	return true
+}
+
+// end ends the session from the other side or below. What has been received
+// can still be read. It may be called with recvMu held.
+func (c *Conn) end(upper datagram.Handler, err error) {
+	if !c.stopSending(err, nil) {
+		return
+	}
+	if upper != nil {
+		upper.HandleClose(err)
+	}
+	c.in.End(err)
+	c.dc.Close()
+	c.gone()
+}
+
+// gone tells whoever made the Conn that it is no more.
+func (c *Conn) gone() {
+	if c.onClose != nil {
+		c.goneOnce.Do(c.onClose)
+	}
+}
+
+// opError wraps err, once, as functions of package net do.
+func (c *Conn) opError(op string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	var wrapped *net.OpError
+	if errors.As(err, &wrapped) {
+		return err
+	}
+	local := c.dc.LocalAddr()
+	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: c.remote, Err: err}
+}
+
+// A handler is a Conn as the layer below sees it; the type keeps these methods
+// out of the public API.
+type handler Conn

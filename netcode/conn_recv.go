@@ -1,0 +1,180 @@
+package netcode
+
+import (
+	"io"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// HandleBatch takes datagrams from the layer below, opens them in place, and
+// hands the payloads on, under one lock and with one wake-up for all of them.
+func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
+	c := (*Conn)(h)
+	c.recvMu.Lock()
+	defer c.recvMu.Unlock()
+	if c.ended {
+		return
+	}
+	payloads, over := c.openLocked(now, bufs)
+	if len(payloads) > 0 {
+		c.deliverLocked(now, payloads, out)
+	}
+	if over {
+		c.ended = true
+		c.end(c.upper, io.EOF)
+	}
+}
+
+// openLocked opens datagrams and gathers the payloads in the same list. Over
+// means that the peer has ended the session.
+func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over bool) {
+	payloads = bufs[:0]
+	for _, b := range bufs {
+		if len(b) == 0 {
+			continue // it was part of the handshake
+		}
+		p, reason := c.sess.receive(now, b)
+		if reason != DropNone {
+			c.shared.drop(reason, c.sess.addr)
+			continue
+		}
+		switch p.typ {
+		case packetDisconnect:
+			return payloads, true
+		case packetPayload:
+			c.received.add(len(p.body))
+			payloads = append(payloads, p.body)
+		}
+		if !c.alive {
+			c.confirmLocked()
+		}
+	}
+	return payloads, false
+}
+
+// confirmLocked notes at a server that the client knows its index.
+func (c *Conn) confirmLocked() {
+	c.alive = true
+	c.sendMu.Lock()
+	c.sess.confirm()
+	c.sendMu.Unlock()
+}
+
+// deliverLocked hands payloads to the layer above, whose answers go to out, or
+// to those who Read.
+func (c *Conn) deliverLocked(now time.Time, payloads [][]byte, out *wire.Batch) {
+	if c.upper != nil {
+		up := datagram.GetBatch()
+		defer datagram.PutBatch(up)
+		c.upper.HandleBatch(now, payloads, up)
+		c.sealBatch(now, up, out)
+		return
+	}
+	c.in.Lock()
+	for _, p := range payloads {
+		if !c.in.Push(p) {
+			c.sess.recv.drops[DropQueueFull]++
+			c.shared.drop(DropQueueFull, c.sess.addr)
+		}
+	}
+	c.in.Unlock()
+}
+
+// HandleTick sends a keep alive if one is due, ends the session if the peer
+// has been silent too long, and calls the layer above when it asked for it.
+func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
+	c := (*Conn)(h)
+	if next = c.keepAlive(now, out); next.IsZero() {
+		return next
+	}
+	c.recvMu.Lock()
+	upper, late := c.upper, c.sess.timedOut(now) && !c.ended
+	if late {
+		c.ended = true
+	}
+	if at := c.sess.deadline(); !at.IsZero() {
+		next = earlier(next, at)
+	}
+	c.recvMu.Unlock()
+	if late {
+		c.shared.timedOut()
+		c.end(upper, ErrTimeout)
+		return time.Time{}
+	}
+	if upper == nil {
+		return next
+	}
+	if at := c.tickUpper(now, upper, out); !at.IsZero() {
+		next = earlier(next, at)
+	}
+	return next
+}
+
+// keepAlive sends a keep alive if one is due. It returns when the next one
+// will be, the zero time if the session has ended.
+func (c *Conn) keepAlive(now time.Time, out *wire.Batch) (next time.Time) {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.err != nil {
+		return time.Time{}
+	}
+	return c.sess.keepAlive(now, out)
+}
+
+// tickUpper calls the layer above if its time has come, and returns when it
+// wants to be called next, the zero time for never.
+func (c *Conn) tickUpper(now time.Time, upper datagram.Handler, out *wire.Batch) (next time.Time) {
+	c.tickMu.Lock()
+	due := !c.upperAt.IsZero() && !c.upperAt.After(now)
+	if due {
+		c.upperAt = time.Time{}
+	}
+	next = c.upperAt
+	c.tickMu.Unlock()
+	if !due {
+		return next
+	}
+	up := datagram.GetBatch()
+	defer datagram.PutBatch(up)
+	at := upper.HandleTick(now, up)
+	c.sealBatch(now, up, out)
+	return c.upperBy(at)
+}
+
+// upperBy notes that the layer above wants to be called at the given time, if
+// it is not zero, and returns the earliest it has asked for, zero for never.
+func (c *Conn) upperBy(at time.Time) time.Time {
+	c.tickMu.Lock()
+	defer c.tickMu.Unlock()
+	if !at.IsZero() && (c.upperAt.IsZero() || at.Before(c.upperAt)) {
+		c.upperAt = at
+	}
+	return c.upperAt
+}
+
+// HandleClose learns that the layer below has ended: io.EOF in order.
+func (h *handler) HandleClose(err error) {
+	c := (*Conn)(h)
+	c.recvMu.Lock()
+	upper := c.upper
+	c.ended = true
+	c.recvMu.Unlock()
+	c.end(upper, err)
+}
+
+// WaitRoom waits until a payload of n bytes would be taken.
+func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
+	c := (*Conn)(h)
+	c.recvMu.Lock()
+	upper := c.upper
+	c.recvMu.Unlock()
+	if upper == nil {
+		return c.in.WaitRoom(n, cancel)
+	}
+	if w, ok := upper.(datagram.RoomWaiter); ok {
+		return w.WaitRoom(n, cancel)
+	}
+	return nil
+}

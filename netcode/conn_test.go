@@ -1,0 +1,548 @@
+package netcode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/simnet"
+)
+
+// bubble runs f in virtual time on a simulated network.
+func bubble(t *testing.T, link simnet.Link, f func(t *testing.T, n *simnet.Network)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(link)
+		f(t, n)
+	})
+}
+
+const simServer = "10.0.0.1:7777"
+
+func simListen(t *testing.T, n *simnet.Network, change func(*ListenConfig)) *Listener {
+	t.Helper()
+	pc, err := n.Listen(simServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
+	if change != nil {
+		change(&lc)
+	}
+	l, err := lc.ListenPacket(pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func simToken(t *testing.T, id uint64) *Token {
+	t.Helper()
+	tok, err := testIssuer().Issue(id, fmt.Appendf(nil, "client %d", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func simDial(t *testing.T, n *simnet.Network, tok *Token) (*Conn, error) {
+	t.Helper()
+	pc, err := n.Listen("10.0.1.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d Dialer
+	return d.DialPacket(t.Context(), pc, tok)
+}
+
+// simPair returns both sides of a session.
+func simPair(t *testing.T, n *simnet.Network, l *Listener, id uint64) (client, server *Conn) {
+	t.Helper()
+	client, err := simDial(t, n, simToken(t, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = l.AcceptConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+func closeAll(cs ...io.Closer) {
+	for _, c := range cs {
+		c.Close()
+	}
+}
+
+func wantRead(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	b := make([]byte, MaxPayload)
+	n, err := c.Read(b)
+	if err != nil || string(b[:n]) != want {
+		t.Fatalf("Read = %q, %v, want %q", b[:n], err, want)
+	}
+}
+
+func TestSession(t *testing.T) {
+	bubble(t, simnet.Link{Latency: 20 * time.Millisecond}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		start := time.Now()
+		client, server := simPair(t, n, l, 7)
+		defer closeAll(client, server, l)
+		if d := time.Since(start); d != 80*time.Millisecond {
+			t.Errorf("the handshake took %v, want two round trips of 40 ms", d)
+		}
+		if server.ClientID() != 7 || string(server.UserData()[:9]) != "client 7\x00" {
+			t.Errorf("client %d with %q", server.ClientID(), server.UserData()[:10])
+		}
+		if client.ClientID() != 0 || client.UserData() != nil {
+			t.Error("the client knows what is in its token")
+		}
+		if i, slots := client.ClientIndex(); i != 0 || slots != defaultMaxClients {
+			t.Errorf("ClientIndex() = %d, %d", i, slots)
+		}
+		if client.RemoteAddr().String() != simServer || server.RemoteAddr().String() != client.LocalAddr().String() {
+			t.Errorf("addresses: %v, %v", client.RemoteAddr(), server.RemoteAddr())
+		}
+		for _, size := range []int{1, 256, MaxPayload} {
+			p := strings.Repeat("x", size)
+			if k, err := client.Write([]byte(p)); k != size || err != nil {
+				t.Fatalf("Write = %d, %v", k, err)
+			}
+			wantRead(t, server, p)
+			server.Write([]byte(p))
+			wantRead(t, client, p)
+		}
+		time.Sleep(time.Minute) // keep alives
+		client.Write([]byte("still"))
+		wantRead(t, server, "still")
+		if s := server.Stats(); s.PayloadsReceived != 4 || s.BytesReceived != 1462 || s.Drops.Total() != 0 {
+			t.Errorf("Stats() = %+v", s)
+		}
+		if s := l.Stats(); s.Conns != 1 || s.Accepted != 1 || s.Requests != 1 || s.Responses != 1 || s.Challenges != 1 {
+			t.Errorf("listener's Stats() = %+v", s)
+		}
+	})
+}
+
+func TestCloseIsEOF(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		defer l.Close()
+		for _, byClient := range []bool{true, false} {
+			a, b := simPair(t, n, l, 1)
+			if !byClient {
+				a, b = b, a
+			}
+			a.Write([]byte("last words"))
+			a.Close()
+			if err := a.Close(); err != nil {
+				t.Errorf("second Close: %v", err)
+			}
+			synctest.Wait()
+			wantRead(t, b, "last words")
+			if _, err := b.Read(make([]byte, 9)); err != io.EOF {
+				t.Errorf("Read after the peer's Close: %v, want EOF", err)
+			}
+			if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("Write after the peer's Close: %v", err)
+			}
+			if _, err := a.Read(make([]byte, 9)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Read after Close: %v", err)
+			}
+			if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Write after Close: %v", err)
+			}
+			b.Close()
+			if s := l.Stats(); s.Conns != 0 {
+				t.Errorf("%d sessions left", s.Conns)
+			}
+		}
+	})
+}
+
+// TestCloseOverLoss: nine of ten disconnects may be lost.
+func TestCloseOverLoss(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		defer l.Close()
+		ended := 0
+		for i := range 20 {
+			n.SetDefault(simnet.Link{})
+			a, b := simPair(t, n, l, uint64(i))
+			n.SetDefault(simnet.Link{Loss: 0.5})
+			a.Close()
+			b.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := b.Read(make([]byte, 9)); err == io.EOF {
+				ended++
+			}
+			b.Close()
+		}
+		if ended != 20 {
+			t.Errorf("%d of 20 learnt of the end", ended)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		client, server := simPair(t, n, l, 1)
+		defer closeAll(client, server, l)
+		client.Write([]byte("before"))
+		synctest.Wait()
+		n.SetDefault(simnet.Link{Loss: 1})
+		start := time.Now()
+		wantRead(t, server, "before")
+		for _, c := range []*Conn{client, server} {
+			_, err := c.Read(make([]byte, 9))
+			if !errors.Is(err, ErrTimeout) || !errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Read: %v, want ErrTimeout", err)
+			}
+			if _, err := c.Write([]byte("x")); !errors.Is(err, ErrTimeout) {
+				t.Errorf("Write: %v, want ErrTimeout", err)
+			}
+		}
+		if d := time.Since(start); d < 4900*time.Millisecond || d > 5200*time.Millisecond {
+			t.Errorf("the timeout took %v, want 5 s", d)
+		}
+		if s := l.Stats(); s.TimedOut != 1 || s.Conns != 0 {
+			t.Errorf("Stats() = %+v", s)
+		}
+	})
+}
+
+func TestPayloadSizes(t *testing.T) {
+	client, server := Pipe(1, nil)
+	defer closeAll(client, server)
+	var tooLarge *PayloadTooLargeError
+	if _, err := client.Write(make([]byte, 1201)); !errors.As(err, &tooLarge) || tooLarge.Size != 1201 || tooLarge.Max != 1200 {
+		t.Errorf("Write of 1201 bytes: %v", err)
+	}
+	if !strings.Contains(tooLarge.Error(), "1201") || !strings.Contains(tooLarge.Error(), "1200") {
+		t.Errorf("text: %v", tooLarge)
+	}
+	if n, err := client.Write(nil); n != 0 || err != nil {
+		t.Errorf("Write(nil) = %d, %v", n, err)
+	}
+	client.Write([]byte("longer than that"))
+	b := make([]byte, 6)
+	if n, err := server.Read(b); n != 6 || !errors.Is(err, io.ErrShortBuffer) || string(b) != "longer" {
+		t.Errorf("Read = %d, %v, %q", n, err, b)
+	}
+	if s := server.Stats(); s.ReadsTruncated != 1 || s.PayloadsReceived != 1 {
+		t.Errorf("Stats() = %+v", s)
+	}
+}
+
+func TestWriteBatch(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		client, server := simPair(t, n, l, 1)
+		defer closeAll(client, server, l)
+		var payloads [][]byte
+		for i := range 150 {
+			payloads = append(payloads, fmt.Appendf(nil, "%d", i))
+		}
+		payloads = append(payloads, make([]byte, 2000), []byte("not sent"))
+		k, err := client.WriteBatch(payloads)
+		if k != 150 || err == nil {
+			t.Errorf("WriteBatch = %d, %v, want 150 and an error", k, err)
+		}
+		for i := range 150 {
+			wantRead(t, server, fmt.Sprint(i))
+		}
+	})
+}
+
+func TestReadBufferFull(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, func(lc *ListenConfig) { lc.Config = &Config{ReadBuffer: 5 * (100 + 4 + 200)} })
+		client, server := simPair(t, n, l, 1)
+		defer closeAll(client, server, l)
+		for range 40 {
+			client.Write(make([]byte, 100))
+		}
+		synctest.Wait()
+		s := server.Stats()
+		if s.Drops[DropQueueFull] != 26 || l.Stats().Drops[DropQueueFull] != 26 || s.PayloadsReceived != 40 {
+			t.Errorf("%d of %d dropped", s.Drops[DropQueueFull], s.PayloadsReceived)
+		}
+	})
+}
+
+func TestDialErrors(t *testing.T) {
+	dead := netip.MustParseAddrPort("10.9.9.9:1")
+	bubble(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, func(lc *ListenConfig) { lc.MaxClients = 1 })
+		client, server := simPair(t, n, l, 1)
+		defer closeAll(client, server, l)
+		issue := func(change func(*Issuer)) func() *Token {
+			return func() *Token {
+				is := testIssuer()
+				change(is)
+				tok, err := is.Issue(2, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return tok
+			}
+		}
+		expired := issue(func(is *Issuer) { is.Lifetime = time.Second })()
+		time.Sleep(4 * time.Second)
+		for _, test := range []struct {
+			tok     func() *Token
+			state   State
+			elapsed time.Duration
+			timeout bool
+			text    []string
+		}{
+			{func() *Token { return expired }, StateTokenExpired, 0, false, []string{"connect token expired 3 s ago by this machine's clock"}},
+			{issue(func(*Issuer) {}), StateDenied, 2 * time.Millisecond, false, []string{simServer, "full"}},
+			{issue(func(is *Issuer) { is.PrivateKey = Key{5} }), StateRequestTimedOut, 5 * time.Second, true,
+				[]string{simServer, "5 s", "down", "private key", "protocol id", "address", "used", "started", "clock"}},
+			{issue(func(is *Issuer) { is.Servers = []netip.AddrPort{dead, testServerAddr} }), StateDenied, 5 * time.Second, false,
+				[]string{simServer, "the last of 2 servers", "10.9.9.9:1 request timed out after 5 s"}},
+			{issue(func(is *Issuer) { is.Servers[0], is.Lifetime = dead, 2*time.Second }), StateTokenExpired, 2 * time.Second, false,
+				[]string{"lifetime ended"}},
+		} {
+			_, err := simDial(t, n, test.tok())
+			var he *HandshakeError
+			if !errors.As(err, &he) {
+				t.Errorf("Dial: %v, want a HandshakeError", err)
+				continue
+			}
+			if he.State != test.state || he.Elapsed.Round(time.Millisecond*10) != test.elapsed.Round(time.Millisecond*10) || he.Timeout() != test.timeout {
+				t.Errorf("state %v after %v, timeout %v: %v", he.State, he.Elapsed, he.Timeout(), he)
+			}
+			for _, s := range test.text {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%q does not say %q", err, s)
+				}
+			}
+		}
+		if _, err := simDial(t, n, expired); !errors.As(err, new(*HandshakeError)) {
+			t.Errorf("an expired token once more: %v", err)
+		}
+		used := issue(func(is *Issuer) { is.Servers[0] = dead })()
+		simDial(t, n, used)
+		if _, err := simDial(t, n, used); err != ErrTokenUsed {
+			t.Errorf("a token once more: %v, want ErrTokenUsed", err)
+		}
+	})
+}
+
+func TestDialContext(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		dial := func(ctx context.Context) error {
+			pc, _ := n.Listen("10.0.1.1:0")
+			var d Dialer
+			_, err := d.DialPacket(ctx, pc, simToken(t, 1))
+			return err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		err := dial(ctx)
+		var he *HandshakeError
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &he) || !he.Timeout() {
+			t.Fatalf("Dial: %v", err)
+		}
+		if he.State != StateRequesting || he.Elapsed != 2*time.Second || !strings.Contains(err.Error(), "down") {
+			t.Errorf("Dial: %v in state %v after %v", err, he.State, he.Elapsed)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := dial(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Dial: %v, want cancelled", err)
+		}
+		if err := dial(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Dial with a context that is over: %v", err)
+		}
+	})
+}
+
+// TestConnectOverLoss: with 30 % loss each way, every handshake succeeds within
+// the token's timeout, and payloads arrive at most once.
+func TestConnectOverLoss(t *testing.T) {
+	bubble(t, simnet.Link{Latency: 30 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: 0.3, Duplicate: 0.1}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		defer l.Close()
+		for i := range 100 {
+			start := time.Now()
+			client, server := simPair(t, n, l, uint64(i))
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("handshake %d took %v", i, d)
+			}
+			for j := range 50 {
+				client.Write([]byte{byte(j)})
+			}
+			time.Sleep(time.Second)
+			seen := make(map[byte]int)
+			server.SetReadDeadline(time.Now().Add(time.Second))
+			for {
+				b := make([]byte, 9)
+				if _, err := server.Read(b); err != nil {
+					break
+				}
+				seen[b[0]]++
+			}
+			if len(seen) < 15 || slices.ContainsFunc([]byte{0, 10, 20, 30, 40}, func(b byte) bool { return seen[b] > 1 }) {
+				t.Errorf("session %d: %v", i, seen)
+			}
+			for _, k := range seen {
+				if k > 1 {
+					t.Fatal("a payload arrived twice")
+				}
+			}
+			closeAll(client, server)
+		}
+	})
+}
+
+func TestFallThroughServers(t *testing.T) {
+	bubble(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		is := testIssuer()
+		is.Servers = []netip.AddrPort{netip.MustParseAddrPort("10.9.9.9:1"), netip.MustParseAddrPort("10.9.9.9:2"), testServerAddr}
+		tok, _ := is.Issue(1, nil)
+		start := time.Now()
+		client, err := simDial(t, n, tok)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, _ := l.AcceptConn()
+		defer closeAll(client, server, l)
+		if d := time.Since(start); d < 10*time.Second || d > 11*time.Second || client.RemoteAddr().String() != simServer {
+			t.Errorf("connected to %v after %v", client.RemoteAddr(), d)
+		}
+		client.Write([]byte("x"))
+		wantRead(t, server, "x")
+	})
+}
+
+func TestListenerClose(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		client, server := simPair(t, n, l, 1)
+		waiting, err := simDial(t, n, simToken(t, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepts := make(chan error)
+		go func() {
+			time.Sleep(time.Second)
+			l.Close()
+			close(accepts)
+		}()
+		<-accepts
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept: %v", err)
+		}
+		if _, err := waiting.Read(make([]byte, 9)); err != io.EOF {
+			t.Errorf("a session that nobody accepted: %v, want EOF", err)
+		}
+		client.Write([]byte("lives on"))
+		wantRead(t, server, "lives on")
+		if _, err := simDial(t, n, simToken(t, 3)); err == nil {
+			t.Error("a closed listener takes clients")
+		}
+		closeAll(client, server, waiting)
+	})
+}
+
+func TestAcceptDeadline(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		defer l.Close()
+		l.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Accept: %v", err)
+		}
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(1, nil)
+		defer closeAll(a, b)
+		a.SetReadDeadline(time.Now().Add(time.Second))
+		start := time.Now()
+		if _, err := a.Read(make([]byte, 9)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Read: %v after %v", err, time.Since(start))
+		}
+		a.SetWriteDeadline(time.Now().Add(time.Second))
+		var err error
+		for err == nil {
+			_, err = a.Write(make([]byte, MaxPayload)) // until b has no room
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Write: %v", err)
+		}
+	})
+}
+
+func TestListenErrors(t *testing.T) {
+	for want, lc := range map[string]ListenConfig{
+		"ListenConfig.PrivateKey": {},
+		"ListenConfig.MaxClients": {PrivateKey: testKey, MaxClients: -1},
+		"ListenConfig.Backlog":    {PrivateKey: testKey, Backlog: -1},
+		"Config.ReplayWindow":     {PrivateKey: testKey, Config: &Config{ReplayWindow: 10}},
+		"Config.ReadBuffer":       {PrivateKey: testKey, Config: &Config{ReadBuffer: 10}},
+	} {
+		_, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
+		var ce *ConfigError
+		if !errors.As(err, &ce) || ce.Field != want {
+			t.Errorf("Listen: %v, want an error about %s", err, want)
+		}
+	}
+	lc := ListenConfig{PrivateKey: testKey}
+	if _, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0"); err == nil {
+		t.Error("Listen on tcp succeeds")
+	}
+}
+
+// TestLoopback is the whole way over real sockets.
+func TestLoopback(t *testing.T) {
+	key := GenerateKey()
+	for _, address := range []string{"127.0.0.1:0", ":0"} {
+		l, err := Listen("udp", address, key, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		client, err := DialShared(t.Context(), "127.0.0.1:"+port, key, 5, 99)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := c.(*Conn)
+		if server.ClientID() != 99 {
+			t.Errorf("client %d", server.ClientID())
+		}
+		p := bytes.Repeat([]byte("p"), MaxPayload)
+		client.Write(p)
+		wantRead(t, server, string(p))
+		server.Write(p)
+		wantRead(t, client, string(p))
+		client.Close()
+		if _, err := server.Read(p); err != io.EOF {
+			t.Errorf("Read: %v, want EOF", err)
+		}
+		closeAll(server, l)
+	}
+}

@@ -1,0 +1,322 @@
+package netcode
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+)
+
+// A ListenConfig has options for servers. PrivateKey is required.
+type ListenConfig struct {
+	// PrivateKey is shared with the backend that issues the tokens.
+	PrivateKey Key
+	// ProtocolID must equal that of the tokens.
+	ProtocolID uint64
+	// Addresses are those of this server as tokens list them (see
+	// [Issuer.InternalServers]), with ports: a token that lists none of them
+	// is for somebody else. Nil: the address listened on, or every address
+	// of this machine with that port if it is unspecified.
+	Addresses []netip.AddrPort
+	// MaxClients limits the sessions at one time; clients beyond it are
+	// denied. It also sizes the history of tokens, eight for each client, and
+	// is told to the clients. Default 4096.
+	MaxClients int
+	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens
+	// that may have been used before its start: those that expire earlier
+	// than its start plus this. Zero: 30 s. Negative: it refuses none, and a
+	// recorded session can be played again after a restart.
+	TokenLifetime time.Duration
+
+	// Config is for the sessions; nil: the defaults.
+	Config *Config
+	// Backlog limits the sessions that wait for Accept. Default: MaxClients.
+	Backlog int
+	// MaxMemory limits what all sessions together hold for payloads that
+	// wait for Read, in bytes. Default 256 MiB. Negative: no limit.
+	MaxMemory int64
+	// Filter, if not nil, is asked whether datagrams of an address without a
+	// session are to be looked at. It must be quick.
+	Filter func(netip.AddrPort) bool
+	// Logger is told which datagrams were dropped and why, at most once a
+	// second for each reason. Nil: silence.
+	Logger *slog.Logger
+	// Control is called with the socket before it is bound, as in
+	// net.ListenConfig.
+	Control func(network, address string, c syscall.RawConn) error
+}
+
+const (
+	defaultMaxClients = 4096
+	maxMaxClients     = 1 << 20
+	defaultMaxMemory  = 256 << 20
+)
+
+// A Listener is a server: it accepts sessions of clients with valid connect
+// tokens.
+type Listener struct {
+	cfg      ListenConfig
+	set      *settings
+	mux      *datagram.Mux
+	shared   shared
+	deadline deadline.Deadline
+	queue    chan *Conn
+	done     chan struct{}
+	close    sync.Once
+	closeErr error
+	refused  atomic.Uint64 // for want of Accept
+
+	// mu guards everything below. The locks of a Conn come before it.
+	mu      sync.Mutex
+	core    *server
+	sweeper *time.Timer // for the core's tick; armed while there is something
+	armed   bool
+	closed  bool
+	cause   error // what broke the socket, if anything
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Listen starts a server on a UDP address with the options' defaults. The
+// network is "udp", "udp4" or "udp6"; the address is as for net.ListenPacket.
+func Listen(network, address string, privateKey Key, protocolID uint64) (*Listener, error) {
+	lc := ListenConfig{PrivateKey: privateKey, ProtocolID: protocolID}
+	return lc.Listen(context.Background(), network, address)
+}
+
+// Listen starts a server on a UDP address. The context bounds the resolution
+// of the address. Errors are those of net.ListenConfig and *[ConfigError].
+func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	if !isUDP(network) {
+		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	if _, err := lc.newListener(); err != nil {
+		return nil, err
+	}
+	nlc := net.ListenConfig{Control: lc.Control}
+	pc, err := nlc.ListenPacket(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return lc.ListenPacket(pc)
+}
+
+func isUDP(network string) bool {
+	return network == "udp" || network == "udp4" || network == "udp6"
+}
+
+// ListenPacket starts a server on a socket that exists, a UDP socket or any
+// other net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it
+// over: it closes it, and nobody else may read from it.
+func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+	l, err := lc.newListener()
+	if err == nil {
+		err = l.start(pc)
+	}
+	if err != nil {
+		pc.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// newListener checks the options.
+func (lc *ListenConfig) newListener() (*Listener, error) {
+	set, err := newSettings(lc.Config)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{cfg: *lc, set: set, done: make(chan struct{})}
+	l.cfg.MaxClients = cmp.Or(lc.MaxClients, defaultMaxClients)
+	l.cfg.TokenLifetime = cmp.Or(lc.TokenLifetime, defaultTokenLifetime)
+	l.shared.logger = lc.Logger
+	l.shared.memoryLimit = cmp.Or(lc.MaxMemory, defaultMaxMemory)
+	if lc.MaxMemory < 0 {
+		l.shared.memoryLimit = 1 << 62
+	}
+	switch n := l.cfg.MaxClients; {
+	case lc.PrivateKey.IsZero():
+		return nil, configError("ListenConfig.PrivateKey", "it is missing")
+	case n < 1 || n > maxMaxClients:
+		return nil, configError("ListenConfig.MaxClients", "%d is not from 1 to %d", n, maxMaxClients)
+	case lc.Backlog < 0:
+		return nil, configError("ListenConfig.Backlog", "%d is negative", lc.Backlog)
+	}
+	l.queue = make(chan *Conn, cmp.Or(lc.Backlog, l.cfg.MaxClients))
+	return l, nil
+}
+
+// start begins to serve on pc.
+func (l *Listener) start(pc net.PacketConn) error {
+	addrs, err := ownAddresses(l.cfg.Addresses, pc.LocalAddr())
+	if err != nil {
+		return err
+	}
+	sock := datagram.NewPacketSocket
+	if udp, ok := pc.(*net.UDPConn); ok {
+		s, err := datagram.NewUDPSocket(udp, l.set.socket)
+		if err != nil {
+			return err
+		}
+		sock = func(net.PacketConn) datagram.Socket { return s }
+	}
+	l.core = newServer(time.Now(), serverConfig{
+		protocolID: l.cfg.ProtocolID,
+		privateKey: l.cfg.PrivateKey,
+		addresses:  addrs,
+		maxClients: l.cfg.MaxClients,
+		lifetime:   l.cfg.TokenLifetime,
+		interval:   l.set.interval,
+		window:     l.set.window,
+	})
+	l.mux = datagram.NewMux(sock(pc), datagram.MuxConfig{
+		Acceptor:    (*acceptor)(l),
+		MaxDatagram: maxPacketSize,
+		OnClose:     l.broken,
+	})
+	l.mux.Start()
+	return nil
+}
+
+// ownAddresses returns the addresses that a token may have for this server.
+func ownAddresses(given []netip.AddrPort, local net.Addr) (addrs []netip.AddrPort, err error) {
+	for _, ap := range given {
+		if !ap.IsValid() {
+			return nil, configError("ListenConfig.Addresses", "%v is not an address", ap)
+		}
+		addrs = append(addrs, unmap(ap))
+	}
+	if given != nil {
+		return addrs, nil
+	}
+	udp, ok := local.(*net.UDPAddr)
+	if !ok {
+		return nil, configError("ListenConfig.Addresses", "it is missing, and %v is not a UDP address", local)
+	}
+	ap := unmap(udp.AddrPort())
+	if !ap.Addr().IsUnspecified() {
+		return []netip.AddrPort{netip.AddrPortFrom(ap.Addr().WithZone(""), ap.Port())}, nil
+	}
+	return machineAddresses(ap.Port())
+}
+
+// machineAddresses returns all addresses of this machine with a port.
+func machineAddresses(port uint16) (addrs []netip.AddrPort, err error) {
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nets {
+		if p, err := netip.ParsePrefix(n.String()); err == nil {
+			addrs = append(addrs, netip.AddrPortFrom(p.Addr().Unmap(), port))
+		}
+	}
+	return addrs, nil
+}
+
+// Accept waits for a session of a new client, a *[Conn]. Its error matches
+// net.ErrClosed after Close, and os.ErrDeadlineExceeded past the deadline.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn is Accept with a *Conn.
+func (l *Listener) AcceptConn() (*Conn, error) {
+	passed := l.deadline.Arm()
+	defer l.deadline.Disarm()
+	select { // the end comes before what is queued
+	case <-l.done:
+		return nil, l.opError("accept", l.closedError())
+	case <-passed:
+		return nil, l.opError("accept", os.ErrDeadlineExceeded)
+	default:
+	}
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-passed:
+		return nil, l.opError("accept", os.ErrDeadlineExceeded)
+	case <-l.done:
+		return nil, l.opError("accept", l.closedError())
+	}
+}
+
+// SetDeadline sets the deadline of Accept; the zero time is none.
+func (l *Listener) SetDeadline(t time.Time) error {
+	l.deadline.Set(t)
+	return nil
+}
+
+// Addr returns the address listened on, with the real port.
+func (l *Listener) Addr() net.Addr { return l.mux.Addr() }
+
+// Close stops accepting clients, and ends sessions that nobody has accepted.
+// Those that were accepted live on; the socket closes with the last of them.
+// Close may be called more than once and returns the first call's result.
+func (l *Listener) Close() error {
+	l.close.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.core.stop()
+		if l.sweeper != nil {
+			l.sweeper.Stop()
+		}
+		l.mu.Unlock()
+		close(l.done)
+		if err := l.mux.Close(); err != nil {
+			l.closeErr = l.opError("close", err)
+		}
+		l.drain()
+	})
+	return l.closeErr
+}
+
+// drain ends the sessions that nobody has accepted.
+func (l *Listener) drain() {
+	for {
+		select {
+		case c := <-l.queue:
+			c.Close()
+		default:
+			return
+		}
+	}
+}
+
+// broken learns that the socket has gone. If it broke, so does the Listener.
+func (l *Listener) broken(cause error) {
+	if cause == nil {
+		return
+	}
+	l.mu.Lock()
+	l.cause = cause
+	l.mu.Unlock()
+	l.Close()
+}
+
+func (l *Listener) closedError() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return l.cause
+	}
+	return net.ErrClosed
+}
+
+func (l *Listener) opError(op string, err error) error {
+	addr := l.Addr()
+	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
+}
