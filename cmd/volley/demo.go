@@ -231,12 +231,9 @@ const drainTime = 300 * time.Millisecond
 
 // finish waits for what is under way, ends the connection and sums up.
 func (d *demo) finish() *result {
-	limit := drainTime + 2*(d.opts.rtt+d.opts.jitter)
-	until := time.Now().Add(limit)
-	for d.ledger.open() > 0 && d.pause(context.Background(), minTime(until, time.Now().Add(collectInterval))) {
-		if !time.Now().Before(until) {
-			break
-		}
+	until := time.Now().Add(drainTime + 2*(d.opts.rtt+d.opts.jitter))
+	for d.ledger.open() > 0 && time.Now().Before(until) {
+		d.pause(context.Background(), time.Now().Add(collectInterval))
 	}
 	stats := d.conn.Stats()
 	d.conn.Close()
@@ -254,13 +251,6 @@ func (d *demo) finish() *result {
 		up:       up,
 		down:     down,
 	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // watch shows the figures of the demo while f runs.

@@ -26,7 +26,7 @@ func newView(w io.Writer, o *options, about string) view {
 	title := fmt.Sprintf("%s at %g Hz, over a link of %v +- %v round trip, %v loss", about, o.rate, o.rtt, o.jitter, &o.loss)
 	f, ok := w.(*os.File)
 	if ok && !o.plain && isTerminal(f) {
-		return newGraph(f, title)
+		return newGraph(f, title, func() int { return terminalWidth(f) })
 	}
 	return &table{w: w, title: title}
 }
@@ -35,6 +35,14 @@ func newView(w io.Writer, o *options, about string) view {
 func isTerminal(f *os.File) bool {
 	t := os.Getenv("TERM")
 	return term.IsTerminal(int(f.Fd())) && t != "dumb" && (t != "" || runtime.GOOS != "windows")
+}
+
+func terminalWidth(f *os.File) int {
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
 }
 
 // A table shows one line a second.
@@ -74,7 +82,8 @@ func (t *table) show(f figures) {
 // A graph redraws some lines of a terminal, each with a figure and how it has
 // gone so far.
 type graph struct {
-	f       *os.File
+	w       io.Writer
+	width   func() int // of the terminal, at present
 	title   string
 	hint    string
 	levels  []rune
@@ -85,8 +94,8 @@ type graph struct {
 // graphInterval is the time from one column of a graph to the next.
 const graphInterval = 250 * time.Millisecond
 
-func newGraph(f *os.File, title string) *graph {
-	g := &graph{f: f, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#")}
+func newGraph(w io.Writer, title string, width func() int) *graph {
+	g := &graph{w: w, width: width, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#")}
 	if utf8Locale() {
 		g.levels = []rune("▁▂▃▄▅▆▇█")
 		g.title = strings.ReplaceAll(title, "+-", "±")
@@ -117,7 +126,7 @@ func (g *graph) show(f figures) {
 func (g *graph) finish(f figures) {
 	g.hint = ""
 	g.show(f)
-	io.WriteString(g.f, "\r\x1b[J")
+	io.WriteString(g.w, "\r\x1b[J")
 }
 
 // A row of the graph is one of the figures.
@@ -138,10 +147,7 @@ var rows = []row{
 
 // draw writes all lines over those drawn before.
 func (g *graph) draw() {
-	width, _, err := term.GetSize(int(g.f.Fd()))
-	if err != nil || width <= 0 {
-		width = 80
-	}
+	width := g.width()
 	var last figures
 	if len(g.history) > 0 {
 		last = g.history[len(g.history)-1]
@@ -160,7 +166,7 @@ func (g *graph) draw() {
 		b.WriteString("\r" + l + "\x1b[K\n")
 	}
 	g.drawn = len(lines)
-	io.WriteString(g.f, b.String())
+	io.WriteString(g.w, b.String())
 }
 
 // curve draws the latest values of a row in at most width characters.

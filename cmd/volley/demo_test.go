@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clean are flags for a link that does nothing.
+var clean = []string{"demo", "--rtt", "0", "--jitter", "0", "--loss", "0"}
+
+func with(flags []string, more ...string) []string {
+	return append(append([]string(nil), flags...), more...)
+}
+
+func TestDemoClean(t *testing.T) {
+	o := command(t.Context(), devNull(t), with(clean, "--rate", "200", "--duration", "500ms")...)
+	if o.status != exitOK {
+		t.Errorf("status %d", o.status)
+	}
+	o.wantCounts(t, map[string]int{"sent": 100, "received": 100, "acknowledged": 100, "lost": 0, "corrupt": 0})
+	for _, want := range []string{"messages of 1 byte to 16 KiB", "round trip", "of datagrams: 0.0 %"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("output without %q:\n%s", want, o.stdout)
+		}
+	}
+}
+
+func TestDemoImpaired(t *testing.T) {
+	o := command(t.Context(), devNull(t), "demo", "--rate", "300", "--duration", "1s", "--loss", "30", "--duplicate", "10%",
+		"--reorder", "10%", "--jitter", "20ms", "--max-size", "3000", "--script", "200ms blackout for 100ms")
+	received, acked := o.count("received"), o.count("acknowledged")
+	if o.status != exitOK || received < 50 || received > 250 || acked > received {
+		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
+	}
+	o.wantCounts(t, map[string]int{"sent": 300, "lost": 300 - received, "corrupt": 0})
+	if !strings.Contains(o.stdout, "acked/s") {
+		t.Errorf("no line of figures for a run of a second:\n%s", o.stdout)
+	}
+}
+
+// TestDemoCorrupt checks that corruption, which the wire format has no means
+// to notice, is found and told by the exit status.
+func TestDemoCorrupt(t *testing.T) {
+	o := command(t.Context(), devNull(t), with(clean, "--rate", "500", "--duration", "1s", "--corrupt", "20%",
+		"--min-size", "500", "--max-size", "1000")...)
+	if o.status != exitIntegrity || o.count("corrupt") < 10 || o.count("sent") != 500 {
+		t.Errorf("status %d, want %d:\n%s%s", o.status, exitIntegrity, o.stdout, o.stderr)
+	}
+	if !strings.Contains(o.stderr, "corrupt") {
+		t.Errorf("stderr = %q, want the reason", o.stderr)
+	}
+}
+
+func TestDemoInput(t *testing.T) {
+	var text strings.Builder
+	for i := range 200 {
+		text.WriteString("line " + strconv.Itoa(i%150) + "\n\n")
+	}
+	o := command(t.Context(), file(t, text.String()), with(clean, "--rate", "2000")...)
+	if o.status != exitOK || !strings.Contains(o.stdout, "the lines of standard input") {
+		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
+	}
+	o.wantCounts(t, map[string]int{"sent": 200, "received": 200, "acknowledged": 200, "corrupt": 0})
+
+	o = command(t.Context(), file(t, text.String()), with(clean, "--rate", "100", "--duration", "200ms")...)
+	o.wantCounts(t, map[string]int{"sent": 20})
+}
+
+// TestDemoSlowInput checks that a pipe is read to its end, however long that
+// takes.
+func TestDemoSlowInput(t *testing.T) {
+	r, w := pipe(t)
+	w.WriteString("first\n")
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		w.WriteString("second\nthird, without a line break")
+		w.Close()
+	}()
+	o := command(t.Context(), r, clean...)
+	o.wantCounts(t, map[string]int{"sent": 3, "received": 3, "acknowledged": 3})
+}
+
+// TestDemoInterrupt checks that the summary comes when the user ends the demo,
+// while it sends and while it waits for input.
+func TestDemoInterrupt(t *testing.T) {
+	for _, flags := range [][]string{{"--duration", "1h"}, {"--input", "-"}} {
+		r, w := pipe(t)
+		w.WriteString("one\n")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		o := command(ctx, r, with(clean, flags...)...)
+		if o.status != exitOK || o.count("sent") < 1 || o.count("received") != o.count("sent") {
+			t.Errorf("%v: status %d:\n%s%s", flags, o.status, o.stdout, o.stderr)
+		}
+	}
+}
+
+// TestDemoDeadLink checks that a link through which nothing comes ends in a
+// summary as well.
+func TestDemoDeadLink(t *testing.T) {
+	o := command(t.Context(), devNull(t), "demo", "--loss", "100", "--duration", "300ms")
+	if o.status != exitOK {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
+	o.wantCounts(t, map[string]int{"sent": 18, "received": 0, "acknowledged": 0, "lost": 18, "corrupt": 0})
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"demo --loss 101", "percentage"},
+		{"demo --loss x", "percentage"},
+		{"demo --rtt -1s", "negative"},
+		{"demo --rate 0", "--rate"},
+		{"demo --rate NaN", "--rate"},
+		{"demo --duration 0", "--duration"},
+		{"demo --min-size 0", "--min-size"},
+		{"demo --min-size 20 --max-size 10", "--min-size"},
+		{"demo --max-size 300000", "--max-size"},
+		{"demo --bandwidth fast", "--bandwidth"},
+		{"demo --script 3s", "--script"},
+		{"demo --input /does/not/exist", "/does/not/exist"},
+		{"demo --input - --records few", "--records"},
+		{"demo extra", "extra"},
+		{"demo --los 5", "los"},
+		{"dem", "unknown command"},
+	} {
+		o := command(t.Context(), file(t, "text"), strings.Fields(test.args)...)
+		if o.status != exitFailure || !strings.Contains(o.stderr, test.want) || o.stdout != "" {
+			t.Errorf("%s: status %d, stdout %q, stderr %q, want status %d and %q",
+				test.args, o.status, o.stdout, o.stderr, exitFailure, test.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range []string{"", "--help", "demo --help", "version --help"} {
+		o := command(t.Context(), devNull(t), strings.Fields(args)...)
+		if o.status != exitOK || !strings.Contains(o.stdout, "Usage:") {
+			t.Errorf("%q: status %d, output %q", args, o.status, o.stdout)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	o := command(t.Context(), devNull(t), "version")
+	if o.status != exitOK || !strings.HasPrefix(o.stdout, "volley ") || strings.Count(o.stdout, "\n") != 1 {
+		t.Errorf("status %d, output %q", o.status, o.stdout)
+	}
+	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	if got := version(info, true); !strings.HasPrefix(got, "volley v1.2.3 0123456789ab+dirty go") {
+		t.Errorf("version = %q", got)
+	}
+	if got := version(nil, false); !strings.HasPrefix(got, "volley (devel) go") {
+		t.Errorf("version = %q", got)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+var someFigures = figures{
+	elapsed: 2 * time.Second, sentRate: 60, ackedRate: 52, rtt: 43_210 * time.Microsecond,
+	jitter: 5 * time.Millisecond, messageLoss: 0.123, datagramLoss: 0.05, bandwidth: 812_345,
+}
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	v := &table{w: &b, title: "title"}
+	v.begin()
+	for range headEvery + 1 {
+		v.show(someFigures)
+	}
+	f := someFigures
+	f.elapsed += time.Second / 4
+	v.finish(f) // too little for a line of its own
+	f.elapsed += time.Second
+	v.finish(f)
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	want := strings.Fields("2 s 60 52 43.2 ms 5.0 ms 12.3 % 5.0 % 812 kbit/s")
+	if got := strings.Fields(lines[3]); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("line = %q, want %q", got, want)
+	}
+	// Title, two heads with an empty line before each, the lines.
+	if got, want := len(lines), 1+2*2+headEvery+2; got != want {
+		t.Errorf("%d lines, want %d", got, want)
+	}
+	for _, l := range lines {
+		if len(l) > 80 {
+			t.Errorf("line of %d characters: %q", len(l), l)
+		}
+	}
+}
+
+func TestGraph(t *testing.T) {
+	t.Setenv("LC_ALL", "C")
+	var b strings.Builder
+	g := newGraph(&b, "title", func() int { return 80 })
+	g.begin()
+	for range 200 {
+		g.show(someFigures)
+	}
+	g.finish(someFigures)
+	frames := strings.Split(b.String(), "\x1b[8A")
+	if len(frames) != 202 {
+		t.Fatalf("%d frames, want 202", len(frames))
+	}
+	for _, frame := range frames {
+		lines := strings.Split(frame, "\x1b[K\n")
+		if len(lines) != 2+len(rows)+1 {
+			t.Fatalf("frame of %d lines: %q", len(lines), frame)
+		}
+		for _, l := range lines {
+			if len(l) > 80 {
+				t.Errorf("line of %d characters: %q", len(l), l)
+			}
+		}
+	}
+	if first, last := frames[0], frames[201]; !strings.Contains(first, "Ctrl-C") || strings.Contains(last, "Ctrl-C") {
+		t.Errorf("frames %q and %q, want a hint in the first only", first, last)
+	}
+	if !strings.Contains(frames[200], "round trip         43.2 ms  ####") {
+		t.Errorf("frame = %q", frames[200])
+	}
+}
+
+func TestCurve(t *testing.T) {
+	r := row{value: func(f figures) float64 { return f.ackedRate }}
+	g := &graph{levels: []rune("01234567")}
+	for _, v := range []float64{0, 1, 2, 7, 14} {
+		g.history = append(g.history, figures{ackedRate: v})
+	}
+	for _, test := range []struct {
+		width int
+		want  string
+	}{{80, "00137"}, {3, "137"}, {0, ""}, {-5, ""}} {
+		if got := g.curve(r, test.width); got != test.want {
+			t.Errorf("curve(%d) = %q, want %q", test.width, got, test.want)
+		}
+	}
+	g.history = g.history[:1]
+	if got := g.curve(r, 80); got != "0" {
+		t.Errorf("curve of zeros = %q", got)
+	}
+}
+
+func TestUTF8Locale(t *testing.T) {
+	for _, test := range []struct {
+		all, lang string
+		want      bool
+	}{{"", "en_US.UTF-8", true}, {"", "C.utf8", true}, {"C", "en_US.UTF-8", false}, {"", "C", false}} {
+		t.Setenv("LC_ALL", test.all)
+		t.Setenv("LC_CTYPE", "")
+		t.Setenv("LANG", test.lang)
+		if got := utf8Locale(); got != test.want {
+			t.Errorf("LC_ALL=%s LANG=%s: %v, want %v", test.all, test.lang, got, test.want)
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	at := time.Now()
+	a := sample{at: at, totals: totals{sent: 10, acked: 5}}
+	b := sample{at: at.Add(2 * time.Second), datagrams: 100, delivered: 90, totals: totals{
+		sent: 130, acked: 105, unacked: 25, ackedBytes: 1000, rtt: 5, rttSquares: 0.25 + 0.01,
+	}}
+	f := difference(a, b, figures{})
+	if f.sentRate != 60 || f.ackedRate != 50 || f.rtt != 50*time.Millisecond || f.bandwidth != 4000 ||
+		f.messageLoss != 0.2 || f.datagramLoss < 0.099 || f.datagramLoss > 0.101 ||
+		f.jitter.Round(time.Microsecond) != 10*time.Millisecond {
+		t.Errorf("figures = %+v", f)
+	}
+	// Without news, what is known stays.
+	b2 := b
+	b2.at = b.at.Add(time.Second)
+	g := difference(b, b2, f)
+	if g.rtt != f.rtt || g.jitter != f.jitter || g.ackedRate != 0 || g.bandwidth != 0 {
+		t.Errorf("figures of a silent second = %+v", g)
+	}
+	if g := difference(b, b, f); g != f {
+		t.Errorf("figures of no time = %+v, want those before", g)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{formatSize(1), "1 byte"},
+		{formatSize(1000), "1000 bytes"},
+		{formatSize(16 << 10), "16 KiB"},
+		{formatSize(123456), "120.6 KiB"},
+		{formatSize(12345678), "11.8 MiB"},
+		{formatRate(812_345), "812 kbit/s"},
+		{formatRate(1.5e6), "1.50 Mbit/s"},
+		{formatRate(2e9), "2.00 Gbit/s"},
+		{plural(1, "datagram", "datagrams"), "1 datagram"},
+		{plural(0, "datagram", "datagrams"), "0 datagrams"},
+	} {
+		if test.got != test.want {
+			t.Errorf("formatted as %q, want %q", test.got, test.want)
+		}
+	}
+}
