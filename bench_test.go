@@ -3,7 +3,7 @@ package volley
 import (
 	"fmt"
 	"net"
-	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,18 +23,32 @@ type window struct {
 	size     int64
 	received atomic.Int64
 	sent     int64
+	moved    chan struct{}
+}
+
+func newWindow(size int) *window {
+	return &window{size: int64(size), moved: make(chan struct{}, 1)}
 }
 
 func (w *window) wait() {
 	w.sent++
 	for w.sent-w.received.Load() > w.size {
-		runtime.Gosched()
+		<-w.moved
+	}
+}
+
+func (w *window) arrived() {
+	if n := w.received.Add(1); n%(w.size/4) == 0 {
+		select {
+		case w.moved <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // oneWay measures messages through any connection.
 func oneWay(b *testing.B, from, to net.Conn, size int) {
-	w := window{size: int64(min(1024, (1<<20)/(size+512)))}
+	w := newWindow(min(1024, (1<<20)/(size+512)))
 	msg := pattern(1, size)
 	done := make(chan struct{})
 	go func() {
@@ -44,7 +58,7 @@ func oneWay(b *testing.B, from, to net.Conn, size int) {
 			if _, err := to.Read(buf); err != nil {
 				return
 			}
-			w.received.Add(1)
+			w.arrived()
 		}
 	}()
 	b.SetBytes(int64(size))
@@ -58,7 +72,7 @@ func oneWay(b *testing.B, from, to net.Conn, size int) {
 	}
 	end := time.Now().Add(time.Second)
 	for w.received.Load() < w.sent && time.Now().Before(end) {
-		runtime.Gosched()
+		time.Sleep(time.Millisecond)
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(w.sent-w.received.Load()), "lost")
@@ -95,6 +109,10 @@ func BenchmarkOneWay(b *testing.B) {
 			s := from.Stats()
 			b.ReportMetric(100*float64(s.MessagesDelivered)/float64(s.MessagesSent), "%acked")
 			b.ReportMetric(s.PacketLoss, "%loss")
+			b.ReportMetric(float64(s.MessagesSent)/float64(s.Transport.SendCalls), "msgs/send")
+			r := to.Stats().Transport
+			b.ReportMetric(float64(s.MessagesSent)/float64(r.ReadCalls), "msgs/read")
+			b.ReportMetric(float64(s.MessagesSent)/float64(r.SendCalls), "msgs/ackcall")
 		})
 	}
 }
@@ -145,12 +163,22 @@ func BenchmarkPingPong(b *testing.B) {
 func pingPong(b *testing.B, c net.Conn, size int) {
 	msg, buf := pattern(1, size), make([]byte, 65536)
 	b.ReportAllocs()
+	trips := make([]time.Duration, 0, 1<<20)
+	cpu := cpuTime()
 	for b.Loop() {
+		start := time.Now()
 		c.Write(msg)
-		c.SetReadDeadline(time.Now().Add(time.Second))
+		c.SetReadDeadline(start.Add(time.Second))
 		if _, err := c.Read(buf); err != nil {
 			b.Fatal(err)
 		}
+		if len(trips) < cap(trips) {
+			trips = append(trips, time.Since(start))
+		}
 	}
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(2*b.N), "cpu-ns/msg")
+	slices.Sort(trips)
+	b.ReportMetric(float64(trips[len(trips)/2]), "p50-ns")
+	b.ReportMetric(float64(trips[len(trips)*99/100]), "p99-ns")
 	c.Close()
 }

@@ -21,8 +21,9 @@ type Conn struct {
 	dc       datagram.Conn
 	set      *settings
 	inner    net.Conn // what NewConn was given, or the dialed socket
-	lossless bool     // dc delivers everything, so Write waits for room
-	onClose  func()   // may be nil
+	born     time.Time
+	lossless bool   // dc delivers everything, so Write waits for room
+	onClose  func() // may be nil
 
 	in                          inbox.Inbox
 	readDeadline, writeDeadline deadline.Deadline
@@ -58,7 +59,7 @@ var (
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	now := time.Now()
-	c.dc, c.set, c.err = dc, set, err
+	c.dc, c.set, c.err, c.born = dc, set, err, now
 	if err != nil {
 		c.set, c.last = &settings{}, &Stats{}
 		c.in.Init(0, nil)

@@ -7,6 +7,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/wire"
+	"volley/reliable"
 )
 
 // How a Write leaves: straight out, in the caller, as long as Writes come at
@@ -110,7 +111,7 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 }
 
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
-	now := time.Now()
+	now := c.born.Add(time.Since(c.born)) // time.Now at two thirds of its cost
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkLocked(b); err != nil || len(b) == 0 {
@@ -276,9 +277,60 @@ func (c *Conn) sendPendingLocked() {
 	c.send.pending = nil
 	c.notifySendLocked()
 	c.mu.Unlock()
+	out = groupFragments(out)
 	c.transmit(out)
 	datagram.PutBatch(out)
 	c.mu.Lock()
+}
+
+// groupReach is how many messages fragments may overtake. Their first fragments
+// show the peer new sequence numbers, and its headers speak of the last 32
+// only.
+const groupReach = 12
+
+// groupFragments puts the first fragments of messages in front of the other
+// datagrams. The first one of a message is longer than the rest, for it has
+// the header of the whole, and a segmented send takes datagrams of one size:
+// message by message, a run would end at each of them.
+func groupFragments(b *wire.Batch) *wire.Batch {
+	messages, first := 0, 0
+	for i := range b.Len() {
+		if reliable.StartsPacket(b.At(i)) {
+			messages++
+			if reliable.IsFragment(b.At(i)) {
+				first++
+			}
+		}
+	}
+	if first < 2 {
+		return b
+	}
+	out := datagram.GetBatch()
+	for i := 0; i < b.Len(); {
+		next, n := i, 0
+		for next < b.Len() && (n < groupReach || !reliable.StartsPacket(b.At(next))) {
+			if reliable.StartsPacket(b.At(next)) {
+				n++
+			}
+			next++
+		}
+		appendWhere(out, b, i, next, true)
+		appendWhere(out, b, i, next, false)
+		i = next
+	}
+	datagram.PutBatch(b)
+	return out
+}
+
+// appendWhere appends those of the datagrams i to j-1 of b to out that are
+// first fragments, or those that are not.
+func appendWhere(out, b *wire.Batch, i, j int, first bool) {
+	for ; i < j; i++ {
+		d := b.At(i)
+		if (reliable.IsFragment(d) && reliable.StartsPacket(d)) == first {
+			out.Append(d)
+		}
+	}
 }
 
 // acquireLocked waits until nobody is busy and makes the caller so.

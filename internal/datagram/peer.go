@@ -81,3 +81,6 @@ func (p *Peer) RemoteAddr() net.Addr                    { return net.UDPAddrFrom
 
 // AddrPort returns the remote address.
 func (p *Peer) AddrPort() netip.AddrPort { return p.addr }
+
+// Stats returns what happened below all Conns of the Mux.
+func (p *Peer) Stats() Stats { return p.mux.Stats() }

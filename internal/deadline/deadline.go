@@ -46,7 +46,7 @@ func (d *Deadline) Exceeded() bool {
 	d.mu.Lock()
 	at := d.at
 	d.mu.Unlock()
-	return !at.IsZero() && !time.Now().Before(at)
+	return !at.IsZero() && time.Until(at) <= 0
 }
 
 // Arm returns a channel that is closed once the deadline passes, which may
