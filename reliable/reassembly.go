@@ -6,9 +6,15 @@ import (
 	"volley/internal/seq"
 )
 
-// maxSpares is the number of reassemblies, with their buffers, that are kept
-// for the next packets.
-const maxSpares = 4
+// Reassemblies are kept with their buffers for later packets, in part because a
+// sender may let the first fragments of several packets go ahead: minSpares of
+// any size, more up to maxSpares as long as all together hold at most
+// spareBytes.
+const (
+	minSpares  = 4
+	maxSpares  = 16
+	spareBytes = 64 << 10
+)
 
 // A reassembly collects the fragments of one packet, in the order in which
 // they arrive: they are all of one size but the last, so each takes the next

@@ -56,11 +56,19 @@ func (e *Endpoint) newReassembly() *reassembly {
 // recycle keeps r and its buffer for another packet, or frees them.
 func (e *Endpoint) recycle(r *reassembly) {
 	p := &e.parts
-	if len(p.spare) >= maxSpares {
+	if n := len(p.spare); n >= maxSpares || n >= minSpares && p.spareSize()+cap(r.buf) > spareBytes {
 		e.givePart(reassemblySize + cap(r.buf))
 		return
 	}
 	p.spare = append(p.spare, r)
+}
+
+// spareSize returns the bytes of the buffers that are kept.
+func (p *reassemblies) spareSize() (n int) {
+	for _, r := range p.spare {
+		n += cap(r.buf)
+	}
+	return n
 }
 
 // growReassembly gives r a buffer of at least need bytes and of twice the
