@@ -19,6 +19,9 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
+	if l, ok := dc.(interface{ Lossless() bool }); ok {
+		c.lossless = l.Lossless() // a session on a lossless pipe is lossless too
+	}
 	if err := c.start(dc, set, err); err != nil && c.err == nil {
 		c.err = err
 		c.last = &Stats{}

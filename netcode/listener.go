@@ -119,14 +119,28 @@ func isUDP(network string) bool {
 // over: it closes it, and nobody else may read from it.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	l, err := lc.newListener()
-	if err == nil {
-		err = l.start(pc)
-	}
 	if err != nil {
 		pc.Close()
 		return nil, err
 	}
+	sock, err := newSocket(pc, l.set)
+	if err != nil {
+		pc.Close()
+		return nil, err
+	}
+	if err := l.serve(sock); err != nil {
+		pc.Close()
+		return nil, err
+	}
 	return l, nil
+}
+
+// newSocket returns the fastest socket there is on pc.
+func newSocket(pc net.PacketConn, set *settings) (datagram.Socket, error) {
+	if udp, ok := pc.(*net.UDPConn); ok {
+		return datagram.NewUDPSocket(udp, set.socket)
+	}
+	return datagram.NewPacketSocket(pc), nil
 }
 
 // newListener checks the options.
@@ -155,19 +169,11 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	return l, nil
 }
 
-// start begins to serve on pc.
-func (l *Listener) start(pc net.PacketConn) error {
-	addrs, err := ownAddresses(l.cfg.Addresses, pc.LocalAddr())
+// serve begins to serve on a socket.
+func (l *Listener) serve(sock datagram.Socket) error {
+	addrs, err := ownAddresses(l.cfg.Addresses, sock.LocalAddr())
 	if err != nil {
 		return err
-	}
-	sock := datagram.NewPacketSocket
-	if udp, ok := pc.(*net.UDPConn); ok {
-		s, err := datagram.NewUDPSocket(udp, l.set.socket)
-		if err != nil {
-			return err
-		}
-		sock = func(net.PacketConn) datagram.Socket { return s }
 	}
 	l.core = newServer(time.Now(), serverConfig{
 		protocolID: l.cfg.ProtocolID,
@@ -178,7 +184,7 @@ func (l *Listener) start(pc net.PacketConn) error {
 		interval:   l.set.interval,
 		window:     l.set.window,
 	})
-	l.mux = datagram.NewMux(sock(pc), datagram.MuxConfig{
+	l.mux = datagram.NewMux(sock, datagram.MuxConfig{
 		Acceptor:    (*acceptor)(l),
 		MaxDatagram: maxPacketSize,
 		OnClose:     l.broken,

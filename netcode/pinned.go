@@ -16,11 +16,7 @@ type pinned struct {
 }
 
 func newPinned(pc net.PacketConn, set *settings) (*pinned, error) {
-	udp, ok := pc.(*net.UDPConn)
-	if !ok {
-		return &pinned{Socket: datagram.NewPacketSocket(pc)}, nil
-	}
-	sock, err := datagram.NewUDPSocket(udp, set.socket)
+	sock, err := newSocket(pc, set)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,305 @@
+package stacktest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"volley"
+	"volley/netcode"
+	"volley/simnet"
+)
+
+const serverAddr = "10.0.0.1:7777"
+
+// sessions is a server and clients of it on a simulated network.
+type sessions struct {
+	net    *simnet.Network
+	issuer netcode.Issuer
+	inner  *netcode.Listener
+	nextID uint64
+}
+
+func newSessions(t *testing.T, link simnet.Link) *sessions {
+	t.Helper()
+	s := &sessions{net: simnet.New(1), issuer: netcode.Issuer{
+		PrivateKey: netcode.GenerateKey(),
+		Servers:    []netip.AddrPort{netip.MustParseAddrPort(serverAddr)},
+	}}
+	s.net.SetDefault(link)
+	pc, err := s.net.Listen(serverAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lc := netcode.ListenConfig{PrivateKey: s.issuer.PrivateKey}
+	if s.inner, err = lc.ListenPacket(pc); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sessions) dial(t *testing.T) *netcode.Conn {
+	t.Helper()
+	s.nextID++
+	token, err := s.issuer.Issue(s.nextID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc, err := s.net.Listen("10.0.1.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d netcode.Dialer
+	c, err := d.DialPacket(t.Context(), pc, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestNettestOverSession: messages over a session over a lossless pipe pass as
+// a net.Conn in full.
+func TestNettestOverSession(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		x, y := netcode.Pipe(1, nil)
+		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+		return a, b, func() { a.Close(); b.Close() }, nil
+	})
+}
+
+// TestNettestSession: so does the session alone.
+func TestNettestSession(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		a, b := netcode.Pipe(1, nil)
+		return a, b, func() { a.Close(); b.Close() }, nil
+	})
+}
+
+// TestMessagesOverSession exchanges messages of all sizes over a rough link.
+func TestMessagesOverSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.01, Duplicate: 0.05})
+		l := volley.NewListener(s.inner, nil)
+		client := volley.NewConn(s.dial(t), nil)
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := c.(*volley.Conn)
+		if id := server.NetConn().(*netcode.Conn).ClientID(); id != 1 {
+			t.Errorf("client %d, want 1", id)
+		}
+		go func() { // echo
+			for {
+				b, err := server.ReadMessage(nil)
+				if err != nil {
+					return
+				}
+				server.Write(b)
+			}
+		}()
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range 200 {
+			msg := make([]byte, 1+rng.IntN(client.MaxMessageSize()))
+			for j := range msg {
+				msg[j] = byte(i + j)
+			}
+			if !echoed(t, client, msg) {
+				t.Fatalf("message %d of %d bytes: no echo", i, len(msg))
+			}
+		}
+		if st := client.Stats(); st.MessagesDelivered < 150 {
+			t.Errorf("%d messages were acknowledged", st.MessagesDelivered)
+		}
+		client.Close()
+		if _, err := server.Read(make([]byte, 9)); err != io.EOF && !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read after the peer's Close: %v", err)
+		}
+		server.Close()
+		l.Close()
+		s.net.Close()
+	})
+}
+
+// echoed sends msg until its echo comes back.
+func echoed(t *testing.T, c *volley.Conn, msg []byte) bool {
+	t.Helper()
+	for range 30 {
+		if _, err := c.Write(msg); err != nil {
+			t.Fatal(err)
+		}
+		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		for {
+			got, err := c.ReadMessage(nil)
+			if err != nil {
+				break
+			}
+			if bytes.Equal(got, msg) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestEOFOverSession: the end of a session is io.EOF to the layer above, after
+// what came before it.
+func TestEOFOverSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{})
+		client := volley.NewConn(s.dial(t), nil)
+		inner, _ := s.inner.Accept()
+		client.Write([]byte("early")) // before the server has stacked
+		synctest.Wait()
+		server := volley.NewConn(inner, nil)
+		client.Write([]byte("late"))
+		synctest.Wait()
+		client.Close()
+		for _, want := range []string{"early", "late"} {
+			if b, err := server.ReadMessage(nil); string(b) != want {
+				t.Errorf("ReadMessage = %q, %v, want %q", b, err, want)
+			}
+		}
+		if _, err := server.ReadMessage(nil); err != io.EOF {
+			t.Errorf("ReadMessage after the end: %v, want EOF", err)
+		}
+		if _, err := server.Write([]byte("x")); err == nil {
+			t.Error("Write after the end succeeds")
+		}
+		server.Close()
+		s.inner.Close()
+		s.net.Close()
+	})
+}
+
+// TestIdleOverSession: an idle stack keeps the session alive, and sends
+// nothing else.
+func TestIdleOverSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{Latency: time.Millisecond})
+		inner := s.dial(t)
+		client := volley.NewConn(inner, nil)
+		c, _ := s.inner.Accept()
+		server := volley.NewConn(c, nil)
+		time.Sleep(10 * time.Minute)
+		if st := inner.Stats(); st.PayloadsSent != 0 || st.PacketsSent < 5900 || st.PacketsSent > 6100 {
+			t.Errorf("%d payloads and %d packets in ten minutes, want 0 and 6000", st.PayloadsSent, st.PacketsSent)
+		}
+		client.Write([]byte("still there"))
+		if b, err := server.ReadMessage(nil); string(b) != "still there" {
+			t.Errorf("ReadMessage = %q, %v", b, err)
+		}
+		client.Close()
+		server.Close()
+		s.inner.Close()
+		s.net.Close()
+	})
+}
+
+// TestSessionTimeoutEndsMessages: silence ends both layers.
+func TestSessionTimeoutEndsMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{})
+		client := volley.NewConn(s.dial(t), nil)
+		c, _ := s.inner.Accept()
+		server := volley.NewConn(c, nil)
+		s.net.SetDefault(simnet.Link{Loss: 1})
+		for _, c := range []*volley.Conn{client, server} {
+			if _, err := c.Read(make([]byte, 9)); !errors.Is(err, netcode.ErrTimeout) || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Read: %v, want netcode.ErrTimeout", err)
+			}
+			c.Close()
+		}
+		s.inner.Close()
+		s.net.Close()
+	})
+}
+
+// TestFragmentsMustFit: a Config that does not fit a payload of 1200 bytes is
+// refused, with the field and the limits.
+func TestFragmentsMustFit(t *testing.T) {
+	for _, test := range []struct {
+		cfg  volley.Config
+		want []string // nil: it fits
+	}{
+		{volley.Config{FragmentSize: 1186, FragmentAbove: 1191}, nil},
+		{volley.Config{FragmentSize: 1187, FragmentAbove: 1191}, []string{"FragmentSize", "1187", "1186", "1191"}},
+		{volley.Config{FragmentSize: 1024, FragmentAbove: 1192}, []string{"FragmentAbove", "1192", "1191"}},
+		{volley.Config{FragmentSize: 1200}, []string{"FragmentSize", "1200", "1186", "1191"}},
+	} {
+		x, y := netcode.Pipe(1, nil)
+		c := volley.NewConn(x, &test.cfg)
+		_, err := c.Write([]byte("x"))
+		var ce *volley.ConfigError
+		if got := errors.As(err, &ce); got != (test.want != nil) {
+			t.Errorf("%+v: %v", test.cfg, err)
+		}
+		for _, w := range test.want {
+			if !strings.Contains(fmt.Sprint(err), w) {
+				t.Errorf("%v does not say %s", err, w)
+			}
+		}
+		c.Close()
+		y.Close()
+	}
+}
+
+// TestReferenceStack: with ReferenceConfig nothing crosses a session but
+// messages, one payload each up to the fragment size.
+func TestReferenceStack(t *testing.T) {
+	x, y := netcode.Pipe(1, nil)
+	cfg := volley.ReferenceConfig()
+	cfg.MaxMessageSize = 8192
+	a, b := volley.NewConn(x, cfg), volley.NewConn(y, cfg)
+	for _, n := range []int{256, 1024, 5000, 8192} {
+		msg := bytes.Repeat([]byte{byte(n)}, n)
+		a.Write(msg)
+		if got, err := b.ReadMessage(nil); err != nil || !bytes.Equal(got, msg) {
+			t.Errorf("%d bytes: %d, %v", n, len(got), err)
+		}
+	}
+	if s := x.Stats(); s.PayloadsSent != 1+1+5+8 || s.PayloadsReceived != 0 {
+		t.Errorf("%d payloads sent and %d received, want 15 and 0", s.PayloadsSent, s.PayloadsReceived)
+	}
+	a.Close()
+	b.Close()
+}
+
+// TestNoGoroutinePerSession: stacked sessions cost a server no goroutine.
+func TestNoGoroutinePerSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{})
+		var conns []*volley.Conn
+		pair := func() {
+			conns = append(conns, volley.NewConn(s.dial(t), nil))
+			c, _ := s.inner.Accept()
+			conns = append(conns, volley.NewConn(c, nil))
+		}
+		pair()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 50 {
+			pair()
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 50 { // a reader for each client's socket
+			t.Errorf("50 sessions took %d goroutines, want 50 of clients", n)
+		}
+		for _, c := range conns {
+			c.Close()
+		}
+		s.inner.Close()
+		s.net.Close()
+	})
+}

@@ -1,0 +1,204 @@
+package netcode
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"volley/internal/datagram"
+)
+
+// A fakeSocket is a socket whose other side is the test.
+type fakeSocket struct {
+	in   chan []datagram.Packet
+	done chan struct{}
+	once sync.Once
+
+	mu  sync.Mutex
+	out map[netip.AddrPort][][]byte // nil: what is sent goes nowhere
+}
+
+func newFakeSocket() *fakeSocket {
+	return &fakeSocket{in: make(chan []datagram.Packet), done: make(chan struct{}), out: make(map[netip.AddrPort][][]byte)}
+}
+
+func (s *fakeSocket) ReadBatch(ps []datagram.Packet) (int, error) {
+	select {
+	case in := <-s.in:
+		return copy(ps, in), nil
+	case <-s.done:
+		return 0, net.ErrClosed
+	}
+}
+
+func (s *fakeSocket) WriteBatch(ps []datagram.Packet) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range ps {
+		for b := p.Buf; s.out != nil && len(b) > 0; {
+			n := len(b)
+			if p.Segment > 0 {
+				n = min(n, p.Segment)
+			}
+			s.out[p.Addr] = append(s.out[p.Addr], bytes.Clone(b[:n]))
+			b = b[n:]
+		}
+	}
+	return len(ps), nil
+}
+
+func (s *fakeSocket) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(testServerAddr) }
+
+func (s *fakeSocket) Close() error {
+	s.once.Do(func() { close(s.done) })
+	return nil
+}
+
+// put delivers a datagram; it has been handled once the next put returns.
+func (s *fakeSocket) put(from netip.AddrPort, b []byte) {
+	s.in <- []datagram.Packet{{Buf: b, Addr: from}}
+}
+
+// sent takes what has been sent to an address.
+func (s *fakeSocket) sent(to netip.AddrPort) [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ds := s.out[to]
+	delete(s.out, to)
+	return ds
+}
+
+// discard makes everything that is sent go nowhere.
+func (s *fakeSocket) discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = nil
+}
+
+func listenFake(t *testing.T, sock datagram.Socket, clients int) *Listener {
+	t.Helper()
+	lc := ListenConfig{
+		PrivateKey: testKey, ProtocolID: testProtocol, MaxClients: clients,
+		Config: &Config{KeepAlive: time.Hour},
+	}
+	l, err := lc.newListener()
+	if err == nil {
+		err = l.serve(sock)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// connectFake connects a client through the socket.
+func connectFake(t *testing.T, sock *fakeSocket, from netip.AddrPort, c *client) {
+	t.Helper()
+	now := time.Now()
+	for range 2 {
+		for _, b := range clientSends(c, now) {
+			sock.put(from, b)
+		}
+		sock.put(testServerAddr, nil) // a stranger; what came before is done
+		for _, b := range sock.sent(from) {
+			c.receive(now, testServerAddr, b)
+		}
+	}
+	if c.state != StateConnected {
+		t.Fatalf("client is %v", c.state)
+	}
+}
+
+// TestListenerFlood: 10^6 garbage datagrams from 10^5 addresses through a
+// whole Listener. See TestGarbageFlood for the core.
+func TestListenerFlood(t *testing.T) {
+	const live, sources = 1000, 100_000
+	sock := newFakeSocket()
+	l := listenFake(t, sock, live)
+	defer l.Close()
+	is := testIssuer()
+	is.Timeout = time.Hour
+	var clients [live]*client
+	var conns [live]*Conn
+	for i := range live {
+		tok, _ := is.Issue(uint64(i), nil)
+		clients[i] = newTestClient(time.Now(), tok)
+		connectFake(t, sock, clientAddr(i), clients[i])
+		conns[i], _ = l.AcceptConn()
+	}
+	sock.discard()
+	g := newGarbler(t, 6)
+	flood := func(n int) {
+		for range n {
+			sock.put(clientAddr(g.rng.IntN(sources)), g.next())
+		}
+		sock.put(testServerAddr, nil)
+	}
+	flood(1000)
+	before, goroutines := heapInUse(), runtime.NumGoroutine()
+	flood(scaled(1_000_000))
+	if after := heapInUse(); after > before+1<<20 {
+		t.Errorf("the heap grew from %d to %d bytes", before, after)
+	}
+	s := l.Stats()
+	if runtime.NumGoroutine() > goroutines || s.Conns != live || s.Handshakes != 0 {
+		t.Errorf("%d goroutines and %+v, want %d", runtime.NumGoroutine(), s, goroutines)
+	}
+	if n := s.Drops.Total(); n < uint64(scaled(1_000_000)) {
+		t.Errorf("%d drops counted", n)
+	}
+	sock.out = make(map[netip.AddrPort][][]byte)
+	for i, c := range clients {
+		out := datagram.GetBatch()
+		c.sendPayload(time.Now(), []byte("up"), out)
+		sock.put(clientAddr(i), bytes.Clone(out.At(0)))
+		datagram.PutBatch(out)
+		wantRead(t, conns[i], "up")
+		conns[i].Write([]byte("down"))
+		got := false
+		for _, b := range sock.sent(clientAddr(i)) {
+			got = c.receive(time.Now(), testServerAddr, b) != nil || got
+		}
+		if !got {
+			t.Fatalf("session %d is dead", i)
+		}
+		conns[i].Close()
+	}
+}
+
+// TestListenerMemory: an idle session costs a server at most 6 KiB.
+func TestListenerMemory(t *testing.T) {
+	const n = 10_000
+	sock := newFakeSocket()
+	l := listenFake(t, sock, n)
+	clients := make([]*client, n)
+	conns := make([]*Conn, n)
+	for i := range clients {
+		tok, _ := testIssuer().Issue(uint64(i), nil)
+		clients[i] = newTestClient(time.Now(), tok)
+	}
+	before := heapInUse()
+	for i, c := range clients {
+		connectFake(t, sock, clientAddr(i), c)
+		conns[i], _ = l.AcceptConn()
+		out := datagram.GetBatch()
+		c.sendPayload(time.Now(), []byte("up"), out)
+		sock.put(clientAddr(i), bytes.Clone(out.At(0)))
+		datagram.PutBatch(out)
+		wantRead(t, conns[i], "up")
+	}
+	per := int(heapInUse()-before) / n
+	t.Logf("%d bytes a session", per)
+	if per > 6<<10 && !raceEnabled {
+		t.Errorf("%d bytes a session, want at most 6144", per)
+	}
+	runtime.KeepAlive(clients)
+	l.Close()
+	for _, c := range conns {
+		c.Close()
+	}
+}
