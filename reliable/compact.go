@@ -5,16 +5,11 @@ import (
 	"time"
 )
 
-// ackReach is the number of sequences that the ack field covers.
-const ackReach = 32
-
 // Compact gives memory back when the endpoint has been idle for some seconds.
 // Stats keep their last values, and packets that arrive are judged as before:
 // a window beside Config.MaxWindow forgets which of the packets more than 1024
-// back were never received, and takes those for duplicates. Sent packets that
-// the other side's ack has passed by 32 or more are presumed lost, since only
-// a header that was overtaken by 10 s worth of others could still acknowledge
-// them.
+// back were never received, and takes those for duplicates. It also presumes
+// lost the packets older than 2 s that the other side's ack has passed.
 func (e *Endpoint) Compact(now time.Time) {
 	e.advance(now)
 	e.compactSent()
@@ -36,12 +31,19 @@ func (e *Endpoint) compactSent() {
 			e.freeSent()
 		}
 	default:
-		if w.decidedTo > e.nextID-uint64(w.count) {
-			// The peer's newest ack is lossDistance ahead of this.
-			e.loseBefore(w.decidedTo+lossDistance, ackReach)
-		}
+		e.losePassed()
 		e.shrinkSent()
 	}
+}
+
+// losePassed presumes lost what the peer's ack has passed and is not young:
+// reordering is over.
+func (e *Endpoint) losePassed() {
+	e.eachSent(func(id uint64, r *sentRecord) {
+		if r.undecided() && id+1 < e.sent.heard && e.now-r.at > growthAge {
+			e.lose(id, r)
+		}
+	})
 }
 
 // ackable reports whether an ack could still make a difference to a packet in
@@ -53,7 +55,8 @@ func (e *Endpoint) ackable() (found bool) {
 	return found
 }
 
-// shrinkSent makes a growing window as small as its undecided packets allow.
+// shrinkSent drops the packets of a growing window that are older than all
+// undecided ones, and makes it as small as that allows.
 func (e *Endpoint) shrinkSent() {
 	w := &e.sent
 	keep := 0
@@ -67,9 +70,8 @@ func (e *Endpoint) shrinkSent() {
 	if keep > n {
 		n = 1 << bits.Len(uint(keep-1))
 	}
-	if n < len(w.ring) {
-		e.resizeSent(n)
-	}
+	w.count = keep
+	e.resizeSent(n)
 }
 
 func (e *Endpoint) compactReceived() {

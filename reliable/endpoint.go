@@ -31,6 +31,11 @@ func (f HandlerFunc) HandleMessage(sequence uint16, payload []byte) bool {
 	return f(sequence, payload)
 }
 
+// discard takes all packets.
+type discard struct{}
+
+func (discard) HandleMessage(uint16, []byte) bool { return true }
+
 // A FateHandler is a Handler that is also told, exactly once for each packet
 // sent with a payload, whether it was delivered or presumed lost. The rule of
 // what may be called is that of Handler.
@@ -78,8 +83,9 @@ type Endpoint struct {
 var defaults Config
 
 // New returns an Endpoint that hands the packets it receives to h. If h is a
-// FateHandler too, it learns what becomes of those sent. cfg may be nil for
-// the default. The error is a *ConfigError.
+// FateHandler too, it learns what becomes of those sent. A nil h takes all
+// packets and does nothing with them. A nil cfg is the default one. The error
+// is a *ConfigError.
 func New(cfg *Config, now time.Time, h Handler) (*Endpoint, error) {
 	e := new(Endpoint)
 	if err := e.Init(cfg, now, h); err != nil {
@@ -95,6 +101,9 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 	}
 	if err := cfg.Validate(); err != nil {
 		return err
+	}
+	if h == nil {
+		h = discard{}
 	}
 	*e = Endpoint{
 		cfg:           cfg,

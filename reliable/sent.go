@@ -54,6 +54,7 @@ type sentWindow struct {
 
 	open      int    // packets whose fate is undecided
 	decidedTo uint64 // packets before this one are decided, or out of the window
+	heard     uint64 // one past the newest packet that the peer's ack named
 	half      halfSums
 }
 
@@ -329,6 +330,7 @@ func (e *Endpoint) acked(s uint16) {
 func (e *Endpoint) presumeLost(ack uint16) {
 	d := uint64(uint16(e.nextID) - 1 - ack)
 	if d < uint64(e.sentSpan()) {
+		e.sent.heard = max(e.sent.heard, e.nextID-d)
 		e.loseBefore(e.nextID-d, lossDistance)
 	}
 }

@@ -54,7 +54,7 @@ func smooth(v *float32, x, factor float32) {
 
 // updateLoss takes the share of the packets in the older half that were not
 // acknowledged. A growing window counts decided packets with a payload only:
-// others may be fine, or need no ack.
+// others may be fine, or need no ack. If there are none, its figure stays.
 func (e *Endpoint) updateLoss(factor float32) {
 	h := &e.sent.half
 	lost, all := h.present-h.acked, h.present
@@ -64,7 +64,7 @@ func (e *Endpoint) updateLoss(factor float32) {
 	switch {
 	case all > 0:
 		smooth(&e.stats.PacketLoss, float32(lost)/float32(all)*100, factor)
-	case !e.grows() || e.sent.count == 0:
+	case !e.grows():
 		e.stats.PacketLoss = 0
 	}
 }

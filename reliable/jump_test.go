@@ -1,0 +1,207 @@
+package reliable
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A stream sends packets in sequence to a receiver and remembers them all.
+type stream struct {
+	t        *testing.T
+	from, to *Endpoint
+	now      time.Time
+	packets  [][]byte // by id
+	times    []int    // how often each was delivered, by id
+	current  int      // id of the packet being received
+}
+
+func (s *stream) HandleMessage(uint16, []byte) bool {
+	s.times[s.current]++
+	return true
+}
+
+func newStream(t *testing.T, cfg *Config) *stream {
+	s := &stream{t: t, now: testTime(0)}
+	s.from, _ = New(nil, s.now, nil)
+	to, err := New(cfg, s.now, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.to = to
+	return s
+}
+
+// send makes the next n packets.
+func (s *stream) send(n int) {
+	var out Batch
+	for range n {
+		out.Reset()
+		mustSend(s.t, s.from, s.now, []byte{1}, &out)
+		s.packets = append(s.packets, append([]byte(nil), out.At(0)...))
+		s.times = append(s.times, 0)
+	}
+}
+
+// receive delivers packet id, a microsecond after the one before.
+func (s *stream) receive(id int) Verdict {
+	s.now = s.now.Add(time.Microsecond)
+	s.current = id
+	return s.to.Receive(s.now, s.packets[id])
+}
+
+// run sends and delivers n packets and returns how many were not delivered.
+func (s *stream) run(n int) (refused int) {
+	first := len(s.packets)
+	s.send(n)
+	for id := first; id < first+n; id++ {
+		if s.receive(id) != Delivered {
+			refused++
+		}
+	}
+	return refused
+}
+
+func (s *stream) checkOnce() {
+	s.t.Helper()
+	for id, n := range s.times {
+		if n > 1 {
+			s.t.Errorf("packet %d was delivered %d times", id, n)
+		}
+	}
+}
+
+func TestJumpGuardLateDuplicate(t *testing.T) {
+	for _, late := range []int{300, 5000, 16000, 20000, 30000, 32767, 32768, 32769, 33100, 40000, 61000} {
+		s := newStream(t, connConfig())
+		if n := s.run(80_000); n > 0 {
+			t.Fatalf("%d packets refused in order", n)
+		}
+		if v := s.receive(len(s.packets) - late); v == Delivered {
+			t.Errorf("%d late: %v", late, v)
+		}
+		if n := s.run(70_000); n > 0 {
+			t.Errorf("%d late: %d good packets refused", late, n)
+		}
+		s.checkOnce()
+	}
+}
+
+func TestJumpGuardGap(t *testing.T) {
+	for _, gap := range []int{100, 4000, 4095, 4096, 5000, 16000, 32600, 32767, 32768, 40000, 49000} {
+		s := newStream(t, connConfig())
+		s.run(80_000)
+		s.send(gap)
+		if n := s.run(70_000); n > 16 {
+			t.Errorf("gap of %d: %d good packets refused", gap, n)
+		}
+		s.checkOnce()
+	}
+}
+
+// TestJumpGuardFragments jumps with packets in fragments, the parts of which
+// must not be mistaken for a confirmation.
+func TestJumpGuardFragments(t *testing.T) {
+	cfg := connConfig()
+	delivered := 0
+	to, _ := New(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
+	from, _ := New(nil, testTime(0), nil)
+	var out Batch
+	send := func() (last Verdict) {
+		out.Reset()
+		mustSend(t, from, testTime(0), make([]byte, 3000), &out)
+		for i := range out.Len() {
+			last = to.Receive(testTime(0), out.At(i))
+		}
+		return last
+	}
+	send()
+	from.nextID += 20000
+	if v := send(); v != Parked {
+		t.Errorf("first packet after the gap: %v, want Parked", v)
+	}
+	for range 5 {
+		if v := send(); v != Delivered {
+			t.Errorf("later packet after the gap: %v, want Delivered", v)
+		}
+	}
+	if delivered != 6 {
+		t.Errorf("%d packets delivered, want 6", delivered)
+	}
+	if due, _ := to.AckDue(testTime(0), time.Second); !due {
+		t.Error("no ack is due after a jump")
+	}
+}
+
+// TestJumpGuardConfirmation says what confirms a jump and what does not.
+func TestJumpGuardConfirmation(t *testing.T) {
+	from := func(s uint16) []byte { return AppendHeader(nil, Header{s, 65535, 0}) }
+	for _, test := range []struct {
+		sequences []uint16
+		want      []Verdict
+	}{
+		{[]uint16{0, 9000, 9001}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 9000, 9016}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 9000, 9017}, []Verdict{Delivered, Parked, Parked}},
+		{[]uint16{0, 9000, 9000}, []Verdict{Delivered, Parked, Parked}},
+		{[]uint16{0, 9001, 9000, 9002}, []Verdict{Delivered, Parked, Parked, Delivered}},
+		{[]uint16{0, 9000, 1, 9001}, []Verdict{Delivered, Parked, Delivered, Parked}},
+		{[]uint16{0, 9000, 0, 9001}, []Verdict{Delivered, Parked, Duplicate, Delivered}},
+		{[]uint16{0, 9000, 9001, 9000, 9002}, []Verdict{Delivered, Parked, Delivered, Duplicate, Delivered}},
+		{[]uint16{0, 4096, 4097}, []Verdict{Delivered, Delivered, Delivered}},
+		{[]uint16{0, 4097, 4098}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 65535 - 30000, 65535 - 29999}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 32768, 32769}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 32767, 32768}, []Verdict{Delivered, Parked, Delivered}},
+	} {
+		e, _ := New(connConfig(), testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
+		for i, s := range test.sequences {
+			if v := e.Receive(testTime(0), from(s)); v != test.want[i] {
+				t.Errorf("%v: packet %d: %v, want %v", test.sequences, i, v, test.want[i])
+			}
+		}
+	}
+}
+
+// TestGrownWindow compares a growing window with a fixed one of its full size:
+// it delivers the same, but for what is later than it has ever looked back.
+func TestGrownWindow(t *testing.T) {
+	growing := newStream(t, connConfig())
+	fixed := newStream(t, &Config{ReceivedBuffer: 16384})
+	rng := rand.New(rand.NewPCG(3, 3))
+	var held []int
+	for i := range 150_000 {
+		for _, s := range []*stream{growing, fixed} {
+			s.send(1)
+		}
+		id := i
+		switch r := rng.IntN(20); {
+		case r == 0:
+			held = append(held, id)
+			continue
+		case r == 1 && len(held) > 0: // one that was held back, or again
+			k := rng.IntN(len(held))
+			id = held[k]
+			if i-id > 12000 {
+				held = append(held[:k], held[k+1:]...)
+				continue
+			}
+		}
+		late := i - id
+		v, want := growing.receive(id), fixed.receive(id)
+		if v != want && (late < growing.to.received.seen.Track() || v == Delivered) && i > 30000 {
+			t.Fatalf("packet %d, %d late: %v, want %v", id, late, v, want)
+		}
+		if late < 32 && v != want {
+			t.Fatalf("packet %d, %d late: %v, want %v", id, late, v, want)
+		}
+		if growing.to.received.seen.Next() != fixed.to.received.seen.Next() {
+			t.Fatalf("packet %d: the windows differ", id)
+		}
+		_, a := growing.to.received.seen.Acks()
+		if _, b := fixed.to.received.seen.Acks(); a != b {
+			t.Fatalf("packet %d: ack bits %x, want %x", id, a, b)
+		}
+	}
+	growing.checkOnce()
+}
