@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A chart shows one quantity of all peers as bars.
+type chart struct {
+	file, title string
+	unit        string
+	bars        []bar
+}
+
+type bar struct {
+	name  string
+	value float64
+}
+
+// charts returns those for which there are figures.
+func (r *report) charts() (cs []chart) {
+	all := []struct {
+		m     measurement
+		file  string
+		title string
+		unit  string
+		value func(*result) float64
+	}{
+		{measurement{modeOneWay, usualSize, 1}, "bench-oneway.svg", "One way, 256-byte messages: thousand messages a second (log scale, more is better)", "k/s", thousandsPerSecond},
+		{measurement{modeOneWay, usualSize, 1}, "bench-cpu.svg", "One way, 256-byte messages: CPU time a message, both sides (log scale, less is better)", "ns", cpuPerMessage},
+		{measurement{modePingPong, usualSize, 1}, "bench-pingpong.svg", "Ping-pong, 256 bytes: median round trip (log scale, less is better)", "µs", p50},
+		{measurement{modeIdle, usualSize, 1}, "bench-idle.svg", "An idle connection, both sides: memory (log scale, less is better)", "bytes", idleBytes},
+	}
+	for _, a := range all {
+		c := chart{file: a.file, title: a.title, unit: a.unit}
+		for _, p := range r.options.peers {
+			if rs := r.tally.of(a.m, p.name); len(rs) > 0 {
+				c.bars = append(c.bars, bar{p.name, figureOf(rs, a.value).median})
+			}
+		}
+		if len(c.bars) > 0 {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+func (r *report) writeCharts() error {
+	for _, c := range r.charts() {
+		if err := os.WriteFile(filepath.Join(r.options.out, c.file), []byte(c.svg()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Measures of a chart in pixels.
+const (
+	chartWidth  = 720
+	labelWidth  = 120
+	valueWidth  = 100
+	barHeight   = 20
+	barDistance = 26
+	topHeight   = 40
+)
+
+// svg draws c. The colours suit light and dark pages.
+func (c chart) svg() string {
+	low, high := math.Inf(1), 0.0
+	for _, b := range c.bars {
+		if b.value > 0 {
+			low, high = math.Min(low, b.value), math.Max(high, b.value)
+		}
+	}
+	height := topHeight + barDistance*len(c.bars) + 6
+	var s strings.Builder
+	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`+"\n",
+		chartWidth, height, chartWidth, height)
+	fmt.Fprintf(&s, `<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n")
+	fmt.Fprintf(&s, `<text x="8" y="22" font-size="14" font-weight="bold" fill="#222222">%s</text>`+"\n", html.EscapeString(c.title))
+	for i, b := range c.bars {
+		y := topHeight + i*barDistance
+		colour := "#9aa5b1"
+		if b.name == "volley" {
+			colour = "#1f6feb"
+		}
+		w := barWidth(b.value, low, high)
+		fmt.Fprintf(&s, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`, labelWidth-8, y+15, html.EscapeString(b.name))
+		fmt.Fprintf(&s, `<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`, labelWidth, y, w, barHeight, colour)
+		fmt.Fprintf(&s, `<text x="%.1f" y="%d" fill="#222222">%s %s</text>`+"\n", labelWidth+w+6, y+15, short(b.value), c.unit)
+	}
+	s.WriteString("</svg>\n")
+	return s.String()
+}
+
+// barWidth places a value between half of the lowest and the highest on a
+// logarithmic scale.
+func barWidth(v, low, high float64) float64 {
+	const room = chartWidth - labelWidth - valueWidth
+	if v <= 0 {
+		return 1
+	}
+	return room * math.Log(2*v/low) / math.Log(2*high/low)
+}

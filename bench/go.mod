@@ -1,0 +1,28 @@
+module volley/bench
+
+go 1.26.0
+
+require (
+	github.com/pion/dtls/v3 v3.1.15
+	github.com/pion/logging v0.2.4
+	github.com/pion/sctp v1.11.3
+	github.com/quic-go/quic-go v0.65.0
+	github.com/sandertv/go-raknet v1.15.0
+	github.com/xtaci/kcp-go/v5 v5.6.61
+	volley v0.0.0
+)
+
+require (
+	github.com/klauspost/cpuid/v2 v2.2.6 // indirect
+	github.com/klauspost/reedsolomon v1.12.0 // indirect
+	github.com/pion/randutil v0.1.0 // indirect
+	github.com/pion/transport/v5 v5.0.1 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/tjfoc/gmsm v1.4.1 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/time v0.14.0 // indirect
+)
+
+replace volley => ../

@@ -1,0 +1,78 @@
+package main
+
+import "time"
+
+// Modes of a run.
+const (
+	modeOneWay   = "one-way"
+	modePingPong = "ping-pong"
+	modeFanIn    = "fan-in"
+	modeBurst    = "burst"
+	modePaced    = "paced"
+	modeHazard   = "hazard"
+	modeIdle     = "idle"
+)
+
+// Roles of a process in a run.
+const (
+	roleBoth   = "both"
+	roleServer = "server"
+	roleClient = "client"
+)
+
+// A job says what a process is to do in one run.
+type job struct {
+	Peer, Mode, Role string
+	Size             int // bytes of a message
+	Clients          int
+	Warmup, Duration time.Duration
+	Addr             string // of the server, for the role of the client
+	Board            string // file of the shared board; "": one process
+}
+
+// A result is what came of a run. Those of two processes are added up.
+type result struct {
+	Messages uint64 // received while measured
+	Seconds  float64
+	CPU      time.Duration // of all processes
+	Mallocs  uint64
+
+	Sent, Lost, Bad uint64 // of the whole run
+	P50, P99, P999  time.Duration
+
+	// of mode idle, for one connection, both sides
+	Bytes      float64
+	Goroutines float64
+	IdleCPU    float64 // microseconds a second
+
+	// what volley itself says: shares in percent
+	Acked, LossFigure float64
+
+	Error string
+}
+
+// merge adds what the server says to what the client says.
+func (r *result) merge(server *result) {
+	r.CPU += server.CPU
+	r.Mallocs += server.Mallocs
+	if server.P50 > 0 {
+		r.P50, r.P99, r.P999 = server.P50, server.P99, server.P999
+	}
+	if r.Error == "" {
+		r.Error = server.Error
+	}
+}
+
+func (r *result) latency(h *histogram) {
+	if h.n > 0 {
+		r.P50, r.P99, r.P999 = h.quantile(.5), h.quantile(.99), h.quantile(.999)
+	}
+}
+
+// perMessage divides a figure by the number of messages.
+func (r *result) perMessage(v float64) float64 {
+	if r.Messages == 0 {
+		return 0
+	}
+	return v / float64(r.Messages)
+}

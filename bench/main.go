@@ -1,0 +1,118 @@
+// Command bench runs volley and other ways to send messages over the loopback
+// device side by side, and writes what comes of it to docs/BENCHMARKS.md:
+//
+//	go run ./bench                     all, about half an hour
+//	go run ./bench -quick              a glance, printed only
+//	go run ./bench -peers volley,udp -modes one-way -sizes 256 -rounds 3
+//
+// The runs of all peers are interleaved, round by round, so that a machine
+// that is busy for a while is so for all of them. Each run has processes of its
+// own, checks the content of every message, and counts what is lost.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	if text := os.Getenv(jobEnv); text != "" {
+		exitOn(runChild(text))
+		return
+	}
+	o, err := parseOptions(os.Args[1:])
+	exitOn(err)
+	exitOn(benchmark(o))
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	peers  []*peer
+	modes  []string
+	sizes  []int
+	rounds int
+	warmup time.Duration
+	length time.Duration // of what is measured in a run
+	conns  int           // of mode idle
+	out    string        // directory for the report; "": standard output
+}
+
+var allModes = []string{modeOneWay, modePingPong, modeFanIn, modeBurst, modePaced, modeHazard, modeIdle}
+
+func parseOptions(args []string) (*options, error) {
+	fs := flag.NewFlagSet("bench", flag.ExitOnError)
+	quick := fs.Bool("quick", false, "one short round, printed and not written to -out")
+	peerNames := fs.String("peers", "", "`names` of peers, separated by commas (default all)")
+	modes := fs.String("modes", strings.Join(allModes, ","), "`modes` to run")
+	sizes := fs.String("sizes", "64,256,1200,4096,16384", "message `sizes` in bytes, for one-way and ping-pong; the other modes use 256")
+	rounds := fs.Int("rounds", 5, "`number` of runs of each measurement")
+	length := fs.Duration("length", time.Second, "`time` that one run measures")
+	conns := fs.Int("conns", 500, "`number` of connections in mode idle")
+	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
+	_ = fs.Parse(args)
+	o := &options{rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out}
+	if *quick {
+		o.rounds, o.length, o.warmup, o.conns, o.out = 1, 200*time.Millisecond, 100*time.Millisecond, 100, ""
+	}
+	o.peers = peers
+	if *peerNames != "" {
+		o.peers = nil
+		for _, name := range strings.Split(*peerNames, ",") {
+			p := findPeer(name)
+			if p == nil {
+				return nil, fmt.Errorf("no peer %q", name)
+			}
+			o.peers = append(o.peers, p)
+		}
+	}
+	for _, s := range strings.Split(*sizes, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < headerSize || n > largestSize/2 {
+			return nil, fmt.Errorf("size %q, want %d to %d bytes", s, headerSize, largestSize/2)
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	o.modes = strings.Split(*modes, ",")
+	return o, nil
+}
+
+// benchmark does all runs and reports.
+func benchmark(o *options) error {
+	plan, err := o.plan()
+	if err != nil {
+		return err
+	}
+	t := make(tally)
+	start := time.Now()
+	for round := range o.rounds {
+		for i, m := range plan {
+			fmt.Fprintf(os.Stderr, "\rround %d of %d, %d of %d: %-40s", round+1, o.rounds, i+1, len(plan), m)
+			t.run(m, o)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "\r%-70s\n", fmt.Sprintf("done in %v", time.Since(start).Round(time.Second)))
+	rep := &report{options: o, plan: plan, tally: t, took: time.Since(start)}
+	if o.out == "" {
+		fmt.Println(rep.tables())
+		return nil
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.out, "BENCHMARKS.md"), []byte(rep.markdown()), 0o644); err != nil {
+		return err
+	}
+	return rep.writeCharts()
+}

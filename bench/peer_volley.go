@@ -1,0 +1,45 @@
+package main
+
+import (
+	"net"
+
+	"volley"
+)
+
+var volleyPeer = &peer{
+	name:   "volley",
+	about:  "this library with its defaults: messages acknowledged and measured, one Write a message",
+	window: wideWindow,
+	listen: func(int) (listener, error) {
+		ln, err := volley.Listen("udp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		return netListener{ln, newVolleyLink}, nil
+	},
+	dial: func(addr string, _ int) (link, error) {
+		c, err := volley.Dial("udp4", addr)
+		if err != nil {
+			return nil, err
+		}
+		return newVolleyLink(c), nil
+	},
+}
+
+type volleyLink struct {
+	connLink
+	c *volley.Conn
+}
+
+func newVolleyLink(c net.Conn) link { return volleyLink{connLink{c}, c.(*volley.Conn)} }
+
+func (l volleyLink) WriteBatch(msgs [][]byte) error {
+	_, err := l.c.WriteBatch(msgs)
+	return err
+}
+
+// figures is what the library says of a run; the report holds it to it.
+func (l volleyLink) figures() (delivered, lost uint64, lossPercent float64) {
+	s := l.c.Stats()
+	return s.MessagesDelivered, s.MessagesLost, s.PacketLoss
+}

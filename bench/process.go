@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// A process runs one part of a job. Each run has processes of its own, so that
+// nothing of one run is left in the next.
+type process struct {
+	cmd *exec.Cmd
+	in  io.Closer
+	out *bufio.Reader
+}
+
+func startProcess(ctx context.Context, j *job, bell *os.File) (*process, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, exe)
+	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	if bell != nil {
+		cmd.ExtraFiles = []*os.File{bell}
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &process{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+// result waits for the end of the process.
+func (p *process) result() (*result, error) {
+	p.in.Close()
+	r := new(result)
+	err := json.NewDecoder(p.out).Decode(r)
+	waitErr := p.cmd.Wait()
+	if err != nil {
+		return nil, errors.Join(err, waitErr)
+	}
+	return r, nil
+}
+
+// runJob does a job in one or two processes.
+func runJob(j job, processes int) (*result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), j.Warmup+j.Duration+60*time.Second)
+	defer cancel()
+	if processes == 1 {
+		j.Role = roleBoth
+		p, err := startProcess(ctx, &j, nil)
+		if err != nil {
+			return nil, err
+		}
+		return p.result()
+	}
+	return runPair(ctx, j)
+}
+
+// runPair does a job with the server in one process and the clients in another.
+func runPair(ctx context.Context, j job) (*result, error) {
+	name, err := newBoardFile()
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(name)
+	j.Board = name
+	bellOut, bellIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer bellOut.Close()
+	defer bellIn.Close()
+
+	serverJob := j
+	serverJob.Role = roleServer
+	server, err := startProcess(ctx, &serverJob, bellIn)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := server.out.ReadString('\n')
+	if err != nil || strings.HasPrefix(addr, "{") {
+		return nil, fmt.Errorf("server: %s: %w", addr, errors.Join(err, server.cmd.Wait()))
+	}
+	j.Role, j.Addr = roleClient, strings.TrimSpace(addr)
+	client, err := startProcess(ctx, &j, bellOut)
+	if err != nil {
+		return nil, err
+	}
+	r, err := client.result()
+	s, serverErr := server.result()
+	if err := errors.Join(err, serverErr); err != nil {
+		return nil, err
+	}
+	r.merge(s)
+	return r, nil
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// A report makes text and charts of a tally.
+type report struct {
+	options *options
+	plan    []measurement
+	tally   tally
+	took    time.Duration
+}
+
+// markdown returns docs/BENCHMARKS.md.
+func (r *report) markdown() string {
+	var b strings.Builder
+	b.WriteString("# Benchmarks\n\n")
+	b.WriteString("Written by `go run ./bench`; run it to get the figures of your machine.\n\n")
+	fmt.Fprintf(&b, "%s, %d processors, %s/%s%s, loopback device. Medians of %d rounds in which all peers take turns, %v a run,\n"+
+		"%s in all. Every message is checked byte by byte. Peers without flow control are held back by a window, so that all are\n"+
+		"compared without loss. \"CPU\" is user and system time of both sides, divided by the messages received. Absolute figures\n"+
+		"depend on the machine and on what else it does; trust the ratios.\n\n",
+		runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, kernelText(), r.options.rounds, r.options.length, r.took.Round(time.Minute))
+	for _, chart := range r.charts() {
+		fmt.Fprintf(&b, "![%s](%s)\n", chart.title, chart.file)
+	}
+	b.WriteString("\n## Peers\n\n")
+	for _, p := range r.options.peers {
+		fmt.Fprintf(&b, "- **%s**%s: %s.\n", p.name, versionText(p), p.about)
+	}
+	b.WriteString("\n" + r.tables())
+	b.WriteString(remarks)
+	return b.String()
+}
+
+// remarks say what the tables do not.
+const remarks = `## Where others win
+
+- **Small messages in bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of
+  messages and leaves no per-message work to the kernel. Nothing that sends a datagram or a segment for each message comes near below
+  about 600 bytes. What it costs is that a message waits for the buffer to be flushed, and behind lost ones.
+- **The least latency.** A bare UDP socket has neither a reader between socket and application nor a header to write.
+- **Memory of an idle connection.** A bare socket costs its descriptor and its reader. (Memory inside the kernel, which every
+  socket needs, is not counted here.)
+- **Encryption.** quic and dtls encrypt and volley's bare connections do not, so compare them with that in mind.
+- **Loopback flatters runs.** The kernel hands a run of datagrams over whole. A real network device splits it on the way out,
+  which is still most of the gain for the sender; the receiver gains where driver or stack put runs together again.
+`
+
+// tables returns the tables of all measurements.
+func (r *report) tables() string {
+	var b strings.Builder
+	r.sizeTable(&b, modeOneWay, "One way, messages as fast as they go",
+		"Thousand messages a second ± spread (CPU ns a message).", oneWayCell)
+	r.sizeTable(&b, modePingPong, "Ping-pong",
+		"Round trip in µs: median / 99 % / 99.9 % (CPU ns a message).", pingPongCell)
+	r.modeTable(&b, modeFanIn, "Fan-in", fmt.Sprintf("%d clients send to one server, 256 bytes.", fanInClients), rateColumns)
+	r.modeTable(&b, modeBurst, "Bursts", fmt.Sprintf("%d messages of 256 bytes each millisecond, in one call where there is one.", burstSize), latencyColumns)
+	r.modeTable(&b, modePaced, "Paced", "8,000 messages of 256 bytes a second, 8 each millisecond, one call each.", latencyColumns)
+	r.modeTable(&b, modeHazard, "Write, then compute", fmt.Sprintf("%d messages of 256 bytes, then %v of computation without a pause, "+
+		"with all processors busy. Messages that a library leaves to another goroutine wait for the computation.", hazardSize, hazardCompute), latencyColumns[1:])
+	r.modeTable(&b, modeIdle, "Idle connections", fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at both ends. "+
+		"For one connection, both sides:", r.options.conns), idleColumns)
+	return b.String()
+}
+
+// A cell prints the results of one peer.
+type cell func([]*result) string
+
+func oneWayCell(rs []*result) string {
+	rate := figureOf(rs, thousandsPerSecond)
+	text := fmt.Sprintf("%s ±%.0f %% (%s)", short(rate.median), rate.spread(), short(figureOf(rs, cpuPerMessage).median))
+	if loss := figureOf(rs, lossPercent).median; loss >= 0.005 {
+		text += fmt.Sprintf(" %.2f %% lost", loss)
+	}
+	return text
+}
+
+func pingPongCell(rs []*result) string {
+	return fmt.Sprintf("%s / %s / %s (%s)", short(figureOf(rs, p50).median), short(figureOf(rs, p99).median),
+		short(figureOf(rs, p999).median), short(figureOf(rs, cpuPerMessage).median))
+}
+
+// sizeTable writes a table with a column for each size, and one for two
+// processes.
+func (r *report) sizeTable(b *strings.Builder, mode, title, about string, text cell) {
+	ms := r.measurements(mode)
+	if len(ms) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "## %s\n\n%s\n\n| |", title, about)
+	for _, m := range ms {
+		fmt.Fprintf(b, " %d B", m.size)
+		if m.processes > 1 {
+			b.WriteString(", two processes")
+		}
+		b.WriteString(" |")
+	}
+	b.WriteString(" allocations a message |\n|---|" + strings.Repeat("---|", len(ms)+1) + "\n")
+	for _, p := range r.options.peers {
+		row, any := fmt.Sprintf("| %s |", p.name), false
+		for _, m := range ms {
+			if rs := r.tally.of(m, p.name); len(rs) > 0 {
+				row += " " + text(rs) + " |"
+				any = true
+			} else {
+				row += " - |"
+			}
+		}
+		if any {
+			usual := r.tally.of(usualOf(ms), p.name)
+			fmt.Fprintf(b, "%s %.2f |\n", row, figureOf(usual, allocsPerMessage).median)
+		}
+	}
+	r.volleyLine(b, ms)
+	b.WriteString("\n")
+}
+
+// usualOf returns the measurement with the usual size, or the first.
+func usualOf(ms []measurement) measurement {
+	for _, m := range ms {
+		if m.size == usualSize {
+			return m
+		}
+	}
+	return ms[0]
+}
+
+// volleyLine says whether volley's own figures were true.
+func (r *report) volleyLine(b *strings.Builder, ms []measurement) {
+	rs := r.tally.of(usualOf(ms), "volley")
+	if len(rs) == 0 || usualOf(ms).mode == modePingPong {
+		return
+	}
+	acked := figureOf(rs, func(r *result) float64 { return r.Acked })
+	loss := figureOf(rs, func(r *result) float64 { return r.LossFigure })
+	fmt.Fprintf(b, "\nOf volley's messages with a known fate at %d bytes, %.3f %% were acknowledged (worst round %.3f %%); its loss figure was at most %.2f %%.\n",
+		usualOf(ms).size, acked.median, acked.low, loss.high)
+}
+
+// A column is a quantity with a heading.
+type column struct {
+	head     string
+	quantity func(*result) float64
+}
+
+var (
+	rateColumns = []column{{"thousand messages/s", thousandsPerSecond}, {"CPU ns a message", cpuPerMessage},
+		{"allocations a message", allocsPerMessage}, {"lost %", lossPercent}}
+	latencyColumns = []column{{"CPU µs a message", func(r *result) float64 { return cpuPerMessage(r) / 1000 }},
+		{"one way p50 µs", p50}, {"p99 µs", p99}, {"p99.9 µs", p999}, {"lost %", lossPercent}}
+	idleColumns = []column{{"bytes resident", idleBytes}, {"goroutines", idleGoroutines}, {"CPU µs a second", idleCPU}}
+)
+
+// modeTable writes a table with a column for each quantity.
+func (r *report) modeTable(b *strings.Builder, mode, title, about string, columns []column) {
+	for _, m := range r.measurements(mode) {
+		fmt.Fprintf(b, "## %s\n\n%s\n\n| |", title, about)
+		for _, c := range columns {
+			fmt.Fprintf(b, " %s |", c.head)
+		}
+		b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+		for _, p := range r.options.peers {
+			rs := r.tally.of(m, p.name)
+			if len(rs) == 0 {
+				continue
+			}
+			fmt.Fprintf(b, "| %s |", p.name)
+			for i, c := range columns {
+				f := figureOf(rs, c.quantity)
+				fmt.Fprintf(b, " %s", short(f.median))
+				if i == 0 && f.n > 1 {
+					fmt.Fprintf(b, " ±%.0f %%", f.spread())
+				}
+				b.WriteString(" |")
+			}
+			b.WriteString("\n")
+		}
+		b.WriteString("\n")
+	}
+}
+
+// measurements returns those of a mode.
+func (r *report) measurements(mode string) (ms []measurement) {
+	for _, m := range r.plan {
+		if m.mode == mode {
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+// kernelText returns the version of the kernel, where it is easy to find.
+func kernelText() string {
+	b, err := os.ReadFile(filepath.FromSlash("/proc/sys/kernel/osrelease"))
+	if err != nil {
+		return ""
+	}
+	release, _, _ := strings.Cut(string(b), "-")
+	return " " + strings.TrimSpace(release)
+}
+
+// versionText returns the version of the module of a peer.
+func versionText(p *peer) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || p.module == "" {
+		return ""
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == p.module {
+			return " (" + dep.Version + ")"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"sync"
+	"time"
+)
+
+// A server receives the messages of a run and counts or returns them.
+type server struct {
+	job     *job
+	board   *board
+	ring    func(client int) // wakes a client that waits
+	ln      listener
+	latency histogram // of modes with one client
+
+	mu    sync.Mutex
+	links []link // guarded by mu
+}
+
+func newServer(j *job, p *peer, b *board, ring func(int)) (*server, error) {
+	ln, err := p.listen(j.Size)
+	if err != nil {
+		return nil, err
+	}
+	return &server{job: j, board: b, ring: ring, ln: ln}, nil
+}
+
+// run accepts links until the listener is closed.
+func (s *server) run() {
+	for {
+		l, err := s.ln.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.links = append(s.links, l)
+		s.mu.Unlock()
+		go s.serve(l)
+	}
+}
+
+func (s *server) close() {
+	s.ln.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.links {
+		l.Close()
+	}
+}
+
+func (s *server) serve(l link) {
+	var buf []byte
+	if s.job.Mode == modeIdle {
+		buf = make([]byte, s.job.Size) // counts as the connection's memory
+	} else {
+		buf = make([]byte, largestSize)
+	}
+	echo := s.job.Mode == modePingPong
+	for {
+		msg, err := l.ReadMessage(buf)
+		if err != nil {
+			return
+		}
+		client, n, sent, ok := inspect(msg, s.job.Size)
+		if !ok {
+			s.board.clients[client].bad.Add(1)
+			continue
+		}
+		if echo || n == helloNumber {
+			if l.WriteMessage(msg) != nil || l.Flush() != nil {
+				return
+			}
+			continue
+		}
+		if sent != 0 && s.board.phase.Load() == phaseMeasure {
+			s.latency.add(time.Duration(time.Now().UnixNano() - int64(sent)))
+		}
+		if s.board.clients[client].count(n) {
+			s.ring(client)
+		}
+	}
+}
