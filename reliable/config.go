@@ -52,6 +52,10 @@ type Config struct {
 	// received; at most 256. Default 16.
 	MaxFragments int
 
+	// The next three work with any size, as the reference's do. Sizes that are
+	// not powers of two are slower, and lose track of some sequences, so that
+	// a duplicate may be delivered, each time the sequence wraps around.
+
 	// SentBuffer is the number of sent packets remembered, at most 32768. An
 	// ack for an older one is ignored. Default 256. Unused with MaxWindow.
 	SentBuffer int

@@ -181,6 +181,7 @@ func (e *Endpoint) ensureSent() bool {
 	} else {
 		e.sent.odd = new(seq.Window)
 		e.sent.odd.Init(n, n)
+		e.sent.odd.Restart(uint16(e.nextID))
 	}
 	return true
 }

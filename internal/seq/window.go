@@ -217,11 +217,12 @@ func lowBits(n int32) uint32 {
 	return 1<<n - 1
 }
 
-// Restart empties w and makes s the next sequence. All sequences before s
-// count as seen.
+// Restart empties w and makes s the next sequence. In a window of bits, all
+// sequences before s count as seen.
 func (w *Window) Restart(s uint16) {
 	w.next, w.known = s, 0
 	clear(w.bits.words)
+	clear(w.slots)
 }
 
 // Resize makes w tell apart the newest track sequences, a power of two. When

@@ -1,0 +1,140 @@
+package reliable
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAckDue follows the policy of ack-only packets, packet by packet.
+func TestAckDue(t *testing.T) {
+	const delay = 10 * time.Millisecond
+	ms := func(n float64) time.Time { return testTime(n / 1000) }
+	e, _ := New(nil, ms(0), nil)
+	var out Batch
+	receive := func(at float64, s uint16, payload ...byte) {
+		t.Helper()
+		if v := e.Receive(ms(at), append(AppendHeader(nil, Header{s, 65535, 0}), payload...)); v != Delivered {
+			t.Fatalf("packet %d: %v", s, v)
+		}
+	}
+	check := func(at float64, want bool, wantAt float64) {
+		t.Helper()
+		due, when := e.AckDue(ms(at), delay)
+		if wantAt < 0 {
+			if due || !when.IsZero() {
+				t.Errorf("at %v ms: AckDue = %v, %v, want nothing owed", at, due, when)
+			}
+		} else if due != want || !when.Equal(ms(wantAt)) {
+			t.Errorf("at %v ms: AckDue = %v, %v, want %v, %v", at, due, when, want, ms(wantAt))
+		}
+	}
+	check(0, false, -1)
+	receive(1, 0) // empty
+	check(1, false, -1)
+	receive(2, 1, 'x') // nothing of ours ever left
+	check(2, true, 2)
+	mustSend(t, e, ms(3), nil, &out)
+	check(3, false, -1)
+	receive(4, 2, 'x')
+	check(4, false, 13)
+	receive(5, 4, 'x')
+	check(5, false, 13)
+	check(13, true, 13)
+	mustSend(t, e, ms(13), nil, &out)
+	check(13, false, -1)
+	receive(14, 3, 'x') // overtaken, and not in the last header
+	check(14, false, 23)
+	mustSend(t, e, ms(15), []byte("data acks too"), &out)
+	check(15, false, -1)
+	if v := e.Receive(ms(15), append(AppendHeader(nil, Header{3, 65535, 0}), 'x')); v != Duplicate {
+		t.Errorf("duplicate: %v", v)
+	}
+	check(15, false, -1)
+	for s := uint16(5); s < 20; s++ { // 4 is the ack of our last header
+		receive(16, s, 'x')
+		check(16, false, 25)
+	}
+	receive(16, 20, 'x')
+	check(16, true, 16)
+	mustSend(t, e, ms(16), nil, &out)
+	receive(17, 36) // a gap, but empty
+	check(17, false, -1)
+	receive(17, 40, 'x')
+	check(17, true, 17)
+	mustSend(t, e, ms(17), nil, &out)
+	e.stats.PacketLoss = 2.1
+	receive(18, 47, 'x')
+	check(18, false, 27)
+	receive(18, 48, 'x')
+	check(18, true, 18)
+	mustSend(t, e, ms(18), nil, &out)
+	check(18, false, -1)
+	fragment := AppendFragmentHeader(nil, FragmentHeader{49, 1, 2})
+	e.Receive(ms(19), append(fragment, 'x'))
+	check(19, false, 28)
+	mustSend(t, e, ms(20), nil, &out)
+	whole := AppendHeader(AppendFragmentHeader(nil, FragmentHeader{49, 0, 2}), Header{49, 65535, 0})
+	if v := e.Receive(ms(21), append(whole, make([]byte, 1024)...)); v != Delivered {
+		t.Errorf("last fragment: %v", v)
+	}
+	check(21, false, 30)
+}
+
+// TestAckBitsPatterns checks that the header's ack bits are those of
+// the packets received, in every pattern of each byte.
+func TestAckBitsPatterns(t *testing.T) {
+	for position := range 4 {
+		for pattern := range 256 {
+			for _, rest := range []uint32{0, 0xffffffff} {
+				mask := uint32(0xff) << (8 * position)
+				ackBits := rest&^mask | uint32(pattern)<<(8*position)
+				checkAckBits(t, ackBits)
+			}
+		}
+	}
+}
+
+func checkAckBits(t *testing.T, ackBits uint32) {
+	t.Helper()
+	for _, h := range []Header{{100, 99, ackBits}, {3, 65530, ackBits}, {0, 1, ackBits}, {300, 44, ackBits}, {300, 45, ackBits}} {
+		b := AppendHeader(nil, h)
+		got, n, err := ParseHeader(append(b, 0xff))
+		if got != h || n != len(b) || n != h.Size() || err != nil {
+			t.Errorf("ParseHeader(%x) = %+v, %d, %v, want %+v", b, got, n, err, h)
+		}
+		for cut := range b {
+			if _, _, err := ParseHeader(b[:cut]); err == nil {
+				t.Errorf("ParseHeader(%x) succeeded, want an error", b[:cut])
+			}
+		}
+	}
+	// The packets arrive, and are acknowledged as they are to the writer.
+	reader, _ := New(nil, testTime(0), nil)
+	for i := range uint16(32) {
+		if s := 1000 + i; ackBits&(1<<(31-i)) != 0 || i == 31 {
+			reader.Receive(testTime(0), AppendHeader(nil, Header{s, 65535, 0}))
+		}
+	}
+	var out Batch
+	mustSend(t, reader, testTime(0), nil, &out)
+	if h, _, _ := ParseHeader(out.At(0)); h.Ack != 1031 || h.AckBits != ackBits|1 {
+		t.Errorf("header %+v, want ack 1031 and bits %x", h, ackBits|1)
+	}
+	writer, _ := New(nil, testTime(0), nil)
+	for range 1032 {
+		mustSend(t, writer, testTime(0), []byte{1}, &out)
+	}
+	writer.Receive(testTime(0), AppendHeader(nil, Header{0, 1031, ackBits}))
+	want := 0
+	for i := range uint16(32) {
+		if ackBits&(1<<i) != 0 {
+			if want >= len(writer.Acks()) || writer.Acks()[want] != 1031-i {
+				t.Fatalf("ack bits %x: acks %v", ackBits, writer.Acks())
+			}
+			want++
+		}
+	}
+	if len(writer.Acks()) != want {
+		t.Errorf("ack bits %x: acks %v", ackBits, writer.Acks())
+	}
+}

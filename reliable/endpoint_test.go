@@ -1,0 +1,314 @@
+package reliable
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConfigErrors(t *testing.T) {
+	for _, test := range []struct {
+		field string
+		cfg   Config
+	}{
+		{"MaxPacketSize", Config{MaxPacketSize: -1}},
+		{"MaxPacketSize", Config{MaxPacketSize: 16385}},
+		{"MaxPacketSize", Config{MaxFragments: 8}},
+		{"MaxPacketSize", Config{MaxPacketSize: math.MaxInt}},
+		{"FragmentAbove", Config{FragmentAbove: -1}},
+		{"FragmentSize", Config{FragmentSize: 65508}},
+		{"FragmentSize", Config{FragmentSize: math.MinInt}},
+		{"MaxFragments", Config{MaxFragments: 257}},
+		{"SentBuffer", Config{SentBuffer: 32769}},
+		{"ReceivedBuffer", Config{ReceivedBuffer: -5}},
+		{"ReceivedBuffer", Config{ReceivedBuffer: 100, JumpGuard: true}},
+		{"AckBuffer", Config{AckBuffer: math.MaxInt}},
+		{"ReassemblyBuffer", Config{ReassemblyBuffer: 1 << 16}},
+		{"RTTSmoothing", Config{RTTSmoothing: 1.5}},
+		{"LossSmoothing", Config{LossSmoothing: float32(math.NaN())}},
+		{"BandwidthSmoothing", Config{BandwidthSmoothing: float32(math.Inf(1))}},
+		{"RTTHistory", Config{RTTHistory: -1}},
+		{"PacketHeaderSize", Config{PacketHeaderSize: 1 << 20}},
+		{"MaxWindow", Config{MaxWindow: 100}},
+		{"MaxWindow", Config{MaxWindow: 32}},
+		{"MaxWindow", Config{MaxWindow: 32768}},
+		{"MaxWindow", Config{MaxWindow: -256}},
+		{"SmoothingInterval", Config{SmoothingInterval: -1}},
+		{"ReassemblyTimeout", Config{ReassemblyTimeout: -1}},
+		{"ReassemblyBytes", Config{ReassemblyBytes: -1}},
+	} {
+		_, err := New(&test.cfg, testTime(0), nil)
+		var ce *ConfigError
+		if !errors.As(err, &ce) || ce.Field != test.field || !strings.Contains(err.Error(), test.field) {
+			t.Errorf("New(%+v) = %v, want a *ConfigError for %s", test.cfg, err, test.field)
+		}
+	}
+	written := DefaultConfig()
+	for _, cfg := range []*Config{nil, {}, &written, connConfig(), {AckBuffer: -1, PacketHeaderSize: -1, RTTSmoothing: -1}} {
+		if _, err := New(cfg, testTime(0), nil); err != nil {
+			t.Errorf("New(%+v) = %v", cfg, err)
+		}
+	}
+}
+
+func TestPacketTooLarge(t *testing.T) {
+	e, _ := New(&Config{MaxPacketSize: 100}, testTime(0), nil)
+	var out Batch
+	_, err := e.Send(testTime(0), make([]byte, 101), &out)
+	var tooLarge *PacketTooLargeError
+	if !errors.As(err, &tooLarge) || *tooLarge != (PacketTooLargeError{101, 100}) {
+		t.Errorf("Send = %v, want *PacketTooLargeError{101, 100}", err)
+	}
+	if out.Len() != 0 || e.NextID() != 0 {
+		t.Error("something was sent")
+	}
+}
+
+// TestBadDatagrams says what is counted for each.
+func TestBadDatagrams(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		datagram []byte
+		want     Verdict
+		counters Counters
+	}{
+		{"empty", []byte{}, Invalid, Counters{PacketsReceived: 1, PacketsInvalid: 1}},
+		{"nil", nil, Invalid, Counters{PacketsReceived: 1, PacketsInvalid: 1}},
+		{"one byte", []byte{0}, Invalid, Counters{PacketsReceived: 1, PacketsInvalid: 1}},
+		{"one odd byte", []byte{1}, Invalid, Counters{FragmentsInvalid: 1}},
+		{"odd prefix", []byte{3, 0, 0, 0, 0, 0}, Invalid, Counters{FragmentsInvalid: 1}},
+		{"huge", make([]byte, 16384+15), TooLarge, Counters{PacketsTooLargeToReceive: 1}},
+		{"large payload", append([]byte{0x20, 0, 0, 1}, make([]byte, 16385)...), TooLarge, Counters{PacketsReceived: 1, PacketsTooLargeToReceive: 1}},
+		{"stale", []byte{0x20, 0, 0x90, 1}, Stale, Counters{PacketsReceived: 1, PacketsStale: 1}},
+	} {
+		e, _ := New(nil, testTime(0), nil)
+		if v := e.Receive(testTime(0), test.datagram); v != test.want || e.Counters() != test.counters {
+			t.Errorf("%s: %v, %+v, want %v, %+v", test.name, v, e.Counters(), test.want, test.counters)
+		}
+		if test.want.Valid() != (test.want == Stale) || test.want.Live() {
+			t.Errorf("%v: Valid = %v, Live = %v", test.want, test.want.Valid(), test.want.Live())
+		}
+	}
+}
+
+// A nested handler does to the endpoint what it is told.
+type nested struct{ do func() bool }
+
+func (n *nested) HandleMessage(uint16, []byte) bool      { return n.do() }
+func (n *nested) HandleFate(uint64, Fate, time.Duration) { n.do() }
+
+func TestReentry(t *testing.T) {
+	n := new(nested)
+	e, _ := New(nil, testTime(0), n)
+	from, _ := New(nil, testTime(0), nil)
+	var packets, out Batch
+	mustSend(t, from, testTime(0), make([]byte, 3000), &packets)
+	from.nextID += 100 // a packet that would drop the reassembly
+	mustSend(t, from, testTime(0), []byte{1}, &packets)
+	n.do = func() bool {
+		before := e.Counters()
+		if v := e.Receive(testTime(0), packets.At(3)); v != Reentrant || e.Counters() != before {
+			t.Errorf("Receive within a callback = %v, want Reentrant and nothing counted", v)
+		}
+		mustSend(t, e, testTime(0), []byte("answer"), &out)
+		return true
+	}
+	for i := range 3 {
+		e.Receive(testTime(0), packets.At(i))
+	}
+	if h, _, err := ParseHeader(out.At(0)); err != nil || h.Ack != 0 || h.AckBits != 0 {
+		t.Errorf("header sent from the callback: %+v, %v, want ack 0 and no bits", h, err)
+	}
+	from.nextID = 200
+	out.Reset()
+	mustSend(t, e, testTime(0), []byte("later"), &out)
+	if h, _, _ := ParseHeader(out.At(0)); h.AckBits != 1 {
+		t.Errorf("header sent later: %+v, want bit 0", h)
+	}
+	// From the callback of a fate too.
+	out.Reset()
+	ack := AppendHeader(nil, Header{1, 1, 3})
+	if v := e.Receive(testTime(1), ack); v != Delivered || out.Len() != 3 {
+		t.Errorf("Receive = %v, %d packets sent from callbacks, want Delivered, 3", v, out.Len())
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, ackRefused := range []bool{false, true} {
+		n := &nested{do: func() bool { return false }}
+		e, _ := New(&Config{AckRefused: ackRefused}, testTime(0), HandlerFunc(n.HandleMessage))
+		var out Batch
+		mustSend(t, e, testTime(0), []byte{1}, &out)
+		d := AppendHeader(nil, Header{0, 0, 1})
+		if v := e.Receive(testTime(0), d); v != Refused || !v.Live() {
+			t.Errorf("Receive = %v, want Refused", v)
+		}
+		if got := len(e.Acks()) == 1; got != ackRefused {
+			t.Errorf("AckRefused %v: acks %v", ackRefused, e.Acks())
+		}
+		if e.received.seen.Next() != 0 {
+			t.Error("a refused packet moved the window")
+		}
+		n.do = func() bool { return true }
+		if v := e.Receive(testTime(0), d); v != Delivered {
+			t.Errorf("the packet again = %v, want Delivered", v)
+		}
+	}
+}
+
+// TestReset: every open fate is told, ids go on, sequences start again.
+func TestReset(t *testing.T) {
+	for name, cfg := range map[string]*Config{"reference": nil, "odd": {SentBuffer: 100}, "growing": connConfig()} {
+		p := newSimPeer(t, cfg)
+		var out Batch
+		for range 300 {
+			mustSend(t, p.Endpoint, testTime(0), p.message(8), &out)
+			mustSend(t, p.Endpoint, testTime(0), nil, &out)
+		}
+		p.Receive(testTime(0.1), AppendHeader(nil, Header{0, 599, 0xf0}))
+		p.Update(testTime(0.2))
+		stats := p.Stats()
+		p.Reset()
+		if len(p.fates) != 300 || p.InFlight() != 0 {
+			t.Errorf("%s: %d fates after Reset, want 300", name, len(p.fates))
+		}
+		if p.NextSequence() != 0 || p.NextID() != 65536 || p.Counters() != (Counters{}) || len(p.Acks()) != 0 {
+			t.Errorf("%s: after Reset: id %d, %+v, acks %v", name, p.NextID(), p.Counters(), p.Acks())
+		}
+		if p.Stats() != stats || stats.RTT == 0 {
+			t.Errorf("%s: figures %+v, want %+v", name, p.Stats(), stats)
+		}
+		if v := p.Receive(testTime(0.1), AppendHeader(nil, Header{0, 65535, 0})); v != Delivered {
+			t.Errorf("%s: first packet after Reset: %v", name, v)
+		}
+		p.ResetAll(testTime(1))
+		if p.Stats() != (Stats{}) || p.NextID() != 65536 {
+			t.Errorf("%s: after ResetAll: %+v, id %d", name, p.Stats(), p.NextID())
+		}
+	}
+}
+
+// TestFateOfFixedWindows: with and without a power of two, exactly one each.
+func TestFateOfFixedWindows(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 16, 100, 256, 1000} {
+		s := newSim(t, &Config{SentBuffer: n}, simLink{delay: 30 * time.Millisecond, jitter: 5 * time.Millisecond, loss: 0.1})
+		for range 70_000 {
+			s.send(0, s.peers[0].message(8))
+			s.advance(3 * time.Millisecond)
+			s.peers[0].ClearAcks()
+			s.peers[1].ClearAcks()
+		}
+		for _, p := range s.peers {
+			p.Reset()
+		}
+		s.check()
+	}
+}
+
+// TestSentFates arms receipts late.
+func TestSentFates(t *testing.T) {
+	s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond, loss: 0.2})
+	for range 2000 {
+		s.send(0, s.peers[0].message(8))
+		s.advance(5 * time.Millisecond)
+	}
+	p := s.peers[0]
+	var last uint64
+	n := 0
+	p.SentFates(func(id uint64, fate Fate, rtt time.Duration) {
+		if p.fates[id] != fate || id <= last && n > 0 || (fate == FateDelivered) != (rtt > 0) {
+			t.Errorf("SentFates: %d, %v, %v after %d, want %v", id, fate, rtt, last, p.fates[id])
+		}
+		last = id
+		n++
+	})
+	if n < 50 {
+		t.Errorf("SentFates told of %d packets", n)
+	}
+}
+
+func TestTimeBackwards(t *testing.T) {
+	e, _ := New(nil, testTime(10), nil)
+	var out Batch
+	mustSend(t, e, testTime(11), []byte{1}, &out)
+	e.Receive(testTime(5), AppendHeader(nil, Header{0, 0, 1}))
+	e.Update(testTime(2))
+	if s := e.Stats(); s.RTT != 0 || s.RTTMin != 0 {
+		t.Errorf("Stats = %+v, want no round-trip time", s)
+	}
+}
+
+func TestSmoothingInterval(t *testing.T) {
+	var figures []float32
+	for _, step := range []float64{1. / 240, 1. / 60, 1. / 10} {
+		e, _ := New(&Config{SmoothingInterval: time.Second / 60, SentBuffer: 16}, testTime(0), nil)
+		var out Batch
+		for range 64 {
+			mustSend(t, e, testTime(0), []byte{1}, &out)
+		}
+		for now := step; now < 0.2001; now += step {
+			e.Update(testTime(now))
+		}
+		figures = append(figures, e.Stats().PacketLoss)
+	}
+	for _, f := range figures {
+		if math.Abs(float64(f-figures[0])) > 0.01 || f < 50 {
+			t.Errorf("loss figures after 0.2 s at different rates: %v, want the same", figures)
+		}
+	}
+}
+
+func TestParseOpening(t *testing.T) {
+	e, _ := New(nil, testTime(0), nil)
+	var whole, parts, later Batch
+	mustSend(t, e, testTime(0), nil, &whole)
+	mustSend(t, e, testTime(0), []byte("hello"), &whole)
+	mustSend(t, e, testTime(0), make([]byte, 3000), &parts)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 65535, 0}))
+	mustSend(t, e, testTime(0), []byte("hello"), &later)
+	check := func(name string, d []byte, want bool) {
+		t.Helper()
+		if got := ParseOpening(nil, d); got != want {
+			t.Errorf("%s: ParseOpening = %v, want %v", name, got, want)
+		}
+	}
+	check("ack-only", whole.At(0), true)
+	check("packet", whole.At(1), true)
+	check("fragment 0", parts.At(0), true)
+	check("fragment 1", parts.At(1), false)
+	check("part of fragment 0", parts.At(0)[:1000], false)
+	check("mid-stream", later.At(0), false)
+	check("empty", nil, false)
+	check("garbage", []byte{1, 2, 3, 4, 5, 6, 7, 8}, false)
+	check("truncated", whole.At(1)[:7], false)
+	check("huge", append(whole.At(0), make([]byte, 16385)...), false)
+	if ParseOpening(&Config{FragmentSize: 512, MaxFragments: 32}, parts.At(0)) {
+		t.Error("ParseOpening accepts a fragment of another size")
+	}
+}
+
+func TestStrings(t *testing.T) {
+	for v := Delivered; v <= Reentrant; v++ {
+		if s := v.String(); s == "" || strings.Contains(s, "(") {
+			t.Errorf("Verdict %d has no name", v)
+		}
+	}
+	for _, s := range []string{Verdict(99).String(), Fate(0).String(), FormatError(0).Error(), FormatError(99).Error()} {
+		if !strings.Contains(s, "(") {
+			t.Errorf("%q, want a number in brackets", s)
+		}
+	}
+	if FateDelivered.String() != "Delivered" || FateLost.String() != "Lost" {
+		t.Error("the fates have other names")
+	}
+	for e := ErrHeaderShort; e <= ErrFragmentSize; e++ {
+		if s := e.Error(); !strings.HasPrefix(s, "reliable: ") || strings.Contains(s, "(") {
+			t.Errorf("FormatError %d has no text", e)
+		}
+	}
+	if s := (&PacketTooLargeError{9, 8}).Error(); s != "reliable: packet of 9 bytes exceeds the maximum of 8" {
+		t.Error(s)
+	}
+}
