@@ -3,7 +3,6 @@ package datagram
 import (
 	"fmt"
 	"net"
-	"os"
 )
 
 // DisableOffloadEnv is the environment variable that, set to anything but
@@ -32,12 +31,6 @@ type SocketConfig struct {
 	// DisableOffload makes the socket send and receive each datagram by
 	// itself. See also DisableOffloadEnv.
 	DisableOffload bool
-}
-
-// offload tells whether segmentation offload may be used.
-func (cfg *SocketConfig) offload() bool {
-	env := os.Getenv(DisableOffloadEnv)
-	return !cfg.DisableOffload && (env == "" || env == "0")
 }
 
 // bufferSize applies the default to one of the buffer sizes of a SocketConfig.

@@ -3,6 +3,7 @@ package datagram
 import (
 	"math"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,6 +28,12 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *SocketConfig) error {
 		s.gro = s.enableGRO(fd)
 	}
 	return nil
+}
+
+// offload tells whether segmentation offload may be used.
+func (cfg *SocketConfig) offload() bool {
+	env := os.Getenv(DisableOffloadEnv)
+	return !cfg.DisableOffload && (env == "" || env == "0")
 }
 
 // setBuffer asks for a buffer of size bytes, unless that is zero, and returns
