@@ -17,10 +17,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRuns has every peer take part in every mode for a moment.
+// TestRuns has every peer take part in every mode for a moment; where time is
+// short, only some.
 func TestRuns(t *testing.T) {
 	o := &options{peers: peers, modes: allModes, sizes: []int{usualSize, 4096}}
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		o.peers = []*peer{volleyPeer, udpPeer, tcpPeer}
 	}
 	plan, err := o.plan()

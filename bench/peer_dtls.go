@@ -13,7 +13,8 @@ var dtlsPeer = &peer{
 	maxMessage: 4096, // it reads datagrams of at most 8 KiB
 	window:     narrowWindow,
 	listen: func(int) (listener, error) {
-		ln, err := dtls.Listen("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, dtlsConfig())
+		ln, err := dtls.ListenWithOptions("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)},
+			dtlsKey, dtlsHint, dtlsSuite)
 		if err != nil {
 			return nil, err
 		}
@@ -24,7 +25,7 @@ var dtlsPeer = &peer{
 		if err != nil {
 			return nil, err
 		}
-		c, err := dtls.Dial("udp4", raddr, dtlsConfig())
+		c, err := dtls.DialWithOptions("udp4", raddr, dtlsKey, dtlsHint, dtlsSuite)
 		if err != nil {
 			return nil, err
 		}
@@ -32,10 +33,9 @@ var dtlsPeer = &peer{
 	},
 }
 
-func dtlsConfig() *dtls.Config {
-	return &dtls.Config{
-		PSK:             func([]byte) ([]byte, error) { return []byte("a key that both sides know"), nil },
-		PSKIdentityHint: []byte("bench"),
-		CipherSuites:    []dtls.CipherSuiteID{dtls.TLS_PSK_WITH_AES_128_GCM_SHA256},
-	}
-}
+// Options of both sides.
+var (
+	dtlsKey   = dtls.WithPSK(func([]byte) ([]byte, error) { return []byte("a key that both sides know"), nil })
+	dtlsHint  = dtls.WithPSKIdentityHint([]byte("bench"))
+	dtlsSuite = dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_GCM_SHA256)
+)

@@ -38,7 +38,6 @@ func kcpFast(s *kcp.UDPSession) {
 func kcpBulk(s *kcp.UDPSession) {
 	s.SetNoDelay(1, 10, 2, 1)
 	s.SetWindowSize(4096, 4096)
-	s.SetStreamMode(true)
 	s.SetWriteDelay(true)
 }
 

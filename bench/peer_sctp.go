@@ -25,7 +25,7 @@ var sctpPeer = &peer{
 		if err != nil {
 			return nil, err
 		}
-		a, err := sctp.Client(sctpConfig(c))
+		a, err := sctp.ClientWithOptions(sctp.WithNetConn(c), sctpLogger, sctpBlock, sctpChecksum, sctpBuffer)
 		if err != nil {
 			return nil, err
 		}
@@ -37,12 +37,13 @@ var sctpPeer = &peer{
 	},
 }
 
-func sctpConfig(c net.Conn) sctp.Config {
-	return sctp.Config{
-		NetConn: c, LoggerFactory: logging.NewDefaultLoggerFactory(),
-		BlockWrite: true, EnableZeroChecksum: true, MaxReceiveBufferSize: socketBuffer,
-	}
-}
+// Options of both sides.
+var (
+	sctpLogger   = sctp.WithLoggerFactory(logging.NewDefaultLoggerFactory())
+	sctpBlock    = sctp.WithBlockWrite(true)
+	sctpChecksum = sctp.WithEnableZeroChecksum(true)
+	sctpBuffer   = sctp.WithMaxReceiveBufferSize(socketBuffer)
+)
 
 // s2conn is a stream with the addresses of its socket.
 type s2conn struct {
@@ -73,7 +74,8 @@ func (l *sctpListener) Accept() (link, error) {
 		return nil, net.ErrClosed
 	}
 	l.once = true
-	a, err := sctp.Server(sctpConfig(&answeringConn{UDPConn: l.c}))
+	a, err := sctp.ServerWithOptions(sctp.WithNetConn(&answeringConn{UDPConn: l.c}),
+		sctpLogger, sctpBlock, sctpChecksum, sctpBuffer)
 	if err != nil {
 		return nil, err
 	}
