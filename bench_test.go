@@ -5,17 +5,9 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// cpuTime returns the user and system time of the process.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // A window lets a sender be at most size messages ahead of the receiver, so
 // that nothing is lost in a full socket buffer.

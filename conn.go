@@ -27,7 +27,7 @@ type Conn struct {
 
 	in                          inbox.Inbox
 	readDeadline, writeDeadline deadline.Deadline
-	truncated, refused          atomic.Uint64
+	truncated                   atomic.Uint64
 	writeErrors                 atomic.Uint64
 	closeOnce                   sync.Once
 	closeErr                    error

@@ -468,10 +468,10 @@ func TestSharedPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer c.Close() // at the end: the system must not give its port to another one
 		if err := exchange(c, p, 2); err != nil {
 			t.Error(err)
 		}
 		c.Write([]byte("bye"))
-		c.Close()
 	}
 }
