@@ -17,6 +17,8 @@ type fakeSocket struct {
 	in   chan []datagram.Packet
 	done chan struct{}
 	once sync.Once
+	bufs [2][]byte // of the last put and the one before, which may be in use
+	next int
 
 	mu  sync.Mutex
 	out map[netip.AddrPort][][]byte // nil: what is sent goes nowhere
@@ -60,7 +62,9 @@ func (s *fakeSocket) Close() error {
 
 // put delivers a datagram; it has been handled once the next put returns.
 func (s *fakeSocket) put(from netip.AddrPort, b []byte) {
-	s.in <- []datagram.Packet{{Buf: b, Addr: from}}
+	s.next ^= 1
+	s.bufs[s.next] = append(s.bufs[s.next][:0], b...)
+	s.in <- []datagram.Packet{{Buf: s.bufs[s.next], Addr: from}}
 }
 
 // sent takes what has been sent to an address.
@@ -70,6 +74,13 @@ func (s *fakeSocket) sent(to netip.AddrPort) [][]byte {
 	ds := s.out[to]
 	delete(s.out, to)
 	return ds
+}
+
+// keep ends discard.
+func (s *fakeSocket) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = make(map[netip.AddrPort][][]byte)
 }
 
 // discard makes everything that is sent go nowhere.
@@ -151,7 +162,7 @@ func TestListenerFlood(t *testing.T) {
 	if n := s.Drops.Total(); n < uint64(scaled(1_000_000)) {
 		t.Errorf("%d drops counted", n)
 	}
-	sock.out = make(map[netip.AddrPort][][]byte)
+	sock.keep()
 	for i, c := range clients {
 		out := datagram.GetBatch()
 		c.sendPayload(time.Now(), []byte("up"), out)
