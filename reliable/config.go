@@ -24,8 +24,8 @@ const (
 
 // Limits of a Config.
 const (
-	maxMaxFragments  = 256 // a fragment's count is one byte
-	maxBuffer        = 1 << 15
+	maxMaxFragments  = 256       // a fragment's count is one byte
+	maxBuffer        = 1<<15 - 1 // beyond it the next sequence would be stale
 	maxRTTHistory    = 1 << 20
 	maxFragmentBytes = 65507 // largest UDP payload
 	minMaxWindow     = 64
@@ -56,18 +56,18 @@ type Config struct {
 	// not powers of two are slower, and lose track of some sequences, so that
 	// a duplicate may be delivered, each time the sequence wraps around.
 
-	// SentBuffer is the number of sent packets remembered, at most 32768. An
+	// SentBuffer is the number of sent packets remembered, at most 32767. An
 	// ack for an older one is ignored. Default 256. Unused with MaxWindow.
 	SentBuffer int
 	// ReceivedBuffer is the number of received sequences remembered, at most
-	// 32768. An older packet is stale. Default 256. Unused with MaxWindow.
+	// 32767. An older packet is stale. Default 256. Unused with MaxWindow.
 	ReceivedBuffer int
 	// AckBuffer is the number of acks that wait for ClearAcks. A packet whose
 	// ack finds no room stays unacknowledged. Default 256. Negative: there is
 	// no list, and acks are told to the FateHandler alone.
 	AckBuffer int
 	// ReassemblyBuffer is the number of sequences, up to the newest, whose
-	// fragments are collected; at most 32768. Default 64.
+	// fragments are collected; at most 32767. Default 64.
 	ReassemblyBuffer int
 
 	// RTTSmoothing is the share of each new sample in Stats.RTT, 0 to 1.

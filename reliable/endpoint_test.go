@@ -21,7 +21,7 @@ func TestConfigErrors(t *testing.T) {
 		{"FragmentSize", Config{FragmentSize: 65508}},
 		{"FragmentSize", Config{FragmentSize: math.MinInt}},
 		{"MaxFragments", Config{MaxFragments: 257}},
-		{"SentBuffer", Config{SentBuffer: 32769}},
+		{"SentBuffer", Config{SentBuffer: 32768}},
 		{"ReceivedBuffer", Config{ReceivedBuffer: -5}},
 		{"ReceivedBuffer", Config{ReceivedBuffer: 100, JumpGuard: true}},
 		{"AckBuffer", Config{AckBuffer: math.MaxInt}},

@@ -1,0 +1,206 @@
+package seq
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+)
+
+var exhaustive = flag.Bool("exhaustive", false, "compare all 2^32 pairs of sequence numbers")
+
+// greater is the definition, on plain integers.
+func greater(a, b int) bool {
+	return a > b && a-b <= 32768 || a < b && b-a > 32768
+}
+
+func checkPair(t *testing.T, a, b int) {
+	if got, want := Greater(uint16(a), uint16(b)), greater(a, b); got != want {
+		t.Fatalf("Greater(%d, %d) = %v, want %v", a, b, got, want)
+	}
+	if got, want := Less(uint16(a), uint16(b)), greater(b, a); got != want {
+		t.Fatalf("Less(%d, %d) = %v, want %v", a, b, got, want)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	near := []int{0, 1, 2, 255, 256, 32766, 32767, 32768, 32769, 32770, 65534, 65535}
+	for a := range 65536 {
+		if *exhaustive {
+			for b := range 65536 {
+				checkPair(t, a, b)
+			}
+			continue
+		}
+		for _, d := range near {
+			checkPair(t, a, (a+d)&65535)
+			checkPair(t, a, d)
+		}
+		for range 20 {
+			checkPair(t, a, rand.IntN(65536))
+		}
+	}
+	for a := range 65536 { // exactly one of two different numbers is newer
+		if b := (a + 32768) & 65535; Greater(uint16(a), uint16(b)) == Greater(uint16(b), uint16(a)) {
+			t.Fatalf("both or none of %d and %d are newer", a, b)
+		}
+	}
+}
+
+// plainWindow is Window without a trick: the slots of the definition.
+type plainWindow struct {
+	next  uint16
+	slots []int
+}
+
+func newPlain(n int) *plainWindow {
+	w := &plainWindow{slots: make([]int, n)}
+	for i := range w.slots {
+		w.slots[i] = -1
+	}
+	return w
+}
+
+func (w *plainWindow) slot(s int) *int      { return &w.slots[s%len(w.slots)] }
+func (w *plainWindow) exists(s uint16) bool { return *w.slot(int(s)) == int(s) }
+func (w *plainWindow) stale(s uint16) bool  { return Less(s, w.next-uint16(len(w.slots))) }
+func (w *plainWindow) forward(s uint16) {
+	if !Greater(s+1, w.next) {
+		return
+	}
+	for i := range min(int(s-w.next)+1, len(w.slots)) {
+		*w.slot(int(w.next) + i) = -1
+	}
+	w.next = s + 1
+}
+
+func (w *plainWindow) insert(s uint16) bool {
+	if w.stale(s) {
+		return false
+	}
+	w.forward(s)
+	*w.slot(int(s)) = int(s)
+	return true
+}
+
+func (w *plainWindow) acks() (ack uint16, bits uint32) {
+	ack = w.next - 1
+	for i := range uint16(32) {
+		if w.exists(ack - i) {
+			bits |= 1 << i
+		}
+	}
+	return ack, bits
+}
+
+func TestWindow(t *testing.T) {
+	for _, n := range []int{1, 2, 4, 16, 31, 32, 33, 64, 100, 128, 255, 256, 1000, 1024, 16384, 32767} {
+		rng := rand.New(rand.NewPCG(1, uint64(n)))
+		var w Window
+		w.Init(n, n)
+		p := newPlain(n)
+		for i := range 100_000 {
+			s := w.Next() + uint16(rng.IntN(5)) - 1
+			switch rng.IntN(20) {
+			case 0:
+				s = w.Next() - uint16(rng.IntN(n+10))
+			case 1:
+				s = w.Next() + uint16(rng.IntN(2*n))
+			case 2:
+				if rng.IntN(50) == 0 {
+					s = uint16(rng.Uint32())
+				}
+			}
+			want := Fresh
+			switch {
+			case p.stale(s):
+				want = Stale
+			case p.exists(s):
+				want = Seen
+			}
+			if got := w.Status(s); got != want {
+				t.Fatalf("size %d, step %d: Status(%d) = %v, want %v; next is %d", n, i, s, got, want, w.Next())
+			}
+			if rng.IntN(4) == 0 {
+				p.forward(s)
+				if s == w.Next() && w.Bitwise() {
+					w.Skip()
+				} else {
+					w.Forward(s)
+				}
+			} else if got, want := w.Insert(s), p.insert(s); got != want {
+				t.Fatalf("size %d, step %d: Insert(%d) = %v, want %v", n, i, s, got, want)
+			}
+			ack, bits := w.Acks()
+			if wantAck, wantBits := p.acks(); ack != wantAck || bits != wantBits {
+				t.Fatalf("size %d, step %d: Acks = %d, %x, want %d, %x", n, i, ack, bits, wantAck, wantBits)
+			}
+		}
+	}
+}
+
+// TestWindowResize grows and shrinks a window that must never call a present
+// sequence fresh, nor change what it says of those it still tells apart.
+func TestWindowResize(t *testing.T) {
+	const n = 4096
+	rng := rand.New(rand.NewPCG(9, 9))
+	var w, full Window
+	w.Init(n, 64)
+	full.Init(n, n)
+	for i := range 200_000 {
+		s := w.Next() + uint16(rng.IntN(3))
+		if rng.IntN(3) == 0 {
+			s -= uint16(rng.IntN(1 << rng.IntN(13)))
+		}
+		got, want := w.Status(s), full.Status(s)
+		if got != want && !(got == Seen && want == Fresh) {
+			t.Fatalf("step %d: Status(%d) = %v, want %v", i, s, got, want)
+		}
+		if got == Fresh {
+			w.Insert(s)
+			full.Insert(s)
+		}
+		ack, bits := w.Acks()
+		if wantAck, wantBits := full.Acks(); ack != wantAck || bits != wantBits {
+			t.Fatalf("step %d: Acks = %d, %x, want %d, %x", i, ack, bits, wantAck, wantBits)
+		}
+		switch rng.IntN(1000) {
+		case 0:
+			if w.Track() < n {
+				w.Resize(2 * w.Track())
+			}
+		case 1:
+			if size := w.Trim(64, 1024); size < w.Track() {
+				w.Resize(size)
+			}
+		case 2:
+			if rng.IntN(20) == 0 {
+				s := uint16(rng.Uint32())
+				w.Restart(s)
+				full.Restart(s)
+			}
+		}
+	}
+}
+
+func TestTrim(t *testing.T) {
+	var w Window
+	w.Init(1024, 1024)
+	for s := range uint16(2000) {
+		if s != 1500 {
+			w.Insert(s)
+		}
+	}
+	for _, test := range []struct{ least, most, want int }{{64, 1024, 512}, {64, 256, 256}, {1024, 1024, 1024}} {
+		if got := w.Trim(test.least, test.most); got != test.want {
+			t.Errorf("Trim(%d, %d) = %d, want %d", test.least, test.most, got, test.want)
+		}
+	}
+	w.Insert(1500)
+	if got := w.Trim(64, 1024); got != 64 {
+		t.Errorf("Trim of a full window = %d, want 64", got)
+	}
+	w.Resize(64)
+	if w.Bytes() != 8 || w.Status(1500) != Seen || w.Status(2000-1024-1) != Stale || w.Status(2000) != Fresh {
+		t.Error("the window judges otherwise after Resize")
+	}
+}
