@@ -1,0 +1,151 @@
+package netcode_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/netip"
+	"time"
+
+	"volley"
+	"volley/netcode"
+)
+
+// A backend issues a token, a client uses it, and the server learns who came.
+func Example() {
+	key := netcode.GenerateKey() // known to backend and servers
+
+	ln, err := netcode.Listen("udp", "127.0.0.1:0", key, 7)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+
+	backend := netcode.Issuer{
+		PrivateKey: key,
+		ProtocolID: 7,
+		Servers:    []netip.AddrPort{netip.MustParseAddrPort(ln.Addr().String())},
+	}
+	token, err := backend.Issue(42, []byte("blue"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client, err := netcode.Dial(context.Background(), token)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	client.Write([]byte("hello"))
+
+	server, err := ln.AcceptConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	b := make([]byte, netcode.MaxPayload)
+	n, err := server.Read(b)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("client %d of team %s says %s\n", server.ClientID(), server.UserData()[:4], b[:n])
+	// Output: client 42 of team blue says hello
+}
+
+// Messages of any size, with acknowledgements, over sessions.
+func Example_messages() {
+	key := netcode.GenerateKey()
+	inner, err := netcode.Listen("udp", "127.0.0.1:0", key, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln := volley.NewListener(inner, nil)
+	defer ln.Close()
+
+	session, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := volley.NewConn(session, nil)
+	defer client.Close()
+	client.Write(make([]byte, 10_000)) // in ten fragments
+
+	server, err := ln.Accept()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	b := make([]byte, 16384)
+	n, err := server.Read(b)
+	fmt.Println(n, err)
+	// Output: 10000 <nil>
+}
+
+// What a token says to everybody, and to those who have the private key.
+func ExampleToken() {
+	key := netcode.GenerateKey()
+	issuer := netcode.Issuer{
+		PrivateKey:      key,
+		ProtocolID:      7,
+		Servers:         []netip.AddrPort{netip.MustParseAddrPort("203.0.113.5:7777")},
+		InternalServers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:7777")},
+		Lifetime:        45 * time.Second,
+	}
+	token, err := issuer.Issue(42, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, _ := token.MarshalBinary() // over HTTPS to the client, for instance
+	token, err = netcode.ParseToken(b)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(b), token.ProtocolID(), token.Servers(), token.Expires().Sub(token.Created()))
+
+	claims, err := token.Claims(key)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(claims.ClientID, claims.Servers, claims.Timeout)
+	// Output:
+	// 2048 7 [203.0.113.5:7777] 45s
+	// 42 [10.0.0.5:7777] 10s
+}
+
+// A session in memory, for tests.
+func ExamplePipe() {
+	client, server := netcode.Pipe(42, nil)
+	go func() {
+		client.Write([]byte("one"))
+		client.Write([]byte("two"))
+		client.Close()
+	}()
+	for {
+		b, err := server.ReadPayload(nil)
+		if err == io.EOF {
+			break
+		}
+		fmt.Printf("%s from client %d\n", b, server.ClientID())
+	}
+	// Output:
+	// one from client 42
+	// two from client 42
+}
+
+// Why datagrams were dropped, by reason.
+func ExampleListener_Stats() {
+	ln, err := netcode.Listen("udp", "127.0.0.1:0", netcode.GenerateKey(), 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	s := ln.Stats()
+	for r, n := range s.Drops {
+		if n > 0 {
+			fmt.Println(netcode.DropReason(r), n)
+		}
+	}
+	fmt.Println(s.Conns, s.Drops[netcode.DropTokenExpired])
+	// Output: 0 0
+}
