@@ -131,11 +131,11 @@ func measure(e *Endpoint) int {
 	n += historyBytes(len(e.rtt.samples)) + len(e.parts.table)*pointerSize
 	for _, r := range e.parts.table {
 		if r != nil {
-			n += reassemblySize + cap(r.buf)
+			n += e.partSize() + cap(r.buf)
 		}
 	}
 	for _, r := range e.parts.spare {
-		n += reassemblySize + cap(r.buf)
+		n += e.partSize() + cap(r.buf)
 	}
 	return n
 }
@@ -147,6 +147,7 @@ func TestTinyDatagrams(t *testing.T) {
 	for i := range 64 {
 		e.Receive(testTime(0), AppendFragmentHeader(nil, FragmentHeader{uint16(i), 15, 16}))
 	}
+	t.Logf("%d bytes", e.MemoryUsage())
 	if e.parts.open != 64 || e.MemoryUsage() > 64*512 {
 		t.Errorf("%d reassemblies take %d bytes, want at most 512 each", e.parts.open, e.MemoryUsage())
 	}

@@ -35,7 +35,8 @@ type reassembly struct {
 	openedAt   int64
 }
 
-const reassemblySize = int(unsafe.Sizeof(reassembly{})) + maxMaxFragments // with order
+// partSize is the memory of a reassembly without its buffer.
+func (e *Endpoint) partSize() int { return int(unsafe.Sizeof(reassembly{})) + e.maxFragments }
 
 func (r *reassembly) has(id uint8) bool { return r.present[id>>6]&(1<<(id&63)) != 0 }
 

@@ -47,7 +47,7 @@ func (e *Endpoint) newReassembly() *reassembly {
 		p.spare = p.spare[:n-1]
 		return r
 	}
-	if !e.takePart(reassemblySize) {
+	if !e.takePart(e.partSize()) {
 		return nil
 	}
 	return &reassembly{order: make([]uint8, 0, e.maxFragments)}
@@ -57,7 +57,7 @@ func (e *Endpoint) newReassembly() *reassembly {
 func (e *Endpoint) recycle(r *reassembly) {
 	p := &e.parts
 	if n := len(p.spare); n >= maxSpares || n >= minSpares && p.spareSize()+cap(r.buf) > spareBytes {
-		e.givePart(reassemblySize + cap(r.buf))
+		e.givePart(e.partSize() + cap(r.buf))
 		return
 	}
 	p.spare = append(p.spare, r)
@@ -88,7 +88,7 @@ func (e *Endpoint) growReassembly(r *reassembly, need int) bool {
 func (e *Endpoint) freeSpares() {
 	p := &e.parts
 	for _, r := range p.spare {
-		e.givePart(reassemblySize + cap(r.buf))
+		e.givePart(e.partSize() + cap(r.buf))
 	}
 	p.spare = nil
 }
