@@ -49,6 +49,16 @@ type Socket interface {
 	Close() error
 }
 
+// A Server is a Socket that can do without the step back to its caller between
+// two reads. Serve calls handle with what ReadBatch would have returned, until
+// an error; the packets are valid until handle returns. If Close is called
+// while handle runs, also by handle itself, the socket goes once handle has
+// returned.
+type Server interface {
+	Socket
+	Serve(handle func(ps []Packet)) error
+}
+
 // A Conn is an unreliable, message-preserving connection to one peer.
 type Conn interface {
 	// Attach gives the layer above. It is called once; datagrams that came

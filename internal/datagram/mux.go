@@ -51,8 +51,6 @@ type readState struct {
 	out  wire.Batch
 }
 
-const readPackets = 8
-
 // NewMux returns a Mux on sock, which it takes over. Nothing is read before
 // Start.
 func NewMux(sock Socket, cfg MuxConfig) *Mux {
@@ -120,22 +118,20 @@ func (m *Mux) isClosed() bool {
 
 func (m *Mux) read() {
 	var r reader
-	ps := make([]Packet, readPackets)
+	handle := func(ps []Packet) {
+		r.ok()
+		m.dispatch(time.Now(), ps)
+	}
 	for {
-		n, err := m.sock.ReadBatch(ps)
-		if err != nil {
-			if m.isClosed() {
-				return
-			}
-			if r.again(err) {
-				m.readErrors.Add(1)
-				continue
-			}
+		err := serve(m.sock, handle)
+		if m.isClosed() {
+			return
+		}
+		if !r.again(err) {
 			m.fail(err)
 			return
 		}
-		r.ok()
-		m.dispatch(time.Now(), ps[:n])
+		m.readErrors.Add(1)
 	}
 }
 

@@ -31,6 +31,23 @@ func (l *bufList) add(p *Packet) {
 	}
 }
 
+const readPackets = 8
+
+// serve reads from a socket and calls handle with each batch, until an error.
+func serve(sock Socket, handle func([]Packet)) error {
+	if s, ok := sock.(Server); ok {
+		return s.Serve(handle)
+	}
+	ps := make([]Packet, readPackets)
+	for {
+		n, err := sock.ReadBatch(ps)
+		if err != nil {
+			return err
+		}
+		handle(ps[:n])
+	}
+}
+
 // A reader decides what an error of a read means: go on, wait a little, or
 // stop.
 type reader struct{ failures int }

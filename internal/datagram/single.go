@@ -54,22 +54,20 @@ func (c *Single) Attach(h Handler) error {
 
 func (c *Single) read() {
 	var r reader
-	var ps [2]Packet
+	handle := func(ps []Packet) {
+		r.ok()
+		c.deliver(time.Now(), ps)
+	}
 	for {
-		n, err := c.sock.ReadBatch(ps[:])
-		if err != nil {
-			if c.closed.Load() {
-				return
-			}
-			if r.again(err) {
-				c.readErrors.Add(1)
-				continue
-			}
+		err := serve(c.sock, handle)
+		if c.closed.Load() {
+			return
+		}
+		if !r.again(err) {
 			c.handler.HandleClose(err)
 			return
 		}
-		r.ok()
-		c.deliver(time.Now(), ps[:n])
+		c.readErrors.Add(1)
 	}
 }
 

@@ -165,12 +165,19 @@ func (io addrPortIO) writeTo(b []byte, addr netip.AddrPort) error {
 type openState struct {
 	once   sync.Once
 	closed atomic.Bool
-	err    error // of the first close; guarded by once
+	busy   atomic.Bool // whether packets are being handled within a read, see Server
+	err    error       // of the first close; guarded by once
 }
 
 func (o *openState) close(c interface{ Close() error }) error {
 	o.once.Do(func() {
 		o.closed.Store(true)
+		if o.busy.Load() {
+			// Close waits for the read under way, and may have been called
+			// from within it.
+			go c.Close()
+			return
+		}
 		o.err = c.Close()
 	})
 	return o.err

@@ -22,6 +22,8 @@ type receiveOp struct {
 	names [recvMessages]sockaddr
 	ctls  [recvMessages]control
 	bufs  [recvMessages]*[maxDatagram]byte
+
+	packets [recvMessages]Packet // used by Serve
 }
 
 var receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
@@ -55,7 +57,8 @@ func (op *receiveOp) attachBuffer(i int) {
 	h.Control = (*byte)(unsafe.Pointer(&op.ctls[i]))
 }
 
-// A receiver is the state of ReadBatch.
+// A receiver is the state of ReadBatch and of Serve, of which only one is used
+// at a time.
 type receiver struct {
 	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
 	limit int        // how many messages the caller of ReadBatch has room for
@@ -63,6 +66,8 @@ type receiver struct {
 	n     int // how many were received
 	errno syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made once
+
+	handle func([]Packet) // of Serve
 }
 
 // ReadBatch implements Socket.

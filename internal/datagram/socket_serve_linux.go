@@ -1,0 +1,52 @@
+package datagram
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// Serve implements Server. The goroutine never leaves the poller's read of the
+// descriptor, so no readiness is forgotten between two reads, and a call that
+// received less than it asked for need not be repeated just to learn that the
+// socket is empty: that would be one system call more for each lone datagram.
+func (s *linuxSocket) Serve(handle func([]Packet)) error {
+	r := &s.recv
+	r.handle = handle
+	if err := s.raw.Read(s.serveReady); err != nil {
+		return err
+	}
+	if s.open.closed.Load() {
+		return net.ErrClosed
+	}
+	return os.NewSyscallError("recvmsg", r.errno)
+}
+
+// serveReady hands over all that is there and returns false to wait for more.
+// It returns true if there was an error, or the socket is closed.
+func (s *linuxSocket) serveReady(fd uintptr) bool {
+	r := &s.recv
+	for !s.open.closed.Load() {
+		r.op = receiveOps.Get().(*receiveOp)
+		want := max(2, r.ask.count()) // with one, none left is not seen
+		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+		s.readCalls.Add(1)
+		r.ask.learn(want, r.n)
+		if r.errno != 0 {
+			r.release()
+			return r.errno != syscall.EAGAIN
+		}
+		ps := r.op.packets[:r.n]
+		for i := range ps {
+			s.describe(&ps[i], i)
+		}
+		s.open.busy.Store(true)
+		r.handle(ps)
+		s.open.busy.Store(false)
+		r.release()
+		if r.n < want {
+			return false
+		}
+	}
+	return true
+}
