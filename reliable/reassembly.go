@@ -38,6 +38,11 @@ type reassembly struct {
 // partSize is the memory of a reassembly without its buffer.
 func (e *Endpoint) partSize() int { return int(unsafe.Sizeof(reassembly{})) + e.maxFragments }
 
+// MaxReassemblyOverhead is the most that a reassembly counts against
+// Config.ReassemblyBytes beside its fragments, in bytes. Fragments count with
+// their full size.
+const MaxReassemblyOverhead = int(unsafe.Sizeof(reassembly{})) + maxMaxFragments
+
 func (r *reassembly) has(id uint8) bool { return r.present[id>>6]&(1<<(id&63)) != 0 }
 
 // room returns the bytes that the buffer needs to take n more.
