@@ -54,7 +54,6 @@ type settings struct {
 	window     int
 	readBuffer int
 	socket     datagram.SocketConfig
-	reserve    func(delta int) bool // may be nil
 }
 
 // A ConfigError says which field of a configuration cannot be used.

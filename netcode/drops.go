@@ -109,10 +109,3 @@ func (d *Drops) Total() (n uint64) {
 	}
 	return n
 }
-
-// add counts what o has counted.
-func (d *Drops) add(o *Drops) {
-	for r, c := range o {
-		d[r] += c
-	}
-}
