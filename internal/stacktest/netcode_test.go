@@ -183,6 +183,35 @@ func TestEOFOverSession(t *testing.T) {
 	})
 }
 
+// TestStackedTooLate: a session that has ended before a layer is put on it
+// hands over what came before the end, and the end.
+func TestStackedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{})
+		client := volley.NewConn(s.dial(t), nil)
+		inner, _ := s.inner.Accept()
+		client.Write([]byte("last words"))
+		client.Close()
+		synctest.Wait()
+		server := volley.NewConn(inner, nil)
+		if b, err := server.ReadMessage(nil); string(b) != "last words" {
+			t.Errorf("ReadMessage = %q, %v", b, err)
+		}
+		if _, err := server.ReadMessage(nil); err != io.EOF {
+			t.Errorf("ReadMessage after the end: %v, want EOF", err)
+		}
+		server.Close()
+
+		inner = s.dial(t)
+		inner.Close()
+		if _, err := volley.NewConn(inner, nil).ReadMessage(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("ReadMessage on a closed session: %v", err)
+		}
+		s.inner.Close()
+		s.net.Close()
+	})
+}
+
 // TestIdleOverSession: an idle stack keeps the session alive, and sends
 // nothing else.
 func TestIdleOverSession(t *testing.T) {
