@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -33,5 +34,33 @@ func TestReadmeExample(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), gocmd, "run", file).CombinedOutput()
 	if got, want := string(out), string(m[2]); err != nil || got != want {
 		t.Errorf("the program prints %q, error %v, want %q", got, err, want)
+	}
+}
+
+// TestDocumentLinks checks that the files which the documents point to exist.
+func TestDocumentLinks(t *testing.T) {
+	docs, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, doc := range append(docs, more...) {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), target)); err != nil {
+				t.Errorf("%s links to %s, which is not there", doc, m[1])
+			}
+		}
 	}
 }
