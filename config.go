@@ -31,8 +31,8 @@ type Config struct {
 	// Default 10 ms. Negative: acknowledgements only travel with messages.
 	AckDelay time.Duration
 	// KeepAlive is the longest silence before an empty packet is sent.
-	// Default 5 s. Negative: none are, nor the greeting with which Dial makes
-	// the peer's Accept return.
+	// Default 5 s, or a third of IdleTimeout if that is less. Negative: none
+	// are, nor the greeting with which Dial makes the peer's Accept return.
 	KeepAlive time.Duration
 	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
 	// heard from the peer for so long. Default 30 s. Negative: never.
@@ -44,8 +44,9 @@ type Config struct {
 	// it.
 	ReadBuffer int
 	// ReassemblyBuffer limits the memory of messages of which some fragments
-	// are still missing, in bytes. At least one message must fit. Default
-	// 1 MiB, or four messages of MaxMessageSize if that is more.
+	// are still missing, in bytes. At least one message must fit, which takes
+	// MaxMessageSize, rounded up to whole fragments, and some 400 bytes more.
+	// Default 1 MiB, or room for four messages if that is more.
 	ReassemblyBuffer int
 	// ReassemblyTimeout is how long a message may wait for missing fragments.
 	// Default 5 s. Negative: until newer messages push it out.
@@ -115,10 +116,11 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(int) bool) (*setting
 	if cfg == nil {
 		cfg = &Config{}
 	}
+	idleTimeout := duration(cfg.IdleTimeout, defaultIdleTimeout)
 	s := &settings{
 		ackDelay:    duration(cfg.AckDelay, defaultAckDelay),
-		keepAlive:   duration(cfg.KeepAlive, defaultKeepAlive),
-		idleTimeout: duration(cfg.IdleTimeout, defaultIdleTimeout),
+		keepAlive:   duration(cfg.KeepAlive, keepAliveFor(idleTimeout)),
+		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
 		reserve:     reserve,
 	}
@@ -132,6 +134,14 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(int) bool) (*setting
 		return nil, configError("KeepAlive", "%v is not below the IdleTimeout of %v", s.keepAlive, s.idleTimeout)
 	}
 	return s, s.finish(cfg)
+}
+
+// keepAliveFor returns the default of Config.KeepAlive.
+func keepAliveFor(idleTimeout time.Duration) time.Duration {
+	if idleTimeout == 0 {
+		return defaultKeepAlive
+	}
+	return max(1, min(defaultKeepAlive, idleTimeout/3))
 }
 
 func (s *settings) setSizes(cfg *Config, maxDatagram int) error {
@@ -181,9 +191,11 @@ func (s *settings) setBuffers(cfg *Config) error {
 		return configError("ReadBuffer", "%d does not hold one message, which takes %d", s.readBuffer, one)
 	}
 	r := &s.reliable
-	r.ReassemblyBytes = cmp.Or(cfg.ReassemblyBuffer, max(defaultReassemblies, 4*s.maxMessage))
-	if r.ReassemblyBytes < s.maxMessage {
-		return configError("ReassemblyBuffer", "%d does not hold one message of %d", r.ReassemblyBytes, s.maxMessage)
+	one = r.MaxFragments*r.FragmentSize + reliable.MaxReassemblyOverhead
+	r.ReassemblyBytes = cmp.Or(cfg.ReassemblyBuffer, max(defaultReassemblies, 4*one))
+	if r.ReassemblyBytes < one {
+		return configError("ReassemblyBuffer", "%d does not hold one message of %d, which takes %d",
+			r.ReassemblyBytes, s.maxMessage, one)
 	}
 	return nil
 }

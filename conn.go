@@ -36,6 +36,7 @@ type Conn struct {
 	// held across I/O. The inbox's lock may be taken inside.
 	mu       sync.Mutex
 	err      error // why writes fail; nil while the connection lives
+	ended    bool  // by timeout or from below, and Close has not been called
 	endpoint reliable.Endpoint
 	receipts receipts
 	send     sender
@@ -122,29 +123,29 @@ func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
 func (c *Conn) NetConn() net.Conn { return c.inner }
 
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
-// deadline concerns pending calls as well.
-func (c *Conn) SetDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.readDeadline, &c.writeDeadline)
-}
+// deadline concerns pending calls as well. After Close the error matches
+// net.ErrClosed.
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(t, true, true) }
 
 // SetReadDeadline sets the deadline of Read and ReadMessage.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.readDeadline)
-}
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, true, false) }
 
 // SetWriteDeadline sets the deadline of the calls that write.
-func (c *Conn) SetWriteDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.writeDeadline)
-}
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, false, true) }
 
-func (c *Conn) setDeadline(t time.Time, ds ...*deadline.Deadline) error {
+// setDeadline sets the deadlines asked for. That is no error on a connection
+// that has ended but may still have messages to read.
+func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	if c.err != nil && !c.ended {
 		return c.opError("set", c.err)
 	}
-	for _, d := range ds {
-		d.Set(t)
+	if read {
+		c.readDeadline.Set(t)
+	}
+	if write && c.err == nil { // else it has woken all writers for good
+		c.writeDeadline.Set(t)
 	}
 	return nil
 }
@@ -158,9 +159,10 @@ func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
 		c.mu.Lock()
 		open := c.err == nil
-		if open {
+		if open || c.err == io.EOF {
 			c.err = net.ErrClosed
 		}
+		c.ended = false
 		c.writeDeadline.Set(longAgo)
 		if open {
 			c.finishLocked()
@@ -196,7 +198,7 @@ func (c *Conn) end(err error) {
 }
 
 func (c *Conn) endLocked(err error) {
-	c.err = err
+	c.err, c.ended = err, true
 	c.writeDeadline.Set(longAgo)
 	c.releaseLocked()
 }
@@ -221,6 +223,7 @@ func (c *Conn) releaseLocked() {
 	c.buryLocked()
 	c.endpoint.Free()
 	c.last.MessagesLost = c.counts.messagesLost
+	c.last.Memory = 0
 	c.endpoint = reliable.Endpoint{}
 }
 

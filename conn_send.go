@@ -103,7 +103,9 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 				c.sendPendingLocked()
 				continue
 			}
-			c.frameLocked(now, msgs[n], c.pendingLocked(now))
+			if _, err = c.frameLocked(now, msgs[n], c.pendingLocked(now)); err != nil {
+				break
+			}
 		}
 		n++
 	}
@@ -134,11 +136,13 @@ func (c *Conn) writeNowLocked(now time.Time, b []byte) (id uint64, err error) {
 	c.send.busy = true
 	defer c.releaseSendLocked()
 	if c.send.pending != nil {
-		return c.frameLocked(now, b, c.send.pending), nil
+		return c.frameLocked(now, b, c.send.pending)
 	}
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	id = c.frameLocked(now, b, out)
+	if id, err = c.frameLocked(now, b, out); err != nil {
+		return 0, err
+	}
 	c.mu.Unlock()
 	err = c.transmit(out)
 	c.mu.Lock()
@@ -160,16 +164,17 @@ func (c *Conn) checkLocked(b []byte) error {
 	return nil
 }
 
-// frameLocked gives a message of a valid size to the endpoint.
-func (c *Conn) frameLocked(now time.Time, b []byte, out *wire.Batch) uint64 {
+// frameLocked gives a message of a valid size to the endpoint. The error is
+// that a Listener's limit leaves no memory for its window.
+func (c *Conn) frameLocked(now time.Time, b []byte, out *wire.Batch) (uint64, error) {
 	id, err := c.endpoint.Send(now, b, out)
 	if err != nil {
-		panic("BUG: " + err.Error())
+		return 0, err
 	}
 	c.counts.messagesSent++
 	c.lastSent, c.lastMessage = now, now
 	c.activeLocked(now)
-	return id
+	return id, nil
 }
 
 // transmit hands a batch to the layer below. Only an error that ends the
@@ -206,7 +211,9 @@ func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 	}
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	id = c.frameLocked(time.Now(), b, out)
+	if id, err = c.frameLocked(time.Now(), b, out); err != nil {
+		return 0, err
+	}
 	c.mu.Unlock()
 	err = c.transmit(out)
 	c.mu.Lock()
@@ -218,16 +225,27 @@ func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 	s := &c.send
 	for s.full() {
-		if !s.busy {
+		var err error
+		if s.busy {
+			err = c.waitSendLocked()
+		} else {
 			s.busy = true
 			c.releaseSendLocked()
-		} else if err := c.waitSendLocked(); err != nil {
+			err = c.checkLocked(b) // the connection may have ended meanwhile
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
 	first := s.pending == nil
-	id := c.frameLocked(now, b, c.pendingLocked(now))
+	id, err := c.frameLocked(now, b, c.pendingLocked(now))
 	switch {
+	case err != nil && first:
+		datagram.PutBatch(s.pending)
+		s.pending = nil
+		return 0, err
+	case err != nil:
+		return 0, err
 	case s.busy:
 	case first:
 		go c.flush()

@@ -56,7 +56,7 @@ func (c *Conn) nextTickLocked(now time.Time) time.Time {
 		sooner(c.lastMessage.Add(idleAfter))
 	}
 	if due, at := c.ackDueLocked(now); due {
-		sooner(now)
+		sooner(now.Add(c.set.ackDelay)) // there was no memory to send it
 	} else if !at.IsZero() {
 		sooner(at)
 	}

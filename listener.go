@@ -3,6 +3,7 @@ package volley
 import (
 	"cmp"
 	"context"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -103,7 +104,9 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 		pc, err := nlc.ListenPacket(ctx, network, address)
 		if err == nil {
 			address = pc.LocalAddr().String() // of port 0, the one that was given
-			err = l.add(pc, lc.Config)
+			if err = l.add(pc, lc.Config); err != nil {
+				pc.Close()
+			}
 		}
 		if err != nil {
 			l.Close()
@@ -129,7 +132,8 @@ func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) err
 
 // ListenPacket listens on a socket that exists, a UDP socket or any other
 // net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it over:
-// it closes it, and nobody else may read from it.
+// it closes it, and nobody else may read from it. After an error the socket is
+// still the caller's.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {
@@ -149,7 +153,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		midway:   lc.AdmitMidStream,
 		done:     make(chan struct{}),
 	}
-	l.budget.limit = int64(limit(int(lc.MaxMemory), defaultMaxMemory))
+	l.budget.limit = limit(lc.MaxMemory, defaultMaxMemory)
 	l.queue = make(chan *Conn, min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
 	l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve)
@@ -158,9 +162,9 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 
 // limit applies the rule of ListenConfig: zero is the default, negative is no
 // limit.
-func limit(n, def int) int {
+func limit[T int | int64](n, def T) T {
 	if n < 0 {
-		return int(^uint(0) >> 1)
+		return math.MaxInt
 	}
 	return cmp.Or(n, def)
 }
@@ -170,7 +174,6 @@ func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
 	if udp, ok := pc.(*net.UDPConn); ok {
 		s, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
 		if err != nil {
-			pc.Close()
 			return err
 		}
 		sock = func(net.PacketConn) datagram.Socket { return s }
@@ -203,13 +206,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	if l.deadline.Exceeded() {
-		return nil, l.opError("accept", os.ErrDeadlineExceeded)
-	}
 	select {
 	case <-l.done:
 		return nil, l.opError("accept", l.closedError())
 	default:
+	}
+	if l.deadline.Exceeded() {
+		return nil, l.opError("accept", os.ErrDeadlineExceeded)
 	}
 	select {
 	case c := <-l.queue:
@@ -230,6 +233,11 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 
 // SetDeadline sets the deadline of Accept; the zero time is none.
 func (l *Listener) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return &net.OpError{Op: "set", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
+	}
 	l.deadline.Set(t)
 	return nil
 }

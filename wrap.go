@@ -38,8 +38,8 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		return dc, set, err
 	}
 	set, err := newSettings(cfg, datagram.MaxUDP, nil)
-	if err == nil && strings.HasPrefix(inner.LocalAddr().Network(), "tcp") {
-		err = &ConfigError{Field: "inner", Reason: "a " + inner.LocalAddr().Network() + " connection does not preserve message boundaries"}
+	if network := streamNetwork(inner); err == nil && network != "" {
+		err = &ConfigError{Field: "inner", Reason: "a " + network + " connection does not preserve message boundaries"}
 	}
 	if err != nil {
 		return datagram.NewForeign(inner, 0), nil, err
@@ -49,6 +49,18 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		return datagram.NewForeign(inner, 0), nil, err
 	}
 	return dc, set, nil
+}
+
+// streamNetwork returns the network of a connection that is certainly a stream.
+func streamNetwork(inner net.Conn) string {
+	addr := inner.LocalAddr()
+	if addr == nil {
+		return ""
+	}
+	if n := addr.Network(); n == "unix" || strings.HasPrefix(n, "tcp") {
+		return n
+	}
+	return ""
 }
 
 // sessionConfig turns keepalive and idle timeout off by default, for a

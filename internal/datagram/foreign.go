@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -22,7 +23,7 @@ func NewConnSocket(c net.Conn, maxDatagram int) Socket {
 
 func (s *connSocket) ReadBatch(ps []Packet) (int, error) {
 	n, err := s.Read(s.buf)
-	if err != nil && (n == 0 || err != io.ErrShortBuffer) {
+	if err != nil && (n == 0 || !errors.Is(err, io.ErrShortBuffer)) {
 		return 0, err
 	}
 	ps[0] = Packet{Buf: s.buf[:n]}
@@ -43,9 +44,22 @@ func (s *connSocket) WriteBatch(ps []Packet) (int, error) {
 	return len(ps), nil
 }
 
+// unknownAddr stands for an address that a foreign net.Conn does not tell.
+type unknownAddr struct{}
+
+func (unknownAddr) Network() string { return "unknown" }
+func (unknownAddr) String() string  { return "unknown" }
+
+func known(a net.Addr) net.Addr {
+	if a == nil {
+		return unknownAddr{}
+	}
+	return a
+}
+
 // NewForeign returns a Conn on any net.Conn that preserves message boundaries,
 // which it takes over.
 func NewForeign(c net.Conn, maxDatagram int) *Single {
 	c.SetDeadline(time.Time{})
-	return NewSingle(NewConnSocket(c, maxDatagram), c.LocalAddr(), c.RemoteAddr(), maxDatagram)
+	return NewSingle(NewConnSocket(c, maxDatagram), known(c.LocalAddr()), known(c.RemoteAddr()), maxDatagram)
 }

@@ -24,8 +24,13 @@ type Deadline struct {
 }
 
 // Set changes the deadline; the zero time means none. It applies to blocked
-// calls as well.
+// calls as well. A time without a monotonic clock reading gets one now, so that
+// the deadline does not move when the system clock is set.
 func (d *Deadline) Set(t time.Time) {
+	if !t.IsZero() {
+		now := time.Now()
+		t = now.Add(t.Sub(now))
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at = t

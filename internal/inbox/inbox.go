@@ -132,6 +132,7 @@ func (q *Inbox) finish(err error, drop bool) {
 func (q *Inbox) freeList(c *chunk) {
 	for c != nil {
 		next := c.next
+		q.used.Add(int64(c.r - c.w))
 		q.release(c)
 		c = next
 	}
