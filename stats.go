@@ -66,6 +66,7 @@ type TransportStats struct {
 	ReadErrors, WriteErrors uint64
 	// Drops counts datagrams that arrived and found the socket's receive
 	// buffer full: the program reads too slowly, or SocketBuffer is too small.
+	// A run of datagrams that arrived as one (SegmentedReceive) counts once.
 	Drops uint64
 	// ReadBuffer and WriteBuffer are the sizes in bytes that the system has
 	// granted for the socket.
