@@ -10,9 +10,9 @@ var raknetPeer = &peer{
 	name:   "raknet",
 	module: "github.com/sandertv/go-raknet",
 	about: "go-raknet, reliable and ordered; it ends a connection that has sent more than 8192 datagrams between two of its " +
-		"acknowledgements, 100 ms apart, so there is no one-way figure",
+		"acknowledgements, 100 ms apart, so it takes part at low rates only",
 	maxMessage: 1200,
-	modes:      []string{"ping-pong", "burst", "paced", "idle"},
+	modes:      []string{modePingPong, modePaced, modeIdle},
 	listen: func(int) (listener, error) {
 		ln, err := raknet.Listen("127.0.0.1:0")
 		if err != nil {

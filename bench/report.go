@@ -43,9 +43,9 @@ func (r *report) markdown() string {
 // remarks say what the tables do not.
 const remarks = `## Where others win
 
-- **Small messages in bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of
-  messages and leaves no per-message work to the kernel. Nothing that sends a datagram or a segment for each message comes near below
-  about 600 bytes. What it costs is that a message waits for the buffer to be flushed, and behind lost ones.
+- **Bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of small messages and leaves
+  no work for each of them to the kernel; compare tcp-buffered with gso, the best that datagrams can do. What it costs is that a
+  message waits for the buffer to be flushed, and behind lost ones.
 - **The least latency.** A bare UDP socket has neither a reader between socket and application nor a header to write.
 - **Memory of an idle connection.** A bare socket costs its descriptor and its reader. (Memory inside the kernel, which every
   socket needs, is not counted here.)
