@@ -61,7 +61,7 @@ func (p *peer) can(mode string, size int) bool {
 var peers []*peer
 
 func init() {
-	peers = append(peers, volleyPeer)
+	peers = append(peers, volleyPeer, volleyNetcodePeer)
 	peers = append(peers, gsoPeers...)
 	peers = append(peers, udpPeer, tcpPeer, tcpBufferedPeer,
 		quicStreamPeer, quicDatagramPeer, kcpFastPeer, kcpBulkPeer, dtlsPeer, sctpPeer, raknetPeer)
