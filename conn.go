@@ -18,12 +18,12 @@ import (
 // concurrent Writes do not mix.
 type Conn struct {
 	// constant after start
-	dc       datagram.Conn
-	set      *settings
-	inner    net.Conn // what NewConn was given, or the dialed socket
-	born     time.Time
-	lossless bool   // dc delivers everything, so Write waits for room
-	onClose  func() // may be nil
+	dc      datagram.Conn
+	set     *settings
+	inner   net.Conn // what NewConn was given, or the dialed socket
+	born    time.Time
+	waits   bool   // dc has no room at times, and Write waits for it
+	onClose func() // may be nil
 
 	in                          inbox.Inbox
 	readDeadline, writeDeadline deadline.Deadline

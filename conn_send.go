@@ -78,7 +78,7 @@ func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 // as the platform allows, and returns when all have left. It returns how many
 // messages were sent; if not all, with the error that stopped it.
 func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
-	if c.lossless {
+	if c.waits {
 		for n < len(msgs) {
 			if _, err = c.write(msgs[n], false); err != nil {
 				break
@@ -123,7 +123,7 @@ func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 		c.armReceiptsLocked()
 	}
 	switch {
-	case c.lossless:
+	case c.waits:
 		return c.writeBlockingLocked(b)
 	case c.send.busy || c.send.flood(now):
 		return c.queueLocked(now, b)
@@ -191,9 +191,9 @@ func (c *Conn) transmit(out *wire.Batch) error {
 	return err
 }
 
-// writeBlockingLocked writes to a lossless link: it waits for room at the
-// other side first, and holds the sender all the while, so that messages stay
-// in order.
+// writeBlockingLocked writes to a link that has no room at times: it waits for
+// that first, and holds the sender all the while, so that messages stay in
+// order.
 func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 	if err := c.acquireLocked(); err != nil {
 		return 0, err

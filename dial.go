@@ -97,7 +97,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
 	udp, ok := inner.(*net.UDPConn)
 	if !ok {
-		return datagram.NewForeign(inner, min(set.maxDatagram(), datagram.MaxUDP)), nil
+		return datagram.NewForeign(inner, min(set.maxDatagram(), datagram.MaxUDP), set.maxMessage), nil
 	}
 	sock, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
 	if err != nil {

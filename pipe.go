@@ -46,7 +46,7 @@ func Pipe(cfg *PipeConfig) (a, b *Conn) {
 func losslessPipe(cfg *Config) (a, b *Conn) {
 	set, err := newSettings(sessionConfig(cfg), datagram.MaxUDP, nil)
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
-	a, b = &Conn{lossless: true}, &Conn{lossless: true}
+	a, b = &Conn{waits: true}, &Conn{waits: true}
 	a.start(x, set, err)
 	b.start(y, set, err)
 	return a, b

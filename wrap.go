@@ -10,7 +10,9 @@ import (
 // NewConn puts message framing on inner, a connection that preserves message
 // boundaries: a connected UDP or Unix datagram socket, a session of package
 // netcode, a DTLS connection. It takes inner over: Close closes it, and nobody
-// else may use it. With a cfg that does not fit, or an inner that is a stream,
+// else may use it. Where inner is not volley's own, what is written passes
+// through a short queue, so that inner's Write may block without harm; its
+// error, if not a passing one, is that of a later Write. With a cfg that does not fit, or an inner that is a stream,
 // every call returns the *[ConfigError].
 //
 // No greeting is sent. Over another protocol that has keepalives of its own,
@@ -19,8 +21,11 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
-	if l, ok := dc.(interface{ Lossless() bool }); ok {
-		c.lossless = l.Lossless() // a session on a lossless pipe is lossless too
+	switch dc := dc.(type) {
+	case *datagram.Foreign:
+		c.waits = true
+	case interface{ Lossless() bool }:
+		c.waits = dc.Lossless() // a session on a lossless pipe
 	}
 	if err := c.start(dc, set, err); err != nil && c.err == nil {
 		c.err = err
@@ -42,11 +47,11 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		err = &ConfigError{Field: "inner", Reason: "a " + network + " connection does not preserve message boundaries"}
 	}
 	if err != nil {
-		return datagram.NewForeign(inner, 0), nil, err
+		return datagram.NewForeign(inner, 0, 0), nil, err
 	}
 	dc, err := newSingle(inner, cfg, set)
 	if err != nil {
-		return datagram.NewForeign(inner, 0), nil, err
+		return datagram.NewForeign(inner, 0, 0), nil, err
 	}
 	return dc, set, nil
 }

@@ -4,21 +4,55 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"volley/internal/wire"
 )
 
-// connSocket makes a Socket of any connected net.Conn that preserves message
-// boundaries.
+// A connSocket makes a Socket of any connected net.Conn that preserves message
+// boundaries. Its WriteBatch does not wait: Write of a foreign connection may,
+// for the other side, whose reader may be about to wait for ours. What is
+// written is queued, and a goroutine that lives as long as there is something
+// gives it to the connection.
 type connSocket struct {
 	net.Conn
-	buf []byte
+	buf     []byte
+	limit   int // bytes queued beyond which datagrams are dropped
+	failed  atomic.Uint64
+	run     func()
+	room    chan struct{} // one token: the queue has become shorter
+	flushed chan struct{} // one token: the goroutine has ended
+
+	mu      sync.Mutex
+	queue   *wire.Batch
+	sending bool // the goroutine is there
+	closed  bool
+	err     error // of a write, until somebody is told
 }
 
-// NewConnSocket returns a Socket on c, which it takes over. Received datagrams
-// of more than maxDatagram bytes are cut, and so become invalid to the layer
-// above.
-func NewConnSocket(c net.Conn, maxDatagram int) Socket {
-	return &connSocket{Conn: c, buf: make([]byte, maxDatagram+1)}
+const (
+	// foreignQueue is how many bytes may be queued before a writer waits.
+	foreignQueue = 64 << 10
+	// foreignLinger is how long Close waits for the queue.
+	foreignLinger = 100 * time.Millisecond
+	// foreignRead is the least size of the read buffer, for connections that
+	// fail when one is too short; that of a TLS record.
+	foreignRead = 16<<10 + 1
+)
+
+func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
+	s := &connSocket{
+		Conn:    c,
+		buf:     make([]byte, max(maxDatagram+1, foreignRead)),
+		limit:   2 * (foreignQueue + maxMessage),
+		room:    make(chan struct{}, 1),
+		flushed: make(chan struct{}, 1),
+	}
+	s.run = s.send
+	return s
 }
 
 func (s *connSocket) ReadBatch(ps []Packet) (int, error) {
@@ -31,17 +65,167 @@ func (s *connSocket) ReadBatch(ps []Packet) (int, error) {
 }
 
 func (s *connSocket) WriteBatch(ps []Packet) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	if s.queue == nil {
+		s.queue = GetBatch()
+	}
 	for i := range ps {
-		rest := ps[i].Buf
-		for rest != nil {
-			var d []byte
-			d, rest = nextDatagram(rest, ps[i].Segment)
-			if _, err := s.Write(d); err != nil {
-				return i, err
-			}
-		}
+		s.queueLocked(&ps[i])
+	}
+	if !s.sending {
+		s.sending = true
+		go s.run()
 	}
 	return len(ps), nil
+}
+
+// queueLocked queues the datagrams of p. Writers have waited for room; answers
+// of the reader find none when the other side does not read.
+func (s *connSocket) queueLocked(p *Packet) {
+	for d, rest := nextDatagram(p.Buf, p.Segment); ; d, rest = nextDatagram(rest, p.Segment) {
+		if s.queue.Size() < s.limit {
+			s.queue.Append(d)
+		} else {
+			s.failed.Add(1)
+		}
+		if rest == nil {
+			return
+		}
+	}
+}
+
+// send gives the queue to the connection until it is empty.
+func (s *connSocket) send() {
+	for {
+		s.mu.Lock()
+		b := s.queue
+		s.queue = nil
+		s.sending = b != nil
+		s.mu.Unlock()
+		signal(s.room)
+		if b == nil {
+			signal(s.flushed)
+			return
+		}
+		for i := range b.Len() {
+			if _, err := s.Write(b.At(i)); err != nil {
+				s.fail(err)
+			}
+		}
+		PutBatch(b)
+	}
+}
+
+func (s *connSocket) fail(err error) {
+	s.failed.Add(1)
+	if IsTransient(err) {
+		return
+	}
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+}
+
+// waitRoom waits until there is room for a message.
+func (s *connSocket) waitRoom(cancel <-chan struct{}) error {
+	for {
+		if ok, err := s.hasRoom(); ok || err != nil {
+			signal(s.room) // for another one who waits
+			return err
+		}
+		select {
+		case <-s.room:
+		case <-cancel:
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+func (s *connSocket) hasRoom() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false, net.ErrClosed
+	}
+	err := s.err
+	s.err = nil
+	return s.queue == nil || s.queue.Size() < foreignQueue, err
+}
+
+// Close gives what is queued to the connection, if that does not take long,
+// and closes it.
+func (s *connSocket) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	sending := s.sending
+	s.mu.Unlock()
+	signal(s.room)
+	if sending {
+		s.linger()
+	}
+	return s.Conn.Close()
+}
+
+func (s *connSocket) linger() {
+	t := time.NewTimer(foreignLinger)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.flushed: // perhaps long ago
+			s.mu.Lock()
+			sending := s.sending
+			s.mu.Unlock()
+			if !sending {
+				return
+			}
+		case <-t.C:
+			return
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// A Foreign is a Conn on any net.Conn that preserves message boundaries.
+type Foreign struct {
+	*Single
+	sock *connSocket
+}
+
+var _ Conn = (*Foreign)(nil)
+
+// NewForeign returns a Conn on c, which it takes over. Received datagrams of
+// more than maxDatagram bytes are cut, and so become invalid to the layer
+// above. Callers of WriteBatch call WaitWritable first, or else may find that
+// datagrams are lost; in between they write at most maxMessage bytes.
+func NewForeign(c net.Conn, maxDatagram, maxMessage int) *Foreign {
+	c.SetDeadline(time.Time{})
+	sock := newConnSocket(c, maxDatagram, maxMessage)
+	local, remote := known(c.LocalAddr()), known(c.RemoteAddr())
+	return &Foreign{NewSingle(sock, local, remote, maxDatagram), sock}
+}
+
+// WaitWritable waits until the foreign connection has taken most of what was
+// written before. It returns the error of an earlier write that was not a
+// passing one, once.
+func (c *Foreign) WaitWritable(_ int, cancel <-chan struct{}) error { return c.sock.waitRoom(cancel) }
+
+// Stats returns what happened below the connection.
+func (c *Foreign) Stats() Stats {
+	s := c.Single.Stats()
+	s.WriteErrors += c.sock.failed.Load()
+	return s
 }
 
 // unknownAddr stands for an address that a foreign net.Conn does not tell.
@@ -55,11 +239,4 @@ func known(a net.Addr) net.Addr {
 		return unknownAddr{}
 	}
 	return a
-}
-
-// NewForeign returns a Conn on any net.Conn that preserves message boundaries,
-// which it takes over.
-func NewForeign(c net.Conn, maxDatagram int) *Single {
-	c.SetDeadline(time.Time{})
-	return NewSingle(NewConnSocket(c, maxDatagram), known(c.LocalAddr()), known(c.RemoteAddr()), maxDatagram)
 }
