@@ -23,7 +23,9 @@ type Config struct {
 	// Both sides must use the same. Default 1024, which fits every path.
 	FragmentSize int
 	// FragmentAbove is the largest message in bytes that is sent in one
-	// datagram. Default FragmentSize.
+	// datagram. Default 1200, which fits the smallest packets of IPv6, or
+	// what fits the connection below if that is less, or FragmentSize if that
+	// is more.
 	FragmentAbove int
 
 	// AckDelay is how long a received message waits for a message of ours
@@ -77,12 +79,17 @@ type Config struct {
 // towards peers in C; such peers hand empty packets to their application. For
 // peers built on yojimbo also set MaxMessageSize to 8192.
 func ReferenceConfig() *Config {
-	return &Config{AckDelay: -1, KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: -1, MaxWindow: -1}
+	return &Config{
+		FragmentAbove: defaultFragment,
+		AckDelay:      -1, KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: -1,
+		MaxWindow: -1,
+	}
 }
 
 const (
 	defaultMaxMessage   = 16384
 	defaultFragment     = 1024
+	defaultWhole        = 1200 // with all headers 1257 bytes, of 1280
 	defaultAckDelay     = 10 * time.Millisecond
 	defaultKeepAlive    = 5 * time.Second
 	defaultIdleTimeout  = 30 * time.Second
@@ -147,7 +154,8 @@ func keepAliveFor(idleTimeout time.Duration) time.Duration {
 func (s *settings) setSizes(cfg *Config, maxDatagram int) error {
 	r := &s.reliable
 	r.FragmentSize = cmp.Or(cfg.FragmentSize, defaultFragment)
-	r.FragmentAbove = cmp.Or(cfg.FragmentAbove, r.FragmentSize)
+	r.FragmentAbove = cmp.Or(cfg.FragmentAbove,
+		max(r.FragmentSize, min(defaultWhole, maxDatagram-reliable.MaxHeaderSize)))
 	r.MaxPacketSize = cmp.Or(cfg.MaxMessageSize, defaultMaxMessage)
 	switch {
 	case r.FragmentSize < 1:

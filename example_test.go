@@ -1,0 +1,183 @@
+package volley_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"volley"
+	"volley/simnet"
+)
+
+func Example() {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	c, err := volley.Dial("udp", ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	server, err := ln.AcceptConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	c.Write([]byte("a message"))
+	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	msg, err := server.ReadMessage(nil)
+	fmt.Printf("%s, %v\n", msg, err)
+	// Output: a message, <nil>
+}
+
+// A Pipe stands in for a connection in tests.
+func ExamplePipe() {
+	client, server := volley.Pipe(nil)
+	go func() {
+		client.Write([]byte("first"))
+		client.Write([]byte("second"))
+		client.Close()
+	}()
+	for {
+		msg, err := server.ReadMessage(nil)
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		fmt.Println(string(msg))
+	}
+	// Output:
+	// first
+	// second
+	// EOF
+}
+
+// With links that lose datagrams, a Pipe shows what a program does on a bad
+// network. The seed makes it the same each time.
+func ExamplePipe_lossy() {
+	client, server := volley.Pipe(&volley.PipeConfig{
+		AtoB: simnet.Link{Loss: 0.5},
+		Seed: 2,
+	})
+	defer client.Close()
+	defer server.Close()
+	for i := range 6 {
+		client.Write(fmt.Append(nil, "message ", i))
+	}
+	server.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	got := 0
+	for {
+		if _, err := server.ReadMessage(nil); err != nil {
+			break
+		}
+		got++
+	}
+	fmt.Println("some were lost:", got < 6)
+	// Output: some were lost: true
+}
+
+func ExampleConn_AppendReceipts() {
+	client, server := volley.Pipe(nil)
+	defer client.Close()
+	defer server.Close()
+	id, _ := client.WriteMessage([]byte("did you get this?"))
+	server.ReadMessage(nil)
+	server.Write([]byte("yes")) // carries the acknowledgement
+	client.ReadMessage(nil)
+	for _, r := range client.AppendReceipts(nil) {
+		fmt.Println(r.ID == id, r.Fate)
+	}
+	// Output: true Delivered
+}
+
+func ExampleConn_Stats() {
+	client, server := volley.Pipe(nil)
+	defer client.Close()
+	defer server.Close()
+	for range 10 {
+		client.Write(make([]byte, 3000))
+		server.ReadMessage(nil)
+	}
+	s := client.Stats()
+	fmt.Println(s.MessagesSent, "messages in", s.FragmentsSent, "datagrams")
+	fmt.Println("loss:", s.PacketLoss, "%")
+	// Output:
+	// 10 messages in 30 datagrams
+	// loss: 0 %
+}
+
+func ExampleConn_WriteBatch() {
+	client, server := volley.Pipe(nil)
+	defer client.Close()
+	defer server.Close()
+	n, err := client.WriteBatch([][]byte{[]byte("position"), []byte("velocity"), []byte("health")})
+	fmt.Println(n, err)
+	for range n {
+		msg, _ := server.ReadMessage(nil)
+		fmt.Println(string(msg))
+	}
+	// Output:
+	// 3 <nil>
+	// position
+	// velocity
+	// health
+}
+
+// A Dialer fits wherever a DialContext function is asked for.
+func ExampleDialer_DialContext() {
+	d := volley.Dialer{
+		Config:    &volley.Config{IdleTimeout: time.Minute},
+		NetDialer: net.Dialer{Timeout: 5 * time.Second},
+	}
+	_ = http.Transport{DialContext: d.DialContext} // only to show that the types agree
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := d.DialContext(ctx, "udp", "127.0.0.1:9")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	_, isConn := c.(*volley.Conn)
+	fmt.Println(isConn)
+	// Output: true
+}
+
+// NewConn puts messages on any connection that preserves message boundaries.
+func ExampleNewConn() {
+	n := simnet.New(1)
+	defer n.Close()
+	a, _ := n.Dial("10.0.0.1:1000", "10.0.0.2:2000")
+	b, _ := n.Dial("10.0.0.2:2000", "10.0.0.1:1000")
+	x, y := volley.NewConn(a, nil), volley.NewConn(b, nil)
+	defer x.Close()
+	defer y.Close()
+
+	x.Write(make([]byte, 10000)) // ten datagrams below
+	msg, err := y.ReadMessage(nil)
+	fmt.Println(len(msg), err)
+	// Output: 10000 <nil>
+}
+
+func ExampleListenConfig_ListenPacket() {
+	n := simnet.New(1)
+	defer n.Close()
+	pc, err := n.Listen("10.0.0.1:7777")
+	if err != nil {
+		log.Fatal(err)
+	}
+	lc := volley.ListenConfig{MaxConns: 100, MaxMemory: 64 << 20}
+	ln, err := lc.ListenPacket(pc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	fmt.Println(ln.Addr())
+	// Output: 10.0.0.1:7777
+}
