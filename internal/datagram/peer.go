@@ -77,7 +77,16 @@ func (p *Peer) Close() error {
 func (p *Peer) WaitWritable(int, <-chan struct{}) error { return nil }
 func (p *Peer) MaxDatagram() int                        { return p.mux.cfg.MaxDatagram }
 func (p *Peer) LocalAddr() net.Addr                     { return p.mux.sock.LocalAddr() }
-func (p *Peer) RemoteAddr() net.Addr                    { return net.UDPAddrFromAddrPort(p.addr) }
+
+// RemoteAddr returns the address as the socket below knows it.
+func (p *Peer) RemoteAddr() net.Addr {
+	if m, ok := p.mux.sock.(AddrMapper); ok {
+		if a := m.NetAddr(p.addr); a != nil {
+			return a
+		}
+	}
+	return net.UDPAddrFromAddrPort(p.addr)
+}
 
 // AddrPort returns the remote address.
 func (p *Peer) AddrPort() netip.AddrPort { return p.addr }

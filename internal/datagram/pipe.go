@@ -23,6 +23,7 @@ type PipeConn struct {
 	handler Handler
 	early   wire.Batch // received before Attach
 	closed  bool
+	told    bool // of the other side's Close
 }
 
 var _ Conn = (*PipeConn)(nil)
@@ -42,8 +43,11 @@ func NewPipe(a, b net.Addr) (*PipeConn, *PipeConn) {
 // Attach gives the layer above.
 func (c *PipeConn) Attach(h Handler) error {
 	c.mu.Lock()
-	if c.handler != nil {
-		c.mu.Unlock()
+	if c.handler != nil || c.closed {
+		defer c.mu.Unlock()
+		if c.closed {
+			return net.ErrClosed
+		}
 		return errors.New("datagram: a Handler is attached already")
 	}
 	c.handler = h
@@ -52,6 +56,9 @@ func (c *PipeConn) Attach(h Handler) error {
 	c.mu.Unlock()
 	if early.Len() > 0 {
 		c.handle(h, &early)
+	}
+	if c.peer.isClosed() {
+		c.tellEOF()
 	}
 	return nil
 }
@@ -150,14 +157,21 @@ func (c *PipeConn) Close() error {
 		return nil
 	}
 	c.timers.stop()
-	p := c.peer
-	p.mu.Lock()
-	h, closed := p.handler, p.closed
-	p.mu.Unlock()
-	if h != nil && !closed {
+	c.peer.tellEOF()
+	return nil
+}
+
+// tellEOF tells the Handler, once there is one and only once, that the other
+// side has closed.
+func (c *PipeConn) tellEOF() {
+	c.mu.Lock()
+	h := c.handler
+	tell := h != nil && !c.closed && !c.told
+	c.told = c.told || tell
+	c.mu.Unlock()
+	if tell {
 		h.HandleClose(io.EOF)
 	}
-	return nil
 }
 
 func (c *PipeConn) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }

@@ -87,6 +87,17 @@ func (t *timers) armLocked() {
 	}
 }
 
+// minTick is the least time until an alarm goes off again that says itself
+// when: one that is late for ever must not keep the others waiting.
+const minTick = 100 * time.Microsecond
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // fire runs on the runtime timer's goroutine.
 func (t *timers) fire() {
 	t.mu.Lock()
@@ -103,7 +114,7 @@ func (t *timers) fire() {
 		next := a.tick(now)
 		t.mu.Lock()
 		if !next.IsZero() {
-			t.scheduleLocked(a, next)
+			t.scheduleLocked(a, later(next, now.Add(minTick)))
 		}
 	}
 	t.firing = false

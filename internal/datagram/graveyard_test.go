@@ -1,0 +1,77 @@
+package datagram
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestGraveyard(t *testing.T) {
+	now := time.Unix(1000, 0)
+	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	var g graveyard
+	g.init(3)
+	g.add(peerAddr(1), now, at(10))
+	if !g.has(peerAddr(1), at(9)) || g.has(peerAddr(2), at(9)) {
+		t.Error("has = false, true, want true, false before the time is over")
+	}
+	if g.has(peerAddr(1), at(10)) || g.until != nil || g.oldest != nil {
+		t.Error("something is left after the time is over")
+	}
+	for i := range 5 {
+		g.add(peerAddr(i), now, at(10+i))
+	}
+	for i := range 5 {
+		if got, want := g.has(peerAddr(i), now), i >= 2; got != want {
+			t.Errorf("beyond the limit: has(%d) = %v, want %v", i, got, want)
+		}
+	}
+	// The same address again: its older grave goes first, the newer one stays.
+	g.add(peerAddr(2), now, at(100))
+	g.add(peerAddr(7), now, at(100))
+	if !g.has(peerAddr(2), at(50)) {
+		t.Error("an address that died twice is forgotten with its first grave")
+	}
+	var none graveyard
+	none.add(peerAddr(1), now, at(10))
+	if none.has(peerAddr(1), now) {
+		t.Error("a graveyard for nobody remembers somebody")
+	}
+}
+
+// Whatever is added: never more than the limit, never an address after its
+// time, and always the newest ones.
+func TestGraveyardModel(t *testing.T) {
+	const limit = 20
+	rng := rand.New(rand.NewPCG(1, 2))
+	now := time.Unix(1000, 0)
+	var g graveyard
+	g.init(limit)
+	until := make(map[netip.AddrPort]time.Time)
+	var last []netip.AddrPort
+	for range 20_000 {
+		now = now.Add(time.Duration(rng.IntN(1000)) * time.Millisecond)
+		a := peerAddr(rng.IntN(60))
+		if rng.IntN(2) == 0 {
+			end := now.Add(time.Duration(rng.IntN(30)) * time.Second)
+			g.add(a, now, end)
+			until[a] = end
+			last = append(last, a)
+			last = last[max(0, len(last)-limit):]
+		}
+		if len(g.oldest) > limit || len(g.until) > limit {
+			t.Fatalf("%d graves, %d addresses, want at most %d", len(g.oldest), len(g.until), limit)
+		}
+		a = peerAddr(rng.IntN(60))
+		has := g.has(a, now)
+		if has && !now.Before(until[a]) {
+			t.Fatalf("%v is remembered after its time", a)
+		}
+		for _, l := range last {
+			if a == l && !has && now.Before(until[a]) {
+				t.Fatalf("%v is forgotten, and was among the last %d", a, limit)
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package datagram
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/internal/wire"
+)
+
+type testAddr string
+
+func (testAddr) Network() string  { return "test" }
+func (a testAddr) String() string { return string(a) }
+
+func write(c Conn, ds ...string) error {
+	var b wire.Batch
+	for _, d := range ds {
+		b.Append([]byte(d))
+	}
+	return c.WriteBatch(&b)
+}
+
+// A datagram has been handled, and answered, when WriteBatch returns.
+func TestPipeIsDirect(t *testing.T) {
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	ha := new(fakeHandler)
+	hb := &fakeHandler{batch: func(bufs [][]byte, out *wire.Batch) { out.Append(append([]byte("re:"), bufs[0]...)) }}
+	a.Attach(ha)
+	b.Attach(hb)
+	if a.Attach(ha) == nil {
+		t.Error("Attach twice: no error")
+	}
+	write(a, "one", "two")
+	wantStrings(t, "b", hb.received(), "one", "two")
+	wantStrings(t, "a", ha.received(), "re:one")
+	if a.LocalAddr() != testAddr("a") || a.RemoteAddr() != testAddr("b") {
+		t.Errorf("addresses %v, %v, want a, b", a.LocalAddr(), a.RemoteAddr())
+	}
+}
+
+// What comes before Attach is kept, up to a limit, and comes first.
+func TestPipeEarly(t *testing.T) {
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	a.Attach(new(fakeHandler))
+	write(a, "one", "two")
+	write(a, "three")
+	big := string(make([]byte, 1000))
+	for range 1000 {
+		write(a, big)
+	}
+	h := new(fakeHandler)
+	b.Attach(h)
+	write(a, "four")
+	got := h.received()
+	if n := len(got); n > 4+maxEarly/1000+1 {
+		t.Errorf("%d datagrams, want at most %d", n, 4+maxEarly/1000+1)
+	}
+	wantStrings(t, "first", got[:3], "one", "two", "three")
+	wantStrings(t, "last", got[len(got)-1:], "four")
+}
+
+// Who attaches after the other side's Close learns of it.
+func TestPipeAttachAfterClose(t *testing.T) {
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	a.Attach(new(fakeHandler))
+	write(a, "last words")
+	a.Close()
+	h := new(fakeHandler)
+	b.Attach(h)
+	wantStrings(t, "received", h.received(), "last words")
+	if len(h.ends) != 1 || h.ends[0] != io.EOF {
+		t.Errorf("HandleClose got %v, want io.EOF", h.ends)
+	}
+	b.Close()
+	if b.Attach(h) == nil {
+		t.Error("Attach after Close: no error")
+	}
+}
+
+func TestPipeClose(t *testing.T) {
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	ha := new(fakeHandler)
+	hb := &fakeHandler{close: func(error) { b.Close() }}
+	a.Attach(ha)
+	b.Attach(hb)
+	a.Close()
+	a.Close()
+	if len(hb.ends) != 1 || hb.ends[0] != io.EOF {
+		t.Errorf("the other side heard %v, want one io.EOF", hb.ends)
+	}
+	if len(ha.ends) != 0 {
+		t.Errorf("this side heard %v, want nothing", ha.ends)
+	}
+	if err := write(a, "x"); err != net.ErrClosed {
+		t.Errorf("WriteBatch after Close: %v, want net.ErrClosed", err)
+	}
+	if err := a.WaitWritable(1, nil); err != net.ErrClosed {
+		t.Errorf("WaitWritable after Close: %v, want net.ErrClosed", err)
+	}
+	wantStrings(t, "received after Close", ha.received())
+}
+
+// Both ends are closed at once, also from within.
+func TestPipeCloseBoth(t *testing.T) {
+	for range 200 {
+		a, b := NewPipe(testAddr("a"), testAddr("b"))
+		ha := &fakeHandler{close: func(error) { a.Close() }, batch: func([][]byte, *wire.Batch) { a.Close() }}
+		hb := &fakeHandler{close: func(error) { b.Close() }, batch: func([][]byte, *wire.Batch) { b.Close() }}
+		a.Attach(ha)
+		b.Attach(hb)
+		var wg sync.WaitGroup
+		for _, c := range []*PipeConn{a, b} {
+			wg.Go(func() { write(c, "x") })
+			wg.Go(func() { c.Close() })
+			wg.Go(func() { c.Schedule(time.Now()) })
+		}
+		wg.Wait()
+		if len(ha.ends) > 1 || len(hb.ends) > 1 {
+			t.Fatalf("HandleClose was called %d, %d times, want at most once", len(ha.ends), len(hb.ends))
+		}
+	}
+}
+
+// A roomyHandler has room when the test says so.
+type roomyHandler struct {
+	fakeHandler
+	wait func(n int, cancel <-chan struct{}) error
+}
+
+func (h *roomyHandler) WaitRoom(n int, cancel <-chan struct{}) error { return h.wait(n, cancel) }
+
+func TestPipeWaitWritable(t *testing.T) {
+	for _, test := range []struct {
+		says, want error
+	}{
+		{nil, nil},
+		{os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
+		{net.ErrClosed, io.ErrClosedPipe},
+	} {
+		a, b := NewPipe(testAddr("a"), testAddr("b"))
+		a.Attach(new(fakeHandler))
+		if err := a.WaitWritable(7, nil); err != nil {
+			t.Errorf("WaitWritable before Attach: %v", err)
+		}
+		b.Attach(&roomyHandler{wait: func(n int, _ <-chan struct{}) error {
+			if n != 7 {
+				t.Errorf("WaitRoom(%d), want 7", n)
+			}
+			return test.says
+		}})
+		if err := a.WaitWritable(7, nil); err != test.want {
+			t.Errorf("WaitWritable = %v, want %v", err, test.want)
+		}
+		if err := b.WaitWritable(7, nil); err != nil {
+			t.Errorf("WaitWritable towards a Handler without limit: %v", err)
+		}
+		b.Close()
+		if err := a.WaitWritable(7, nil); err != io.ErrClosedPipe {
+			t.Errorf("WaitWritable after the other side's Close: %v", err)
+		}
+	}
+}
+
+func TestPipeTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := NewPipe(testAddr("a"), testAddr("b"))
+		n := 0
+		ha := &fakeHandler{tick: func(now time.Time, out *wire.Batch) time.Time {
+			n++
+			out.Append(fmt.Append(nil, n))
+			return now.Add(time.Second)
+		}}
+		hb := new(fakeHandler)
+		a.Schedule(time.Now()) // before there is anybody to call
+		time.Sleep(time.Second)
+		a.Attach(ha)
+		b.Attach(hb)
+		a.Schedule(time.Now().Add(time.Second))
+		time.Sleep(3500 * time.Millisecond)
+		wantStrings(t, "received", hb.received(), "1", "2", "3")
+		a.Close()
+		time.Sleep(time.Minute)
+		if n != 3 {
+			t.Errorf("%d ticks, want 3", n)
+		}
+		b.Close()
+	})
+}
+
+func TestPipeNoAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what is allocated")
+	}
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	a.Attach(silentHandler{})
+	b.Attach(echoHandler{})
+	var out wire.Batch
+	out.Append([]byte("hello"))
+	if n := testing.AllocsPerRun(1000, func() { a.WriteBatch(&out) }); n >= 1 {
+		t.Errorf("%v allocations to write and be answered, want 0", n)
+	}
+}
+
+type silentHandler struct{ echoHandler }
+
+func (silentHandler) HandleBatch(time.Time, [][]byte, *wire.Batch) {}
