@@ -137,7 +137,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"", "--help", "demo --help", "version --help"} {
+	for _, args := range []string{"", "--help", "demo --help", "token", "token new --help", "token show --help", "version --help"} {
 		o := command(t.Context(), devNull(t), strings.Fields(args)...)
 		if o.status != exitOK || !strings.Contains(o.stdout, "Usage:") {
 			t.Errorf("%q: status %d, output %q", args, o.status, o.stdout)

@@ -2,6 +2,7 @@
 //
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
+//	volley token          makes and shows connect tokens of secure sessions
 //	volley version        prints the version
 package main
 
@@ -57,10 +58,10 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "volley",
 		Short:         "Message connections over UDP",
-		Long:          "volley shows what message connections over UDP do on a bad network.",
+		Long:          "volley shows what message connections over UDP do on a bad network, and makes\nwhat secure sessions need.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(newDemoCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }

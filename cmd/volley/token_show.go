@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"volley/netcode"
+)
+
+const tokenShowLong = `Show tells what is in a connect token, text or binary. Without a file, or with
+"-", the token is read from standard input.
+
+With the private key it opens the private part as well, as a server does, and
+so tells whether a token was made with that key. The keys of the session are
+never shown.`
+
+func newTokenShowCommand(stdin *os.File) *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Show what is in a connect token",
+		Long:  tokenShowLong,
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := readToken(stdin, args)
+			if err != nil {
+				return err
+			}
+			return showToken(cmd.OutOrStdout(), t, key, time.Now())
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", keyUsage)
+	return cmd
+}
+
+// maxTokenText is more than any form of a token takes, line breaks included.
+const maxTokenText = 8 << 10
+
+// readToken reads the token that the arguments name.
+func readToken(stdin *os.File, args []string) (*netcode.Token, error) {
+	in := stdin
+	if len(args) == 1 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxTokenText))
+	if err != nil {
+		return nil, err
+	}
+	return parseToken(b)
+}
+
+// parseToken reads both forms. They cannot be confused: the binary one holds
+// zeros.
+func parseToken(b []byte) (*netcode.Token, error) {
+	if bytes.IndexByte(b, 0) >= 0 {
+		t, err := netcode.ParseToken(b)
+		return t, explainToken(err, len(b))
+	}
+	text := bytes.TrimSpace(b)
+	if len(text) == 0 {
+		return nil, errors.New("there is no token in the input; name a file, or pipe in what the backend sent")
+	}
+	t := new(netcode.Token)
+	return t, explainToken(t.UnmarshalText(text), len(text))
+}
+
+// explainToken adds what may be wrong with input of n bytes.
+func explainToken(err error, n int) error {
+	var te *netcode.TokenError
+	if err == nil || errors.As(err, &te) && te.Reason != netcode.DropTokenLength {
+		return err
+	}
+	return fmt.Errorf("%w; the input has %d bytes, a whole token %d, or 2732 as base64", err, n, netcode.TokenSize)
+}
+
+// showToken prints the public part and, with a key, the private part.
+func showToken(w io.Writer, t *netcode.Token, keyText string, now time.Time) error {
+	line := func(name, value string) { fmt.Fprintf(w, "%-12s  %s\n", name, value) }
+	if keyText == "" {
+		showPublic(line, t, now)
+		return nil
+	}
+	key, err := readKey(keyText)
+	if err != nil {
+		return err
+	}
+	showPublic(line, t, now)
+	claims, err := t.Claims(key)
+	if err != nil {
+		return fmt.Errorf("%w: it was made with another key, or has been changed since", err)
+	}
+	showClaims(line, t, claims)
+	return nil
+}
+
+func showPublic(line func(name, value string), t *netcode.Token, now time.Time) {
+	line("protocol id", formatID(t.ProtocolID()))
+	line("issued", formatInstant(t.Created(), now))
+	line("expires", formatExpiry(t, now))
+	line("timeout", formatTimeout(t.Timeout()))
+	showAddrs(line, "servers", t.Servers())
+}
+
+// showClaims prints what the private part says beyond the public one.
+func showClaims(line func(name, value string), t *netcode.Token, c *netcode.Claims) {
+	line("client id", formatID(c.ClientID))
+	line("user data", formatUserData(c.UserData[:]))
+	if c.Timeout != t.Timeout() {
+		line("server's", "timeout "+formatTimeout(c.Timeout))
+	}
+	if !slices.Equal(c.Servers, t.Servers()) {
+		showAddrs(line, "internal", c.Servers)
+	}
+}
+
+func showAddrs(line func(name, value string), name string, addrs []netip.AddrPort) {
+	for _, a := range addrs {
+		line(name, a.String())
+		name = ""
+	}
+}
+
+func formatID(id uint64) string {
+	if id < 10 {
+		return strconv.FormatUint(id, 10)
+	}
+	return fmt.Sprintf("%d (%#x)", id, id)
+}
+
+// formatInstant formats a time and how far it is away.
+func formatInstant(t, now time.Time) string {
+	text := t.UTC().Format("2006-01-02 15:04:05 UTC")
+	d := now.Sub(t).Truncate(time.Second)
+	switch {
+	case d.Abs() > 365*24*time.Hour:
+		return text
+	case d < 0:
+		return fmt.Sprintf("%s, in %v", text, -d)
+	}
+	return fmt.Sprintf("%s, %v ago", text, d)
+}
+
+func formatExpiry(t *netcode.Token, now time.Time) string {
+	end := t.Expires()
+	if end.IsZero() {
+		return "never"
+	}
+	text := formatInstant(end, now)
+	if !now.Before(end) {
+		text += ": servers refuse it"
+	}
+	return fmt.Sprintf("%s (lifetime %v)", text, end.Sub(t.Created()))
+}
+
+func formatTimeout(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return d.String()
+}
+
+// formatUserData formats user data without the zeros behind it: as a quoted
+// string if it is text, else in hexadecimal digits.
+func formatUserData(b []byte) string {
+	b = bytes.TrimRight(b, "\x00")
+	switch {
+	case len(b) == 0:
+		return "none"
+	case utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) }):
+		return strconv.Quote(string(b))
+	}
+	return hex.EncodeToString(b)
+}
