@@ -34,7 +34,8 @@ type ListenConfig struct {
 	// Default 256 MiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
-	// welcome. It is called on the reader's goroutine and must be quick.
+	// welcome. It is called on the reader's goroutine and must be quick. With
+	// several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// AdmitMidStream also makes connections of peers that are in the middle
 	// of one, as after a restart of this side. By default only a peer that
@@ -131,9 +132,10 @@ func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) err
 }
 
 // ListenPacket listens on a socket that exists, a UDP socket or any other
-// net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it over:
-// it closes it, and nobody else may read from it. After an error the socket is
-// still the caller's.
+// net.PacketConn. The Listener takes it over: it closes it, and nobody else may
+// read from it. After an error the socket is still the caller's. Where addresses
+// are not of UDP, Filter sees stand-ins from the block 100::/64; RemoteAddr
+// returns the real ones.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {

@@ -292,3 +292,128 @@ func TestExtremeConfigs(t *testing.T) {
 		})
 	}
 }
+
+// However Close races with writers, each message that was taken has exactly
+// one receipt afterwards.
+func TestReceiptsWhenClosed(t *testing.T) {
+	for round := range 10 {
+		a, b := udpPair(t, nil)
+		a.AppendReceipts(nil)
+		var mu sync.Mutex
+		taken := make(map[uint64]bool)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					id, err := a.WriteMessage([]byte("x"))
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					taken[id] = true
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Go(func() {
+			for {
+				if n, err := a.WriteBatch([][]byte{{1}, {2}, {3}}); err != nil {
+					if n < 0 || n > 2 {
+						t.Errorf("WriteBatch = %d with an error", n)
+					}
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for {
+				if _, err := b.ReadMessage(nil); err != nil {
+					return
+				}
+			}
+		})
+		seen := make(map[uint64]bool)
+		collect := func() {
+			for _, r := range a.AppendReceipts(nil) {
+				if seen[r.ID] {
+					t.Errorf("message %d has two receipts", r.ID)
+				}
+				seen[r.ID] = true
+			}
+		}
+		for range round {
+			collect()
+			time.Sleep(100 * time.Microsecond)
+		}
+		wg.Go(func() { b.Close() })
+		a.Close()
+		wg.Wait()
+		collect()
+		s := a.Stats()
+		if s.ReceiptsDropped == 0 {
+			for id := range taken {
+				if !seen[id] {
+					t.Errorf("message %d has no receipt", id)
+				}
+			}
+		}
+		if n := uint64(len(seen)) + s.ReceiptsDropped; n != s.MessagesSent || s.MessagesDelivered+s.MessagesLost != s.MessagesSent {
+			t.Errorf("%d receipts of %d messages, %d delivered and %d lost", n, s.MessagesSent, s.MessagesDelivered, s.MessagesLost)
+		}
+	}
+}
+
+// A deadline that passes while WriteBatch waits for another sender.
+func TestWriteBatchDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := slowly(t)
+		if n, err := c.WriteBatch(nil); n != 0 || err != nil {
+			t.Errorf("WriteBatch(nil) = %d, %v, want 0, nil", n, err)
+		}
+		go c.Write([]byte("slow"))
+		<-s.sending
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err := c.WriteBatch([][]byte{{1}, {2}})
+		wantTimeout(t, "WriteBatch", err)
+		if n != 0 {
+			t.Errorf("WriteBatch = %d messages, want 0", n)
+		}
+		close(s.gate)
+		synctest.Wait()
+		c.SetWriteDeadline(time.Time{})
+		n, err = c.WriteBatch([][]byte{{1}, nil, make([]byte, 20_000), {2}})
+		var tooLarge *MessageTooLargeError
+		if n != 2 || !errors.As(err, &tooLarge) {
+			t.Errorf("WriteBatch = %d, %v, want 2 and a *MessageTooLargeError", n, err)
+		}
+		c.Close()
+	})
+}
+
+// A time without a monotonic reading is a deadline like any other.
+func TestWallClockDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(nil)
+		begin := time.Now()
+		a.SetReadDeadline(begin.Add(time.Second).Round(0))
+		_, err := a.Read(make([]byte, 1))
+		wantTimeout(t, "Read", err)
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("Read returned after %v, want 1s", d)
+		}
+		for _, far := range []time.Time{time.Unix(1<<60, 0), time.Unix(1<<40, 0)} {
+			a.SetReadDeadline(far)
+			go func() { b.Write([]byte("x")) }()
+			if _, err := a.Read(make([]byte, 1)); err != nil {
+				t.Errorf("Read with the deadline %v: %v", far, err)
+			}
+		}
+		for _, past := range []time.Time{time.Unix(-1<<60, 0), time.Unix(0, 0), time.Now()} {
+			a.SetReadDeadline(past)
+			_, err := a.Read(make([]byte, 1))
+			wantTimeout(t, "Read", err)
+		}
+		a.Close()
+		b.Close()
+	})
+}

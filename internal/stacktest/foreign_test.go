@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -288,4 +289,49 @@ func TestForeignTooSlow(t *testing.T) {
 		t.Errorf("Write: %v, want a timeout", err)
 	}
 	c.Close()
+}
+
+// TestUnixListener: a Listener on a socket whose addresses are not UDP's.
+func TestUnixListener(t *testing.T) {
+	dir, err := os.MkdirTemp("", "v") // t.TempDir may be too long for an address
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	addr := func(name string) *net.UnixAddr {
+		return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"}
+	}
+	pc, err := net.ListenUnixgram("unixgram", addr("server"))
+	if err != nil {
+		t.Skip(err)
+	}
+	var lc volley.ListenConfig
+	l, err := lc.ListenPacket(pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.SetDeadline(time.Now().Add(10 * time.Second))
+	for _, name := range []string{"one", "two", "three"} {
+		inner, err := net.DialUnix("unixgram", addr(name), addr("server"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := volley.NewConn(inner, nil)
+		defer client.Close()
+		client.Write([]byte(name))
+		server, err := l.AcceptConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		if got, want := server.RemoteAddr().String(), addr(name).String(); got != want {
+			t.Errorf("RemoteAddr = %q, want %q", got, want)
+		}
+		go echo(server)
+		client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if b, err := client.ReadMessage(nil); err != nil || string(b) != name {
+			t.Errorf("echo %q, %v, want %q", b, err, name)
+		}
+	}
 }
