@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,4 +174,58 @@ func pingPong(b *testing.B, c net.Conn, size int) {
 	b.ReportMetric(float64(trips[len(trips)/2]), "p50-ns")
 	b.ReportMetric(float64(trips[len(trips)*99/100]), "p99-ns")
 	c.Close()
+}
+
+// BenchmarkFanIn has 16 connections send to one listener.
+func BenchmarkFanIn(b *testing.B) {
+	l, err := Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	const clients = 16
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var windows [clients]*window
+	var from [clients]*Conn
+	for i := range clients {
+		windows[i] = newWindow(256)
+		if from[i], err = Dial("udp", l.Addr().String()); err != nil {
+			b.Fatal(err)
+		}
+		defer from[i].Close()
+		to, err := l.AcceptConn()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer to.Close()
+		wg.Go(func() {
+			buf := make([]byte, 1024)
+			for {
+				if _, err := to.Read(buf); err != nil {
+					return
+				}
+				windows[i].arrived()
+			}
+		})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	cpu := cpuTime()
+	each := b.N/clients + 1
+	var senders sync.WaitGroup
+	for i := range clients {
+		senders.Go(func() {
+			msg := pattern(1, 256)
+			for range each {
+				windows[i].wait()
+				from[i].Write(msg)
+			}
+		})
+	}
+	senders.Wait()
+	b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
+	s := l.Stats().Transport
+	b.ReportMetric(float64(b.N)/float64(s.ReadCalls), "msgs/read")
+	b.ReportMetric(float64(b.N)/float64(s.SendCalls), "msgs/ackcall")
 }

@@ -72,6 +72,9 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.lastSent, c.lastHeard, c.lastMessage, c.lastUpdate = now, now, now, now
+	if s, ok := dc.(*datagram.Single); ok && s.SetInline(&c.in) {
+		c.in.SetPoller(s)
+	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
 	}
@@ -143,6 +146,7 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	}
 	if read {
 		c.readDeadline.Set(t)
+		c.in.Interrupt()
 	}
 	if write && c.err == nil { // else it has woken all writers for good
 		c.writeDeadline.Set(t)

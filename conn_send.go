@@ -18,7 +18,7 @@ const (
 	floodGap   = 10 * time.Microsecond  // Writes closer than this are a flood, ...
 	floodAfter = 16                     // ... once there were so many
 	floodMax   = 32                     // what a long flood counts
-	floodDecay = 50 * time.Microsecond  // a pause of this takes one off the count
+	floodDecay = 100 * time.Microsecond // a pause of this takes one off the count
 	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
 	queueMax   = 64                     // datagrams
 	queueBytes = 48 << 10               // bytes

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,9 @@ type Single struct {
 	closeOnce               sync.Once
 	closeErr                error
 	readErrors, writeErrors atomic.Uint64
+
+	mu sync.Mutex // guards in
+	in inline
 }
 
 var _ Conn = (*Single)(nil)
@@ -48,10 +52,13 @@ func (c *Single) Attach(h Handler) error {
 		return net.ErrClosed
 	}
 	c.handler = h
-	go c.read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readBehindLocked()
 	return nil
 }
 
+// read is the goroutine that reads while no caller of the application's does.
 func (c *Single) read() {
 	var r reader
 	handle := func(ps []Packet) {
@@ -60,8 +67,11 @@ func (c *Single) read() {
 	}
 	for {
 		err := serve(c.sock, handle)
-		if c.closed.Load() {
+		if c.closed.Load() || c.yielded() {
 			return
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && c.in.sock != nil {
+			continue // of an interruption that came late
 		}
 		if !r.again(err) {
 			c.handler.HandleClose(err)

@@ -43,7 +43,7 @@ func newLinuxSocket(c *net.UDPConn, cfg *SocketConfig, k kernel) (*linuxSocket, 
 		return nil, err
 	}
 	s := &linuxSocket{conn: c, raw: raw, kernel: k, peer: remoteAddrPort(c)}
-	s.recv.try = s.tryReceive
+	s.recv.try, s.recv.serve = s.tryReceive, s.serveReady
 	controlErr := raw.Control(func(fd uintptr) { err = s.setUp(fd, cfg) })
 	if controlErr != nil {
 		return nil, controlErr

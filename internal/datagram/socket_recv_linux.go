@@ -67,7 +67,9 @@ type receiver struct {
 	errno syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made once
 
-	handle func([]Packet) // of Serve
+	handle func([]Packet)        // of Serve
+	once   bool                  // ServeOnce
+	serve  func(fd uintptr) bool // serveReady, made once
 }
 
 // ReadBatch implements Socket.

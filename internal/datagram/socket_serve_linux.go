@@ -4,22 +4,34 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 )
 
 // Serve implements Server. The goroutine never leaves the poller's read of the
 // descriptor, so no readiness is forgotten between two reads, and a call that
 // received less than it asked for need not be repeated just to learn that the
 // socket is empty: that would be one system call more for each lone datagram.
-func (s *linuxSocket) Serve(handle func([]Packet)) error {
+func (s *linuxSocket) Serve(handle func([]Packet)) error { return s.serve(handle, false) }
+
+// ServeOnce implements InlineSocket.
+func (s *linuxSocket) ServeOnce(handle func([]Packet)) error { return s.serve(handle, true) }
+
+// SetReadDeadline implements InlineSocket.
+func (s *linuxSocket) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
+
+func (s *linuxSocket) serve(handle func([]Packet), once bool) error {
 	r := &s.recv
-	r.handle = handle
-	if err := s.raw.Read(s.serveReady); err != nil {
+	r.handle, r.once = handle, once
+	if err := s.raw.Read(r.serve); err != nil {
 		return err
 	}
 	if s.open.closed.Load() {
 		return net.ErrClosed
 	}
-	return os.NewSyscallError("recvmsg", r.errno)
+	if r.errno != 0 {
+		return os.NewSyscallError("recvmsg", r.errno)
+	}
+	return nil
 }
 
 // serveReady hands over all that is there and returns false to wait for more.
@@ -44,6 +56,9 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		r.handle(ps)
 		s.open.busy.Store(false)
 		r.release()
+		if r.once {
+			return true
+		}
 		if r.n < want {
 			return false
 		}

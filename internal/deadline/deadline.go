@@ -43,6 +43,16 @@ func (d *Deadline) Set(t time.Time) {
 	}
 }
 
+// At returns the deadline; the zero time is none.
+func (d *Deadline) At() time.Time {
+	if !d.set.Load() {
+		return time.Time{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at
+}
+
 // Exceeded reports whether the deadline has passed.
 func (d *Deadline) Exceeded() bool {
 	if !d.set.Load() {

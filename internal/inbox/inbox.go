@@ -22,6 +22,7 @@ const MessageOverhead = lengthSize
 type Inbox struct {
 	limit   int64
 	reserve func(delta int) bool // may be nil
+	poller  Poller               // may be nil
 
 	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
 	waiting atomic.Int32 // callers of pop that wait, or are about to
@@ -48,6 +49,16 @@ func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.wake = make(chan struct{}, 1)
 	q.room = make(chan struct{}, 1)
 }
+
+// A Poller lets a reader that is about to block look for messages itself. It
+// returns false if the reader has to wait.
+type Poller interface {
+	ReadInline(*deadline.Deadline) bool
+	InterruptInline()
+}
+
+// SetPoller sets the Poller, before the first Read.
+func (q *Inbox) SetPoller(p Poller) { q.poller = p }
 
 // Lock begins a batch of calls of Push.
 func (q *Inbox) Lock() { q.mu.Lock() }
@@ -173,6 +184,9 @@ func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
 		}
 		if ok, err := q.pop(f); ok || err != nil {
 			return err
+		}
+		if q.poller != nil && q.poller.ReadInline(d) {
+			continue
 		}
 		if err := q.wait(d); err != nil {
 			return err

@@ -18,6 +18,20 @@ func signal(c chan struct{}) {
 	}
 }
 
+// Kick wakes one blocked reader, which looks again whether to wait.
+func (q *Inbox) Kick() { signal(q.wake) }
+
+// Waiting reports whether a reader is blocked, or about to be.
+func (q *Inbox) Waiting() bool { return q.waiting.Load() > 0 }
+
+// Interrupt tells a reader that looks for messages itself that the deadline has
+// changed.
+func (q *Inbox) Interrupt() {
+	if q.poller != nil {
+		q.poller.InterruptInline()
+	}
+}
+
 // wait blocks until there may be a message, or the end.
 func (q *Inbox) wait(d *deadline.Deadline) error {
 	q.waiting.Add(1)
