@@ -80,12 +80,13 @@ func (c *Single) ReadInline(d *deadline.Deadline) bool {
 		return false
 	}
 	err := in.sock.ServeOnce(in.handle)
-	c.endInline()
-	switch {
-	case err == nil || c.closed.Load() || errors.Is(err, os.ErrDeadlineExceeded):
-	case in.reader.again(err):
+	passing := err == nil || c.closed.Load() || errors.Is(err, os.ErrDeadlineExceeded)
+	if !passing && in.reader.again(err) { // which belongs to who reads
 		c.readErrors.Add(1)
-	default:
+		passing = true
+	}
+	c.endInline()
+	if !passing {
 		c.handler.HandleClose(err)
 	}
 	return true
