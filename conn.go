@@ -87,9 +87,10 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 // Read waits for a message and copies it to b. If b is too short, Read fills
 // it, drops the rest of the message and returns io.ErrShortBuffer with n =
 // len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
-// the peer has closed a lossless connection ([Pipe]), an error that matches
-// os.ErrDeadlineExceeded past the deadline, and one that matches net.ErrClosed
-// after Close or the idle timeout.
+// the layer below has ended in order, as that of a [Pipe] or a session does when
+// the peer closes; an error that matches os.ErrDeadlineExceeded past the
+// deadline; one that matches net.ErrClosed after Close or the idle timeout; and
+// what broke the socket, if something did.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -56,7 +56,8 @@ func (s *sender) full() bool {
 
 // Write sends b as one message. It returns len(b), or 0 and the error: a
 // *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed. An empty message is not sent: Write returns 0, nil. That the
+// net.ErrClosed, or that ListenConfig.MaxMemory leaves no room for a first
+// message. An empty message is not sent: Write returns 0, nil. That the
 // network below refused a datagram for the moment is not an error; such a
 // message is lost and counted in Stats.
 func (c *Conn) Write(b []byte) (int, error) {
