@@ -178,6 +178,7 @@ func TestForeignQueueIsLimited(t *testing.T) {
 			out.Reset()
 			out.Extend(1000)
 			c.WriteBatch(&out)
+			synctest.Wait() // the first one has been taken, and is stuck
 		}
 		c.sock.mu.Lock()
 		if n := c.sock.queue.Size(); n > 2*(foreignQueue+1000)+1000 {

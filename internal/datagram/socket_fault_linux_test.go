@@ -114,7 +114,7 @@ func init() {
 			return &faultyKernel{onSend: func([]mmsghdr) (int, syscall.Errno) { return 1, 0 }}
 		},
 		"EPERM at first":   func() *faultyKernel { return &faultyKernel{onSend: failOnce(syscall.EPERM)} },
-		"EAGAIN at times":  func() *faultyKernel { return &faultyKernel{onSend: failEvery(3, syscall.EAGAIN)} },
+		"EAGAIN at times":  func() *faultyKernel { return &faultyKernel{onSend: busyAtTimes()} },
 		"mangling release": func() *faultyKernel { return &faultyKernel{version: "7.1.2-generic"} },
 	}
 	for name, k := range kernels {
@@ -131,12 +131,20 @@ func failOnce(errno syscall.Errno) func([]mmsghdr) (int, syscall.Errno) {
 	}
 }
 
-func failEvery(nth int64, errno syscall.Errno) func([]mmsghdr) (int, syscall.Errno) {
-	var calls atomic.Int64
+// busyAtTimes refuses every third message, but none twice: after EAGAIN a real
+// kernel says when there is room again, which this one does not.
+func busyAtTimes() func([]mmsghdr) (int, syscall.Errno) {
+	var mu sync.Mutex
+	calls, refused := 0, map[*byte]bool{}
 	return func(msgs []mmsghdr) (int, syscall.Errno) {
-		if calls.Add(1)%nth == 0 {
-			return 0, errno
+		mu.Lock()
+		defer mu.Unlock()
+		first := msgs[0].hdr.Iov.Base
+		if calls++; calls%3 == 0 && !refused[first] {
+			refused[first] = true
+			return 0, syscall.EAGAIN
 		}
+		delete(refused, first)
 		return len(msgs), 0
 	}
 }
