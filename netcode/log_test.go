@@ -3,6 +3,7 @@ package netcode
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -147,6 +148,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	defer l.Close()
 	var writers, readers sync.WaitGroup
+	var servers []io.Closer
 	for i := range 4 {
 		client, err := DialShared(t.Context(), l.Addr().String(), key, 0, uint64(i))
 		if err != nil {
@@ -181,15 +183,14 @@ func TestConcurrentUse(t *testing.T) {
 			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 			client.Close()
 		})
-		readers.Go(func() {
-			writers.Wait()
-			server.Close() // the client's word may have been lost
-		})
+		servers = append(servers, server)
 	}
 	writers.Go(func() {
 		for range 100 {
 			l.Stats()
 		}
 	})
+	writers.Wait()
+	closeAll(servers...) // the clients' word may have been lost
 	readers.Wait()
 }
