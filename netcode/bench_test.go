@@ -56,6 +56,40 @@ func BenchmarkSealOpen(b *testing.B) {
 	}
 }
 
+// BenchmarkBatch is what stacked messages of 256 bytes go through here: a batch
+// of the layer above is sealed into that of the layer below, and opened in
+// place on the other side. An operation is one packet.
+func BenchmarkBatch(b *testing.B) {
+	const packets, size = 64, 256 + 9 // with the header of a message
+	x, y := Pipe(1, nil)
+	defer closeAll(x, y)
+	var from, out wire.Batch
+	for range packets {
+		from.Extend(size)
+	}
+	var bufs [packets][]byte
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%packets != 0 {
+			continue // it has been done with those before
+		}
+		out.Reset()
+		if err := x.sealBatch(testStart, &from, &out); err != nil {
+			b.Fatal(err)
+		}
+		for j := range bufs {
+			bufs[j] = out.At(j)
+		}
+		y.recvMu.Lock()
+		payloads, _ := y.openLocked(testStart, bufs[:])
+		y.recvMu.Unlock()
+		if len(payloads) != packets {
+			b.Fatalf("%d of %d packets were opened", len(payloads), packets)
+		}
+	}
+}
+
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("allocations are not counted under the race detector")
