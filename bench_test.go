@@ -69,6 +69,7 @@ func oneWay(b *testing.B, from, to net.Conn, size int) {
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(w.sent-w.received.Load()), "lost")
+	time.Sleep(50 * time.Millisecond) // the last acknowledgements
 	from.Close()
 	to.Close()
 	<-done

@@ -22,6 +22,8 @@ const (
 	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
 	queueMax   = 64                     // datagrams
 	queueBytes = 48 << 10               // bytes
+	restEvery  = time.Millisecond       // at most so often a flood rests ...
+	restFor    = 20 * time.Microsecond  // ... for so long, see restLocked
 	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
 )
 
@@ -36,6 +38,7 @@ type sender struct {
 
 	burst     int
 	lastWrite time.Time
+	rested    time.Time
 }
 
 // flood counts a Write and reports whether it is one of a flood.
@@ -232,6 +235,7 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 		} else {
 			s.busy = true
 			c.releaseSendLocked()
+			c.restLocked(now)
 			err = c.checkLocked(b) // the connection may have ended meanwhile
 		}
 		if err != nil {
@@ -258,6 +262,21 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 		c.notifySendLocked()
 	}
 	return id, nil
+}
+
+// restLocked lets acknowledgements in, now and then, when so many messages wait
+// for theirs that the window will soon forget the oldest. With all processors
+// busy the scheduler looks at the sockets only each 10 ms, in which a flood
+// sends more than any window holds.
+func (c *Conn) restLocked(now time.Time) {
+	s := &c.send
+	if c.endpoint.InFlight() < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now.Sub(s.rested) < restEvery {
+		return
+	}
+	s.rested = now
+	c.mu.Unlock()
+	time.Sleep(restFor)
+	c.mu.Lock()
 }
 
 // pendingLocked returns the queue.

@@ -183,7 +183,7 @@ func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
 	l.muxes = append(l.muxes, datagram.NewMux(sock(pc), datagram.MuxConfig{
 		Acceptor:      (*acceptor)(l),
 		MaxDatagram:   datagram.MaxUDP,
-		Tombstone:     l.set.idleTimeout,
+		Tombstone:     cmp.Or(l.set.idleTimeout, defaultIdleTimeout),
 		MaxTombstones: maxTombstones,
 		OnClose:       l.broken,
 	}))
