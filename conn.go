@@ -71,6 +71,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
 		return err
 	}
+	c.send.run = c.flush
 	c.lastSent, c.lastHeard, c.lastMessage, c.lastUpdate = now, now, now, now
 	if s, ok := dc.(*datagram.Single); ok && s.SetInline(&c.in) {
 		c.in.SetPoller(s)

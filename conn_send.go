@@ -36,6 +36,7 @@ type sender struct {
 	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
 	oldest  time.Time     // when the first of pending came
 
+	run       func() // Conn.flush, made once: starting it costs no allocation
 	burst     int
 	lastWrite time.Time
 	rested    time.Time
@@ -253,7 +254,7 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 		return 0, err
 	case s.busy:
 	case first:
-		go c.flush()
+		go s.run()
 	case now.Sub(s.oldest) > queueAge:
 		s.busy = true
 		c.releaseSendLocked()
