@@ -7,7 +7,6 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/wire"
-	"volley/reliable"
 )
 
 // How a Write leaves: straight out, in the caller, as long as Writes come at
@@ -27,8 +26,8 @@ const (
 	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
 )
 
-// A sender orders what leaves. Its holder is who found busy false and set it;
-// all but the endpoint's lock is free during its I/O.
+// A sender orders what leaves. Who finds busy false and sets it is the only one
+// to transmit, without Conn.mu, until it resets it.
 type sender struct {
 	busy    bool
 	waiters int
@@ -98,7 +97,7 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 		return 0, c.opError("write", err)
 	}
 	defer c.releaseSendLocked()
-	now := time.Now()
+	now := c.now()
 	for n < len(msgs) {
 		if err = c.checkLocked(msgs[n]); err != nil {
 			break
@@ -106,6 +105,8 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 		if len(msgs[n]) > 0 {
 			if c.send.full() {
 				c.sendPendingLocked()
+				c.restLocked(now)
+				now = c.now()
 				continue
 			}
 			if _, err = c.frameLocked(now, msgs[n], c.pendingLocked(now)); err != nil {
@@ -117,8 +118,11 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	return n, c.opError("write", err)
 }
 
+// now is time.Now at two thirds of its cost.
+func (c *Conn) now() time.Time { return c.born.Add(time.Since(c.born)) }
+
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
-	now := c.born.Add(time.Since(c.born)) // time.Now at two thirds of its cost
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkLocked(b); err != nil || len(b) == 0 {
@@ -242,6 +246,7 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
+		now = c.now()
 	}
 	first := s.pending == nil
 	id, err := c.frameLocked(now, b, c.pendingLocked(now))
@@ -320,56 +325,6 @@ func (c *Conn) sendPendingLocked() {
 	c.transmit(out)
 	datagram.PutBatch(out)
 	c.mu.Lock()
-}
-
-// groupReach is how many messages fragments may overtake. Their first fragments
-// show the peer new sequence numbers, and its headers speak of the last 32
-// only.
-const groupReach = 12
-
-// groupFragments puts the first fragments of messages in front of the other
-// datagrams. The first one of a message is longer than the rest, for it has
-// the header of the whole, and a segmented send takes datagrams of one size:
-// message by message, a run would end at each of them.
-func groupFragments(b *wire.Batch) *wire.Batch {
-	messages, first := 0, 0
-	for i := range b.Len() {
-		if reliable.StartsPacket(b.At(i)) {
-			messages++
-			if reliable.IsFragment(b.At(i)) {
-				first++
-			}
-		}
-	}
-	if first < 2 {
-		return b
-	}
-	out := datagram.GetBatch()
-	for i := 0; i < b.Len(); {
-		next, n := i, 0
-		for next < b.Len() && (n < groupReach || !reliable.StartsPacket(b.At(next))) {
-			if reliable.StartsPacket(b.At(next)) {
-				n++
-			}
-			next++
-		}
-		appendWhere(out, b, i, next, true)
-		appendWhere(out, b, i, next, false)
-		i = next
-	}
-	datagram.PutBatch(b)
-	return out
-}
-
-// appendWhere appends those of the datagrams i to j-1 of b to out that are
-// first fragments, or those that are not.
-func appendWhere(out, b *wire.Batch, i, j int, first bool) {
-	for ; i < j; i++ {
-		d := b.At(i)
-		if (reliable.IsFragment(d) && reliable.StartsPacket(d)) == first {
-			out.Append(d)
-		}
-	}
 }
 
 // acquireLocked waits until nobody is busy and makes the caller so.
