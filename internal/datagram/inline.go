@@ -29,6 +29,9 @@ type InlineSocket interface {
 // inlinePatience is how long nobody may read before the goroutine takes over.
 const inlinePatience = 5 * time.Millisecond
 
+// inlinePause is the longest pause of a caller of Read after errors in a row.
+const inlinePause = 10 * time.Millisecond
+
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
@@ -81,15 +84,33 @@ func (c *Single) ReadInline(d *deadline.Deadline) bool {
 	}
 	err := in.sock.ServeOnce(in.handle)
 	passing := err == nil || c.closed.Load() || errors.Is(err, os.ErrDeadlineExceeded)
-	if !passing && in.reader.again(err) { // which belongs to who reads
-		c.readErrors.Add(1)
-		passing = true
+	if !passing {
+		var pause time.Duration
+		if pause, passing = in.reader.failed(err); passing { // which belongs to who reads
+			c.readErrors.Add(1)
+			waitUntil(d, min(pause, inlinePause))
+		}
 	}
 	c.endInline()
 	if !passing {
 		c.handler.HandleClose(err)
 	}
 	return true
+}
+
+// waitUntil waits for the given time, but not past the deadline.
+func waitUntil(d *deadline.Deadline, pause time.Duration) {
+	if pause == 0 {
+		return
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	passed := d.Arm()
+	defer d.Disarm()
+	select {
+	case <-t.C:
+	case <-passed:
+	}
 }
 
 // beginInline makes the caller the reader, or has the goroutine make place.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"volley/internal/deadline"
@@ -64,4 +65,35 @@ func TestInlineTurns(t *testing.T) {
 	if len(h.ends) != 0 {
 		t.Errorf("ended with %v", h.ends)
 	}
+}
+
+// A refusedSocket has nothing but passing errors.
+type refusedSocket struct{ inlineSocket }
+
+func (*refusedSocket) ServeOnce(func([]Packet)) error { return syscall.ECONNREFUSED }
+
+// However many errors there were, a caller of Read pauses for a moment only, and
+// never past its deadline.
+func TestInlinePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &refusedSocket{inlineSocket{fakeSocket: newFakeSocket()}}
+		c := NewSingle(s, nil, nil, 1000)
+		c.SetInline(noReaders{})
+		c.handler = &fakeHandler{}
+		var d deadline.Deadline
+		for range 100 {
+			begin := time.Now()
+			c.ReadInline(&d)
+			if took := time.Since(begin); took > inlinePause {
+				t.Fatalf("ReadInline paused for %v, want at most %v", took, inlinePause)
+			}
+		}
+		begin := time.Now()
+		d.Set(begin.Add(time.Millisecond))
+		c.ReadInline(&d)
+		if took := time.Since(begin); took > time.Millisecond {
+			t.Errorf("ReadInline took %v with a deadline in 1ms", took)
+		}
+		c.Close()
+	})
 }

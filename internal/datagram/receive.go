@@ -58,18 +58,25 @@ const (
 	firstPause = time.Millisecond
 )
 
-// again reports whether to read on after err. An error that ends the socket
-// is returned to the layer above by the caller; a passing one that repeats
-// itself is met with pauses, so that it cannot burn a core.
+// again reports whether to read on after err, after a pause if need be.
 func (r *reader) again(err error) bool {
+	pause, ok := r.failed(err)
+	time.Sleep(pause)
+	return ok
+}
+
+// failed reports whether to read on after err, and after which pause. An error
+// that ends the socket is returned to the layer above by the caller; a passing
+// one that repeats itself is met with pauses, so that it cannot burn a core.
+func (r *reader) failed(err error) (pause time.Duration, again bool) {
 	if errors.Is(err, net.ErrClosed) || !IsTransient(err) {
-		return false
+		return 0, false
 	}
 	r.failures++
 	if n := r.failures - patience; n > 0 {
-		time.Sleep(min(maxPause, firstPause<<min(n, 7)))
+		pause = min(maxPause, firstPause<<min(n, 7))
 	}
-	return true
+	return pause, true
 }
 
 func (r *reader) ok() { r.failures = 0 }
