@@ -31,8 +31,11 @@ func TestListenerEchoesThousandPeers(t *testing.T) {
 		all = append(all, c)
 	}
 	var wg sync.WaitGroup
+	gate := make(chan struct{}, 16) // no more at once than a small socket buffer holds
 	for p, c := range all {
 		wg.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
 			if err := exchange(c, p, each); err != nil {
 				t.Error(err)
 			}

@@ -66,7 +66,8 @@ func (c *Conn) armReceiptsLocked() {
 //
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not
-// fit is counted in Stats.ReceiptsDropped.
+// fit is counted in Stats.ReceiptsDropped. One call before the first Write or
+// WriteBatch makes sure that none is missed.
 func (c *Conn) AppendReceipts(dst []Receipt) []Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
