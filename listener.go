@@ -6,14 +6,13 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"volley/internal/backlog"
 	"volley/internal/datagram"
-	"volley/internal/deadline"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -66,15 +65,9 @@ type Listener struct {
 	budget   budget
 
 	muxes    []*datagram.Mux
-	deadline deadline.Deadline
-	queue    chan *Conn
-	done     chan struct{}
+	queue    *backlog.Queue[*Conn]
 	close    sync.Once
 	closeErr error
-
-	mu     sync.Mutex
-	closed bool  // nothing goes into queue any more
-	cause  error // what broke the sockets, if anything
 
 	conns                       atomic.Int64
 	accepted, filtered, refused atomic.Uint64
@@ -153,10 +146,9 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		maxConns: limit(lc.MaxConns, defaultMaxConns),
 		filter:   lc.Filter,
 		midway:   lc.AdmitMidStream,
-		done:     make(chan struct{}),
 	}
 	l.budget.limit = limit(lc.MaxMemory, defaultMaxMemory)
-	l.queue = make(chan *Conn, min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	l.queue = backlog.New[*Conn](min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
 	l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve)
 	return l, err
@@ -208,39 +200,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	select {
-	case <-l.done:
-		return nil, l.opError("accept", l.closedError())
-	default:
+	c, err := l.queue.Accept()
+	if err != nil {
+		return nil, l.opError("accept", err)
 	}
-	if l.deadline.Exceeded() {
-		return nil, l.opError("accept", os.ErrDeadlineExceeded)
-	}
-	select {
-	case c := <-l.queue:
-		return c, nil
-	default:
-	}
-	passed := l.deadline.Arm()
-	defer l.deadline.Disarm()
-	select {
-	case c := <-l.queue:
-		return c, nil
-	case <-passed:
-		return nil, l.opError("accept", os.ErrDeadlineExceeded)
-	case <-l.done:
-		return nil, l.opError("accept", l.closedError())
-	}
+	return c, nil
 }
 
-// SetDeadline sets the deadline of Accept; the zero time is none.
+// SetDeadline sets the deadline of Accept; the zero time is none. After Close
+// the error matches net.ErrClosed.
 func (l *Listener) SetDeadline(t time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return &net.OpError{Op: "set", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
+	if err := l.queue.SetDeadline(t); err != nil {
+		return l.opError("set", err)
 	}
-	l.deadline.Set(t)
 	return nil
 }
 
@@ -252,23 +224,11 @@ func (l *Listener) Addr() net.Addr { return l.muxes[0].Addr() }
 // may be called more than once and returns the first call's result.
 func (l *Listener) Close() error {
 	l.close.Do(func() {
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
-		close(l.done)
+		l.queue.Close(nil)
 		for _, m := range l.muxes {
 			if err := m.Close(); err != nil && l.closeErr == nil {
 				l.closeErr = l.opError("close", err)
 			}
-		}
-		for {
-			select {
-			case c := <-l.queue:
-				c.Close()
-				continue
-			default:
-			}
-			return
 		}
 	})
 	return l.closeErr
@@ -276,22 +236,10 @@ func (l *Listener) Close() error {
 
 // broken learns that a socket has gone. If it broke, so does the Listener.
 func (l *Listener) broken(cause error) {
-	if cause == nil {
-		return
+	if cause != nil {
+		l.queue.Close(cause)
+		l.Close()
 	}
-	l.mu.Lock()
-	l.cause = cause
-	l.mu.Unlock()
-	l.Close()
-}
-
-func (l *Listener) closedError() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return l.cause
-	}
-	return net.ErrClosed
 }
 
 func (l *Listener) opError(op string, err error) error {
@@ -346,7 +294,7 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, bufs [][]byte
 		a.filtered.Add(1)
 		return false
 	}
-	if a.conns.Load() >= int64(a.maxConns) || len(a.queue) == cap(a.queue) {
+	if a.conns.Load() >= int64(a.maxConns) || a.queue.Full() {
 		a.refused.Add(1)
 		return false
 	}
@@ -363,17 +311,7 @@ func (a *acceptor) HandlePeer(_ time.Time, dc datagram.Conn) {
 		dc.Close()
 		return
 	}
-	l.mu.Lock()
-	ok := !l.closed
-	if ok {
-		select {
-		case l.queue <- c:
-		default:
-			ok = false
-		}
-	}
-	l.mu.Unlock()
-	if !ok {
+	if !l.queue.Push(c) {
 		c.Close()
 		return
 	}

@@ -6,14 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"volley/internal/backlog"
 	"volley/internal/datagram"
-	"volley/internal/deadline"
 )
 
 // A ListenConfig has options for servers. PrivateKey is required.
@@ -68,9 +67,7 @@ type Listener struct {
 	set      *settings
 	mux      *datagram.Mux
 	shared   shared
-	deadline deadline.Deadline
-	queue    chan *Conn
-	done     chan struct{}
+	queue    *backlog.Queue[*Conn]
 	close    sync.Once
 	closeErr error
 	refused  atomic.Uint64 // for want of Accept
@@ -80,8 +77,7 @@ type Listener struct {
 	core    *server
 	sweeper *time.Timer // for the core's tick; armed while there is something
 	armed   bool
-	closed  bool
-	cause   error // what broke the socket, if anything
+	closed  bool // the core has stopped
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -149,7 +145,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{cfg: *lc, set: set, done: make(chan struct{})}
+	l := &Listener{cfg: *lc, set: set}
 	l.cfg.MaxClients = cmp.Or(lc.MaxClients, defaultMaxClients)
 	l.cfg.TokenLifetime = cmp.Or(lc.TokenLifetime, defaultTokenLifetime)
 	l.shared.logger = lc.Logger
@@ -165,7 +161,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	case lc.Backlog < 0:
 		return nil, configError("ListenConfig.Backlog", "%d is negative", lc.Backlog)
 	}
-	l.queue = make(chan *Conn, cmp.Or(lc.Backlog, l.cfg.MaxClients))
+	l.queue = backlog.New[*Conn](cmp.Or(lc.Backlog, l.cfg.MaxClients))
 	return l, nil
 }
 
@@ -241,28 +237,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	passed := l.deadline.Arm()
-	defer l.deadline.Disarm()
-	select { // the end comes before what is queued
-	case <-l.done:
-		return nil, l.opError("accept", l.closedError())
-	case <-passed:
-		return nil, l.opError("accept", os.ErrDeadlineExceeded)
-	default:
+	c, err := l.queue.Accept()
+	if err != nil {
+		return nil, l.opError("accept", err)
 	}
-	select {
-	case c := <-l.queue:
-		return c, nil
-	case <-passed:
-		return nil, l.opError("accept", os.ErrDeadlineExceeded)
-	case <-l.done:
-		return nil, l.opError("accept", l.closedError())
-	}
+	return c, nil
 }
 
-// SetDeadline sets the deadline of Accept; the zero time is none.
+// SetDeadline sets the deadline of Accept; the zero time is none. After Close
+// the error matches net.ErrClosed.
 func (l *Listener) SetDeadline(t time.Time) error {
-	l.deadline.Set(t)
+	if err := l.queue.SetDeadline(t); err != nil {
+		return l.opError("set", err)
+	}
 	return nil
 }
 
@@ -281,45 +268,20 @@ func (l *Listener) Close() error {
 			l.sweeper.Stop()
 		}
 		l.mu.Unlock()
-		close(l.done)
+		l.queue.Close(nil)
 		if err := l.mux.Close(); err != nil {
 			l.closeErr = l.opError("close", err)
 		}
-		l.drain()
 	})
 	return l.closeErr
 }
 
-// drain ends the sessions that nobody has accepted.
-func (l *Listener) drain() {
-	for {
-		select {
-		case c := <-l.queue:
-			c.Close()
-		default:
-			return
-		}
-	}
-}
-
 // broken learns that the socket has gone. If it broke, so does the Listener.
 func (l *Listener) broken(cause error) {
-	if cause == nil {
-		return
+	if cause != nil {
+		l.queue.Close(cause)
+		l.Close()
 	}
-	l.mu.Lock()
-	l.cause = cause
-	l.mu.Unlock()
-	l.Close()
-}
-
-func (l *Listener) closedError() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return l.cause
-	}
-	return net.ErrClosed
 }
 
 func (l *Listener) opError(op string, err error) error {

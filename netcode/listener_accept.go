@@ -82,23 +82,9 @@ func (a *acceptor) HandlePeer(now time.Time, dc datagram.Conn) {
 	l.shared.conns.Add(1)
 	dc.Attach((*handler)(c))
 	dc.Schedule(sess.keepAliveAt())
-	if !l.enqueue(c) {
+	if !l.queue.Push(c) {
 		l.refused.Add(1)
 		c.Close()
-	}
-}
-
-func (l *Listener) enqueue(c *Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	select {
-	case l.queue <- c:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -1,0 +1,70 @@
+package backlog
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type conn struct{ closed bool }
+
+func (c *conn) Close() error { c.closed = true; return nil }
+
+func TestQueue(t *testing.T) {
+	q := New[*conn](2)
+	a, b := new(conn), new(conn)
+	if !q.Push(a) || !q.Push(b) || !q.Full() || q.Push(new(conn)) {
+		t.Error("a Queue of 2 does not take two, and two only")
+	}
+	if c, err := q.Accept(); c != a || err != nil {
+		t.Errorf("Accept = %v, %v, want the first", c, err)
+	}
+	q.SetDeadline(time.Now().Add(-time.Second))
+	if _, err := q.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept past the deadline with a connection there: %v", err)
+	}
+	cause := errors.New("cause")
+	q.Close(cause)
+	q.Close(nil)
+	if !b.closed || a.closed {
+		t.Error("Close closed the wrong connections")
+	}
+	if _, err := q.Accept(); err != cause {
+		t.Errorf("Accept after Close: %v, want the cause, also past the deadline", err)
+	}
+	if q.Push(new(conn)) {
+		t.Error("Push after Close was taken")
+	}
+	if err := q.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("SetDeadline after Close: %v", err)
+	}
+}
+
+func TestAcceptWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[*conn](1)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := q.Accept(); err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Accept: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		q.Push(new(conn))
+		synctest.Wait()
+		q.Close(nil)
+		wg.Wait()
+		q = New[*conn](1)
+		begin := time.Now()
+		q.SetDeadline(begin.Add(time.Minute))
+		if _, err := q.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("Accept: %v after %v, want the deadline after 1m", err, time.Since(begin))
+		}
+	})
+}
