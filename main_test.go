@@ -1,43 +1,10 @@
 package volley
 
 import (
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
+
+	"volley/internal/leaktest"
 )
 
-// TestMain fails if goroutines of this package are left behind.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if stacks := leaked(5 * time.Second); stacks != "" {
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", stacks)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaked waits for goroutines of volley to end and returns the stacks of those
-// that do not.
-func leaked(patience time.Duration) string {
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		var found []string
-		for _, g := range strings.Split(string(buf), "\n\n") {
-			if strings.Contains(g, "volley") && !strings.Contains(g, "TestMain") && !strings.Contains(g, "volley.leaked") {
-				found = append(found, g)
-			}
-		}
-		if len(found) == 0 {
-			return ""
-		}
-		if time.Now().After(end) {
-			return strings.Join(found, "\n\n")
-		}
-	}
-}
+// TestMain fails if goroutines are left behind.
+func TestMain(m *testing.M) { leaktest.Main(m) }
