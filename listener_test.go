@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/reliable"
 	"volley/simnet"
 )
 
@@ -259,6 +260,22 @@ func TestReusedPort(t *testing.T) {
 			c.Close()
 			s.Close()
 			time.Sleep(2 * strayTime)
+		}
+	})
+}
+
+// The first datagram of a peer may arrive behind a later one, in one batch.
+func TestOpeningBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, _ := network(t, &ListenConfig{})
+		opening := reliable.AppendHeader(nil, reliable.Header{Sequence: 0, Ack: 65535})
+		later := reliable.AppendHeader(nil, reliable.Header{Sequence: 5, Ack: 3, AckBits: 15})
+		from := netip.MustParseAddrPort("10.0.0.2:1")
+		if (*acceptor)(l).HandleUnknown(time.Now(), from, [][]byte{later, later}, nil) {
+			t.Error("two later datagrams make a connection")
+		}
+		if !(*acceptor)(l).HandleUnknown(time.Now(), from, [][]byte{later, opening}, nil) {
+			t.Error("a first datagram behind a later one makes no connection")
 		}
 	})
 }

@@ -146,6 +146,7 @@ func TestManyPeers(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	lc := ListenConfig{
 		Config:    &Config{KeepAlive: 30 * time.Second, IdleTimeout: 10 * time.Minute},
+		MaxConns:  peers,
 		MaxMemory: 4 << 30,
 	}
 	l, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
