@@ -73,8 +73,8 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	}
 	c.send.run = c.flush
 	c.lastSent, c.lastHeard, c.lastMessage, c.lastUpdate = now, now, now, now
-	if s, ok := dc.(*datagram.Single); ok && s.SetInline(&c.in) {
-		c.in.SetPoller(s)
+	if p, ok := dc.(datagram.InlineConn); ok {
+		c.in.SetPoller(p)
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err

@@ -26,25 +26,27 @@ type MuxConfig struct {
 }
 
 // A Mux shares one unconnected socket among many Conns, one for each remote
-// address that its Acceptor admits. One goroutine reads, and one timer serves
-// all Conns.
+// address that its Acceptor admits. One goroutine reads, that of the one Conn's
+// Read where there are no others, and one timer serves all Conns.
 type Mux struct {
 	cfg    MuxConfig
 	sock   Socket
 	timers timers
+	turns  turns
+	closed atomic.Bool
+	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 
 	mu      sync.Mutex
 	peers   map[netip.AddrPort]*Peer
 	peak    int // most peers since the map was made: maps do not shrink
 	graves  graveyard
 	closing bool // no new peers; the socket goes with the last one
-	closed  bool
 
 	reading                          readState
 	readErrors, writeErrors, unknown atomic.Uint64
 }
 
-// readState belongs to the reader's goroutine.
+// readState belongs to who reads.
 type readState struct {
 	last *Peer
 	bufs bufList
@@ -56,11 +58,12 @@ type readState struct {
 func NewMux(sock Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
+	m.turns.init(m, sock, &m.timers, &m.readErrors)
 	return m
 }
 
 // Start begins to read.
-func (m *Mux) Start() { go m.read() }
+func (m *Mux) Start() { m.turns.start() }
 
 // Addr returns the address of the socket.
 func (m *Mux) Addr() net.Addr { return m.sock.LocalAddr() }
@@ -96,10 +99,9 @@ func (m *Mux) Close() error {
 
 func (m *Mux) closeSocket(cause error) error {
 	m.mu.Lock()
-	already := m.closed
-	m.closed, m.closing = true, true
+	m.closing = true
 	m.mu.Unlock()
-	if already {
+	if m.closed.Swap(true) {
 		return nil
 	}
 	m.timers.stop()
@@ -110,33 +112,14 @@ func (m *Mux) closeSocket(cause error) error {
 	return err
 }
 
-func (m *Mux) isClosed() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.closed
-}
+func (m *Mux) isClosed() bool { return m.closed.Load() }
 
-func (m *Mux) read() {
-	var r reader
-	handle := func(ps []Packet) {
-		r.ok()
-		m.dispatch(time.Now(), ps)
-	}
-	for {
-		err := serve(m.sock, handle)
-		if m.isClosed() {
-			return
-		}
-		if !r.again(err) {
-			m.fail(err)
-			return
-		}
-		m.readErrors.Add(1)
-	}
-}
+// mayRead implements turnsOwner: with several peers, whoever reads would mostly
+// find what others wait for.
+func (m *Mux) mayRead(p *Peer) bool { return p != nil && m.only.Load() == p }
 
-// fail ends all Conns after the socket broke.
-func (m *Mux) fail(err error) {
+// handleBroken ends all Conns after the socket broke.
+func (m *Mux) handleBroken(err error) {
 	m.mu.Lock()
 	peers := make([]*Peer, 0, len(m.peers))
 	for _, p := range m.peers {
@@ -149,9 +132,9 @@ func (m *Mux) fail(err error) {
 	m.closeSocket(err)
 }
 
-// dispatch hands packets on, those of one address that follow each other as
-// one batch.
-func (m *Mux) dispatch(now time.Time, ps []Packet) {
+// handlePackets hands packets on, those of one address that follow each other
+// as one batch.
+func (m *Mux) handlePackets(now time.Time, ps []Packet) {
 	r := &m.reading
 	for i := 0; i < len(ps); {
 		from := ps[i].Addr
@@ -221,7 +204,25 @@ func (m *Mux) admit(now time.Time, from netip.AddrPort) *Peer {
 		p.Close()
 		return nil
 	}
+	m.mu.Lock()
+	p.ready = true
+	m.countLocked()
+	m.mu.Unlock()
+	m.turns.reconsider()
 	return p
+}
+
+// countLocked notes whether there is one Peer only.
+func (m *Mux) countLocked() {
+	var only *Peer
+	if len(m.peers) == 1 {
+		for _, p := range m.peers {
+			if p.ready {
+				only = p
+			}
+		}
+	}
+	m.only.Store(only)
 }
 
 // remove forgets a closed Conn. Its address stays closed for a while.
@@ -235,11 +236,13 @@ func (m *Mux) remove(p *Peer) error {
 		}
 	}
 	m.shrinkLocked()
+	m.countLocked()
 	last := m.closing && len(m.peers) == 0
 	m.mu.Unlock()
 	if last {
 		return m.closeSocket(nil)
 	}
+	m.turns.reconsider()
 	return nil
 }
 

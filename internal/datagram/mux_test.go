@@ -445,7 +445,7 @@ func TestMuxNoAllocation(t *testing.T) {
 	m := NewMux(nullSocket{}, MuxConfig{Acceptor: a})
 	ps := append(from(peerAddr(1), "one", "two"), from(peerAddr(2), "three")...)
 	now := time.Now()
-	work := func() { m.dispatch(now, ps) }
+	work := func() { m.handlePackets(now, ps) }
 	work()
 	p := a.peer(0)
 	if n := testing.AllocsPerRun(1000, work); n != 0 {
@@ -475,8 +475,9 @@ func (echoHandler) HandleTick(_ time.Time, out *wire.Batch) time.Time {
 }
 func (echoHandler) HandleClose(error) {}
 
-// nullSocket takes everything.
+// nullSocket takes everything and has nothing.
 type nullSocket struct{ Socket }
 
+func (nullSocket) ReadBatch([]Packet) (int, error)     { return 0, net.ErrClosed }
 func (nullSocket) WriteBatch(ps []Packet) (int, error) { return len(ps), nil }
 func (nullSocket) Close() error                        { return nil }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -18,9 +19,10 @@ type Peer struct {
 	alarm   alarm
 	grave   time.Duration // how long the address stays closed after Close
 	closed  atomic.Bool
+	ready   bool // Acceptor.HandlePeer has returned; guarded by Mux.mu
 }
 
-var _ Conn = (*Peer)(nil)
+var _ InlineConn = (*Peer)(nil)
 
 func newPeer(m *Mux, addr netip.AddrPort) *Peer {
 	p := &Peer{mux: m, addr: addr, grave: m.cfg.Tombstone}
@@ -50,6 +52,14 @@ func (p *Peer) tick(now time.Time) time.Time {
 	}
 	return next
 }
+
+// ReadInline implements InlineConn.
+func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
+	return p.mux.only.Load() == p && p.mux.turns.readInline(d, p, r)
+}
+
+// InterruptInline implements InlineConn.
+func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
 	return sendBatch(p.mux.sock, p.addr, b, &p.mux.writeErrors)

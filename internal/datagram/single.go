@@ -4,11 +4,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -26,11 +26,13 @@ type Single struct {
 	closeErr                error
 	readErrors, writeErrors atomic.Uint64
 
-	mu sync.Mutex // guards in
-	in inline
+	turns turns
 }
 
-var _ Conn = (*Single)(nil)
+var (
+	_ InlineConn = (*Single)(nil)
+	_ turnsOwner = (*Single)(nil)
+)
 
 // MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
 const MaxUDP = 65507
@@ -39,6 +41,7 @@ const MaxUDP = 65507
 func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{sock: sock, local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
+	c.turns.init(c, sock, &c.timers, &c.readErrors)
 	return c
 }
 
@@ -52,36 +55,23 @@ func (c *Single) Attach(h Handler) error {
 		return net.ErrClosed
 	}
 	c.handler = h
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readBehindLocked()
+	c.turns.start()
 	return nil
 }
 
-// read is the goroutine that reads while no caller of the application's does.
-func (c *Single) read() {
-	var r reader
-	handle := func(ps []Packet) {
-		r.ok()
-		c.deliver(time.Now(), ps)
-	}
-	for {
-		err := serve(c.sock, handle)
-		if c.closed.Load() || c.yielded() {
-			return
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && c.in.sock != nil {
-			continue // of an interruption that came late
-		}
-		if !r.again(err) {
-			c.handler.HandleClose(err)
-			return
-		}
-		c.readErrors.Add(1)
-	}
+// ReadInline implements InlineConn.
+func (c *Single) ReadInline(d *deadline.Deadline, r Readers) bool {
+	return c.turns.readInline(d, nil, r)
 }
 
-func (c *Single) deliver(now time.Time, ps []Packet) {
+// InterruptInline implements InlineConn.
+func (c *Single) InterruptInline(r Readers) { c.turns.interrupt(r) }
+
+func (c *Single) isClosed() bool         { return c.closed.Load() }
+func (c *Single) mayRead(*Peer) bool     { return true }
+func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
+
+func (c *Single) handlePackets(now time.Time, ps []Packet) {
 	l := bufLists.Get().(*bufList)
 	defer l.put()
 	for i := range ps {

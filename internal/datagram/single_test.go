@@ -129,7 +129,7 @@ func TestSingleNoAllocation(t *testing.T) {
 	c := NewSingle(nullSocket{}, nil, nil, 1000)
 	c.handler = echoHandler{}
 	now, ps := time.Now(), from(peerAddr(1), "one", "two")
-	if n := testing.AllocsPerRun(1000, func() { c.deliver(now, ps) }); n >= 1 {
+	if n := testing.AllocsPerRun(1000, func() { c.handlePackets(now, ps) }); n >= 1 {
 		t.Errorf("%v allocations to receive and answer, want 0", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() { c.tick(now) }); n >= 1 {

@@ -40,7 +40,10 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 	r := &s.recv
 	for !s.open.closed.Load() {
 		r.op = receiveOps.Get().(*receiveOp)
-		want := max(2, r.ask.count()) // with one, none left is not seen
+		want := r.ask.count()
+		if !r.once {
+			want = max(2, want) // with one, none left is not seen
+		}
 		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
 		s.readCalls.Add(1)
 		r.ask.learn(want, r.n)

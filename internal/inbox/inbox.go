@@ -53,8 +53,14 @@ func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 // A Poller lets a reader that is about to block look for messages itself. It
 // returns false if the reader has to wait.
 type Poller interface {
-	ReadInline(*deadline.Deadline) bool
-	InterruptInline()
+	ReadInline(*deadline.Deadline, Readers) bool
+	InterruptInline(Readers)
+}
+
+// Readers is what a Poller sees of an Inbox.
+type Readers = interface {
+	Kick()
+	Waiting() bool
 }
 
 // SetPoller sets the Poller, before the first Read.
@@ -132,6 +138,7 @@ func (q *Inbox) finish(err error, drop bool) {
 	q.mu.Unlock()
 	signal(q.wake)
 	signal(q.room)
+	q.Interrupt()
 	if drop {
 		q.readMu.Lock()
 		q.freeList(q.out)
@@ -185,7 +192,7 @@ func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
 		if ok, err := q.pop(f); ok || err != nil {
 			return err
 		}
-		if q.poller != nil && q.poller.ReadInline(d) {
+		if q.poller != nil && q.poller.ReadInline(d, q) {
 			continue
 		}
 		if err := q.wait(d); err != nil {

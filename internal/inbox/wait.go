@@ -28,7 +28,7 @@ func (q *Inbox) Waiting() bool { return q.waiting.Load() > 0 }
 // changed.
 func (q *Inbox) Interrupt() {
 	if q.poller != nil {
-		q.poller.InterruptInline()
+		q.poller.InterruptInline(q)
 	}
 }
 

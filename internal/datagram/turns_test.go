@@ -48,7 +48,6 @@ func (noReaders) Waiting() bool { return false }
 func TestInlineTurns(t *testing.T) {
 	s := &inlineSocket{fakeSocket: newFakeSocket()}
 	c := NewSingle(s, nil, nil, 1000)
-	c.SetInline(noReaders{})
 	h := &fakeHandler{batch: func([][]byte, *wire.Batch) {}}
 	c.handler = h // no goroutine that reads
 	var d deadline.Deadline
@@ -56,7 +55,7 @@ func TestInlineTurns(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				c.ReadInline(&d)
+				c.ReadInline(&d, noReaders{})
 			}
 		})
 	}
@@ -78,19 +77,18 @@ func TestInlinePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &refusedSocket{inlineSocket{fakeSocket: newFakeSocket()}}
 		c := NewSingle(s, nil, nil, 1000)
-		c.SetInline(noReaders{})
 		c.handler = &fakeHandler{}
 		var d deadline.Deadline
 		for range 100 {
 			begin := time.Now()
-			c.ReadInline(&d)
+			c.ReadInline(&d, noReaders{})
 			if took := time.Since(begin); took > inlinePause {
 				t.Fatalf("ReadInline paused for %v, want at most %v", took, inlinePause)
 			}
 		}
 		begin := time.Now()
 		d.Set(begin.Add(time.Millisecond))
-		c.ReadInline(&d)
+		c.ReadInline(&d, noReaders{})
 		if took := time.Since(begin); took > time.Millisecond {
 			t.Errorf("ReadInline took %v with a deadline in 1ms", took)
 		}
