@@ -243,8 +243,11 @@ func (s *settings) maxDatagram() int {
 // duration applies the rule of Config: zero is the default, negative is off,
 // which is zero inside.
 func duration(d, def time.Duration) time.Duration {
-	return max(0, cmp.Or(d, def))
+	return min(max(0, cmp.Or(d, def)), century)
 }
+
+// century limits durations, so that sums do not overflow.
+const century = 100 * 365 * 24 * time.Hour
 
 func configError(field, format string, args ...any) error {
 	return &ConfigError{Field: "Config." + field, Reason: fmt.Sprintf(format, args...)}

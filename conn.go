@@ -41,11 +41,11 @@ type Conn struct {
 	receipts receipts
 	send     sender
 
-	lastSent, lastHeard time.Time // any packet
-	lastMessage         time.Time // a message, either way
-	lastUpdate          time.Time
-	tickAt              time.Time // when HandleTick has been asked for
-	compact             bool      // no message since the endpoint was compacted
+	lastSent, lastHeard clock // any packet
+	lastMessage         clock // a message, either way
+	lastUpdate          clock
+	tickAt              clock // when HandleTick has been asked for; 0: it has not
+	compact             bool  // no message since the endpoint was compacted
 	counts              counts
 	last                *Stats // of the end, once the endpoint is gone
 }
@@ -72,7 +72,6 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.send.run = c.flush
-	c.lastSent, c.lastHeard, c.lastMessage, c.lastUpdate = now, now, now, now
 	if p, ok := dc.(datagram.InlineConn); ok {
 		c.in.SetPoller(p)
 	}
@@ -80,10 +79,19 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.mu.Lock()
-	c.scheduleLocked(now)
+	c.scheduleLocked(0)
 	c.mu.Unlock()
 	return nil
 }
+
+// A clock is a time since a connection was born, which costs far less to read
+// and to reckon with than a time.Time.
+type clock = time.Duration
+
+func (c *Conn) now() clock { return time.Since(c.born) }
+
+// at returns a clock's time.
+func (c *Conn) at(t clock) time.Time { return c.born.Add(t) }
 
 // Read waits for a message and copies it to b. If b is too short, Read fills
 // it, drops the rest of the message and returns io.ErrShortBuffer with n =
@@ -214,8 +222,8 @@ func (c *Conn) endLocked(err error) {
 func (c *Conn) finishLocked() {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	now := time.Now()
-	if due, at := c.ackDueLocked(now); due || !at.IsZero() {
+	now := c.now()
+	if _, owed := c.ackDueLocked(now); owed {
 		c.sendEmptyLocked(now, out)
 	}
 	c.drainLocked(out)

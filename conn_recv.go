@@ -19,28 +19,32 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	if c.err != nil {
 		return
 	}
+	at := now.Sub(c.born)
 	before := c.counts.messagesReceived
 	c.in.Lock()
 	for _, b := range bufs {
-		c.receiveLocked(now, b, out)
+		c.receiveLocked(now, at, b, out)
 	}
 	c.in.Unlock()
 	if c.counts.messagesReceived != before {
-		c.lastMessage = now
-		c.activeLocked(now)
+		c.lastMessage = at
+		c.activeLocked(at)
 	}
-	c.scheduleLocked(now)
+	c.scheduleLocked(at)
 }
 
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
-func (c *Conn) receiveLocked(now time.Time, b []byte, out *wire.Batch) {
+func (c *Conn) receiveLocked(now time.Time, at clock, b []byte, out *wire.Batch) {
 	if c.endpoint.Receive(now, b).Live() {
-		c.lastHeard = now
+		c.lastHeard = at
 	}
-	if due, _ := c.ackDueLocked(now); due {
+	if c.set.ackDelay <= 0 {
+		return
+	}
+	if wait, owed := c.endpoint.AckDue(now, c.set.ackDelay); owed && wait == 0 {
 		c.counts.acksSent++
-		c.sendEmptyLocked(now, out)
+		c.sendEmptyLocked(at, out)
 	}
 }
 

@@ -21,8 +21,10 @@ const (
 	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
 	queueMax   = 64                     // datagrams
 	queueBytes = 48 << 10               // bytes
-	restEvery  = time.Millisecond       // at most so often a flood rests ...
-	restFor    = 20 * time.Microsecond  // ... for so long, see restLocked
+	restEvery  = time.Millisecond       // at most so often a flood rests, ...
+	restFor    = 20 * time.Microsecond  // ... for so long, ...
+	restTries  = 5                      // ... or more often if nothing comes in,
+	restInVain = 10 * time.Millisecond  // and then not for a while, see restLocked
 	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
 )
 
@@ -33,17 +35,17 @@ type sender struct {
 	waiters int
 	free    chan struct{} // one token: busy or pending has changed
 	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
-	oldest  time.Time     // when the first of pending came
+	oldest  clock         // when the first of pending came
 
 	run       func() // Conn.flush, made once: starting it costs no allocation
 	burst     int
-	lastWrite time.Time
-	rested    time.Time
+	lastWrite clock
+	restAt    clock // not before
 }
 
 // flood counts a Write and reports whether it is one of a flood.
-func (s *sender) flood(now time.Time) bool {
-	gap := now.Sub(s.lastWrite)
+func (s *sender) flood(now clock) bool {
+	gap := now - s.lastWrite
 	s.lastWrite = now
 	if gap < floodGap {
 		s.burst = min(s.burst+1, floodMax)
@@ -118,9 +120,6 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	return n, c.opError("write", err)
 }
 
-// now is time.Now at two thirds of its cost.
-func (c *Conn) now() time.Time { return c.born.Add(time.Since(c.born)) }
-
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 	now := c.now()
 	c.mu.Lock()
@@ -141,7 +140,7 @@ func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 }
 
 // writeNowLocked sends a message in the caller, behind what is queued.
-func (c *Conn) writeNowLocked(now time.Time, b []byte) (id uint64, err error) {
+func (c *Conn) writeNowLocked(now clock, b []byte) (id uint64, err error) {
 	c.send.busy = true
 	defer c.releaseSendLocked()
 	if c.send.pending != nil {
@@ -175,8 +174,8 @@ func (c *Conn) checkLocked(b []byte) error {
 
 // frameLocked gives a message of a valid size to the endpoint. The error is
 // that a Listener's limit leaves no memory for its window.
-func (c *Conn) frameLocked(now time.Time, b []byte, out *wire.Batch) (uint64, error) {
-	id, err := c.endpoint.Send(now, b, out)
+func (c *Conn) frameLocked(now clock, b []byte, out *wire.Batch) (uint64, error) {
+	id, err := c.endpoint.Send(c.at(now), b, out)
 	if err != nil {
 		return 0, err
 	}
@@ -220,7 +219,7 @@ func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 	}
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	if id, err = c.frameLocked(time.Now(), b, out); err != nil {
+	if id, err = c.frameLocked(c.now(), b, out); err != nil {
 		return 0, err
 	}
 	c.mu.Unlock()
@@ -231,7 +230,7 @@ func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 
 // queueLocked frames a message into the queue. The first one starts a
 // goroutine that empties it; a full or old queue is emptied here.
-func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
+func (c *Conn) queueLocked(now clock, b []byte) (uint64, error) {
 	s := &c.send
 	for s.full() {
 		var err error
@@ -260,7 +259,7 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 	case s.busy:
 	case first:
 		go s.run()
-	case now.Sub(s.oldest) > queueAge:
+	case now-s.oldest > queueAge:
 		s.busy = true
 		c.releaseSendLocked()
 	}
@@ -274,19 +273,26 @@ func (c *Conn) queueLocked(now time.Time, b []byte) (uint64, error) {
 // for theirs that the window will soon forget the oldest. With all processors
 // busy the scheduler looks at the sockets only each 10 ms, in which a flood
 // sends more than any window holds.
-func (c *Conn) restLocked(now time.Time) {
+func (c *Conn) restLocked(now clock) {
 	s := &c.send
-	if c.endpoint.InFlight() < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now.Sub(s.rested) < restEvery {
+	before := c.endpoint.InFlight()
+	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < s.restAt {
 		return
 	}
-	s.rested = now
-	c.mu.Unlock()
-	time.Sleep(restFor)
-	c.mu.Lock()
+	for range restTries {
+		c.mu.Unlock()
+		time.Sleep(restFor)
+		c.mu.Lock()
+		if c.endpoint.InFlight() < before {
+			s.restAt = c.now() + restEvery
+			return
+		}
+	}
+	s.restAt = c.now() + restInVain
 }
 
 // pendingLocked returns the queue.
-func (c *Conn) pendingLocked(now time.Time) *wire.Batch {
+func (c *Conn) pendingLocked(now clock) *wire.Batch {
 	s := &c.send
 	if s.pending == nil {
 		s.pending = datagram.GetBatch()

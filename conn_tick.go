@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"math"
 	"time"
 
 	"volley/internal/wire"
@@ -9,95 +10,101 @@ import (
 // HandleTick does what is due by time alone: acknowledgements that found no
 // message to travel with, keepalives, the idle timeout, and giving memory
 // back.
-func (h *handler) HandleTick(now time.Time, out *wire.Batch) time.Time {
+func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	c := (*Conn)(h)
+	now := at.Sub(c.born)
 	c.mu.Lock()
-	c.tickAt = time.Time{}
+	c.tickAt = 0
 	if c.err != nil {
 		c.mu.Unlock()
 		return time.Time{}
 	}
-	if c.set.idleTimeout > 0 && now.Sub(c.lastHeard) >= c.set.idleTimeout {
+	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
 		c.end(ErrIdleTimeout)
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
-	if due, _ := c.ackDueLocked(now); due {
+	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
 		c.counts.acksSent++
 		c.sendEmptyLocked(now, out)
-	} else if c.set.keepAlive > 0 && now.Sub(c.lastSent) >= c.set.keepAlive {
+	} else if c.set.keepAlive > 0 && now-c.lastSent >= c.set.keepAlive {
 		c.counts.keepAlivesSent++
 		c.sendEmptyLocked(now, out)
 	}
-	if !c.compact && now.Sub(c.lastMessage) >= idleAfter {
+	if !c.compact && now-c.lastMessage >= idleAfter {
 		c.compact = true
-		c.endpoint.Compact(now)
+		c.endpoint.Compact(at)
 	}
-	c.tickAt = c.nextTickLocked(now)
-	return c.tickAt
+	if c.tickAt = c.nextTickLocked(now); c.tickAt == 0 {
+		return time.Time{}
+	}
+	return c.at(c.tickAt)
 }
 
 // nextTickLocked returns when HandleTick has something to do; zero: never.
-func (c *Conn) nextTickLocked(now time.Time) time.Time {
-	var next time.Time
-	sooner := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
-		}
-	}
+func (c *Conn) nextTickLocked(now clock) clock {
+	const never = math.MaxInt64
+	next := clock(never)
 	if c.set.idleTimeout > 0 {
-		sooner(c.lastHeard.Add(c.set.idleTimeout))
+		next = c.lastHeard + c.set.idleTimeout
 	}
 	if c.set.keepAlive > 0 {
-		sooner(c.lastSent.Add(c.set.keepAlive))
+		next = min(next, c.lastSent+c.set.keepAlive)
 	}
 	if !c.compact {
-		sooner(c.lastMessage.Add(idleAfter))
+		next = min(next, c.lastMessage+idleAfter)
 	}
-	if due, at := c.ackDueLocked(now); due {
-		sooner(now.Add(c.set.ackDelay)) // there was no memory to send it
-	} else if !at.IsZero() {
-		sooner(at)
+	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
+		next = min(next, now+c.set.ackDelay) // there was no memory to send it
+	} else if owed {
+		next = min(next, now+wait)
 	}
-	return next
+	if next == never {
+		return 0
+	}
+	return max(next, 1)
 }
 
 // scheduleLocked asks for a tick if none is asked for that is early enough.
-func (c *Conn) scheduleLocked(now time.Time) {
+func (c *Conn) scheduleLocked(now clock) {
 	next := c.nextTickLocked(now)
-	if next.IsZero() || !c.tickAt.IsZero() && !next.Before(c.tickAt) {
+	if next == 0 || c.tickAt != 0 && next >= c.tickAt {
 		return
 	}
 	c.tickAt = next
-	c.dc.Schedule(next)
+	c.dc.Schedule(c.at(next))
 }
 
 // activeLocked notes that there was a message: figures are brought up to date
 // now and then.
-func (c *Conn) activeLocked(now time.Time) {
-	if now.Sub(c.lastUpdate) >= smoothingInterval {
-		c.lastUpdate = now
-		c.endpoint.Update(now)
-	}
+func (c *Conn) activeLocked(now clock) {
+	c.updateLocked(now)
 	if c.compact {
 		c.compact = false
 		c.scheduleLocked(now)
 	}
 }
 
-// ackDueLocked tells whether a packet that only acknowledges is due, or when
-// it will be; the zero time: nothing is owed.
-func (c *Conn) ackDueLocked(now time.Time) (due bool, at time.Time) {
-	if c.set.ackDelay <= 0 {
-		return false, time.Time{}
+func (c *Conn) updateLocked(now clock) {
+	if now-c.lastUpdate >= smoothingInterval {
+		c.lastUpdate = now
+		c.endpoint.Update(c.at(now))
 	}
-	return c.endpoint.AckDue(now, c.set.ackDelay)
+}
+
+// ackDueLocked tells whether an acknowledgement is owed, and how long a packet
+// for it alone may wait.
+func (c *Conn) ackDueLocked(now clock) (wait time.Duration, owed bool) {
+	if c.set.ackDelay <= 0 {
+		return 0, false
+	}
+	return c.endpoint.AckDue(c.at(now), c.set.ackDelay)
 }
 
 // sendEmptyLocked appends a packet without payload, which the peer's
 // application does not see.
-func (c *Conn) sendEmptyLocked(now time.Time, out *wire.Batch) {
-	c.endpoint.Send(now, nil, out)
+func (c *Conn) sendEmptyLocked(now clock, out *wire.Batch) {
+	c.endpoint.Send(c.at(now), nil, out)
 	c.lastSent = now
 }

@@ -3,7 +3,6 @@ package volley
 import (
 	"context"
 	"net"
-	"time"
 
 	"volley/internal/datagram"
 )
@@ -123,7 +122,7 @@ func (c *Conn) greet() {
 	defer datagram.PutBatch(out)
 	c.mu.Lock()
 	c.counts.keepAlivesSent++
-	c.sendEmptyLocked(time.Now(), out)
+	c.sendEmptyLocked(c.now(), out)
 	c.mu.Unlock()
 	c.transmit(out)
 }

@@ -66,10 +66,10 @@ func TestEndDuringFlood(t *testing.T) {
 		c, s := slowly(t)
 		c.mu.Lock()
 		for !c.send.full() { // a flood whose flush has not begun yet
-			c.frameLocked(time.Now(), []byte("x"), c.pendingLocked(time.Now()))
+			c.frameLocked(c.now(), []byte("x"), c.pendingLocked(c.now()))
 		}
 		c.send.burst = floodMax
-		c.send.lastWrite = time.Now()
+		c.send.lastWrite = c.now()
 		c.mu.Unlock()
 		result := make(chan error)
 		go func() {

@@ -90,14 +90,11 @@ type counts struct {
 // Stats returns the present figures. After the connection has ended they are
 // those of its end.
 func (c *Conn) Stats() Stats {
-	now := time.Now()
+	now := c.now()
 	c.mu.Lock()
 	s := c.last
 	if s == nil {
-		if now.Sub(c.lastUpdate) >= smoothingInterval {
-			c.lastUpdate = now
-			c.endpoint.Update(now)
-		}
+		c.updateLocked(now)
 		s = c.statsLocked()
 	}
 	stats := *s

@@ -35,26 +35,27 @@ func (a *ackState) owe(s uint16) {
 	a.owed = true
 }
 
-// AckDue reports whether it is time to send an ack-only packet, so that every
-// packet of the other side is acknowledged while the ack field still covers
-// it. One is owed after a packet with a payload, or a fragment, that no header
-// of ours has told of. It is due at once when 16 sequences wait (8 while
+// AckDue reports whether the other side waits for an acknowledgement, and how
+// long one may still wait for a packet to travel with before an ack-only packet
+// should be sent: with a wait of 0, at once. So every packet is acknowledged
+// while the ack field covers it.
+//
+// One is owed after a packet with a payload, or a fragment, that no header of
+// ours has told of. It is due at once when 16 sequences wait (8 while
 // Stats.PacketLoss is above 2 %), or if no packet of ours left during the last
-// delay; else when delay has passed since the last one. That time is at; it is
-// zero if nothing is owed.
-func (e *Endpoint) AckDue(now time.Time, delay time.Duration) (due bool, at time.Time) {
+// delay; else when delay has passed since the last one.
+func (e *Endpoint) AckDue(now time.Time, delay time.Duration) (wait time.Duration, owed bool) {
 	a := &e.ackState
 	if !a.owed {
-		return false, time.Time{}
+		return 0, false
 	}
 	distance := int16(ackDistance)
 	if e.stats.PacketLoss > lossyPercent {
 		distance = ackDistanceLossy
 	}
 	e.advance(now)
-	when := a.sentAt + int64(delay)
-	if !a.spoken || e.now >= when || int16(a.newest-a.last) >= distance {
-		return true, now
+	if !a.spoken || int16(a.newest-a.last) >= distance {
+		return 0, true
 	}
-	return false, e.base.Add(time.Duration(when))
+	return max(0, time.Duration(a.sentAt-e.now)+delay), true
 }

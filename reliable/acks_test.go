@@ -19,13 +19,14 @@ func TestAckDue(t *testing.T) {
 	}
 	check := func(at float64, want bool, wantAt float64) {
 		t.Helper()
-		due, when := e.AckDue(ms(at), delay)
-		if wantAt < 0 {
-			if due || !when.IsZero() {
-				t.Errorf("at %v ms: AckDue = %v, %v, want nothing owed", at, due, when)
+		wait, owed := e.AckDue(ms(at), delay)
+		switch {
+		case wantAt < 0:
+			if owed || wait != 0 {
+				t.Errorf("at %v ms: AckDue = %v, %v, want nothing owed", at, wait, owed)
 			}
-		} else if due != want || !when.Equal(ms(wantAt)) {
-			t.Errorf("at %v ms: AckDue = %v, %v, want %v, %v", at, due, when, want, ms(wantAt))
+		case !owed || (wait == 0) != want || wait != ms(wantAt).Sub(ms(at)):
+			t.Errorf("at %v ms: AckDue = %v, %v, want %v", at, wait, owed, ms(wantAt).Sub(ms(at)))
 		}
 	}
 	check(0, false, -1)

@@ -74,7 +74,7 @@ func ExampleFateHandler() {
 	now = now.Add(20 * time.Millisecond)
 
 	// The other side has nothing to say, but owes an ack.
-	if due, _ := to.AckDue(now, 10*time.Millisecond); due {
+	if wait, owed := to.AckDue(now, 10*time.Millisecond); owed && wait == 0 {
 		out.Reset()
 		_, _ = to.Send(now, nil, &out)
 		from.Receive(now, out.At(0))

@@ -172,10 +172,8 @@ func (s *sim) advance(d time.Duration) {
 			next = s.queue[0].at
 		}
 		for i, p := range s.peers {
-			if due, at := p.AckDue(s.time(), simAckDelay); s.acks && (due || !at.IsZero()) {
-				if at := max(s.now, at.Sub(testTime(0))); at <= next {
-					next, ack = at, i
-				}
+			if wait, owed := p.AckDue(s.time(), simAckDelay); s.acks && owed && s.now+wait <= next {
+				next, ack = s.now+wait, i
 			}
 		}
 		if next >= end && ack < 0 || next > end {
