@@ -19,8 +19,8 @@ const (
 	floodMax   = 32                     // what a long flood counts
 	floodDecay = 100 * time.Microsecond // a pause of this takes one off the count
 	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
-	queueMax   = 64                     // datagrams
-	queueBytes = 48 << 10               // bytes
+	queueMax   = 128                    // datagrams
+	queueBytes = 58 << 10               // bytes
 	restEvery  = time.Millisecond       // at most so often a flood rests, ...
 	restFor    = 20 * time.Microsecond  // ... for so long, ...
 	restTries  = 5                      // ... or more often if nothing comes in,

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxRun and maxRunBytes limit one segmented send: kernels before 6.9
-	// take 64 segments, and a run has to fit the length field of one UDP
-	// datagram with room for the headers.
-	maxRun      = 64
+	// maxRun and maxRunBytes limit one segmented send: no kernel takes more
+	// segments, and a run has to fit the length field of one UDP datagram with
+	// room for the headers.
+	maxRun      = 128
 	maxRunBytes = 60 << 10
 
 	sendPackets = 32

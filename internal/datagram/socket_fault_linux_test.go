@@ -90,6 +90,21 @@ func refuseRuns(errno syscall.Errno) func([]mmsghdr) (int, syscall.Errno) {
 	}
 }
 
+// refuseLongRuns refuses runs of more than 64 segments.
+func refuseLongRuns(msgs []mmsghdr) (int, syscall.Errno) {
+	for i := range msgs {
+		size, ok := isRun(&msgs[i])
+		if !ok || int(msgs[i].hdr.Iov.Len) <= fewSegments*size {
+			continue
+		}
+		if i == 0 {
+			return 0, syscall.EINVAL
+		}
+		return i, 0
+	}
+	return len(msgs), 0
+}
+
 // faultySocket makes a socket on a kernel with faults.
 func faultySocket(t *testing.T, c *net.UDPConn, k *faultyKernel) *linuxSocket {
 	t.Helper()
@@ -115,6 +130,8 @@ func init() {
 		},
 		"EPERM at first":   func() *faultyKernel { return &faultyKernel{onSend: failOnce(syscall.EPERM)} },
 		"EAGAIN at times":  func() *faultyKernel { return &faultyKernel{onSend: busyAtTimes()} },
+		"few segments":     func() *faultyKernel { return &faultyKernel{onSend: refuseLongRuns} },
+		"old release":      func() *faultyKernel { return &faultyKernel{version: "6.8.0-45-generic"} },
 		"mangling release": func() *faultyKernel { return &faultyKernel{version: "7.1.2-generic"} },
 	}
 	for name, k := range kernels {
@@ -219,6 +236,40 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
+// TestLongRunRefused checks that a kernel which takes fewer segments than its
+// release says gets shorter runs, and that its datagrams stay in order.
+func TestLongRunRefused(t *testing.T) {
+	for _, test := range []struct {
+		version string
+		refuse  bool
+		runs    int64 // sent, for three times 150 segments
+	}{
+		{"6.9.0", false, 3 * 2}, // 128, 22
+		{"6.9.0", true, 3 * 3},  // 64, 64, 22
+		{"6.8.12", true, 3 * 3},
+	} {
+		k := &faultyKernel{version: test.version}
+		if !test.refuse && takesManySegments(test.version) && !takesManySegments(k.linuxKernel.release()) {
+			continue // the real kernel would refuse
+		}
+		if test.refuse {
+			k.onSend = refuseLongRuns
+		}
+		p := faultyPair(t, k, true)
+		for i := range 3 {
+			run := Packet{Buf: pattern(i, 150*100-1), Segment: 100}
+			send(t, p.client, run)
+			expect(t, p.server, p.clientAddr, run)
+		}
+		stats := p.client.(StatsSocket).SocketStats()
+		if got := k.runs.Load(); got != test.runs || !stats.GSO || stats.Fallbacks != 0 {
+			t.Errorf("%s, refused %t: %d runs, GSO %t, %d fallbacks, want %d, true, 0",
+				test.version, test.refuse, got, stats.GSO, stats.Fallbacks, test.runs)
+		}
+		p.close()
+	}
+}
+
 // TestSmallerSegmentsStayFast checks that a connected socket whose path refused
 // large segments goes on sending runs of small ones.
 func TestSmallerSegmentsStayFast(t *testing.T) {
@@ -290,8 +341,9 @@ func TestPendingErrorInBatch(t *testing.T) {
 		}
 		return len(msgs), 0
 	}
+	k.version = "6.8.0"
 	p := faultyPair(t, k, true)
-	long := Packet{Buf: pattern(1, 100*200), Segment: 200} // two messages, the first of 64 datagrams
+	long := Packet{Buf: pattern(1, 100*200), Segment: 200} // two messages, the first of 64 datagrams, as before 6.9
 	batch := []Packet{{Buf: pattern(0, 10)}, long, {Buf: pattern(2, 20)}}
 	n, err := p.client.WriteBatch(batch)
 	if n != 1 || !errors.Is(err, syscall.ECONNREFUSED) {

@@ -13,10 +13,6 @@ const (
 	// sendMessages is the largest number of messages that one call sends.
 	sendMessages = 16
 
-	// maxMessageSegments is the largest number of datagrams in a message that every
-	// kernel with UDP_SEGMENT takes.
-	maxMessageSegments = 64
-
 	// maxMessageBytes is the largest size in bytes of a message: that of an IPv4
 	// datagram without its headers.
 	maxMessageBytes = 65507
@@ -134,7 +130,7 @@ func (s *linuxSocket) cut(p *Packet, off int) piece {
 	if p.Segment <= 0 || rest <= p.Segment {
 		return piece{off: off, end: len(p.Buf)}
 	}
-	count := min(maxMessageSegments, maxMessageBytes/p.Segment)
+	count := min(int(s.gso.maxSegments.Load()), maxMessageBytes/p.Segment)
 	if count < 2 || !s.gso.allows(p.Segment, s.destination(p)) {
 		return piece{off: off, end: off + p.Segment}
 	}
@@ -231,11 +227,15 @@ func (op *sendOp) sendPiece(p *Packet, pc piece) error {
 	return err
 }
 
-// rescue goes on with p when pc, a piece of it, has failed: once more, or
-// datagram by datagram where that may help, and then with the pieces behind
-// it. It returns the first error that remains.
+// rescue goes on with p when pc, a piece of it, has failed: once more, in
+// shorter runs or datagram by datagram where that may help, and then with the
+// pieces behind it. It returns the first error that remains.
 func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 	for {
+		if errors.Is(err, syscall.EINVAL) && op.socket.gso.shorten(pc) {
+			pc = op.socket.cut(p, pc.off)
+			err = op.sendPiece(p, pc)
+		}
 		if err != nil {
 			err = op.again(p, pc, err)
 		}
