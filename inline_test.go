@@ -8,10 +8,24 @@ import (
 	"time"
 )
 
-// A dialed connection is read by the callers of its Read. What arrives while
-// there are none is acknowledged all the same.
-func TestAcksWithoutReader(t *testing.T) {
-	client, server := udpPair(t, nil)
+// bothWays runs a test of the reading end of a connection with the dialed end
+// and with the accepted one, which is its listener's only one.
+func bothWays(t *testing.T, test func(t *testing.T, reader, writer *Conn)) {
+	t.Run("dialed", func(t *testing.T) {
+		client, server := udpPair(t, nil)
+		test(t, client, server)
+	})
+	t.Run("accepted", func(t *testing.T) {
+		client, server := udpPair(t, nil)
+		test(t, server, client)
+	})
+}
+
+// A connection with its own socket is read by the callers of its Read.
+// What arrives while there are none is acknowledged all the same.
+func TestAcksWithoutReader(t *testing.T) { bothWays(t, acksWithoutReader) }
+
+func acksWithoutReader(t *testing.T, client, server *Conn) {
 	for round := range 5 {
 		server.Write([]byte("read me"))
 		client.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -37,8 +51,9 @@ func TestAcksWithoutReader(t *testing.T) {
 
 // Readers with and without deadlines take turns at the socket, and none is
 // forgotten.
-func TestReadersTakeTurns(t *testing.T) {
-	client, server := udpPair(t, nil)
+func TestReadersTakeTurns(t *testing.T) { bothWays(t, readersTakeTurns) }
+
+func readersTakeTurns(t *testing.T, client, server *Conn) {
 	const readers, messages = 4, 400
 	var wg sync.WaitGroup
 	got := make(chan struct{}, messages)
@@ -80,8 +95,9 @@ func TestReadersTakeTurns(t *testing.T) {
 
 // A deadline set while the socket is being read counts at once, in both
 // directions.
-func TestDeadlineOfInlineRead(t *testing.T) {
-	client, server := udpPair(t, nil)
+func TestDeadlineOfInlineRead(t *testing.T) { bothWays(t, deadlineOfInlineRead) }
+
+func deadlineOfInlineRead(t *testing.T, client, server *Conn) {
 	done := make(chan error, 1)
 	read := func() {
 		_, err := client.ReadMessage(nil)
@@ -106,5 +122,135 @@ func TestDeadlineOfInlineRead(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatalf("Read with a deadline that was taken away: %v", err)
 		}
+	}
+}
+
+// Connections come and go while others are read: whoever is the only one reads
+// the listener's socket, and nobody's messages stay there.
+func TestOnlyConnReads(t *testing.T) {
+	l, err := Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var servers, clients sync.WaitGroup
+	servers.Go(func() {
+		for {
+			c, err := l.AcceptConn()
+			if err != nil {
+				return
+			}
+			servers.Go(func() { echoUntilEmpty(c) })
+		}
+	})
+	for i := range 3 {
+		clients.Go(func() {
+			for round := range 30 {
+				if err := visit(l.Addr().String(), 1+(i+round)%3*10); err != nil {
+					t.Errorf("client %d, round %d: %v", i, round, err)
+					return
+				}
+				if i > 0 {
+					time.Sleep(time.Duration((i*round)%7) * time.Millisecond)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	l.Close()
+	servers.Wait()
+}
+
+// echoUntilEmpty sends messages back until one of a single byte.
+func echoUntilEmpty(c *Conn) {
+	defer c.Close()
+	b := make([]byte, 1000)
+	for {
+		n, err := c.Read(b)
+		if err != nil {
+			return
+		}
+		c.Write(b[:n])
+		if n == 1 {
+			return
+		}
+	}
+}
+
+// visit exchanges n messages with a server and takes leave. The first one may
+// have to be repeated, if a client that had this port before has just left.
+func visit(addr string, n int) error {
+	c, err := Dial("udp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b := make([]byte, 1000)
+	for i := range n + 1 {
+		size := 100
+		if i == n {
+			size = 1
+		}
+		for try := 0; ; try++ {
+			c.Write(b[:size])
+			c.SetReadDeadline(time.Now().Add(2 * strayTime))
+			_, err := c.Read(b)
+			if err == nil {
+				break
+			}
+			if i > 0 || try == 5 {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// The only connection of a listener ends while its Read waits at the socket:
+// that Read returns, and the listener goes on.
+func TestOnlyConnEnds(t *testing.T) {
+	cfg := &Config{IdleTimeout: 50 * time.Millisecond, KeepAlive: -1}
+	for _, test := range []struct {
+		name string
+		cfg  *Config
+		end  func(c *Conn)
+		want error
+	}{
+		{"Close", nil, func(c *Conn) { c.Close() }, net.ErrClosed},
+		{"idle timeout", cfg, func(*Conn) {}, ErrIdleTimeout},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			lc := ListenConfig{Config: test.cfg}
+			l, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			for range 5 {
+				client, err := Dial("udp", l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.SetDeadline(time.Now().Add(10 * time.Second))
+				c, err := l.AcceptConn()
+				if err != nil {
+					t.Fatal(err)
+				}
+				client.Write([]byte("x"))
+				if _, err := c.ReadMessage(nil); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error)
+				go func() {
+					_, err := c.ReadMessage(nil)
+					done <- err
+				}()
+				time.Sleep(10 * time.Millisecond) // so that it is at the socket most times
+				test.end(c)
+				wantErr(t, "Read", <-done, test.want)
+				c.Close()
+				client.Close()
+			}
+		})
 	}
 }
