@@ -23,7 +23,7 @@ const (
 	queueBytes = 58 << 10               // bytes
 	restEvery  = time.Millisecond       // at most so often a flood rests, ...
 	restFor    = 20 * time.Microsecond  // ... for so long, ...
-	restTries  = 5                      // ... or more often if nothing comes in,
+	restMost   = 640 * time.Microsecond // ... then for twice that, up to this, while nothing comes in,
 	restInVain = 10 * time.Millisecond  // and then not for a while, see restLocked
 	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
 )
@@ -279,9 +279,9 @@ func (c *Conn) restLocked(now clock) {
 	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < s.restAt {
 		return
 	}
-	for range restTries {
+	for d := restFor; d <= restMost; d *= 2 {
 		c.mu.Unlock()
-		time.Sleep(restFor)
+		time.Sleep(d)
 		c.mu.Lock()
 		if c.endpoint.InFlight() < before {
 			s.restAt = c.now() + restEvery

@@ -73,6 +73,9 @@ func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func
 	c.dc, c.sess = dc, sess
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
 	c.in.Init(set.readBuffer, reserve)
+	if p, ok := dc.(datagram.InlineConn); ok {
+		c.in.SetPoller(p)
+	}
 }
 
 // ErrTimeout ends a session whose peer has been silent for the timeout of its
@@ -138,27 +141,31 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
 // deadline concerns pending calls as well.
 func (c *Conn) SetDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.readDeadline, &c.writeDeadline)
+	return c.setDeadline(t, true, true)
 }
 
 // SetReadDeadline sets the deadline of Read and ReadPayload.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.readDeadline)
+	return c.setDeadline(t, true, false)
 }
 
 // SetWriteDeadline sets the deadline of Write and WriteBatch.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.writeDeadline)
+	return c.setDeadline(t, false, true)
 }
 
-func (c *Conn) setDeadline(t time.Time, ds ...*deadline.Deadline) error {
+func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if c.err != nil {
 		return c.opError("set", c.err)
 	}
-	for _, d := range ds {
-		d.Set(t)
+	if read {
+		c.readDeadline.Set(t)
+		c.in.Interrupt()
+	}
+	if write {
+		c.writeDeadline.Set(t)
 	}
 	return nil
 }

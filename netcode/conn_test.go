@@ -546,3 +546,50 @@ func TestLoopback(t *testing.T) {
 		closeAll(server, l)
 	}
 }
+
+// A deadline set while the caller of Read waits at the socket counts at once,
+// and so does the end of the session, at both ends.
+func TestLoopbackReaders(t *testing.T) {
+	key := GenerateKey()
+	l, err := Listen("udp", "127.0.0.1:0", key, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for id := range uint64(3) {
+		client, err := DialShared(t.Context(), l.Addr().String(), key, 5, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := make(chan error, 2)
+		for _, c := range []net.Conn{client, server} {
+			read := func() {
+				_, err := c.Read(make([]byte, 10))
+				ends <- err
+			}
+			c.SetReadDeadline(time.Now().Add(time.Hour))
+			go read()
+			time.Sleep(10 * time.Millisecond) // so that it is at the socket most times
+			c.SetReadDeadline(time.Now().Add(-time.Second))
+			if err := <-ends; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Read with a deadline moved to the past: %v", err)
+			}
+			c.SetReadDeadline(time.Time{})
+			go read()
+			time.Sleep(10 * time.Millisecond)
+		}
+		server.Close()
+		one, two := <-ends, <-ends // in any order
+		if one == io.EOF {
+			one, two = two, one
+		}
+		if !errors.Is(one, net.ErrClosed) || two != io.EOF {
+			t.Errorf("Reads of a closed session: %v and %v, want net.ErrClosed and EOF", one, two)
+		}
+		client.Close()
+	}
+}

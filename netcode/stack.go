@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -17,7 +18,7 @@ func (c *Conn) DatagramConn() datagram.Conn { return (*stacked)(c) }
 type stacked Conn
 
 var (
-	_ datagram.Conn = (*stacked)(nil)
+	_ datagram.InlineConn = (*stacked)(nil)
 
 	errAttached = errors.New("netcode: another layer has taken the session over")
 )
@@ -91,6 +92,18 @@ func (s *stacked) Schedule(at time.Time) {
 
 func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 	return s.dc.WaitWritable(n, cancel)
+}
+
+// ReadInline has the socket below read.
+func (s *stacked) ReadInline(d *deadline.Deadline, r datagram.Readers) bool {
+	below, ok := s.dc.(datagram.InlineConn)
+	return ok && below.ReadInline(d, r)
+}
+
+func (s *stacked) InterruptInline(r datagram.Readers) {
+	if below, ok := s.dc.(datagram.InlineConn); ok {
+		below.InterruptInline(r)
+	}
 }
 
 // Lossless reports whether the link below delivers everything.
