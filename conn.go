@@ -38,7 +38,7 @@ type Conn struct {
 	err      error // why writes fail; nil while the connection lives
 	ended    bool  // by timeout or from below, and Close has not been called
 	endpoint reliable.Endpoint
-	receipts receipts
+	receipts *receipts
 	send     sender
 
 	lastSent, lastHeard clock // any packet

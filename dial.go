@@ -3,6 +3,7 @@ package volley
 import (
 	"context"
 	"net"
+	"sync"
 
 	"volley/internal/datagram"
 )
@@ -59,7 +60,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	if !isUDP(network) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
 	}
-	if _, err := newSettings(d.Config, datagram.MaxUDP, nil); err != nil {
+	if _, err := d.settings(); err != nil {
 		return nil, err
 	}
 	inner, err := d.NetDialer.DialContext(ctx, network, address)
@@ -69,9 +70,21 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return d.connect(inner)
 }
 
+// settings checks d.Config. All connections with the default one share theirs.
+func (d *Dialer) settings() (*settings, error) {
+	if d.Config == nil {
+		return defaultSettings()
+	}
+	return newSettings(d.Config, datagram.MaxUDP, nil)
+}
+
+var defaultSettings = sync.OnceValues(func() (*settings, error) {
+	return newSettings(nil, datagram.MaxUDP, nil)
+})
+
 // connect makes a Conn of a dialed socket and greets the peer.
 func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
-	set, err := newSettings(d.Config, datagram.MaxUDP, nil)
+	set, err := d.settings()
 	if err != nil {
 		inner.Close()
 		return nil, err

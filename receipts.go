@@ -26,9 +26,8 @@ type Receipt struct {
 	RTT  time.Duration // from Write to acknowledgement; 0 if lost
 }
 
-// receipts is a bounded queue of receipts, off until somebody asks.
+// receipts is a bounded queue of receipts. There is none until somebody asks.
 type receipts struct {
-	on         bool
 	max        int
 	queue      []Receipt
 	overflowed uint64
@@ -36,7 +35,7 @@ type receipts struct {
 
 func (r *receipts) add(x Receipt) {
 	switch {
-	case !r.on:
+	case r == nil:
 	case len(r.queue) >= r.max:
 		r.overflowed++
 	default:
@@ -47,11 +46,11 @@ func (r *receipts) add(x Receipt) {
 // armReceiptsLocked turns receipts on, and makes those of messages that were
 // written before as far as their fate is still remembered.
 func (c *Conn) armReceiptsLocked() {
-	r := &c.receipts
-	if r.on || c.set.receipts == 0 {
+	if c.receipts != nil || c.set.receipts == 0 {
 		return
 	}
-	r.on, r.max = true, c.set.receipts
+	r := &receipts{max: c.set.receipts}
+	c.receipts = r
 	if c.err == nil {
 		c.endpoint.SentFates(func(id uint64, fate Fate, rtt time.Duration) {
 			r.add(Receipt{ID: id, Fate: fate, RTT: rtt})
@@ -72,10 +71,14 @@ func (c *Conn) AppendReceipts(dst []Receipt) []Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armReceiptsLocked()
-	dst = append(dst, c.receipts.queue...)
-	if cap(c.receipts.queue) > 1024 && len(c.receipts.queue) < 256 {
-		c.receipts.queue = nil
+	r := c.receipts
+	if r == nil {
+		return dst
 	}
-	c.receipts.queue = c.receipts.queue[:0]
+	dst = append(dst, r.queue...)
+	if cap(r.queue) > 1024 && len(r.queue) < 256 {
+		r.queue = nil
+	}
+	r.queue = r.queue[:0]
 	return dst
 }

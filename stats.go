@@ -98,7 +98,9 @@ func (c *Conn) Stats() Stats {
 		s = c.statsLocked()
 	}
 	stats := *s
-	stats.ReceiptsDropped = c.receipts.overflowed
+	if c.receipts != nil {
+		stats.ReceiptsDropped = c.receipts.overflowed
+	}
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.truncated.Load()
 	stats.ReadQueue = c.in.Len()

@@ -11,8 +11,13 @@ import (
 // A Deadline is an absolute time after which calls fail. Setting and checking
 // it arms no timer: a call that is about to block arms it with [Deadline.Arm],
 // and takes part in every later Set. The zero value is a deadline that never
-// passes. A Deadline is safe for concurrent use.
+// passes, and takes no memory but its own. A Deadline is safe for concurrent
+// use.
 type Deadline struct {
+	p atomic.Pointer[state] // nil until it is set or armed
+}
+
+type state struct {
 	set atomic.Bool // whether at is non-zero, so that Exceeded is cheap without one
 
 	mu      sync.Mutex
@@ -23,106 +28,123 @@ type Deadline struct {
 	closed  bool          // whether passed is closed
 }
 
+// state returns d's state, which it makes if there is none.
+func (d *Deadline) state() *state {
+	if s := d.p.Load(); s != nil {
+		return s
+	}
+	d.p.CompareAndSwap(nil, new(state))
+	return d.p.Load()
+}
+
 // Set changes the deadline; the zero time means none. It applies to blocked
 // calls as well. A time without a monotonic clock reading gets one now, so that
 // the deadline does not move when the system clock is set.
 func (d *Deadline) Set(t time.Time) {
+	if t.IsZero() && d.p.Load() == nil {
+		return
+	}
 	if !t.IsZero() {
 		now := time.Now()
 		t = now.Add(t.Sub(now))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.at = t
-	d.set.Store(!t.IsZero())
-	if d.closed {
-		d.passed, d.closed = nil, false
+	s := d.state()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = t
+	s.set.Store(!t.IsZero())
+	if s.closed {
+		s.passed, s.closed = nil, false
 	}
-	if d.waiters > 0 {
-		d.armLocked()
+	if s.waiters > 0 {
+		s.armLocked()
 	}
+}
+
+// IsSet reports whether there is a deadline, passed or not.
+func (d *Deadline) IsSet() bool {
+	s := d.p.Load()
+	return s != nil && s.set.Load()
 }
 
 // At returns the deadline; the zero time is none.
 func (d *Deadline) At() time.Time {
-	if !d.set.Load() {
+	if !d.IsSet() {
 		return time.Time{}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.at
+	s := d.state()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
 }
 
 // Exceeded reports whether the deadline has passed.
 func (d *Deadline) Exceeded() bool {
-	if !d.set.Load() {
-		return false
-	}
-	d.mu.Lock()
-	at := d.at
-	d.mu.Unlock()
+	at := d.At()
 	return !at.IsZero() && time.Until(at) <= 0
 }
 
 // Arm returns a channel that is closed once the deadline passes, which may
 // have happened already. Every Arm is followed by one Disarm.
 func (d *Deadline) Arm() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiters++
-	d.armLocked()
-	return d.passed
+	s := d.state()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters++
+	s.armLocked()
+	return s.passed
 }
 
 // Disarm ends the wait begun by Arm.
 func (d *Deadline) Disarm() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiters--
-	if d.waiters == 0 && d.timer != nil {
-		d.timer.Stop()
+	s := d.state()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters--
+	if s.waiters == 0 && s.timer != nil {
+		s.timer.Stop()
 	}
 }
 
-func (d *Deadline) armLocked() {
-	if d.passed == nil {
-		d.passed = make(chan struct{})
+func (s *state) armLocked() {
+	if s.passed == nil {
+		s.passed = make(chan struct{})
 	}
-	if d.timer != nil {
-		d.timer.Stop()
+	if s.timer != nil {
+		s.timer.Stop()
 	}
-	if d.at.IsZero() || d.closed {
+	if s.at.IsZero() || s.closed {
 		return
 	}
-	wait := time.Until(d.at)
+	wait := time.Until(s.at)
 	switch {
 	case wait <= 0:
-		d.expireLocked()
-	case d.timer == nil:
-		d.timer = time.AfterFunc(wait, d.fire)
+		s.expireLocked()
+	case s.timer == nil:
+		s.timer = time.AfterFunc(wait, s.fire)
 	default:
-		d.timer.Reset(wait)
+		s.timer.Reset(wait)
 	}
 }
 
 // fire runs on the timer's goroutine, perhaps late: only the present deadline
 // counts.
-func (d *Deadline) fire() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.waiters == 0 || d.at.IsZero() || d.closed {
+func (s *state) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiters == 0 || s.at.IsZero() || s.closed {
 		return
 	}
-	if wait := time.Until(d.at); wait > 0 {
-		d.timer.Reset(wait)
+	if wait := time.Until(s.at); wait > 0 {
+		s.timer.Reset(wait)
 		return
 	}
-	d.expireLocked()
+	s.expireLocked()
 }
 
-func (d *Deadline) expireLocked() {
-	if !d.closed {
-		close(d.passed)
-		d.closed = true
+func (s *state) expireLocked() {
+	if !s.closed {
+		close(s.passed)
+		s.closed = true
 	}
 }

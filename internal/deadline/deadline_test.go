@@ -95,7 +95,7 @@ func TestSetMovesAndRenews(t *testing.T) {
 func TestNoTimerWithoutWaiter(t *testing.T) {
 	var d Deadline
 	d.Set(time.Now().Add(time.Hour))
-	if d.timer != nil {
+	if d.state().timer != nil {
 		t.Error("Set armed a timer although no call blocks")
 	}
 }

@@ -24,9 +24,10 @@ type Inbox struct {
 	reserve func(delta int) bool // may be nil
 	poller  Poller               // may be nil
 
-	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
-	waiting atomic.Int32 // callers of pop that wait, or are about to
-	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to
+	used     atomic.Int64 // bytes pushed and not yet popped, with overhead
+	waiting  atomic.Int32 // callers of pop that wait, or are about to
+	timeless atomic.Int32 // those of them that found no deadline, and do not arm it
+	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to
 
 	mu         sync.Mutex
 	head, tail *chunk // the producer's side
@@ -34,7 +35,8 @@ type Inbox struct {
 	pushed     int64  // bytes pushed since Lock
 	end        error  // what Read returns once the queue is empty
 
-	wake, room chan struct{} // one token each, see wait.go
+	wake chan struct{} // one token, see wait.go
+	room chan struct{} // the same; nil before the first WaitRoom
 
 	readMu sync.Mutex
 	out    *chunk      // the consumer's side: taken from head as a whole
@@ -47,7 +49,6 @@ func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.limit = int64(limit)
 	q.reserve = reserve
 	q.wake = make(chan struct{}, 1)
-	q.room = make(chan struct{}, 1)
 }
 
 // A Poller lets a reader that is about to block look for messages itself. It
@@ -135,9 +136,12 @@ func (q *Inbox) finish(err error, drop bool) {
 		q.freeList(q.head)
 		q.head, q.tail = nil, nil
 	}
+	room := q.room
 	q.mu.Unlock()
 	signal(q.wake)
-	signal(q.room)
+	if room != nil {
+		signal(room)
+	}
 	q.Interrupt()
 	if drop {
 		q.readMu.Lock()

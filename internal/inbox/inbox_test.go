@@ -164,6 +164,7 @@ func TestDeadline(t *testing.T) {
 		q := newInbox(1 << 20)
 		var d deadline.Deadline
 		d.Set(time.Now().Add(time.Minute))
+		q.Interrupt()
 		start := time.Now()
 		if _, err := q.ReadAppend(nil, &d); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Read: %v, want deadline exceeded", err)
@@ -176,9 +177,46 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("Read past the deadline with a message there: %v", err)
 		}
 		d.Set(time.Time{})
+		q.Interrupt()
 		if p, err := q.ReadAppend(nil, &d); string(p) != "a" || err != nil {
 			t.Errorf("Read = %q, %v", p, err)
 		}
+	})
+}
+
+// A deadline set while readers wait concerns all of them, those too that began
+// when there was none.
+func TestDeadlineOfBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var d deadline.Deadline
+		set := func(in time.Duration) {
+			at := time.Time{}
+			if in > 0 {
+				at = time.Now().Add(in)
+			}
+			d.Set(at)
+			q.Interrupt()
+			synctest.Wait()
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		read := func() {
+			wg.Go(func() {
+				if _, err := q.ReadAppend(nil, &d); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Minute {
+					t.Errorf("Read: %v after %v, want deadline exceeded after 1m", err, time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		read()
+		read()
+		set(time.Hour)
+		read()
+		set(0)
+		read()
+		set(time.Minute)
+		wg.Wait()
 	})
 }
 
@@ -201,6 +239,7 @@ func TestWaitRoom(t *testing.T) {
 		}
 		push(q, string(make([]byte, 90)))
 		d.Set(time.Now().Add(time.Second))
+		q.Interrupt()
 		if err := q.WaitRoom(50, d.Arm()); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("WaitRoom: %v, want deadline exceeded", err)
 		}

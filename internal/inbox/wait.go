@@ -24,19 +24,25 @@ func (q *Inbox) Kick() { signal(q.wake) }
 // Waiting reports whether a reader is blocked, or about to be.
 func (q *Inbox) Waiting() bool { return q.waiting.Load() > 0 }
 
-// Interrupt tells a reader that looks for messages itself that the deadline has
-// changed.
+// Interrupt tells the blocked readers that the deadline has changed. It must be
+// called after each change.
 func (q *Inbox) Interrupt() {
 	if q.poller != nil {
 		q.poller.InterruptInline(q)
+	}
+	if q.waiting.Load() > 0 {
+		signal(q.wake)
 	}
 }
 
 // wait blocks until there may be a message, or the end.
 func (q *Inbox) wait(d *deadline.Deadline) error {
 	q.waiting.Add(1)
-	defer q.leave()
+	defer q.leave(d)
 	if q.ready() {
+		return nil
+	}
+	if q.waitTimeless(d) {
 		return nil
 	}
 	passed := d.Arm()
@@ -49,13 +55,24 @@ func (q *Inbox) wait(d *deadline.Deadline) error {
 	}
 }
 
-// leave ends a wait. Another waiter may have to look at what is there, or at
-// the end, which concerns all of them.
-func (q *Inbox) leave() {
+// waitTimeless waits without a deadline, which saves memory, if there is none.
+func (q *Inbox) waitTimeless(d *deadline.Deadline) bool {
+	q.timeless.Add(1)
+	defer q.timeless.Add(-1)
+	if d.IsSet() {
+		return false
+	}
+	<-q.wake
+	return true
+}
+
+// leave ends a wait. Another waiter may have to look at what is there, at the
+// end, which concerns all of them, or at a new deadline.
+func (q *Inbox) leave(d *deadline.Deadline) {
 	if q.waiting.Add(-1) == 0 {
 		return
 	}
-	if q.ready() {
+	if q.timeless.Load() > 0 && d.IsSet() || q.ready() {
 		signal(q.wake)
 	}
 }
@@ -84,6 +101,11 @@ func (q *Inbox) HasRoom(n int) bool {
 // os.ErrDeadlineExceeded when cancel is closed first, and net.ErrClosed if the
 // inbox has ended.
 func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
+	q.mu.Lock()
+	if q.room == nil {
+		q.room = make(chan struct{}, 1)
+	}
+	q.mu.Unlock()
 	q.roomers.Add(1)
 	defer q.roomers.Add(-1)
 	for {
