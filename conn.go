@@ -37,6 +37,7 @@ type Conn struct {
 	mu       sync.Mutex
 	err      error // why writes fail; nil while the connection lives
 	ended    bool  // by timeout or from below, and Close has not been called
+	compact  bool  // no message since the endpoint was compacted
 	endpoint reliable.Endpoint
 	receipts *receipts
 	send     sender
@@ -45,7 +46,6 @@ type Conn struct {
 	lastMessage         clock // a message, either way
 	lastUpdate          clock
 	tickAt              clock // when HandleTick has been asked for; 0: it has not
-	compact             bool  // no message since the endpoint was compacted
 	counts              counts
 	last                *Stats // of the end, once the endpoint is gone
 }

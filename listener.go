@@ -36,8 +36,9 @@ type ListenConfig struct {
 	// Default 256 MiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
-	// welcome. It is called on the reader's goroutine and must be quick. With
-	// several Sockets it may be called by several at once.
+	// welcome. It is called on the goroutine that reads the socket, which may
+	// be one in Read of the only connection, and must be quick. With several
+	// Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// AdmitMidStream also makes connections of peers that are in the middle
 	// of one, as after a restart of this side. By default only a peer that

@@ -44,7 +44,8 @@ type ListenConfig struct {
 	// wait for Read, in bytes. Default 256 MiB. Negative: no limit.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether datagrams of an address without a
-	// session are to be looked at. It must be quick.
+	// session are to be looked at. It is called on the goroutine that reads the
+	// socket, which may be one in Read of the only session, and must be quick.
 	Filter func(netip.AddrPort) bool
 	// Logger is told which datagrams were dropped and why, at most once a
 	// second for each reason. Nil: silence.

@@ -116,7 +116,7 @@ type RoomWaiter interface {
 type Acceptor interface {
 	// HandleUnknown sees the datagrams of an address without a Conn. It may
 	// append answers to out without creating any state, and returns whether
-	// a Conn is to be made.
+	// a Conn is to be made. Now is the time of the system's clock.
 	HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool)
 	// HandlePeer is given the new Conn and must attach a Handler to it before
 	// it returns, or close it. The datagrams then go to that Handler.

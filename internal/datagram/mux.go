@@ -100,8 +100,9 @@ func (m *Mux) Close() error {
 func (m *Mux) closeSocket(cause error) error {
 	m.mu.Lock()
 	m.closing = true
+	already := m.closed.Swap(true) // here, so that the cause of the first counts
 	m.mu.Unlock()
-	if m.closed.Swap(true) {
+	if already {
 		return nil
 	}
 	m.timers.stop()
@@ -180,7 +181,7 @@ func (m *Mux) lookup(now time.Time, from netip.AddrPort, bufs [][]byte) *Peer {
 	if p != nil {
 		return p
 	}
-	if refuse || !m.cfg.Acceptor.HandleUnknown(now, from, bufs, &m.reading.out) {
+	if refuse || !m.cfg.Acceptor.HandleUnknown(time.Now(), from, bufs, &m.reading.out) {
 		m.unknown.Add(uint64(len(bufs)))
 		m.answer(from)
 		return nil

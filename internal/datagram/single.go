@@ -42,6 +42,7 @@ func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{sock: sock, local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
+	c.turns.wakes, _ = sock.(WakeSocket)
 	return c
 }
 

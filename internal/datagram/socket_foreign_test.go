@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A memAddr is an address that is not a UDP address.
@@ -66,6 +67,8 @@ func (c *memConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	c.hub.conns[to].in <- memDatagram{bytes.Clone(b), c.addr}
 	return len(b), nil
 }
+
+func (c *memConn) SetDeadline(time.Time) error { return nil }
 
 func (c *memConn) LocalAddr() net.Addr { return c.addr }
 

@@ -24,6 +24,7 @@ type linuxSocket struct {
 
 	gso  gsoState
 	recv receiver // owned by the goroutine in ReadBatch
+	wake wakeState
 
 	permissionRetried    atomic.Bool
 	readCalls, sendCalls atomic.Uint64
@@ -38,6 +39,7 @@ func newPlatformSocket(c *net.UDPConn, cfg *SocketConfig) (Socket, error) {
 }
 
 func newLinuxSocket(c *net.UDPConn, cfg *SocketConfig, k kernel) (*linuxSocket, error) {
+	forgetDeadlines(c)
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -58,7 +60,12 @@ func newLinuxSocket(c *net.UDPConn, cfg *SocketConfig, k kernel) (*linuxSocket, 
 func (s *linuxSocket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
 
 // Close implements Socket. Every call returns the result of the first.
-func (s *linuxSocket) Close() error { return s.open.close(s.conn) }
+func (s *linuxSocket) Close() error {
+	return s.open.close(func() error {
+		s.unwatch()
+		return s.conn.Close()
+	})
+}
 
 // SocketStats implements StatsSocket. Drops is newer than the one of the
 // newest Packet where the kernel tells.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A packetIO moves one datagram a call. It hides whether a plainSocket stands
@@ -38,12 +39,18 @@ func NewPacketSocket(pc net.PacketConn) Socket {
 	case *net.UDPConn:
 		return newPlainSocket(c)
 	case addrPortConn:
+		forgetDeadlines(pc)
 		return &plainSocket{pc: pc, io: addrPortIO{c}}
 	}
+	forgetDeadlines(pc)
 	return newForeignSocket(pc)
 }
 
+// forgetDeadlines takes back what the application had set before.
+func forgetDeadlines(pc net.PacketConn) { pc.SetDeadline(time.Time{}) }
+
 func newPlainSocket(c *net.UDPConn) *plainSocket {
+	forgetDeadlines(c)
 	if peer := remoteAddrPort(c); peer.IsValid() {
 		return &plainSocket{pc: c, io: connectedIO{c, peer}}
 	}
@@ -119,7 +126,7 @@ func (s *plainSocket) writeRun(p *Packet) (first error) {
 func (s *plainSocket) LocalAddr() net.Addr { return s.pc.LocalAddr() }
 
 // Close implements Socket. Every call returns the result of the first.
-func (s *plainSocket) Close() error { return s.open.close(s.pc) }
+func (s *plainSocket) Close() error { return s.open.close(s.pc.Close) }
 
 // SocketStats implements StatsSocket.
 func (s *plainSocket) SocketStats() SocketStats {
@@ -169,16 +176,16 @@ type openState struct {
 	err    error       // of the first close; guarded by once
 }
 
-func (o *openState) close(c interface{ Close() error }) error {
+func (o *openState) close(do func() error) error {
 	o.once.Do(func() {
 		o.closed.Store(true)
 		if o.busy.Load() {
 			// Close waits for the read under way, and may have been called
 			// from within it.
-			go c.Close()
+			go do()
 			return
 		}
-		o.err = c.Close()
+		o.err = do()
 	})
 	return o.err
 }

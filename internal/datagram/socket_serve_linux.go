@@ -55,9 +55,7 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		for i := range ps {
 			s.describe(&ps[i], i)
 		}
-		s.open.busy.Store(true)
-		r.handle(ps)
-		s.open.busy.Store(false)
+		s.hand(ps)
 		r.release()
 		if r.once {
 			return true
@@ -67,4 +65,11 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// hand calls the handler. Close may be called from within it.
+func (s *linuxSocket) hand(ps []Packet) {
+	s.open.busy.Store(true)
+	defer s.open.busy.Store(false) // even if it panics
+	s.recv.handle(ps)
 }

@@ -15,7 +15,9 @@ import (
 // in steps, the callers of the application's Read do that, one at a time. A
 // goroutine of its own reads while there is nobody, so that acknowledgements
 // and keepalives go on: from the start, while there is more than one peer, and
-// whenever no caller has come back for inlinePatience.
+// whenever no caller has come back for inlinePatience. Where the socket can
+// tell of packets without being read, that goroutine is there only while some
+// come.
 
 // An InlineSocket is a Server that can be read by its users in turns.
 type InlineSocket interface {
@@ -27,6 +29,18 @@ type InlineSocket interface {
 	// then return os.ErrDeadlineExceeded.
 	SetReadDeadline(time.Time) error
 }
+
+// A WakeSocket is an InlineSocket that need not be read all the time.
+type WakeSocket interface {
+	InlineSocket
+	// WakeOnPacket has s.WakeUp called once, as soon as there is something to
+	// receive; nil takes that back, unless the call is under way. WakeUp must
+	// not block, but for a lock that the caller of WakeOnPacket may hold.
+	WakeOnPacket(s Sleeper) error
+}
+
+// A Sleeper is to be told of packets.
+type Sleeper interface{ WakeUp() }
 
 // An InlineConn is a Conn whose socket may be read by the callers of the
 // application's Read.
@@ -72,6 +86,7 @@ type turns struct {
 	owner  turnsOwner
 	sock   Socket
 	inline InlineSocket // sock; nil if only the goroutine can read it
+	wakes  WakeSocket   // sock; nil if there must be a goroutine
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 
@@ -83,9 +98,11 @@ type turns struct {
 	seen   time.Time // when packets came last
 
 	mu       sync.Mutex
+	asleep   bool      // nobody reads, and wakes will tell of packets
 	behind   bool      // the goroutine reads
 	yield    bool      // and was asked to stop
 	reading  bool      // a caller reads
+	wanted   bool      // and another one would have
 	peer     *Peer     // whose readers they are who read, or want to
 	readers  Readers   // and they
 	deadline time.Time // of the socket
@@ -106,56 +123,44 @@ func (t *turns) init(owner turnsOwner, sock Socket, timers *timers, errors *atom
 	t.watch.tick = t.watchTick
 }
 
-// now is time.Now at half its cost.
+// now is time.Now at half its cost. It does not follow when the system's clock
+// is set, so only differences of such times count.
 func (t *turns) now() time.Time { return t.base.Add(time.Since(t.base)) }
-
-// start has the goroutine read.
-func (t *turns) start() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.readBehindLocked()
-}
-
-// run is the goroutine that reads while no caller of the application's does.
-func (t *turns) run() {
-	for {
-		err := serve(t.sock, t.handle)
-		if t.owner.isClosed() || t.yielded() {
-			return
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && t.inline != nil {
-			continue // of an interruption that came late
-		}
-		if !t.reader.again(err) {
-			t.owner.handleBroken(err)
-			return
-		}
-		t.errors.Add(1)
-	}
-}
 
 // readInline is InlineConn.ReadInline for the readers of p.
 func (t *turns) readInline(d *deadline.Deadline, p *Peer, r Readers) bool {
 	if t.inline == nil || !t.begin(d, p, r) {
 		return false
 	}
-	err := t.inline.ServeOnce(t.handle)
-	if err != nil {
-		t.seen = t.now()
-	}
-	passing := err == nil || t.owner.isClosed() || errors.Is(err, os.ErrDeadlineExceeded)
-	if !passing {
-		var pause time.Duration
-		if pause, passing = t.reader.failed(err); passing {
-			t.errors.Add(1)
-			waitUntil(d, min(pause, inlinePause))
+	var broken error
+	defer func() { // even if a callback of the application panics
+		if broken == nil {
+			t.end()
+			return
 		}
-	}
-	t.end()
-	if !passing {
-		t.owner.handleBroken(err)
-	}
+		t.owner.handleBroken(broken) // and nobody reads any more
+	}()
+	broken = t.readOnce(d)
 	return true
+}
+
+// readOnce reads the socket once and returns the error if that broke.
+func (t *turns) readOnce(d *deadline.Deadline) error {
+	err := t.inline.ServeOnce(t.handle)
+	if err == nil {
+		return nil
+	}
+	t.seen = t.now()
+	if t.owner.isClosed() || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	pause, passing := t.reader.failed(err)
+	if !passing {
+		return err
+	}
+	t.errors.Add(1)
+	waitUntil(d, min(pause, inlinePause))
+	return nil
 }
 
 // waitUntil waits for the given time, but not past the deadline.
@@ -177,10 +182,18 @@ func waitUntil(d *deadline.Deadline, pause time.Duration) {
 func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reading || t.owner.isClosed() || !t.owner.mayRead(p) {
+	if t.reading {
+		t.wanted = true
+		return false
+	}
+	if t.owner.isClosed() || !t.owner.mayRead(p) {
 		return false
 	}
 	t.peer, t.readers = p, r
+	if t.asleep {
+		t.asleep = false
+		t.wakes.WakeOnPacket(nil)
+	}
 	if t.behind {
 		if !t.yield {
 			t.yield = true
@@ -197,11 +210,12 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 func (t *turns) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reading = false
+	wanted := t.wanted || t.readers.Waiting()
+	t.reading, t.wanted = false, false
 	t.left = t.seen
 	switch {
 	case t.owner.isClosed():
-	case t.readers.Waiting() || !t.owner.mayRead(t.peer):
+	case wanted || !t.owner.mayRead(t.peer):
 		t.readBehindLocked()
 	default:
 		t.watchLocked()
@@ -236,63 +250,4 @@ func (t *turns) setDeadlineLocked(at time.Time) {
 		t.deadline = at
 		t.inline.SetReadDeadline(at) // fails after Close only
 	}
-}
-
-// readBehindLocked starts the goroutine.
-func (t *turns) readBehindLocked() {
-	if t.behind || t.owner.isClosed() {
-		return
-	}
-	t.behind, t.yield = true, false
-	t.peer, t.readers = nil, nil
-	if t.inline != nil {
-		t.setDeadlineLocked(time.Time{})
-	}
-	go t.run()
-}
-
-// yielded ends the goroutine if it was asked to make place, and there still is
-// somebody to make place for.
-func (t *turns) yielded() bool {
-	t.mu.Lock()
-	yield := t.yield && !t.owner.isClosed()
-	readers := t.readers
-	if yield {
-		t.yield = false
-		t.setDeadlineLocked(time.Time{})
-		if yield = t.owner.mayRead(t.peer); yield {
-			t.behind = false
-			t.left = t.now()
-			t.watchLocked()
-		}
-	}
-	t.mu.Unlock()
-	if yield {
-		readers.Kick()
-	}
-	return yield
-}
-
-func (t *turns) watchLocked() {
-	if !t.watching {
-		t.watching = true
-		t.timers.schedule(&t.watch, t.left.Add(inlinePatience))
-	}
-}
-
-// watchTick starts the goroutine if nobody has read for a while. While a caller
-// reads it stops watching: end starts again.
-func (t *turns) watchTick(now time.Time) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.watching = false
-	switch {
-	case t.owner.isClosed() || t.reading || t.behind:
-		return time.Time{}
-	case now.Sub(t.left) < inlinePatience:
-		t.watching = true
-		return t.left.Add(inlinePatience)
-	}
-	t.readBehindLocked()
-	return time.Time{}
 }

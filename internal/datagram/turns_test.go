@@ -1,11 +1,13 @@
 package datagram
 
 import (
+	"net/netip"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"volley/internal/deadline"
 	"volley/internal/wire"
@@ -93,5 +95,172 @@ func TestInlinePause(t *testing.T) {
 			t.Errorf("ReadInline took %v with a deadline in 1ms", took)
 		}
 		c.Close()
+	})
+}
+
+// waitingReaders says that others wait.
+type waitingReaders struct{ noReaders }
+
+func (waitingReaders) Waiting() bool { return true }
+
+// Nobody reads a socket that broke, not even for those who wait.
+func TestBrokenInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteppedSocket()
+		s.broken = errBroken
+		c := NewSingle(s, nil, nil, 1000)
+		h := &fakeHandler{}
+		c.handler = h
+		var d deadline.Deadline
+		if !c.ReadInline(&d, waitingReaders{}) {
+			t.Error("ReadInline = false, want true")
+		}
+		if c.ReadInline(&d, waitingReaders{}) {
+			t.Error("second ReadInline = true, want false")
+		}
+		synctest.Wait()
+		if len(h.ends) != 1 || h.ends[0] != errBroken || s.serves != 0 {
+			t.Errorf("ended with %v after %d reads behind, want %v, 0", h.ends, s.serves, errBroken)
+		}
+		c.Close()
+	})
+}
+
+// Who was refused because somebody else reads, and does not count as waiting
+// yet, is not forgotten when that one stops.
+func TestRefusedReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteppedSocket()
+		c := NewSingle(s, nil, nil, 1000)
+		c.handler = &fakeHandler{}
+		var d deadline.Deadline
+		var wg sync.WaitGroup
+		wg.Go(func() { c.ReadInline(&d, noReaders{}) })
+		synctest.Wait()
+		if c.ReadInline(&d, noReaders{}) {
+			t.Error("ReadInline = true, want false while somebody reads")
+		}
+		s.push(from(peerAddr(1), "x")...)
+		wg.Wait()
+		synctest.Wait()
+		if s.serves != 1 {
+			t.Errorf("%d goroutines read the socket, want 1", s.serves)
+		}
+		c.Close()
+	})
+}
+
+// A panic of the application within a read does not take the turn along.
+func TestPanicInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteppedSocket()
+		c := NewSingle(s, nil, nil, 1000)
+		h := &fakeHandler{batch: func([][]byte, *wire.Batch) { panic("the application's") }}
+		c.handler = h
+		s.push(from(peerAddr(1), "x")...)
+		var d deadline.Deadline
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			c.ReadInline(&d, noReaders{})
+		}()
+		h.batch = nil
+		s.push(from(peerAddr(1), "y")...)
+		time.Sleep(inlinePatience)
+		synctest.Wait()
+		wantStrings(t, "received", h.received(), "x", "y")
+		c.Close()
+	})
+}
+
+// The goroutine of a socket that tells of packets is there only while they
+// come.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteppedSocket()
+		c := NewSingle(s, nil, nil, 1000)
+		h := &fakeHandler{}
+		c.Attach(h)
+		reads := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if (s.readers == 1) != want {
+				t.Errorf("at %v the goroutine reads: %t, want %t", time.Now(), !want, want)
+			}
+		}
+		reads(false)
+		s.push(from(peerAddr(1), "a")...)
+		reads(true)
+		time.Sleep(sleepAfter - 1)
+		s.push(from(peerAddr(1), "b")...)
+		time.Sleep(sleepAfter - 1)
+		reads(true)
+		time.Sleep(1)
+		reads(false)
+		s.push(from(peerAddr(1), "c")...)
+		reads(true)
+		wantStrings(t, "received", h.received(), "a", "b", "c")
+		c.Close()
+		reads(false)
+	})
+}
+
+// A wallAcceptor notes how far the times it is told are from the clock's.
+type wallAcceptor struct {
+	fakeAcceptor
+	off time.Duration
+}
+
+func (a *wallAcceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) bool {
+	a.off = time.Now().Round(0).Sub(now.Round(0))
+	return a.fakeAcceptor.HandleUnknown(now, from, bufs, out)
+}
+
+// An Acceptor is told the time of the system's clock, whatever that was when the
+// socket was made: tokens expire by it.
+func TestAcceptorClock(t *testing.T) {
+	s := newFakeSocket()
+	a := &wallAcceptor{}
+	m := NewMux(s, MuxConfig{Acceptor: a})
+	// As if the clock had been set an hour ahead since: only the wall clock's
+	// part of the time changes, whose seconds are above 30 bits of nanoseconds.
+	before := m.turns.base
+	*(*uint64)(unsafe.Pointer(&m.turns.base)) -= 3600 << 30
+	if before.Unix()-m.turns.base.Unix() != 3600 || before.Sub(m.turns.base) != 0 {
+		t.Fatal("a time.Time is not what this test takes it for")
+	}
+	m.handlePackets(m.turns.now(), from(peerAddr(1), "x"))
+	if a.off.Abs() > time.Minute {
+		t.Errorf("the time is %v off", a.off)
+	}
+	a.peer(0).Close()
+	m.Close()
+}
+
+// A deadline that the application has set on a socket in use does no harm.
+func TestForeignDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wakes := range []bool{true, false} {
+			s := newSteppedSocket()
+			c := NewSingle(s, nil, nil, 1000)
+			if !wakes {
+				c.turns.wakes = nil
+			}
+			h := &fakeHandler{}
+			c.Attach(h)
+			s.push(from(peerAddr(1), "a")...)
+			synctest.Wait()
+			s.SetReadDeadline(time.Now().Add(-time.Second))
+			synctest.Wait() // for ever if the goroutine spins
+			s.push(from(peerAddr(1), "b")...)
+			synctest.Wait()
+			wantStrings(t, "received", h.received(), "a", "b")
+			c.Close()
+		}
 	})
 }
