@@ -40,13 +40,14 @@ func (c *client) ring(i int) {
 
 // connect dials all links and waits until the server has answered on each.
 func (c *client) connect(addr string) error {
+	buf := make([]byte, largestSize)
 	for i := range c.job.Clients {
 		l, err := c.peer.dial(addr, c.job.Size)
 		if err != nil {
 			return fmt.Errorf("dial: %w", err)
 		}
 		c.links = append(c.links, l)
-		if err := c.greet(l, i); err != nil {
+		if err := c.greet(l, i, buf); err != nil {
 			return err
 		}
 	}
@@ -59,8 +60,8 @@ func (c *client) close() {
 	}
 }
 
-// greet sends a first message and waits for its return.
-func (c *client) greet(l link, i int) error {
+// greet sends a first message and waits for its return in buf.
+func (c *client) greet(l link, i int, buf []byte) error {
 	msg := newMessage(c.job.Size)
 	number(msg, i%maxClients, helloNumber)
 	if err := errors.Join(l.WriteMessage(msg), l.Flush()); err != nil {
@@ -68,7 +69,6 @@ func (c *client) greet(l link, i int) error {
 	}
 	watchdog := time.AfterFunc(5*time.Second, func() { l.Close() })
 	defer watchdog.Stop()
-	buf := make([]byte, largestSize)
 	back, err := l.ReadMessage(buf)
 	if err != nil {
 		return fmt.Errorf("greeting: no answer: %w", err)

@@ -48,6 +48,7 @@ var (
 	p50                = func(r *result) float64 { return micros(r.P50) }
 	p99                = func(r *result) float64 { return micros(r.P99) }
 	p999               = func(r *result) float64 { return micros(r.P999) }
+	idleServing        = func(r *result) float64 { return r.BytesServing }
 	idleBytes          = func(r *result) float64 { return r.Bytes }
 	idleGoroutines     = func(r *result) float64 { return r.Goroutines }
 	idleCPU            = func(r *result) float64 { return r.IdleCPU }

@@ -41,9 +41,10 @@ type result struct {
 	P50, P99, P999  time.Duration
 
 	// of mode idle, for one connection, both sides
-	Bytes      float64
-	Goroutines float64
-	IdleCPU    float64 // microseconds a second
+	BytesServing float64 // with nobody in Read at the client
+	Bytes        float64
+	Goroutines   float64
+	IdleCPU      float64 // microseconds a second
 
 	// what volley itself says: shares in percent
 	Acked, LossFigure float64

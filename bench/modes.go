@@ -161,8 +161,11 @@ func (c *client) roundTrips(l link, count *uint64, watchdog *time.Timer) error {
 }
 
 // idle measures what connections cost that do nothing. The links exist already;
-// each has said one message and got it back.
+// each has said one message and got it back, and the server waits for more.
 func (c *client) idle() (*result, error) {
+	n := float64(len(c.links))
+	time.Sleep(c.job.Warmup)
+	r := &result{BytesServing: float64(memoryInUse()-memoryBefore) / n}
 	for _, l := range c.links {
 		go func() { // as a program would that waits for a message
 			buf := make([]byte, c.job.Size)
@@ -170,12 +173,8 @@ func (c *client) idle() (*result, error) {
 		}()
 	}
 	time.Sleep(c.job.Warmup)
-	debug.FreeOSMemory()
-	n := float64(len(c.links))
-	r := &result{
-		Bytes:      float64(residentBytes()-memoryBefore) / n,
-		Goroutines: float64(runtime.NumGoroutine()-goroutinesBefore) / n,
-	}
+	r.Bytes = float64(memoryInUse()-memoryBefore) / n
+	r.Goroutines = float64(runtime.NumGoroutine()-goroutinesBefore) / n
 	c.meter.start()
 	time.Sleep(c.job.Duration)
 	c.meter.stop()
@@ -192,6 +191,13 @@ var (
 
 // noteBefore sets them.
 func noteBefore() {
+	memoryBefore, goroutinesBefore = memoryInUse(), runtime.NumGoroutine()
+}
+
+// memoryInUse is what is resident without what could be given back. A sync.Pool
+// gives back what nobody has used between two collections.
+func memoryInUse() int64 {
 	debug.FreeOSMemory()
-	memoryBefore, goroutinesBefore = residentBytes(), runtime.NumGoroutine()
+	debug.FreeOSMemory()
+	return residentBytes()
 }

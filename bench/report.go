@@ -66,7 +66,7 @@ func (r *report) tables() string {
 	r.modeTable(&b, modePaced, "Paced", "8,000 messages of 256 bytes a second, 8 each millisecond, one call each.", latencyColumns)
 	r.modeTable(&b, modeHazard, "Write, then compute", fmt.Sprintf("%d messages of 256 bytes, then %v of computation without a pause, "+
 		"with all processors busy. Messages that a library leaves to another goroutine wait for the computation.", hazardSize, hazardCompute), latencyColumns[1:])
-	r.modeTable(&b, modeIdle, "Idle connections", fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at both ends. "+
+	r.modeTable(&b, modeIdle, "Idle connections", fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at the server's end, and then at both. "+
 		"For one connection, both sides:", r.options.conns), idleColumns)
 	return b.String()
 }
@@ -156,7 +156,7 @@ var (
 		{"allocations a message", allocsPerMessage}, {"lost %", lossPercent}}
 	latencyColumns = []column{{"CPU µs a message", func(r *result) float64 { return cpuPerMessage(r) / 1000 }},
 		{"one way p50 µs", p50}, {"p99 µs", p99}, {"p99.9 µs", p999}, {"lost %", lossPercent}}
-	idleColumns = []column{{"bytes resident", idleBytes}, {"goroutines", idleGoroutines}, {"CPU µs a second", idleCPU}}
+	idleColumns = []column{{"bytes resident, server in Read", idleServing}, {"both in Read", idleBytes}, {"goroutines", idleGoroutines}, {"CPU µs a second", idleCPU}}
 )
 
 // modeTable writes a table with a column for each quantity.
