@@ -9,7 +9,8 @@ import (
 // Stats keep their last values, and packets that arrive are judged as before:
 // a window beside Config.MaxWindow forgets which of the packets more than 1024
 // back were never received, and takes those for duplicates. It also presumes
-// lost the packets older than 2 s that the other side's ack has passed.
+// lost the packets older than 2 s that the other side's ack has passed, and all
+// older than 10 s.
 func (e *Endpoint) Compact(now time.Time) {
 	e.advance(now)
 	e.compactSent()
@@ -31,6 +32,7 @@ func (e *Endpoint) compactSent() {
 			e.freeSent()
 		}
 	default:
+		e.age()
 		e.losePassed()
 		e.shrinkSent()
 	}

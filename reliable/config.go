@@ -98,10 +98,11 @@ type Config struct {
 	// size of each: a power of two from 64 to 16384. Zero: the windows have
 	// fixed sizes.
 	MaxWindow int
-	// JumpGuard refuses the first packet that is more than 4096 sequences
-	// ahead, or stale, and believes the second if it follows closely. Without
-	// it, one late duplicate can make thousands of good packets stale. The
-	// window of received packets must be a power of two.
+	// JumpGuard refuses the first packet that is further ahead than the window
+	// of received packets is long, or than 4096 sequences, or stale, and
+	// believes the second if it follows closely. Without it, one late duplicate
+	// or wrong sequence can make thousands of good packets stale. The window
+	// must be a power of two.
 	JumpGuard bool
 	// AckRefused handles the acks that a refused packet carries.
 	AckRefused bool

@@ -140,6 +140,11 @@ func TestJumpGuardConfirmation(t *testing.T) {
 		sequences []uint16
 		want      []Verdict
 	}{
+		{[]uint16{0, 64, 128}, []Verdict{Delivered, Delivered, Delivered}},
+		{[]uint16{0, 65, 66}, []Verdict{Delivered, Parked, Delivered}},
+		{[]uint16{0, 65, 66, 3}, []Verdict{Delivered, Parked, Delivered, Delivered}},
+		{[]uint16{0, 65, 1, 2}, []Verdict{Delivered, Parked, Delivered, Delivered}},
+		{[]uint16{0, 3000, 3001, 2950}, []Verdict{Delivered, Parked, Delivered, Delivered}},
 		{[]uint16{0, 9000, 9001}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{0, 9000, 9016}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{0, 9000, 9017}, []Verdict{Delivered, Parked, Parked}},
@@ -148,7 +153,7 @@ func TestJumpGuardConfirmation(t *testing.T) {
 		{[]uint16{0, 9000, 1, 9001}, []Verdict{Delivered, Parked, Delivered, Parked}},
 		{[]uint16{0, 9000, 0, 9001}, []Verdict{Delivered, Parked, Duplicate, Delivered}},
 		{[]uint16{0, 9000, 9001, 9000, 9002}, []Verdict{Delivered, Parked, Delivered, Duplicate, Delivered}},
-		{[]uint16{0, 4096, 4097}, []Verdict{Delivered, Delivered, Delivered}},
+		{[]uint16{0, 4096, 4097}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{0, 4097, 4098}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{0, 65535 - 30000, 65535 - 29999}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{0, 32768, 32769}, []Verdict{Delivered, Parked, Delivered}},
@@ -159,6 +164,65 @@ func TestJumpGuardConfirmation(t *testing.T) {
 			if v := e.Receive(testTime(0), from(s)); v != test.want[i] {
 				t.Errorf("%v: packet %d: %v, want %v", test.sequences, i, v, test.want[i])
 			}
+		}
+	}
+}
+
+// TestJumpGuardGrown shows that a window that has grown believes jumps within
+// it, up to 4096.
+func TestJumpGuardGrown(t *testing.T) {
+	for ahead, want := range map[int]Verdict{1000: Delivered, 2047: Delivered, 2048: Parked, 4095: Parked} {
+		s := newStream(t, connConfig())
+		for s.to.received.seen.Track() < 2048 {
+			s.run(1)
+		}
+		next := len(s.packets)
+		s.send(ahead + 1)
+		if v := s.receive(next + ahead); v != want {
+			t.Errorf("packet %d ahead: %v, want %v", ahead, v, want)
+		}
+	}
+	s := newStream(t, connConfig())
+	s.run(80_000)
+	s.send(4097)
+	if v := s.receive(80_000 + 4095); v != Delivered {
+		t.Errorf("packet 4095 ahead: %v, want Delivered", v)
+	}
+	s.send(4096)
+	if v := s.receive(80_000 + 4096 + 4096); v != Parked {
+		t.Errorf("packet 4096 ahead: %v, want Parked", v)
+	}
+}
+
+// TestForgedSequence puts one packet with a wrong sequence into a slow stream,
+// whose windows are small. Hardly anything may come of it.
+func TestForgedSequence(t *testing.T) {
+	for _, ahead := range []uint16{1, 40, 63, 64, 65, 300, 1000, 3000, 4095, 4096, 20000, 32768, 65000} {
+		s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond})
+		for i := range 60 * 20 {
+			if i == 60*5 {
+				h := Header{s.peers[1].received.seen.Next() + ahead, 65535, 0}
+				s.peers[1].Receive(s.time(), AppendHeader(nil, h))
+			}
+			for k, p := range s.peers {
+				s.send(k, p.message(50))
+				p.Update(s.time())
+			}
+			s.advance(time.Second / 60)
+		}
+		s.settle()
+		from, to := s.peers[0], s.peers[1]
+		if missing := int(from.messages) - len(to.seen); missing > 1 {
+			t.Errorf("%d ahead: %d messages were not delivered", ahead, missing)
+		}
+		unacked := 0
+		for id := range to.seen {
+			if from.fates[id] != FateDelivered {
+				unacked++
+			}
+		}
+		if unacked > 64 {
+			t.Errorf("%d ahead: %d delivered messages were presumed lost", ahead, unacked)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Limits of the jump guard, in sequences.
 const (
-	jumpAhead   = 4096 // a packet further ahead than this is not believed at once
+	jumpAhead   = 4096 // a packet further ahead than this, or than the window, is not believed at once
 	jumpConfirm = 16   // one that follows it by at most this confirms it
 )
 
@@ -76,20 +76,23 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 	return Delivered
 }
 
-// park reports whether the packet s is too far from the window to be believed.
-// If it follows one that was parked before, it is, and the windows start again
-// with it.
+// park reports whether the packet s is too far from the window to be believed:
+// so far that those in between, should they still come, would be taken for
+// duplicates. If it follows one that was parked before, it is believed, and
+// where it is very far the windows start again with it.
 func (e *Endpoint) park(s uint16) bool {
 	w := &e.received.seen
-	next := w.Next()
-	if s-next < jumpAhead || int(next-1-s) < w.Len() {
+	ahead := s - w.Next()
+	if int(ahead) < min(jumpAhead, w.Track()) || int(w.Next()-1-s) < w.Len() {
 		return false
 	}
 	if d := s - uint16(e.parked); e.parked < 0 || d < 1 || d > jumpConfirm {
 		e.parked = int32(s)
 		return true
 	}
-	e.jump(s)
+	if ahead >= jumpAhead {
+		e.jump(s)
+	}
 	return false
 }
 

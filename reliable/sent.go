@@ -10,7 +10,6 @@ import (
 
 const (
 	firstSentWindow = 16                     // entries of a growing window at first
-	lossDistance    = 64                     // sequences behind the peer's ack at which a packet is presumed lost
 	trustedWindow   = 256                    // a growing window reaches this whatever the age of its packets
 	growthAge       = int64(2 * time.Second) // beyond it, it grows for packets younger than this
 )
@@ -54,19 +53,20 @@ type sentWindow struct {
 
 	open      int    // packets whose fate is undecided
 	decidedTo uint64 // packets before this one are decided, or out of the window
+	overdue   overdue
 	heard     uint64 // one past the newest packet that the peer's ack named
 	half      halfSums
 }
 
 // halfSums are sums over the older half of a sentWindow.
 type halfSums struct {
-	present, acked  int
-	delivered, lost int // of those with a payload
+	present, acked  int32
+	delivered, lost int32 // of those with a payload
 	bytes           int64
 	ackedBytes      int64
 }
 
-func (h *halfSums) add(r *sentRecord, sign int) {
+func (h *halfSums) add(r *sentRecord, sign int32) {
 	h.present += sign
 	h.bytes += int64(sign) * int64(r.bytes)
 	if r.mark&(markAcked|markLost) != 0 {
@@ -74,7 +74,7 @@ func (h *halfSums) add(r *sentRecord, sign int) {
 	}
 }
 
-func (h *halfSums) addDecided(r *sentRecord, sign int) {
+func (h *halfSums) addDecided(r *sentRecord, sign int32) {
 	if r.mark&markAcked == 0 {
 		h.lost += sign
 		return
@@ -94,7 +94,7 @@ func (w *sentWindow) record(s uint16) *sentRecord {
 }
 
 func (w *sentWindow) reset() {
-	w.count, w.open, w.half = 0, 0, halfSums{}
+	w.count, w.open, w.half, w.overdue = 0, 0, halfSums{}, overdue{}
 	if w.odd != nil {
 		w.odd.Reset()
 	}
@@ -263,8 +263,10 @@ func (e *Endpoint) remember(size int) (lostID uint64, lost bool) {
 	}
 	out, evicted := e.sent.push(s, r)
 	if evicted && out.undecided() {
+		id := e.nextID - uint64(len(e.sent.ring))
 		e.sent.open--
-		return e.nextID - uint64(len(e.sent.ring)), true
+		e.sent.overdue.left(id)
+		return id, true
 	}
 	return 0, false
 }
@@ -323,30 +325,9 @@ func (e *Endpoint) acked(s uint16) {
 	e.sampleRTT(s, rtt)
 	if before&(markLost|markEmpty) == 0 {
 		w.open--
-		e.tell(e.idOf(s), FateDelivered, time.Duration(rtt))
-	}
-}
-
-// presumeLost decides the packets that are 64 or more behind the peer's ack.
-func (e *Endpoint) presumeLost(ack uint16) {
-	d := uint64(uint16(e.nextID) - 1 - ack)
-	if d < uint64(e.sentSpan()) {
-		e.sent.heard = max(e.sent.heard, e.nextID-d)
-		e.loseBefore(e.nextID-d, lossDistance)
-	}
-}
-
-// loseBefore presumes lost what is undecided among the packets that are at
-// least distance before the packet id-1.
-func (e *Endpoint) loseBefore(id, distance uint64) {
-	w := &e.sent
-	w.decidedTo = max(w.decidedTo, e.nextID-uint64(e.sentSpan()))
-	for id > distance && w.decidedTo < id-distance {
-		i := w.decidedTo
-		w.decidedTo++
-		if r := w.record(uint16(i)); r.undecided() && w.has(uint16(i)) {
-			e.lose(i, r)
-		}
+		id := e.idOf(s)
+		w.overdue.decided(id)
+		e.tell(id, FateDelivered, time.Duration(rtt))
 	}
 }
 
@@ -361,26 +342,6 @@ func (e *Endpoint) sentSpan() int {
 
 // has reports whether s, one of the last sentSpan packets, is present.
 func (w *sentWindow) has(s uint16) bool { return w.odd == nil || w.odd.Exists(s) }
-
-// lose presumes packet id lost.
-func (e *Endpoint) lose(id uint64, r *sentRecord) {
-	w := &e.sent
-	r.mark |= markLost
-	w.open--
-	if w.inOlderHalf(int(e.nextID - 1 - id)) {
-		w.half.lost++
-	}
-	e.tell(id, FateLost, 0)
-}
-
-// loseAll presumes lost all packets whose fate is open.
-func (e *Endpoint) loseAll() {
-	e.eachSent(func(id uint64, r *sentRecord) {
-		if r.undecided() {
-			e.lose(id, r)
-		}
-	})
-}
 
 // eachSent calls f for the packets in the window, oldest first.
 func (e *Endpoint) eachSent(f func(id uint64, r *sentRecord)) {

@@ -52,23 +52,6 @@ func smooth(v *float32, x, factor float32) {
 	}
 }
 
-// updateLoss takes the share of the packets in the older half that were not
-// acknowledged. A growing window counts decided packets with a payload only:
-// others may be fine, or need no ack. If there are none, its figure stays.
-func (e *Endpoint) updateLoss(factor float32) {
-	h := &e.sent.half
-	lost, all := h.present-h.acked, h.present
-	if e.grows() {
-		lost, all = h.lost, h.delivered+h.lost
-	}
-	switch {
-	case all > 0:
-		smooth(&e.stats.PacketLoss, float32(lost)/float32(all)*100, factor)
-	case !e.grows():
-		e.stats.PacketLoss = 0
-	}
-}
-
 // updateBandwidth moves *v towards the rate of bytes in the time from earliest
 // to latest.
 func updateBandwidth(v *float32, bytes, earliest, latest int64, factor float32) {

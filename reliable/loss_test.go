@@ -1,0 +1,102 @@
+package reliable
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestLossOfSilence cuts a link. The loss figure has to show it, at any rate,
+// and forget it when the link is back.
+func TestLossOfSilence(t *testing.T) {
+	for _, rate := range []int{1, 10, 60, 1000, 50_000} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			s := newSim(t, connConfig(), simLink{delay: 5 * time.Millisecond})
+			a, step := s.peers[0], time.Second/time.Duration(rate)
+			var next time.Duration
+			run := func(d time.Duration) {
+				for end := s.now + d; s.now < end; s.advance(step) {
+					s.send(0, a.message(20))
+					if s.now >= next {
+						next = s.now + time.Second/60
+						a.Update(s.time())
+						s.peers[1].Update(s.time())
+					}
+				}
+			}
+			pace := max(2*time.Second, 40*step)
+			run(pace)
+			if loss := a.Stats().PacketLoss; loss > 0 {
+				t.Errorf("loss figure %.2f before, want 0", loss)
+			}
+			link := s.links
+			s.links[0].loss, s.links[1].loss = 1, 1
+			run(pace + overdueAge2)
+			if loss := a.Stats().PacketLoss; loss < 50 {
+				t.Errorf("loss figure %.2f after %v of silence, want more than half", loss, pace+overdueAge2)
+			}
+			s.links = link
+			run(5*time.Second + 300*step) // more than a window
+			if loss := a.Stats().PacketLoss; loss > 2 {
+				t.Errorf("loss figure %.2f after the silence, want next to none", loss)
+			}
+			if o := a.sent.overdue; o.count < 0 || int(o.count) > a.InFlight() {
+				t.Errorf("%d packets are overdue, of %d in flight", o.count, a.InFlight())
+			}
+			s.settle()
+			s.check()
+			if n := a.sent.overdue.count; n != 0 {
+				t.Errorf("%d packets are overdue with none in flight", n)
+			}
+		})
+	}
+}
+
+// TestLossOfSlowLink has round trips of three seconds, and nothing is lost.
+func TestLossOfSlowLink(t *testing.T) {
+	s := newSim(t, connConfig(), simLink{delay: 1500 * time.Millisecond})
+	a := s.peers[0]
+	overdue := 0
+	for i := range 10 * 60 {
+		s.send(0, a.message(20))
+		a.Update(s.time())
+		overdue = max(overdue, int(a.sent.overdue.count))
+		if loss := a.Stats().PacketLoss; i > 100 && loss > 2 {
+			t.Fatalf("loss figure %.2f after %v", loss, s.now)
+		}
+		s.advance(time.Second / 10)
+	}
+	if overdue == 0 {
+		t.Error("nothing was overdue before the first ack")
+	}
+	s.settle()
+	s.check()
+	if n := a.sent.overdue.count; n != 0 {
+		t.Errorf("%d packets are overdue with none in flight", n)
+	}
+}
+
+// overdueAge2 is overdueAge as a duration.
+const overdueAge2 = time.Duration(overdueAge)
+
+// TestLostByAge waits for the fate of packets that nobody answers.
+func TestLostByAge(t *testing.T) {
+	s := newSim(t, connConfig(), simLink{loss: 1})
+	a := s.peers[0]
+	for range 5 {
+		s.send(0, a.message(20))
+		s.advance(time.Second)
+	}
+	for want := range 6 {
+		s.now = time.Duration(lossAge) + time.Duration(want-1)*time.Second
+		a.Update(s.time())
+		if len(a.fates) != want || a.InFlight() != 5-want {
+			t.Errorf("after %v: %d fates, %d in flight, want %d, %d", s.now, len(a.fates), a.InFlight(), want, 5-want)
+		}
+	}
+	for id, fate := range a.fates {
+		if fate != FateLost {
+			t.Errorf("message %d: %v, want Lost", id, fate)
+		}
+	}
+}
