@@ -61,7 +61,7 @@ func (s *sender) full() bool {
 
 // Write sends b as one message. It returns len(b), or 0 and the error: a
 // *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed, or that ListenConfig.MaxMemory leaves no room for a first
+// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed), or that ListenConfig.MaxMemory leaves no room for a first
 // message. An empty message is not sent: Write returns 0, nil. That the
 // network below refused a datagram for the moment is not an error; such a
 // message is lost and counted in Stats.
@@ -161,7 +161,7 @@ func (c *Conn) writeNowLocked(now clock, b []byte) (id uint64, err error) {
 func (c *Conn) checkLocked(b []byte) error {
 	switch {
 	case c.err == io.EOF:
-		return io.ErrClosedPipe
+		return datagram.ErrPeerClosed
 	case c.err != nil:
 		return c.err
 	case c.writeDeadline.Exceeded():

@@ -320,6 +320,7 @@ func TestPipeBackpressureAndEOF(t *testing.T) {
 		}
 		_, err = b.Write([]byte("x"))
 		wantErr(t, "Write after the peer's Close", err, io.ErrClosedPipe)
+		wantErr(t, "the same", err, net.ErrClosed)
 		b.Close()
 	})
 }

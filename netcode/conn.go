@@ -38,6 +38,7 @@ type Conn struct {
 	// sendMu guards the sending half of the session, never held across I/O.
 	sendMu sync.Mutex
 	err    error // why writes fail; nil while the session lives
+	drains bool  // ended by the peer or from below, and Close has not been called
 	sent   traffic
 
 	// recvMu guards the receiving half, and is held while the layer above
@@ -139,7 +140,8 @@ func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
-// deadline concerns pending calls as well.
+// deadline concerns pending calls as well. After Close the error matches
+// net.ErrClosed.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return c.setDeadline(t, true, true)
 }
@@ -157,14 +159,14 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.err != nil {
+	if c.err != nil && !c.drains {
 		return c.opError("set", c.err)
 	}
 	if read {
 		c.readDeadline.Set(t)
 		c.in.Interrupt()
 	}
-	if write {
+	if write && c.err == nil { // else it has woken all writers for good
 		c.writeDeadline.Set(t)
 	}
 	return nil
@@ -180,6 +182,8 @@ func (c *Conn) Close() error {
 		defer datagram.PutBatch(out)
 		if c.stopSending(net.ErrClosed, func(now time.Time) { c.sess.send.disconnect(now, out) }) {
 			c.dc.WriteBatch(out)
+		} else {
+			c.forgetEnd()
 		}
 		c.in.Fail(net.ErrClosed)
 		c.closeErr = c.opError("close", c.dc.Close())
@@ -209,10 +213,20 @@ func (c *Conn) stopSending(err error, last func(now time.Time)) bool {
 	return true
 }
 
+// forgetEnd makes an end that Close comes after one like any other.
+func (c *Conn) forgetEnd() {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.drains = false
+	if c.err == io.EOF {
+		c.err = net.ErrClosed
+	}
+}
+
 // end ends the session from the other side or below. What has been received
 // can still be read. It may be called with recvMu held.
 func (c *Conn) end(upper datagram.Handler, err error) {
-	if !c.stopSending(err, nil) {
+	if !c.stopSending(err, func(time.Time) { c.drains = true }) {
 		return
 	}
 	if upper != nil {

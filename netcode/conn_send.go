@@ -14,7 +14,7 @@ var errEmptyBatch = errors.New("netcode: a payload has at least one byte")
 
 // Write sends b as one payload. It returns len(b), or 0 and the error: a
 // *[PayloadTooLargeError], or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed. An empty payload cannot be sent: Write returns 0, nil. That
+// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed). An empty payload cannot be sent: Write returns 0, nil. That
 // the network below refused the packet for the moment is not an error.
 func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
@@ -85,7 +85,7 @@ func (c *Conn) check(b []byte) error {
 func (c *Conn) checkLocked(b []byte) error {
 	switch {
 	case c.err == io.EOF:
-		return io.ErrClosedPipe
+		return datagram.ErrPeerClosed
 	case c.err != nil:
 		return c.err
 	case c.writeDeadline.Exceeded():

@@ -152,11 +152,14 @@ func TestCloseIsEOF(t *testing.T) {
 				t.Errorf("second Close: %v", err)
 			}
 			synctest.Wait()
+			if err := b.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+				t.Errorf("SetReadDeadline with a payload to read after the peer's Close: %v", err)
+			}
 			wantRead(t, b, "last words")
 			if _, err := b.Read(make([]byte, 9)); err != io.EOF {
 				t.Errorf("Read after the peer's Close: %v, want EOF", err)
 			}
-			if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, net.ErrClosed) {
 				t.Errorf("Write after the peer's Close: %v", err)
 			}
 			if _, err := a.Read(make([]byte, 9)); !errors.Is(err, net.ErrClosed) {
@@ -166,6 +169,9 @@ func TestCloseIsEOF(t *testing.T) {
 				t.Errorf("Write after Close: %v", err)
 			}
 			b.Close()
+			if err := b.SetReadDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("SetReadDeadline after Close: %v", err)
+			}
 			if s := l.Stats(); s.Conns != 0 {
 				t.Errorf("%d sessions left", s.Conns)
 			}

@@ -6,6 +6,7 @@
 package datagram
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -139,4 +140,17 @@ type Stats struct {
 // one method is the only trace of this seam in public types.
 type Provider interface {
 	DatagramConn() Conn
+}
+
+// ErrPeerClosed is what a write meets after the peer has closed. It is
+// io.ErrClosedPipe, as with net.Pipe, and net.ErrClosed, as every end of a
+// connection.
+var ErrPeerClosed error = peerClosedError{}
+
+type peerClosedError struct{}
+
+func (peerClosedError) Error() string { return "closed by the peer" }
+
+func (peerClosedError) Is(target error) bool {
+	return target == io.ErrClosedPipe || target == net.ErrClosed
 }

@@ -115,7 +115,7 @@ func (c *PipeConn) WaitWritable(n int, cancel <-chan struct{}) error {
 	h, closed := p.handler, p.closed
 	p.mu.Unlock()
 	if closed {
-		return io.ErrClosedPipe
+		return ErrPeerClosed
 	}
 	w, ok := h.(RoomWaiter)
 	if !ok {
@@ -123,7 +123,7 @@ func (c *PipeConn) WaitWritable(n int, cancel <-chan struct{}) error {
 	}
 	err := w.WaitRoom(n, cancel)
 	if errors.Is(err, net.ErrClosed) {
-		return io.ErrClosedPipe
+		return ErrPeerClosed
 	}
 	return err
 }

@@ -141,7 +141,7 @@ func TestPipeWaitWritable(t *testing.T) {
 	}{
 		{nil, nil},
 		{os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
-		{net.ErrClosed, io.ErrClosedPipe},
+		{net.ErrClosed, ErrPeerClosed},
 	} {
 		a, b := NewPipe(testAddr("a"), testAddr("b"))
 		a.Attach(new(fakeHandler))
@@ -161,7 +161,7 @@ func TestPipeWaitWritable(t *testing.T) {
 			t.Errorf("WaitWritable towards a Handler without limit: %v", err)
 		}
 		b.Close()
-		if err := a.WaitWritable(7, nil); err != io.ErrClosedPipe {
+		if err := a.WaitWritable(7, nil); err != ErrPeerClosed {
 			t.Errorf("WaitWritable after the other side's Close: %v", err)
 		}
 	}
