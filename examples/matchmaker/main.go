@@ -49,7 +49,7 @@ func main() {
 	flag.StringVar(&o.game, "game", "127.0.0.1:0", "UDP `address` of the game server")
 	flag.StringVar(&o.http, "http", "127.0.0.1:0", "HTTP `address` of the matchmaker")
 	flag.StringVar(&o.name, "name", "player", "`name` of the player")
-	flag.IntVar(&o.players, "players", 3, "`number` of players, with -role all")
+	flag.IntVar(&o.players, "players", 3, "`number` of players, 1 or more, with -role all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -66,7 +66,7 @@ func run(ctx context.Context, o *options) (err error) {
 	case "all":
 		return runAll(ctx, o)
 	case "server":
-		ln, err := listen(o.game, o.key)
+		ln, err := listen(o.game, o.key, defaultClients)
 		if err != nil {
 			return err
 		}
@@ -106,9 +106,12 @@ func privateKey(role string) (netcode.Key, error) {
 
 // runAll plays a round with every part in this process.
 func runAll(ctx context.Context, o *options) error {
+	if o.players < 1 {
+		return fmt.Errorf("-players must be at least 1, not %d", o.players)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ln, err := listen(o.game, o.key)
+	ln, err := listen(o.game, o.key, max(defaultClients, o.players))
 	if err != nil {
 		return err
 	}

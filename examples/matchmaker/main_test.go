@@ -12,10 +12,19 @@ import (
 	"volley/netcode"
 )
 
+// TestAll plays with few players and with more than there is room for by
+// default.
 func TestAll(t *testing.T) {
-	o := &options{role: "all", game: "127.0.0.1:0", http: "127.0.0.1:0", players: 5}
-	if err := run(t.Context(), o); err != nil {
-		t.Fatal(err)
+	for _, players := range []int{5, defaultClients + 1} {
+		o := &options{role: "all", game: "127.0.0.1:0", http: "127.0.0.1:0", players: players}
+		if err := run(t.Context(), o); err != nil {
+			t.Fatalf("%d players: %v", players, err)
+		}
+	}
+	for _, players := range []int{0, -1} {
+		if err := run(t.Context(), &options{role: "all", players: players}); err == nil || !strings.Contains(err.Error(), "-players") {
+			t.Errorf("run with %d players = %v, want an error about -players", players, err)
+		}
 	}
 }
 
@@ -24,7 +33,7 @@ func TestAll(t *testing.T) {
 func setUp(t *testing.T, keyOf func(netcode.Key) netcode.Key) (url string) {
 	t.Helper()
 	key := netcode.GenerateKey()
-	ln, err := listen("127.0.0.1:0", key)
+	ln, err := listen("127.0.0.1:0", key, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

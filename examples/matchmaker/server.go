@@ -18,13 +18,18 @@ import (
 // tokenLifetime is agreed between matchmaker and server.
 const tokenLifetime = 30 * time.Second
 
-// listen starts the game server: messages over sessions.
-func listen(address string, key netcode.Key) (net.Listener, error) {
+// defaultClients is how many players the game server has room for, unless it
+// is known that there will be more.
+const defaultClients = 100
+
+// listen starts the game server, with room for so many clients: messages over
+// sessions.
+func listen(address string, key netcode.Key, clients int) (net.Listener, error) {
 	lc := netcode.ListenConfig{
 		PrivateKey:    key,
 		ProtocolID:    protocolID,
 		TokenLifetime: tokenLifetime,
-		MaxClients:    100,
+		MaxClients:    clients,
 		Logger:        slog.Default(),
 	}
 	inner, err := lc.Listen(context.Background(), "udp", address)
