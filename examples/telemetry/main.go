@@ -1,7 +1,7 @@
 // Command telemetry sends readings one way over a link that loses some of
 // them, learns from receipts which, and sends those again.
 //
-//	go run ./examples/telemetry -loss 0.2
+//	go run ./examples/telemetry -loss 20
 package main
 
 import (
@@ -17,11 +17,17 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	loss := flag.Float64("loss", 0.1, "share of datagrams lost, 0 to 1")
-	n := flag.Int("n", 300, "readings to take, 100 a second")
+	loss := flag.Float64("loss", 10, "`percent` of the datagrams that are lost, each way, 0 to 100")
+	n := flag.Int("n", 300, "`number` of readings to take, 1 or more, 100 a second")
 	flag.Parse()
+	if !(*loss >= 0 && *loss <= 100) {
+		log.Fatalf("-loss must be from 0 to 100 (percent), not %v", *loss)
+	}
+	if *n < 1 {
+		log.Fatalf("-n must be at least 1, not %d", *n)
+	}
 
-	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: *loss}
+	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: *loss / 100}
 	sensor, station := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
 	seen := make(chan int)
 	go func() { seen <- collect(station) }()
@@ -57,41 +63,65 @@ type result struct {
 	acknowledged, open, repeated int
 }
 
-// report sends n readings, 100 a second, and those that get lost once more. It
+// report sends n readings, 100 a second, and those that get lost once more. At
+// the end it waits for receipts, for a second at most: the last messages have
+// none if they were lost, as nothing newer tells that they are missing. It
 // closes c.
-func report(c *volley.Conn, n int) (r result, err error) {
+func report(c *volley.Conn, n int) (result, error) {
 	defer c.Close()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-
-	pending := make(map[uint64][]byte) // by the number of the message
-	send := func(reading []byte) error {
-		id, err := c.WriteMessage(reading)
-		pending[id] = reading
-		return err
-	}
-	var receipts []volley.Receipt
+	s := sensor{conn: c, pending: make(map[uint64][]byte)}
 	for i := range n {
-		if err := send(measure(i)); err != nil {
-			return r, err
+		if err := s.send(measure(i)); err != nil {
+			return s.result, err
 		}
-		receipts = c.AppendReceipts(receipts[:0])
-		for _, receipt := range receipts {
-			reading := pending[receipt.ID]
-			delete(pending, receipt.ID)
-			if receipt.Fate == volley.Delivered {
-				r.acknowledged++
-				continue
-			}
-			r.repeated++
-			if err := send(reading); err != nil {
-				return r, err
-			}
+		if err := s.settle(); err != nil {
+			return s.result, err
 		}
 		<-tick.C
 	}
-	r.open = len(pending)
-	return r, nil
+	for end := time.Now().Add(time.Second); len(s.pending) > 0 && time.Now().Before(end); <-tick.C {
+		if err := s.settle(); err != nil {
+			return s.result, err
+		}
+	}
+	s.open = len(s.pending)
+	return s.result, nil
+}
+
+// A sensor remembers what it has sent until there is a receipt for it.
+type sensor struct {
+	conn     *volley.Conn
+	pending  map[uint64][]byte // by the number of the message
+	receipts []volley.Receipt
+	result
+}
+
+func (s *sensor) send(reading []byte) error {
+	id, err := s.conn.WriteMessage(reading)
+	if err == nil {
+		s.pending[id] = reading
+	}
+	return err
+}
+
+// settle takes the receipts that have come, and sends again what was lost.
+func (s *sensor) settle() error {
+	s.receipts = s.conn.AppendReceipts(s.receipts[:0])
+	for _, receipt := range s.receipts {
+		reading := s.pending[receipt.ID]
+		delete(s.pending, receipt.ID)
+		if receipt.Fate == volley.Delivered {
+			s.acknowledged++
+			continue
+		}
+		s.repeated++
+		if err := s.send(reading); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // measure makes a message of the number and the time of a reading.
