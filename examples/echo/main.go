@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"volley"
@@ -27,19 +28,19 @@ func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "serve on this `address`")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 
 	var err error
 	switch {
 	case *listen != "":
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 		var ln *volley.Listener
 		if ln, err = volley.Listen("udp", *listen); err == nil {
 			log.Printf("listening on %v", ln.Addr())
 			err = serve(ctx, ln)
 		}
 	case flag.NArg() == 1:
-		err = send(ctx, flag.Arg(0), os.Stdin, os.Stdout)
+		err = send(flag.Arg(0), os.Stdin, os.Stdout)
 	default:
 		flag.Usage()
 		os.Exit(2)
@@ -49,8 +50,16 @@ func main() {
 	}
 }
 
-// serve echoes on every connection until ctx is done.
+// grace is how long clients are still answered after the server was told to
+// stop.
+const grace = 100 * time.Millisecond
+
+// serve echoes on every connection until ctx is done. Then it takes no new
+// client, and returns when those it has were answered and their connections
+// are closed.
 func serve(ctx context.Context, ln *volley.Listener) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	defer ln.Close()
 	for {
@@ -61,15 +70,16 @@ func serve(ctx context.Context, ln *volley.Listener) error {
 		if err != nil {
 			return err
 		}
-		go echo(ctx, c)
+		clients.Go(func() { echo(ctx, c) })
 	}
 }
 
 // echo sends back what it reads, until the connection ends: a client that has
-// gone is noticed by its silence.
+// gone is noticed by its silence. Once ctx is done it ends with a read deadline,
+// and not at once by Close, which drops what has arrived.
 func echo(ctx context.Context, c *volley.Conn) {
-	defer context.AfterFunc(ctx, func() { c.Close() })()
 	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Now().Add(grace)) })()
 	var msg []byte
 	for {
 		var err error
@@ -86,12 +96,11 @@ func echo(ctx context.Context, c *volley.Conn) {
 // A line or its answer may get lost: after a second send gives up on it. (An
 // answer later than that would pass for the next one; examples/losstest numbers
 // its questions.)
-func send(ctx context.Context, address string, in io.Reader, out io.Writer) error {
+func send(address string, in io.Reader, out io.Writer) error {
 	c, err := volley.Dial("udp", address)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { c.Close() })()
 	defer c.Close()
 
 	buf := make([]byte, c.MaxMessageSize())

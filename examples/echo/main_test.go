@@ -18,7 +18,7 @@ func TestEcho(t *testing.T) {
 	go func() { served <- serve(ctx, ln) }()
 
 	var out strings.Builder
-	if err := send(ctx, ln.Addr().String(), strings.NewReader("one\n\ntwo\n"), &out); err != nil {
+	if err := send(ln.Addr().String(), strings.NewReader("one\n\ntwo\n"), &out); err != nil {
 		t.Errorf("send: %v", err)
 	}
 	for _, want := range []string{"one (", "two (", "sent 2, acknowledged 2, received 2"} {
@@ -26,7 +26,18 @@ func TestEcho(t *testing.T) {
 			t.Errorf("output %q, want %q in it", &out, want)
 		}
 	}
-	stop()
+	c, err := volley.Dial("udp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("three")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := c.ReadMessage(nil); string(answer) != "three" {
+		t.Errorf("answer %q, %v, want three", answer, err)
+	}
+	stop() // while a client is connected
 	if err := <-served; err != nil {
 		t.Errorf("serve: %v", err)
 	}
