@@ -75,7 +75,7 @@ func (d *demo) open(ctx context.Context, link simnet.Link) error {
 		Target: d.ln.Addr().String(),
 		Up:     link,
 		Down:   link,
-		Seed:   d.opts.seed,
+		Seed:   uint64(d.opts.seed),
 	})
 	if err != nil {
 		d.ln.Close()
@@ -125,9 +125,19 @@ func (d *demo) receive() {
 	}
 }
 
-// send sends all messages, each at its time.
+// lateness is how much longer than its duration the sending may take. What is
+// due before the end leaves even if the machine pauses for a moment, so that the
+// number of messages is the same in each run.
+const lateness = 100 * time.Millisecond
+
+// send sends all messages, each at its time or as soon as it can.
 func (d *demo) send(ctx context.Context) error {
 	start := time.Now()
+	if d.timeLimit() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, start.Add(d.opts.duration).Add(lateness))
+		defer cancel()
+	}
 	for i := 0; ; i++ {
 		at := time.Duration(float64(i) / d.opts.rate * float64(time.Second))
 		if d.timeLimit() && at >= d.opts.duration || !d.pause(ctx, start.Add(at)) {
@@ -150,7 +160,7 @@ func (d *demo) timeLimit() bool {
 }
 
 // pause waits until t, and collects receipts meanwhile. It returns false if the
-// user has had enough.
+// time is over or the user has had enough.
 func (d *demo) pause(ctx context.Context, t time.Time) bool {
 	for {
 		d.collect()
