@@ -84,6 +84,20 @@ func TestDemoSlowInput(t *testing.T) {
 	o.wantCounts(t, map[string]int{"sent": 3, "received": 3, "acknowledged": 3})
 }
 
+// TestDemoDuration checks that the demo ends when its time is over, though it
+// can send no more than a part of the messages, or gets no more of them.
+func TestDemoDuration(t *testing.T) {
+	const rate = 1_000_000
+	o := command(t.Context(), devNull(t), with(clean, "--rate", strconv.Itoa(rate), "--duration", "300ms", "--min-size", "2000", "--max-size", "2000")...)
+	if sent := o.count("sent"); o.status != exitOK || sent < 1 || sent >= rate*3/10 {
+		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
+	}
+	r, w := pipe(t)
+	w.WriteString("first\n") // and nothing else, but no end either
+	o = command(t.Context(), r, with(clean, "--duration", "200ms")...)
+	o.wantCounts(t, map[string]int{"sent": 1, "received": 1})
+}
+
 // TestDemoInterrupt checks that the summary comes when the user ends the demo,
 // while it sends and while it waits for input.
 func TestDemoInterrupt(t *testing.T) {
@@ -124,7 +138,12 @@ func TestUsageErrors(t *testing.T) {
 		{"demo --script 3s", "--script"},
 		{"demo --input /does/not/exist", "/does/not/exist"},
 		{"demo --input - --records few", "--records"},
-		{"demo extra", "extra"},
+		{"demo --input none --records x", "--records"},
+		{"demo --input none --records 0", "--records"},
+		{"demo --seed -1", "must be a whole number from 0"},
+		{"demo extra", `volley demo takes no arguments, but got "extra"; use --input`},
+		{"version extra", "volley version takes no arguments"},
+		{"token key extra", "volley token key takes no arguments"},
 		{"demo --los 5", "los"},
 		{"dem", "unknown command"},
 	} {
@@ -149,6 +168,9 @@ func TestVersion(t *testing.T) {
 	o := command(t.Context(), devNull(t), "version")
 	if o.status != exitOK || !strings.HasPrefix(o.stdout, "volley ") || strings.Count(o.stdout, "\n") != 1 {
 		t.Errorf("status %d, output %q", o.status, o.stdout)
+	}
+	if flag := command(t.Context(), devNull(t), "--version"); flag != o {
+		t.Errorf("--version: status %d, output %q, want %q", flag.status, flag.stdout, o.stdout)
 	}
 	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},

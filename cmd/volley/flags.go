@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ type options struct {
 	loss, duplicate, reorder, corrupt percent
 	bandwidth                         string
 	script                            string
-	seed                              uint64
+	seed                              number
 
 	rate             float64
 	duration         time.Duration
@@ -73,13 +74,13 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 		Short:   "Send messages over a bad link and show what becomes of them",
 		Long:    demoLong,
 		Example: demoExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.durationSet = cmd.Flags().Changed("duration")
 			return runDemo(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.loss = 0.05
+	o.loss, o.seed = 0.05, 1
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip time of the link")
@@ -90,9 +91,9 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 	f.Var(&o.corrupt, "corrupt", "share of datagrams with a flipped bit; the wire has no checksum")
 	f.StringVar(&o.bandwidth, "bandwidth", "", "rate of the link each way, such as 2Mbit (default no limit)")
 	f.StringVar(&o.script, "script", "", "changes of the link over time, see above")
-	f.Uint64Var(&o.seed, "seed", 1, "decides which datagrams meet what")
+	f.Var(&o.seed, "seed", "decides which datagrams meet what")
 	f.Float64Var(&o.rate, "rate", 60, "messages a second")
-	f.DurationVar(&o.duration, "duration", 10*time.Second, "how long to send; input is sent to its end unless this is given")
+	f.DurationVar(&o.duration, "duration", 10*time.Second, "how long to send, by the clock; input is sent to its end unless this is given")
 	f.IntVar(&o.minSize, "min-size", 1, "smallest generated message in bytes")
 	f.IntVar(&o.maxSize, "max-size", defaultMaxSize, "largest message in bytes; longer lines are split")
 	f.StringVar(&o.input, "input", "", `file to send, "-" for standard input, "none" to ignore it`)
@@ -135,7 +136,21 @@ func (o *options) check() error {
 	case o.maxSize > limitSize:
 		return fmt.Errorf("--max-size must be at most %d, not %d", limitSize, o.maxSize)
 	}
-	return nil
+	_, err := o.recordSize()
+	return err
+}
+
+// recordSize returns the size of the records that --records asks for, 0 for
+// lines and auto.
+func (o *options) recordSize() (int, error) {
+	if o.records == "lines" || o.records == "auto" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(o.records)
+	if err != nil || n < 1 || n > o.maxSize {
+		return 0, fmt.Errorf("--records must be lines, auto, or a number of bytes from 1 to %d, not %q", o.maxSize, o.records)
+	}
+	return n, nil
 }
 
 // A percent is a flag that takes "5%" or "5", and is kept as a fraction.
@@ -150,5 +165,20 @@ func (p *percent) Set(s string) error {
 		return errors.New("must be a percentage from 0 to 100")
 	}
 	*p = percent(x / 100)
+	return nil
+}
+
+// A number is a flag that takes a whole number, with 0x in hexadecimal.
+type number uint64
+
+func (n *number) String() string { return strconv.FormatUint(uint64(*n), 10) }
+func (n *number) Type() string   { return "uint" }
+
+func (n *number) Set(s string) error {
+	x, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return fmt.Errorf("must be a whole number from 0 to %d", uint64(math.MaxUint64))
+	}
+	*n = number(x)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,9 +60,24 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		Use:           "volley",
 		Short:         "Message connections over UDP",
 		Long:          "volley shows what message connections over UDP do on a bad network, and makes\nwhat secure sessions need.",
+		Version:       version(debug.ReadBuildInfo()),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.AddCommand(newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
+}
+
+// noArgs refuses arguments of a command that has none. Unlike cobra.NoArgs it
+// does not take them for names of commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if cmd.Flags().Lookup("input") != nil {
+		hint = "; use --input"
+	}
+	return fmt.Errorf("%s takes no arguments, but got %q%s", cmd.CommandPath(), args[0], hint)
 }

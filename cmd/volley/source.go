@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"time"
 )
 
@@ -132,7 +131,7 @@ func openSource(o *options, stdin *os.File) (src source, about string, close fun
 	}
 	if r == nil {
 		about = fmt.Sprintf("messages of %s to %s", formatSize(o.minSize), formatSize(o.maxSize))
-		return newGenerator(o.seed, o.minSize, o.maxSize), about, close, nil
+		return newGenerator(uint64(o.seed), o.minSize, o.maxSize), about, close, nil
 	}
 	size, err := recordSize(o, r)
 	if err != nil {
@@ -148,21 +147,14 @@ func openSource(o *options, stdin *os.File) (src source, about string, close fun
 
 // recordSize returns the size of the records of the input, 0 for lines.
 func recordSize(o *options, r *bufio.Reader) (int, error) {
-	switch o.records {
-	case "lines":
-		return 0, nil
-	case "auto":
-		head, _ := r.Peek(min(sniffLen, max(1, r.Buffered())))
-		if bytes.IndexByte(head, 0) >= 0 {
-			return min(blockSize, o.maxSize), nil
-		}
-		return 0, nil
+	if o.records != "auto" {
+		return o.recordSize()
 	}
-	n, err := strconv.Atoi(o.records)
-	if err != nil || n < 1 || n > o.maxSize {
-		return 0, fmt.Errorf("--records must be lines, auto, or a number of bytes from 1 to %d, not %q", o.maxSize, o.records)
+	head, _ := r.Peek(min(sniffLen, max(1, r.Buffered())))
+	if bytes.IndexByte(head, 0) >= 0 {
+		return min(blockSize, o.maxSize), nil
 	}
-	return n, nil
+	return 0, nil
 }
 
 // openInput opens the file that is to be sent. The reader is nil if messages

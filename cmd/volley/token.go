@@ -43,7 +43,7 @@ func newTokenKeyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Make a private key for a backend and its servers",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := netcode.GenerateKey().MarshalText()
 			if err != nil {

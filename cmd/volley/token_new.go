@@ -18,7 +18,7 @@ import (
 // tokenOptions are the flags of token new.
 type tokenOptions struct {
 	key               string
-	protocol, id      uint64
+	protocol, id      number
 	servers, internal []string
 	expires, timeout  time.Duration
 	userData          string
@@ -38,16 +38,16 @@ func newTokenNewCommand() *cobra.Command {
 		Use:   "new",
 		Short: "Make a connect token",
 		Long:  tokenNewLong,
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.key, "key", "", keyUsage)
-	f.Uint64Var(&o.protocol, "protocol", 0, "protocol id, the same as the servers'")
+	f.Var(&o.protocol, "protocol", "protocol id, the same as the servers'")
 	f.StringSliceVar(&o.servers, "server", nil, "address and port of a server; up to 32 of them, to try in order")
 	f.StringSliceVar(&o.internal, "internal", nil, "address under which a server knows itself, one for each --server (default the same)")
-	f.Uint64Var(&o.id, "id", 0, "client id, which the server learns")
+	f.Var(&o.id, "id", "client id, which the server learns")
 	f.DurationVar(&o.expires, "expires", 30*time.Second, "how long the token can be used, the same as the servers' TokenLifetime; negative: forever")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "silence that ends a handshake or session; negative: none")
 	f.StringVar(&o.userData, "user-data", "", "text that the server learns, up to 256 bytes")
@@ -64,7 +64,7 @@ func (o *tokenOptions) run(stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	token, err := issuer.Issue(o.id, []byte(o.userData))
+	token, err := issuer.Issue(uint64(o.id), []byte(o.userData))
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (o *tokenOptions) run(stdout io.Writer) error {
 
 // issuer checks the flags.
 func (o *tokenOptions) issuer() (is *netcode.Issuer, err error) {
-	is = &netcode.Issuer{ProtocolID: o.protocol, Lifetime: o.expires, Timeout: o.timeout}
+	is = &netcode.Issuer{ProtocolID: uint64(o.protocol), Lifetime: o.expires, Timeout: o.timeout}
 	if is.PrivateKey, err = readKey(o.key); err != nil {
 		return nil, err
 	}

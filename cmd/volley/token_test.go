@@ -163,7 +163,7 @@ func TestTokenErrors(t *testing.T) {
 		{"token new --key " + testKey + " --server 1.2.3.4 --id 1", "", "1.2.3.4:PORT"},
 		{"token new --key " + testKey + " --server ::1 --id 1", "", "[::1]:PORT"},
 		{"token new --key " + testKey + " --server fe80::1%eth0 --id 1", "", "is not an address"},
-		{"token new --key " + testKey + " --server 1.2.3.4:5 --id -1", "", "-1"},
+		{"token new --key " + testKey + " --server 1.2.3.4:5 --id -1", "", "must be a whole number from 0 to 18446744073709551615"},
 		{"token new --key " + testKey + strings.Repeat(" --server 1.2.3.4:5", 33) + " --id 1", "", "1 to 32 times, not 33"},
 		{"token new --key " + testKey + " --server 1.2.3.4:5 --internal 1.2.3.4:5,1.2.3.4:6 --id 1", "", "1 times, not 2"},
 		{"token new --key " + testKey + " --server 1.2.3.4:5 --id 1 --expires 0", "", "--expires"},
