@@ -3,11 +3,14 @@ package volley
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"volley/internal/datagram"
+	"volley/reliable"
 )
 
 func TestConfigDefaults(t *testing.T) {
@@ -99,5 +102,70 @@ func TestBadConfigEverywhere(t *testing.T) {
 	}
 	if err := a.Close(); err != nil {
 		t.Errorf("Close: %v", err)
+	}
+}
+
+// A failed ListenPacket leaves the socket to the caller.
+func TestListenPacketFails(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lc := ListenConfig{Config: &Config{FragmentSize: -1}}
+	if _, err := lc.ListenPacket(pc); err == nil {
+		t.Fatal("ListenPacket: no error")
+	}
+	if err := pc.Close(); err != nil {
+		t.Errorf("Close: %v, want the socket open", err)
+	}
+}
+
+// An idle timeout alone does not make a contradictory Config.
+func TestShortIdleTimeout(t *testing.T) {
+	for _, d := range []time.Duration{time.Second, 5 * time.Second, 6 * time.Second, time.Minute} {
+		s, err := newSettings(&Config{IdleTimeout: d}, datagram.MaxUDP, nil)
+		if err != nil {
+			t.Errorf("IdleTimeout %v: %v", d, err)
+		} else if want := min(defaultKeepAlive, d/3); s.keepAlive != want {
+			t.Errorf("IdleTimeout %v: keepalive %v, want %v", d, s.keepAlive, want)
+		}
+	}
+}
+
+// Sizes at the edges of what a Config may say.
+func TestExtremeConfigs(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		cfg  Config
+	}{
+		{"bytes", Config{FragmentSize: 1, MaxMessageSize: 256}},
+		{"huge", Config{FragmentSize: 32768, MaxMessageSize: 256 * 32768}},
+		{"one at a time", Config{ReadBuffer: 16384 + 4, ReassemblyBuffer: 16384 + reliable.MaxReassemblyOverhead}},
+		{"one byte", Config{FragmentSize: 1, MaxMessageSize: 1, ReadBuffer: 5, ReassemblyBuffer: 1 + reliable.MaxReassemblyOverhead}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := Pipe(&PipeConfig{Config: &test.cfg})
+				defer b.Close()
+				defer a.Close()
+				size := func(i int) int { return max(1, a.MaxMessageSize()-i%2) }
+				go func() {
+					for i := range 5 {
+						if _, err := a.Write(pattern(uint32(i), size(i))); err != nil {
+							t.Errorf("Write: %v", err)
+						}
+					}
+				}()
+				for i := range 5 {
+					msg, err := b.ReadMessage(nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := size(i); len(msg) != want {
+						t.Errorf("message %d of %d bytes, want %d", i, len(msg), want)
+					}
+				}
+			})
+		})
 	}
 }

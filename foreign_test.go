@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -227,5 +228,58 @@ func TestForeignHugeMessages(t *testing.T) {
 		}
 		a.Close()
 		b.Close()
+	})
+}
+
+// Streams of any kind are refused.
+func TestNewConnOnStreams(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		address := "127.0.0.1:0"
+		if network == "unix" {
+			dir, err := os.MkdirTemp("", "v")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			address = filepath.Join(dir, "s")
+		}
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer l.Close()
+		inner, err := net.Dial(network, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewConn(inner, nil)
+		var ce *ConfigError
+		if _, err := c.Write([]byte("x")); !errors.As(err, &ce) {
+			t.Errorf("Write over %s: %v, want a *ConfigError", network, err)
+		}
+		c.Close()
+	}
+}
+
+// anonymous is a net.Conn that does not know its addresses.
+type anonymous struct{ net.Conn }
+
+func (anonymous) LocalAddr() net.Addr  { return nil }
+func (anonymous) RemoteAddr() net.Addr { return nil }
+
+func TestForeignWithoutAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := net.Pipe()
+		c := NewConn(anonymous{x}, nil)
+		if c.LocalAddr() == nil || c.RemoteAddr() == nil {
+			t.Error("an address is nil")
+		}
+		y.Close()
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("Read: %v, want io.EOF", err)
+		}
+		c.Close()
+		_, err := c.Write([]byte("x"))
+		wantErr(t, "Write", err, net.ErrClosed)
 	})
 }

@@ -158,3 +158,35 @@ func TestNoAllocations(t *testing.T) {
 		}
 	})
 }
+
+// An acknowledgement that finds no memory is tried again, at a measured pace.
+func TestAckWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{Config: &Config{MaxWindow: -1}, MaxMemory: 2000})
+		c := dial("10.0.0.2:1", &Dialer{})
+		accept(t, l)
+		c.Write([]byte("please acknowledge"))
+		time.Sleep(time.Second)
+	})
+}
+
+// After the end nothing waits and nothing is held.
+func TestStatsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(nil)
+		for range 100 {
+			a.Write(make([]byte, 1000))
+		}
+		if n := b.Stats().ReadQueue; n != 100*1004 {
+			t.Errorf("ReadQueue = %d, want %d", n, 100*1004)
+		}
+		b.Read(make([]byte, 1000))
+		a.Close()
+		b.Close()
+		for _, c := range []*Conn{a, b} {
+			if s := c.Stats(); s.ReadQueue != 0 || s.Memory != 0 {
+				t.Errorf("after Close: ReadQueue %d, Memory %d, want 0", s.ReadQueue, s.Memory)
+			}
+		}
+	})
+}
