@@ -189,3 +189,24 @@ func TestOwnAddresses(t *testing.T) {
 		t.Errorf("addresses of the machine = %v, %v", got, err)
 	}
 }
+
+// TestListenPacketFails: after an error the socket is still the caller's.
+func TestListenPacketFails(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lc := range []ListenConfig{
+		{},
+		{PrivateKey: testKey, Backlog: -1},
+		{PrivateKey: testKey, Addresses: []netip.AddrPort{{}}},
+	} {
+		var ce *ConfigError
+		if _, err := lc.ListenPacket(pc); !errors.As(err, &ce) {
+			t.Errorf("ListenPacket = %v, want a *ConfigError", err)
+		}
+	}
+	if err := pc.Close(); err != nil {
+		t.Errorf("Close: %v, want the socket open", err)
+	}
+}

@@ -104,7 +104,12 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 	if err != nil {
 		return nil, err
 	}
-	return lc.ListenPacket(pc)
+	l, err := lc.ListenPacket(pc)
+	if err != nil {
+		pc.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
 func isUDP(network string) bool {
@@ -113,20 +118,18 @@ func isUDP(network string) bool {
 
 // ListenPacket starts a server on a socket that exists, a UDP socket or any
 // other net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it
-// over: it closes it, and nobody else may read from it.
+// over: it closes it, and nobody else may read from it. After an error, a
+// *[ConfigError] or one of the system, the socket is still the caller's.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {
-		pc.Close()
 		return nil, err
 	}
 	sock, err := newSocket(pc, l.set)
 	if err != nil {
-		pc.Close()
 		return nil, err
 	}
 	if err := l.serve(sock); err != nil {
-		pc.Close()
 		return nil, err
 	}
 	return l, nil
