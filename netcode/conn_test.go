@@ -128,7 +128,7 @@ func TestSession(t *testing.T) {
 		time.Sleep(time.Minute) // keep alives
 		client.Write([]byte("still"))
 		wantRead(t, server, "still")
-		if s := server.Stats(); s.PayloadsReceived != 4 || s.BytesReceived != 1462 || s.Drops.Total() != 0 {
+		if s := server.Stats(); s.PayloadsReceived != 4 || s.BytesReceived != 1462 || server.Stats().Drops.Total() != 0 {
 			t.Errorf("Stats() = %+v", s)
 		}
 		if s := l.Stats(); s.Conns != 1 || s.Accepted != 1 || s.Requests != 1 || s.Responses != 1 || s.Challenges != 1 {

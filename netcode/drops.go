@@ -103,7 +103,7 @@ func (r DropReason) String() string {
 type Drops [NumDropReasons]uint64
 
 // Total returns the number of dropped datagrams.
-func (d *Drops) Total() (n uint64) {
+func (d Drops) Total() (n uint64) {
 	for _, c := range d {
 		n += c
 	}
