@@ -261,6 +261,23 @@ func TestNewConnOnStreams(t *testing.T) {
 	}
 }
 
+func TestNewConnOnNil(t *testing.T) {
+	c := NewConn(nil, nil)
+	var ce *ConfigError
+	if _, err := c.Write([]byte("x")); !errors.As(err, &ce) || ce.Field != "inner" {
+		t.Errorf("Write over nil: %v, want a *ConfigError for inner", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &ce) {
+		t.Errorf("Read over nil: %v, want a *ConfigError", err)
+	}
+	if c.LocalAddr() == nil || c.NetConn() != nil {
+		t.Errorf("LocalAddr = %v, NetConn = %v", c.LocalAddr(), c.NetConn())
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
 // anonymous is a net.Conn that does not know its addresses.
 type anonymous struct{ net.Conn }
 

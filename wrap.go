@@ -12,8 +12,9 @@ import (
 // netcode, a DTLS connection. It takes inner over: Close closes it, and nobody
 // else may use it. Where inner is not volley's own, what is written passes
 // through a short queue, so that inner's Write may block without harm; its
-// error, if not a passing one, is that of a later Write. With a cfg that does not fit, or an inner that is a stream,
-// every call returns the *[ConfigError].
+// error, if not a passing one, is that of a later Write. With a cfg that does
+// not fit, or an inner that is a stream or nil, every call returns the
+// *[ConfigError].
 //
 // No greeting is sent. Over another protocol that has keepalives of its own,
 // set Config.KeepAlive and IdleTimeout to negative values; over package
@@ -37,6 +38,11 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 
 // stack finds the transport below a new connection.
 func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
+	if inner == nil {
+		standIn, far := net.Pipe() // something to close
+		far.Close()
+		return datagram.NewForeign(standIn, 0, 0), nil, &ConfigError{Field: "inner", Reason: "it is nil"}
+	}
 	if p, ok := inner.(datagram.Provider); ok {
 		dc := p.DatagramConn()
 		set, err := newSettings(sessionConfig(cfg), dc.MaxDatagram(), nil)

@@ -24,8 +24,10 @@ type Dialer struct {
 // Dial opens the session that a connect token permits. It tries the servers
 // of the token in turn until one accepts, and gives up with the last of them,
 // when the token's lifetime is over, or with the context, which means nothing
-// to the session afterwards. The error is [ErrTokenUsed] or a
-// *[HandshakeError]. Whatever happens, the token has been used.
+// to the session afterwards. The error is [ErrTokenUsed], a *[HandshakeError],
+// or a *[TokenError] for a nil or zero Token. Once a request may have been
+// sent, the token is used. It is not after the error of a context that had
+// ended before, nor of a token that had expired.
 func Dial(ctx context.Context, t *Token) (*Conn, error) {
 	var d Dialer
 	return d.Dial(ctx, t)
@@ -73,7 +75,8 @@ func resolve(ctx context.Context, address string) (addrs []netip.AddrPort, err e
 }
 
 // Dial opens the session that a connect token permits, with a socket for each
-// server it tries. See the function [Dial].
+// server it tries. See the function [Dial]. A Config out of range is a
+// *[ConfigError], and the token is not used.
 func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
 	set, err := newSettings(d.Config)
 	if err != nil {
@@ -144,6 +147,9 @@ type dialing struct {
 
 // dial runs a handshake.
 func dial(ctx context.Context, t *Token, set *settings, open opener) (*Conn, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, &HandshakeError{Server: t.server(0), State: StateDisconnected, Err: err}
 	}

@@ -20,12 +20,13 @@ func (e *PayloadTooLargeError) Error() string {
 	return fmt.Sprintf("netcode: payload of %d bytes is larger than a packet's %d", e.Size, e.Max)
 }
 
-// A TokenError is the error of a connect token that cannot be read.
+// A TokenError is the error of a connect token that cannot be read or used.
 type TokenError struct {
-	Reason DropReason // the first rule that refuses it
+	Reason DropReason // the first rule that refuses it; DropNone for a nil Token
 }
 
 var tokenProblems = map[DropReason]string{
+	DropNone:              "it is nil",
 	DropTokenLength:       "it does not have 2048 bytes",
 	DropVersion:           "it is for another protocol version",
 	DropCreateAfterExpire: "it expires before it was created",

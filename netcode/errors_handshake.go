@@ -41,7 +41,8 @@ func (e *HandshakeError) Timeout() bool {
 	return e.State == StateRequestTimedOut || e.State == StateResponseTimedOut
 }
 
-// Temporary is false: the token is used up.
+// Temporary is false: the same token does not help again. It is used up, or has
+// expired, unless the context had ended before the first request.
 func (e *HandshakeError) Temporary() bool { return false }
 
 func (e *HandshakeError) Error() string {

@@ -55,6 +55,17 @@ func (t *Token) Timeout() time.Duration { return secondsToTimeout(t.timeout) }
 // Servers returns the addresses to try, in order.
 func (t *Token) Servers() []netip.AddrPort { return append([]netip.AddrPort(nil), t.servers...) }
 
+// usable returns an error for a token that nothing was read into.
+func (t *Token) usable() error {
+	switch {
+	case t == nil:
+		return &TokenError{DropNone}
+	case len(t.servers) == 0:
+		return &TokenError{DropServerCount}
+	}
+	return nil
+}
+
 // server returns server i, the zero address if there is none.
 func (t *Token) server(i int) netip.AddrPort {
 	if i >= len(t.servers) {

@@ -2,6 +2,7 @@ package netcode
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -85,6 +86,18 @@ func TestIssuerErrors(t *testing.T) {
 	}
 	if _, err := testIssuer().Issue(1, make([]byte, 257)); err == nil || !strings.Contains(err.Error(), "257") {
 		t.Errorf("Issue with 257 bytes of user data: %v", err)
+	}
+}
+
+// TestTokenMissing: a Token that nothing was read into is not a token that has
+// expired.
+func TestTokenMissing(t *testing.T) {
+	for tok, want := range map[*Token]string{nil: "it is nil", {}: "number of servers"} {
+		_, err := Dial(t.Context(), tok)
+		var te *TokenError
+		if !errors.As(err, &te) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Dial(%p) = %v, want a *TokenError that says %q", tok, err, want)
+		}
 	}
 }
 
