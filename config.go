@@ -227,7 +227,7 @@ func (s *settings) finish(cfg *Config) error {
 	if err := r.Validate(); err != nil {
 		var ce *reliable.ConfigError
 		if errors.As(err, &ce) {
-			return configError(ce.Field, "%v", err)
+			return configError(ce.Field, "%v %s", ce.Value, ce.Reason)
 		}
 		return err
 	}

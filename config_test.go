@@ -41,6 +41,7 @@ func TestConfigErrors(t *testing.T) {
 		{"Config.FragmentSize", "1186", Config{FragmentSize: 1187, FragmentAbove: 1000}, 1200},
 		{"Config.FragmentAbove", "1191", Config{FragmentAbove: 1192, FragmentSize: 1000}, 1200},
 		{"Config.FragmentSize", "1191", Config{FragmentSize: 1200}, 1200},
+		{"Config.FragmentSize", "70000 is more than 65507", Config{FragmentSize: 70000}, 0},
 		{"Config.ReadBuffer", "16388", Config{ReadBuffer: 1000}, 0},
 		{"Config.ReassemblyBuffer", "16384", Config{ReassemblyBuffer: 1000}, 0},
 		{"Config.MaxWindow", "16384", Config{MaxWindow: 1000}, 0},

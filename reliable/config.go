@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -160,7 +161,7 @@ func (c *Config) Validate() error {
 	}
 	size, count := or(c.FragmentSize, defaultFragmentSize), or(c.MaxFragments, defaultMaxFragments)
 	if most := or(c.MaxPacketSize, defaultMaxPacketSize); most > size*count {
-		return &ConfigError{"MaxPacketSize", most, "exceeds MaxFragments * FragmentSize"}
+		return &ConfigError{"MaxPacketSize", most, fmt.Sprintf("exceeds MaxFragments * FragmentSize, %d", size*count)}
 	}
 	if w := c.MaxWindow; w != 0 && (w < minMaxWindow || w > maxMaxWindow || w&(w-1) != 0) {
 		return &ConfigError{"MaxWindow", w, "is not a power of two from 64 to 16384"}
@@ -200,7 +201,7 @@ func (c *Config) validateRanges() error {
 			return &ConfigError{f.name, f.value, "is negative"}
 		}
 		if f.value > f.max {
-			return &ConfigError{f.name, f.value, "is too large"}
+			return &ConfigError{f.name, f.value, fmt.Sprintf("is more than %d", f.max)}
 		}
 	}
 	for _, f := range [...]struct {

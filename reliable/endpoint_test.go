@@ -11,38 +11,40 @@ import (
 func TestConfigErrors(t *testing.T) {
 	for _, test := range []struct {
 		field string
+		limit string // must be in the text
 		cfg   Config
 	}{
-		{"MaxPacketSize", Config{MaxPacketSize: -1}},
-		{"MaxPacketSize", Config{MaxPacketSize: 16385}},
-		{"MaxPacketSize", Config{MaxFragments: 8}},
-		{"MaxPacketSize", Config{MaxPacketSize: math.MaxInt}},
-		{"FragmentAbove", Config{FragmentAbove: -1}},
-		{"FragmentSize", Config{FragmentSize: 65508}},
-		{"FragmentSize", Config{FragmentSize: math.MinInt}},
-		{"MaxFragments", Config{MaxFragments: 257}},
-		{"SentBuffer", Config{SentBuffer: 32768}},
-		{"ReceivedBuffer", Config{ReceivedBuffer: -5}},
-		{"ReceivedBuffer", Config{ReceivedBuffer: 100, JumpGuard: true}},
-		{"AckBuffer", Config{AckBuffer: math.MaxInt}},
-		{"ReassemblyBuffer", Config{ReassemblyBuffer: 1 << 16}},
-		{"RTTSmoothing", Config{RTTSmoothing: 1.5}},
-		{"LossSmoothing", Config{LossSmoothing: float32(math.NaN())}},
-		{"BandwidthSmoothing", Config{BandwidthSmoothing: float32(math.Inf(1))}},
-		{"RTTHistory", Config{RTTHistory: -1}},
-		{"PacketHeaderSize", Config{PacketHeaderSize: 1 << 20}},
-		{"MaxWindow", Config{MaxWindow: 100}},
-		{"MaxWindow", Config{MaxWindow: 32}},
-		{"MaxWindow", Config{MaxWindow: 32768}},
-		{"MaxWindow", Config{MaxWindow: -256}},
-		{"SmoothingInterval", Config{SmoothingInterval: -1}},
-		{"ReassemblyTimeout", Config{ReassemblyTimeout: -1}},
-		{"ReassemblyBytes", Config{ReassemblyBytes: -1}},
+		{"MaxPacketSize", "negative", Config{MaxPacketSize: -1}},
+		{"MaxPacketSize", "16384", Config{MaxPacketSize: 16385}},
+		{"MaxPacketSize", "8192", Config{MaxFragments: 8}},
+		{"MaxPacketSize", "16769792", Config{MaxPacketSize: math.MaxInt}},
+		{"FragmentAbove", "negative", Config{FragmentAbove: -1}},
+		{"FragmentSize", "65507", Config{FragmentSize: 65508}},
+		{"FragmentSize", "negative", Config{FragmentSize: math.MinInt}},
+		{"MaxFragments", "256", Config{MaxFragments: 257}},
+		{"SentBuffer", "32767", Config{SentBuffer: 32768}},
+		{"ReceivedBuffer", "negative", Config{ReceivedBuffer: -5}},
+		{"ReceivedBuffer", "power of two", Config{ReceivedBuffer: 100, JumpGuard: true}},
+		{"AckBuffer", "1048576", Config{AckBuffer: math.MaxInt}},
+		{"ReassemblyBuffer", "32767", Config{ReassemblyBuffer: 1 << 16}},
+		{"RTTSmoothing", "0 to 1", Config{RTTSmoothing: 1.5}},
+		{"LossSmoothing", "0 to 1", Config{LossSmoothing: float32(math.NaN())}},
+		{"BandwidthSmoothing", "0 to 1", Config{BandwidthSmoothing: float32(math.Inf(1))}},
+		{"RTTHistory", "negative", Config{RTTHistory: -1}},
+		{"PacketHeaderSize", "65536", Config{PacketHeaderSize: 1 << 20}},
+		{"MaxWindow", "16384", Config{MaxWindow: 100}},
+		{"MaxWindow", "16384", Config{MaxWindow: 32}},
+		{"MaxWindow", "16384", Config{MaxWindow: 32768}},
+		{"MaxWindow", "16384", Config{MaxWindow: -256}},
+		{"SmoothingInterval", "negative", Config{SmoothingInterval: -1}},
+		{"ReassemblyTimeout", "negative", Config{ReassemblyTimeout: -1}},
+		{"ReassemblyBytes", "negative", Config{ReassemblyBytes: -1}},
 	} {
 		_, err := New(&test.cfg, testTime(0), nil)
 		var ce *ConfigError
-		if !errors.As(err, &ce) || ce.Field != test.field || !strings.Contains(err.Error(), test.field) {
-			t.Errorf("New(%+v) = %v, want a *ConfigError for %s", test.cfg, err, test.field)
+		if !errors.As(err, &ce) || ce.Field != test.field || !strings.Contains(err.Error(), test.field) ||
+			!strings.Contains(ce.Reason, test.limit) {
+			t.Errorf("New(%+v) = %v, want a *ConfigError for %s that says %s", test.cfg, err, test.field, test.limit)
 		}
 	}
 	written := DefaultConfig()

@@ -24,7 +24,7 @@ func (e *PacketTooLargeError) Error() string {
 type ConfigError struct {
 	Field  string // name of the field
 	Value  any    // what it holds
-	Reason string // what is wrong with it
+	Reason string // what is wrong with it, and the limit
 }
 
 func (e *ConfigError) Error() string {
