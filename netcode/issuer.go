@@ -2,7 +2,6 @@ package netcode
 
 import (
 	"crypto/rand"
-	"fmt"
 	"math"
 	"net/netip"
 	"time"
@@ -37,7 +36,8 @@ type Issuer struct {
 
 // Issue makes a token for the client with the given id, which the server
 // learns together with userData, at most 256 bytes. The id is unique among the
-// clients connected to a server.
+// clients connected to a server. The error is a *[ConfigError] that names the
+// field, or "userData".
 func (is *Issuer) Issue(clientID uint64, userData []byte) (*Token, error) {
 	return is.issue(time.Now(), clientID, userData, GenerateKey(), GenerateKey(), randomNonce())
 }
@@ -87,24 +87,24 @@ func (is *Issuer) check(userData []byte) error {
 	}
 	switch n := len(is.Servers); {
 	case is.PrivateKey.IsZero():
-		return fmt.Errorf("netcode: Issuer.PrivateKey is missing")
+		return configError("Issuer.PrivateKey", "it is missing")
 	case n < 1 || n > MaxServers:
-		return fmt.Errorf("netcode: Issuer.Servers has %d addresses, not 1 to %d", n, MaxServers)
+		return configError("Issuer.Servers", "%d addresses, not 1 to %d", n, MaxServers)
 	case is.InternalServers != nil && len(is.InternalServers) != n:
-		return fmt.Errorf("netcode: Issuer.InternalServers has %d addresses, Servers %d", len(is.InternalServers), n)
+		return configError("Issuer.InternalServers", "%d addresses, and Servers has %d", len(is.InternalServers), n)
 	case len(userData) > UserDataSize:
-		return fmt.Errorf("netcode: user data of %d bytes is larger than %d", len(userData), UserDataSize)
+		return configError("userData", "%d bytes, more than %d", len(userData), UserDataSize)
 	}
-	if err := checkServers("Servers", is.Servers); err != nil {
+	if err := checkServers("Issuer.Servers", is.Servers); err != nil {
 		return err
 	}
-	return checkServers("InternalServers", is.InternalServers)
+	return checkServers("Issuer.InternalServers", is.InternalServers)
 }
 
 func checkServers(field string, servers []netip.AddrPort) error {
 	for _, ap := range servers {
 		if !ap.IsValid() || ap.Addr().Zone() != "" {
-			return fmt.Errorf("netcode: Issuer.%s: %v is not an address without zone", field, ap)
+			return configError(field, "%v is not an address without zone", ap)
 		}
 	}
 	return nil

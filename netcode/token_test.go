@@ -72,16 +72,17 @@ func TestIssuerErrors(t *testing.T) {
 	addrs := func(n int) []netip.AddrPort { return make([]netip.AddrPort, n) }
 	for want, change := range map[string]func(*Issuer){
 		"PrivateKey":                    func(is *Issuer) { is.PrivateKey = Key{} },
-		"Servers has 0 addresses":       func(is *Issuer) { is.Servers = nil },
-		"Servers has 33 addresses":      func(is *Issuer) { is.Servers = addrs(33) },
-		"InternalServers has 2":         func(is *Issuer) { is.InternalServers = addrs(2) },
+		"Issuer.Servers: 0 addresses":   func(is *Issuer) { is.Servers = nil },
+		"Issuer.Servers: 33 addresses":  func(is *Issuer) { is.Servers = addrs(33) },
+		"Issuer.InternalServers: 2":     func(is *Issuer) { is.InternalServers = addrs(2) },
 		"Servers: invalid":              func(is *Issuer) { is.Servers = addrs(1) },
 		"InternalServers: [fe80::1%x]:": func(is *Issuer) { is.InternalServers = []netip.AddrPort{netip.MustParseAddrPort("[fe80::1%x]:1")} },
 	} {
 		is := testIssuer()
 		change(is)
-		if _, err := is.Issue(1, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Issue: %v, want an error with %q", err, want)
+		var ce *ConfigError
+		if _, err := is.Issue(1, nil); !errors.As(err, &ce) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Issue: %v, want a *ConfigError with %q", err, want)
 		}
 	}
 	if _, err := testIssuer().Issue(1, make([]byte, 257)); err == nil || !strings.Contains(err.Error(), "257") {
