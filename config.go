@@ -19,13 +19,15 @@ type Config struct {
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
 	// 1 to 256 times FragmentSize. Default 16384.
 	MaxMessageSize int
-	// FragmentSize is how many bytes of a large message one datagram carries.
-	// Both sides must use the same. Default 1024, which fits every path.
+	// FragmentSize is how many bytes of a large message one datagram carries:
+	// 1 to what fits the connection below, over UDP 65493. Both sides must
+	// use the same. Default 1024, which fits every path. Negative: an error.
 	FragmentSize int
 	// FragmentAbove is the largest message in bytes that is sent in one
-	// datagram. Default 1200, which fits the smallest packets of IPv6, or
-	// what fits the connection below if that is less, or FragmentSize if that
-	// is more.
+	// datagram: 1 to what fits the connection below, over UDP 65498. Default
+	// 1200, which fits the smallest packets of IPv6, or what fits the
+	// connection below if that is less, or FragmentSize if that is more.
+	// Negative: an error.
 	FragmentAbove int
 
 	// AckDelay is how long a received message waits for a message of ours
@@ -37,7 +39,8 @@ type Config struct {
 	// are, nor the greeting with which Dial makes the peer's Accept return.
 	KeepAlive time.Duration
 	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
-	// heard from the peer for so long. Default 30 s. Negative: never.
+	// heard from the peer for so long. The peer's KeepAlive must be shorter,
+	// or silence ends the connection. Default 30 s. Negative: never.
 	IdleTimeout time.Duration
 
 	// ReadBuffer limits the received messages that wait for Read, in bytes

@@ -98,8 +98,8 @@ func (c *Conn) at(t clock) time.Time { return c.born.Add(t) }
 // len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
 // the layer below has ended in order, as that of a [Pipe] or a session does when
 // the peer closes; an error that matches os.ErrDeadlineExceeded past the
-// deadline; one that matches net.ErrClosed after Close or the idle timeout; and
-// what broke the socket, if something did.
+// deadline, even if messages wait; one that matches net.ErrClosed after Close
+// or the idle timeout; and what broke the socket, if something did.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil

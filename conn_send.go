@@ -74,7 +74,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // WriteMessage sends b as one message, as Write does, and returns its number,
 // by which its [Receipt] will name it. The low 16 bits are its sequence number
-// on the wire. Its first call turns receipts on.
+// on the wire. An empty message is not sent and has no receipt: WriteMessage
+// returns 0, nil, though 0 may be the number of another message. The first call
+// turns receipts on.
 func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 	id, err = c.write(b, true)
 	return id, c.opError("write", err)
@@ -82,7 +84,8 @@ func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 
 // WriteBatch sends each element of msgs as a message, in as few system calls
 // as the platform allows, and returns when all have left. It returns how many
-// messages were sent; if not all, with the error that stopped it.
+// of them it is done with; if not all, with the error that stopped it. An empty
+// element counts, but is not sent.
 func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	if c.waits {
 		for n < len(msgs) {

@@ -22,7 +22,7 @@ type Dialer struct {
 // Dial connects to a UDP address. The network is "udp", "udp4" or "udp6"; the
 // address is as for net.Dial. No answer is waited for: UDP has none to give.
 // The peer is greeted by an empty packet, so that its Accept returns and it may
-// write first.
+// write first. Errors are those of net.Dialer.
 func Dial(network, address string) (*Conn, error) {
 	var d Dialer
 	return d.dial(context.Background(), network, address)

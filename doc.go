@@ -33,9 +33,11 @@
 //
 // A message that arrives is intact and arrives once, as long as no datagram
 // lives longer in the network than it takes the sender to send 32,000 more.
-// Messages may be lost and may overtake each other. A sender that outruns the
-// reader fills the reader's buffer; what does not fit is refused, not
-// acknowledged, and shows in the sender's loss.
+// Sequence numbers have 16 bits, so beyond that limit a message may arrive
+// twice, and a receipt may name the wrong message. Messages may be lost and may
+// overtake each other. A sender that outruns the reader fills the reader's
+// buffer; what does not fit is refused, not acknowledged, and shows in the
+// sender's loss.
 //
 // # Security
 //

@@ -49,7 +49,8 @@ type ListenConfig struct {
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT; Linux only). Default 1.
+	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
+	// other than Linux more is an error that wraps errors.ErrUnsupported.
 	Sockets int
 }
 
@@ -80,7 +81,7 @@ type Listener struct {
 var _ net.Listener = (*Listener)(nil)
 
 // Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
-// address is as for net.ListenPacket.
+// address is as for net.ListenPacket. Errors are those of net.ListenConfig.
 func Listen(network, address string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(context.Background(), network, address)
@@ -130,9 +131,9 @@ func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) err
 
 // ListenPacket listens on a socket that exists, a UDP socket or any other
 // net.PacketConn. The Listener takes it over: it closes it, and nobody else may
-// read from it. After an error the socket is still the caller's. Where addresses
-// are not of UDP, Filter sees stand-ins from the block 100::/64; RemoteAddr
-// returns the real ones.
+// read from it. After an error, a *[ConfigError] or one of the system, the socket
+// is still the caller's. Where addresses are not of UDP, Filter sees stand-ins
+// from the block 100::/64; RemoteAddr returns the real ones.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {

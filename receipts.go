@@ -13,9 +13,9 @@ const (
 	// Delivered: the peer has acknowledged the message, after its Conn had
 	// queued it for Read.
 	Delivered = reliable.FateDelivered
-	// Lost: no acknowledgement came before it would have come for sure. A
-	// few such messages have arrived all the same, when acknowledgements were
-	// lost or the connection ended.
+	// Lost: no acknowledgement came before it would have come for sure, see
+	// [Conn.AppendReceipts]. A few such messages have arrived all the same,
+	// when acknowledgements were lost or the connection ended.
 	Lost = reliable.FateLost
 )
 
@@ -60,8 +60,15 @@ func (c *Conn) armReceiptsLocked() {
 
 // AppendReceipts appends the receipts of all messages whose fate was decided
 // since the last call to dst and returns the result. Each message gets exactly
-// one receipt: when the peer acknowledges it, when that has become impossible,
-// or when the connection ends. They come in the order of the decisions.
+// one receipt: when the peer acknowledges it, when it is presumed lost, or when
+// the connection ends. They come in the order of the decisions.
+//
+// A message is presumed lost when the peer acknowledges a packet that was sent
+// 64 or more after it, or when it leaves the window (Config.MaxWindow). What a
+// pause leaves open is decided some 10 s after the last message either way, if
+// the peer has acknowledged any later packet by then, such as another message
+// or a keepalive; otherwise it stays open until messages follow or the
+// connection ends. With a negative MaxWindow, a pause decides nothing.
 //
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not

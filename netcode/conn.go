@@ -94,8 +94,8 @@ func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 // it, drops the rest of the payload and returns io.ErrShortBuffer with n =
 // len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
 // the peer has closed the session, [ErrTimeout] when it fell silent, and an
-// error that matches os.ErrDeadlineExceeded past the deadline or net.ErrClosed
-// after Close.
+// error that matches os.ErrDeadlineExceeded past the deadline, even if payloads
+// wait, or net.ErrClosed after Close.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -28,7 +28,7 @@ type ListenConfig struct {
 	Addresses []netip.AddrPort
 	// MaxClients limits the sessions at one time; clients beyond it are
 	// denied. It also sizes the history of tokens, eight for each client, and
-	// is told to the clients. Default 4096.
+	// is told to the clients. 1 to 1,048,576; default 4096.
 	MaxClients int
 	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens
 	// that may have been used before its start: those that expire earlier
@@ -39,6 +39,7 @@ type ListenConfig struct {
 	// Config is for the sessions; nil: the defaults.
 	Config *Config
 	// Backlog limits the sessions that wait for Accept. Default: MaxClients.
+	// Negative: an error.
 	Backlog int
 	// MaxMemory limits what all sessions together hold for payloads that
 	// wait for Read, in bytes. Default 256 MiB. Negative: no limit.
@@ -85,6 +86,7 @@ var _ net.Listener = (*Listener)(nil)
 
 // Listen starts a server on a UDP address with the options' defaults. The
 // network is "udp", "udp4" or "udp6"; the address is as for net.ListenPacket.
+// Errors are those of net.ListenConfig and *[ConfigError].
 func Listen(network, address string, privateKey Key, protocolID uint64) (*Listener, error) {
 	lc := ListenConfig{PrivateKey: privateKey, ProtocolID: protocolID}
 	return lc.Listen(context.Background(), network, address)

@@ -12,7 +12,7 @@ import (
 // sealed and opened as between machines, but nothing is lost and the order is
 // kept. Write waits until the other side has room, and after Close the other
 // side reads what is left and then io.EOF. There is no handshake, and there
-// are no timeouts.
+// are no timeouts. Of userData the first 256 bytes are taken.
 func Pipe(clientID uint64, userData []byte) (client, server *Conn) {
 	x, y := datagram.NewPipe(pipeAddr("client"), pipeAddr("server"))
 	up, down := GenerateKey(), GenerateKey()

@@ -164,7 +164,7 @@ func (t *Token) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// ParseToken reads the wire form of a token.
+// ParseToken reads the wire form of a token. The error is a *[TokenError].
 func ParseToken(b []byte) (*Token, error) {
 	t := new(Token)
 	if err := t.UnmarshalBinary(b); err != nil {
@@ -179,7 +179,8 @@ func (t *Token) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, b), err
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads what MarshalText wrote. The error is a *[TokenError], or
+// for text that is not base64 wraps one of package base64.
 func (t *Token) UnmarshalText(text []byte) error {
 	b, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
