@@ -64,11 +64,9 @@ func (c *Conn) armReceiptsLocked() {
 // the connection ends. They come in the order of the decisions.
 //
 // A message is presumed lost when the peer acknowledges a packet that was sent
-// 64 or more after it, or when it leaves the window (Config.MaxWindow). What a
-// pause leaves open is decided some 10 s after the last message either way, if
-// the peer has acknowledged any later packet by then, such as another message
-// or a keepalive; otherwise it stays open until messages follow or the
-// connection ends. With a negative MaxWindow, a pause decides nothing.
+// 64 or more after it, when it leaves the window (Config.MaxWindow), or when
+// nothing has told of it for 10 s, which is noticed with the next message, or
+// 10 s after the last one. With a negative MaxWindow, time decides nothing.
 //
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not

@@ -3,8 +3,43 @@ package volley
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"volley/simnet"
 )
+
+// The last message before a pause gets its fate too, whatever else the peer
+// says meanwhile, and PacketLoss shows an outage.
+func TestReceiptOfLastMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:1", &Dialer{})
+		defer c.Close()
+		server := accept(t, l)
+		defer server.Close()
+		c.WriteMessage([]byte("arrives"))
+		wantMessage(t, server, "arrives")
+		time.Sleep(time.Second)
+		n.SetDefault(simnet.Link{Loss: 1})
+		last, _ := c.WriteMessage([]byte("does not"))
+		time.Sleep(time.Second)
+		n.SetDefault(simnet.Link{})
+		time.Sleep(idleAfter)
+		rs := c.AppendReceipts(nil)
+		if len(rs) != 2 || rs[0].Fate != Delivered || rs[1].ID != last || rs[1].Fate != Lost {
+			t.Errorf("receipts %+v, want one delivered, and %d lost", rs, last)
+		}
+		n.SetDefault(simnet.Link{Loss: 1})
+		for range 60 * 6 {
+			c.Write([]byte("nobody hears"))
+			time.Sleep(time.Second / 60)
+		}
+		if loss := c.Stats().PacketLoss; loss < 90 {
+			t.Errorf("loss figure %.1f after 6 s without an answer, want nearly 100", loss)
+		}
+	})
+}
 
 // However Close races with writers, each message that was taken has exactly
 // one receipt afterwards.

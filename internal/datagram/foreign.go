@@ -58,6 +58,7 @@ func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 func (s *connSocket) ReadBatch(ps []Packet) (int, error) {
 	n, err := s.Read(s.buf)
 	if err != nil && (n == 0 || !errors.Is(err, io.ErrShortBuffer)) {
+		forgetPassed(err, s)
 		return 0, err
 	}
 	ps[0] = Packet{Buf: s.buf[:n]}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,14 @@ func NewPacketSocket(pc net.PacketConn) Socket {
 // forgetDeadlines takes back what the application had set before.
 func forgetDeadlines(pc net.PacketConn) { pc.SetDeadline(time.Time{}) }
 
+// forgetPassed takes a read deadline back that has passed. Who reads without
+// one finds it only if the application has set it.
+func forgetPassed(err error, c interface{ SetReadDeadline(time.Time) error }) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.SetReadDeadline(time.Time{})
+	}
+}
+
 func newPlainSocket(c *net.UDPConn) *plainSocket {
 	forgetDeadlines(c)
 	if peer := remoteAddrPort(c); peer.IsValid() {
@@ -87,6 +96,7 @@ func (s *plainSocket) ReadBatch(ps []Packet) (int, error) {
 	n, addr, err := s.io.readFrom(s.buf)
 	s.readCalls.Add(1)
 	if err != nil {
+		forgetPassed(err, s.pc)
 		return 0, s.open.explain(err)
 	}
 	ps[0] = Packet{Buf: s.buf[:n], Addr: addr}

@@ -81,6 +81,7 @@ func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
 	r.release()
 	r.limit = len(ps)
 	if err := s.raw.Read(r.try); err != nil {
+		forgetPassed(err, s.conn)
 		return 0, err
 	}
 	if r.errno != 0 {

@@ -369,20 +369,6 @@ func TestSocketClose(t *testing.T) {
 	})
 }
 
-// TestSocketDeadlines checks that deadlines from before do not count.
-func TestSocketDeadlines(t *testing.T) {
-	for kind, makeSocket := range socketMakers {
-		t.Run(kind, func(t *testing.T) {
-			p := newPair(t, func(t *testing.T, c *net.UDPConn) Socket {
-				c.SetDeadline(time.Unix(1, 0))
-				return makeSocket(t, c)
-			}, "udp4", "udp4", "127.0.0.1", true)
-			send(t, p.client, Packet{Buf: []byte("x"), Addr: p.serverAddr})
-			expect(t, p.server, p.clientAddr, Packet{Buf: []byte("x")})
-		})
-	}
-}
-
 // TestSocketBadElement checks that the error of a datagram that is too large
 // does not touch its neighbours.
 func TestSocketBadElement(t *testing.T) {

@@ -41,7 +41,8 @@ func (s *linuxSocket) WakeOnPacket(sleeper Sleeper) error {
 	if s.open.closed.Load() {
 		return net.ErrClosed
 	}
-	if w := s.wake.waker; w != nil {
+	// Once somebody has closed our descriptor, its number may be another's.
+	if w := s.wake.waker; w != nil && w.socks[s.wake.fd] == s {
 		s.wake.sleeper = sleeper
 		return w.control(syscall.EPOLL_CTL_MOD, s.wake.fd, sleeper != nil)
 	}

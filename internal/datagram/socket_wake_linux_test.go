@@ -116,6 +116,29 @@ func TestWakerEnds(t *testing.T) {
 	}
 }
 
+// Once the application has closed a socket below a connection, the number of
+// its descriptor is another's, who must not suffer.
+func TestWakeOfAnother(t *testing.T) {
+	s1, _, _ := wakePair(t)
+	c := newWakeCounter()
+	wakeOn(t, s1, c)
+	s1.conn.Close()
+	defer s1.Close()
+	for range 20 { // others may take the number, too
+		p := newPair(t, socketMakers["platform"], "udp4", "udp4", "127.0.0.1", true)
+		s2 := p.server.(*linuxSocket)
+		c2 := newWakeCounter()
+		wakeOn(t, s2, c2)
+		if s2.wake.fd == s1.wake.fd {
+			s1.WakeOnPacket(nil)
+			send(t, p.client, Packet{Buf: []byte("x"), Addr: p.serverAddr})
+			c2.wait(t)
+			return
+		}
+	}
+	t.Error("the number has not come again")
+}
+
 // Dialed connections that come, sleep, wake and go, all at once, lose nothing.
 func TestWakeMany(t *testing.T) {
 	server := udpSocket(t, listenUDP(t, "udp4", netip.MustParseAddr("127.0.0.1")), SocketConfig{}).(*linuxSocket)

@@ -15,7 +15,13 @@ type timers struct {
 	armed   time.Time // when timer fires; zero: it does not
 	firing  bool
 	stopped bool
+	stalled bool // the last firing was late, and did nothing
 }
+
+// stallGrace is how late a firing must be to show that the whole process stood
+// still, and how long what has arrived meanwhile may take to be read. Until
+// then a peer that is there looks as if it had been silent.
+const stallGrace = 200 * time.Millisecond
 
 // An alarm is one connection's place among the timers. It is guarded by their
 // mutex.
@@ -68,18 +74,19 @@ func (t *timers) stop() {
 	}
 }
 
-// armLocked sets the runtime timer to the earliest alarm. While alarms go off
-// it waits: fire arms it at its end.
+// armLocked sets the runtime timer to the earliest alarm. While alarms go off,
+// or the timer has been put off, it waits: fire arms it at its end.
 func (t *timers) armLocked() {
-	if t.firing || len(t.heap) == 0 {
+	if t.firing || t.stalled || len(t.heap) == 0 {
 		return
 	}
 	at := t.heap[0].at
 	if !t.armed.IsZero() && !at.Before(t.armed) {
 		return
 	}
-	t.armed = at
-	wait := max(0, time.Until(at))
+	now := time.Now()
+	t.armed = later(at, now)
+	wait := t.armed.Sub(now)
 	if t.timer == nil {
 		t.timer = time.AfterFunc(wait, t.fire)
 	} else {
@@ -102,12 +109,18 @@ func later(a, b time.Time) time.Time {
 func (t *timers) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.firing {
+	if t.firing || t.stopped {
+		return
+	}
+	now := time.Now()
+	late := !t.armed.IsZero() && now.Sub(t.armed) >= stallGrace
+	if t.stalled = late && !t.stalled; t.stalled {
+		t.armed = now.Add(stallGrace)
+		t.timer.Reset(stallGrace)
 		return
 	}
 	t.firing = true
 	t.armed = time.Time{}
-	now := time.Now()
 	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
 		a := heap.Pop(&t.heap).(*alarm)
 		t.mu.Unlock()

@@ -249,3 +249,39 @@ func TestTimersConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// stall makes the runtime timer look as late as after a standstill.
+func (c *clockwork) stall() {
+	c.timers.mu.Lock()
+	defer c.timers.mu.Unlock()
+	c.armed = c.armed.Add(-time.Second)
+}
+
+// After a standstill of the whole process what has arrived is read first.
+func TestTimersStall(t *testing.T) {
+	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+		c.schedule(c.alarm("a", nil), in(10))
+		c.stall()
+		time.Sleep(50 * time.Millisecond)
+		c.schedule(c.alarm("b", nil), in(20)) // no reason to hurry
+		c.schedule(c.alarm("c", nil), in(500))
+		time.Sleep(time.Second)
+		c.want(t, "a210", "b210", "c550")
+
+		c.schedule(c.alarm("d", nil), in(-1000)) // asked for too late, that is all
+		time.Sleep(time.Millisecond)
+		c.want(t, "a210", "b210", "c550", "d1050")
+	})
+}
+
+// However slow the machine, alarms go off.
+func TestTimersStallTwice(t *testing.T) {
+	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+		c.schedule(c.alarm("a", nil), in(10))
+		c.stall()
+		time.Sleep(50 * time.Millisecond)
+		c.stall()
+		time.Sleep(time.Second)
+		c.want(t, "a210")
+	})
+}

@@ -151,7 +151,13 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 		return nil
 	}
 	t.seen = t.now()
-	if t.owner.isClosed() || errors.Is(err, os.ErrDeadlineExceeded) {
+	if t.owner.isClosed() {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.mu.Lock()
+		t.deadline = past // the next one has to be set, for the application may have set this one
+		t.mu.Unlock()
 		return nil
 	}
 	pause, passing := t.reader.failed(err)

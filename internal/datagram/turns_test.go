@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"net"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -262,5 +263,34 @@ func TestForeignDeadline(t *testing.T) {
 			wantStrings(t, "received", h.received(), "a", "b")
 			c.Close()
 		}
+	})
+}
+
+// The same while a caller of Read reads.
+func TestForeignDeadlineInline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTurnsModel(t)
+		got := make(chan string, 2)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				p, err := m.in.ReadAppend(nil, &m.read)
+				if err != nil {
+					return
+				}
+				got <- string(p)
+			}
+		})
+		synctest.Wait()
+		m.sock.SetReadDeadline(time.Now().Add(-time.Second))
+		synctest.Wait() // for ever if the reader spins
+		m.push()
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Errorf("%d packets read, want 1", len(got))
+		}
+		m.conn.Close()
+		m.in.Fail(net.ErrClosed)
+		wg.Wait()
 	})
 }
