@@ -31,7 +31,8 @@ func (a pipeAddr) String() string { return string(a) }
 // With links that do something, datagrams cross a simulated network: messages
 // may be lost or overtake each other, Write does not wait, and the other side
 // learns of a Close only by its IdleTimeout, as over UDP. It works in real time
-// and in a testing/synctest bubble.
+// and in a testing/synctest bubble, where real sockets have no place: dialed
+// ones share a goroutine of the whole process.
 func Pipe(cfg *PipeConfig) (a, b *Conn) {
 	if cfg == nil {
 		cfg = &PipeConfig{}
