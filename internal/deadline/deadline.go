@@ -79,7 +79,9 @@ func (d *Deadline) At() time.Time {
 }
 
 // Exceeded reports whether the deadline has passed.
-func (d *Deadline) Exceeded() bool {
+func (d *Deadline) Exceeded() bool { return d.IsSet() && d.exceeded() }
+
+func (d *Deadline) exceeded() bool {
 	at := d.At()
 	return !at.IsZero() && time.Until(at) <= 0
 }
