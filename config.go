@@ -106,8 +106,9 @@ const (
 	fragmentOverhead  = reliable.FragmentHeaderSize + reliable.MaxHeaderSize
 	smoothingInterval = time.Second / 60
 	// idleAfter is how long a connection without messages keeps memory that
-	// only a busy one needs.
-	idleAfter = 10 * time.Second
+	// only a busy one needs. It is more than the 10 s after which the endpoint
+	// presumes a message lost, for it looks then for the last time.
+	idleAfter = 11 * time.Second
 )
 
 // settings is a Config with its defaults applied, shared by all connections

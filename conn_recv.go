@@ -27,7 +27,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	c.in.Unlock()
 	if c.counts.messagesReceived != before {
-		c.lastMessage = at
+		c.lastMessage = max(c.lastMessage, at) // the batch may be older than a Write
 		c.activeLocked(at)
 	}
 	c.scheduleLocked(at)

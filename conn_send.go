@@ -17,6 +17,7 @@ const (
 	floodGap   = 10 * time.Microsecond  // Writes closer than this are a flood, ...
 	floodAfter = 16                     // ... once there were so many
 	floodMax   = 32                     // what a long flood counts
+	floodSkip  = 3                      // Writes of a flood that need not look at the clock
 	floodDecay = 100 * time.Microsecond // a pause of this takes one off the count
 	queueAge   = 50 * time.Microsecond  // the longest a full flood keeps a message
 	queueMax   = 128                    // datagrams
@@ -32,6 +33,7 @@ const (
 // to transmit, without Conn.mu, until it resets it.
 type sender struct {
 	busy    bool
+	skipped uint8 // Writes since the last look at the clock
 	waiters int
 	free    chan struct{} // one token: busy or pending has changed
 	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
@@ -39,18 +41,20 @@ type sender struct {
 
 	run       func() // Conn.flush, made once: starting it costs no allocation
 	burst     int
-	lastWrite clock
+	lastWrite clock // at the last look
 	restAt    clock // not before
 }
 
-// flood counts a Write and reports whether it is one of a flood.
+// flood counts the Writes since the last look at the clock, this one among
+// them, and reports whether it is one of a flood.
 func (s *sender) flood(now clock) bool {
+	n := int(s.skipped) + 1
 	gap := now - s.lastWrite
-	s.lastWrite = now
-	if gap < floodGap {
-		s.burst = min(s.burst+1, floodMax)
+	s.lastWrite, s.skipped = now, 0
+	if gap < clock(n)*floodGap {
+		s.burst = min(s.burst+n, floodMax)
 	} else if s.burst > 0 {
-		s.burst = max(0, s.burst-1-int(min(gap/floodDecay, floodMax)))
+		s.burst = max(0, s.burst-n-int(min(gap/floodDecay, floodMax)))
 	}
 	return s.burst >= floodAfter
 }
@@ -61,10 +65,10 @@ func (s *sender) full() bool {
 
 // Write sends b as one message. It returns len(b), or 0 and the error: a
 // *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed), or that ListenConfig.MaxMemory leaves no room for a first
-// message. An empty message is not sent: Write returns 0, nil. That the
-// network below refused a datagram for the moment is not an error; such a
-// message is lost and counted in Stats.
+// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed), or that
+// ListenConfig.MaxMemory leaves no room for a first message. An empty message is
+// not sent: Write returns 0, nil. That the network below refused a datagram for
+// the moment is not an error; such a message is lost and counted in Stats.
 func (c *Conn) Write(b []byte) (int, error) {
 	if _, err := c.write(b, false); err != nil {
 		return 0, c.opError("write", err)
@@ -129,27 +133,30 @@ func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 	if err := c.checkLocked(b); err != nil || len(b) == 0 {
 		return 0, err
 	}
-	now := c.writeTimeLocked()
+	now, flood := c.writeTimeLocked()
 	if receipts {
 		c.armReceiptsLocked()
 	}
 	switch {
 	case c.waits:
 		return c.writeBlockingLocked(b)
-	case c.send.busy || c.send.flood(now):
+	case c.send.busy || flood:
 		return c.queueLocked(now, b)
 	}
 	return c.writeNowLocked(now, b)
 }
 
-// writeTimeLocked looks at the clock. That takes as long as framing a message, so
-// that in a flood, where messages join a queue, only one in four does.
-func (c *Conn) writeTimeLocked() clock {
+// writeTimeLocked returns the time of a Write and whether it is one of a flood.
+// To look at the clock takes as long as to frame a message; so of Writes that
+// join the queue of a flood only each fourth does.
+func (c *Conn) writeTimeLocked() (now clock, flood bool) {
 	s := &c.send
-	if s.burst >= floodAfter && s.pending != nil && s.pending.Len()%4 != 0 {
-		return s.lastWrite
+	if s.burst >= floodAfter && s.pending != nil && s.skipped < floodSkip {
+		s.skipped++
+		return s.lastWrite, true
 	}
-	return c.now()
+	now = c.now()
+	return now, s.flood(now)
 }
 
 // writeNowLocked sends a message in the caller, behind what is queued.
@@ -193,7 +200,7 @@ func (c *Conn) frameLocked(now clock, b []byte, out *wire.Batch) (uint64, error)
 		return 0, err
 	}
 	c.counts.messagesSent++
-	c.lastSent, c.lastMessage = now, now
+	c.lastSent, c.lastMessage = now, max(c.lastMessage, now)
 	c.activeLocked(now)
 	return id, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"volley/simnet"
 )
@@ -17,6 +18,13 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestConnSize: beyond 1272 bytes and the allocator's 8 the next size is 1408.
+func TestConnSize(t *testing.T) {
+	if size := unsafe.Sizeof(Conn{}); size > 1272 {
+		t.Errorf("a Conn has %d bytes, want at most 1272", size)
+	}
 }
 
 // TestIdleConnsAreSmall makes many accepted connections busy, with losses, and

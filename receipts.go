@@ -66,7 +66,7 @@ func (c *Conn) armReceiptsLocked() {
 // A message is presumed lost when the peer acknowledges a packet that was sent
 // 64 or more after it, when it leaves the window (Config.MaxWindow), or when
 // nothing has told of it for 10 s, which is noticed with the next message, or
-// 10 s after the last one. With a negative MaxWindow, time decides nothing.
+// 11 s after the last one. With a negative MaxWindow, time decides nothing.
 //
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not

@@ -14,8 +14,9 @@ var errEmptyBatch = errors.New("netcode: a payload has at least one byte")
 
 // Write sends b as one payload. It returns len(b), or 0 and the error: a
 // *[PayloadTooLargeError], or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed). An empty payload cannot be sent: Write returns 0, nil. That
-// the network below refused the packet for the moment is not an error.
+// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed). An empty
+// payload cannot be sent: Write returns 0, nil. That the network below refused
+// the packet for the moment is not an error.
 func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

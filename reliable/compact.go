@@ -42,7 +42,7 @@ func (e *Endpoint) compactSent() {
 // reordering is over.
 func (e *Endpoint) losePassed() {
 	e.eachSent(func(id uint64, r *sentRecord) {
-		if r.undecided() && id+1 < e.sent.heard && e.now-r.at > growthAge {
+		if r.undecided() && id+1 < e.sent.overdue.heard && e.now-r.at > growthAge {
 			e.lose(id, r)
 		}
 	})

@@ -9,23 +9,32 @@ const (
 )
 
 // An overdue knows how many packets of a growing window are undecided although
-// they are old. When the other side falls silent, nothing but they shows it.
+// they are old, and sent after the newest one that the other side's ack named.
+// When that side falls silent, nothing but they shows it.
 type overdue struct {
-	to    uint64 // packets before this one are old, or out of the window
-	count int32  // those of them that are undecided
-	gone  int32  // packets that left the window undecided, and young, since the last Update
+	heard uint64 // one past the newest packet that the other side's ack named
+	to    uint64 // one past the newest that is old
+	count int32  // those from heard on, and before to, that are undecided
+	gone  int32  // others that left the window undecided since the last Update
+}
+
+// passed forgets the packets before id, which the other side's ack has passed.
+func (o *overdue) passed(id uint64) {
+	if id > o.heard {
+		o.heard, o.to, o.count = id, id, 0
+	}
 }
 
 // decided takes a packet out whose fate is no longer open.
 func (o *overdue) decided(id uint64) {
-	if id < o.to {
+	if id >= o.heard && id < o.to {
 		o.count--
 	}
 }
 
 // left takes a packet out that has left the window undecided.
 func (o *overdue) left(id uint64) {
-	if id < o.to {
+	if id >= o.heard && id < o.to {
 		o.count--
 	} else {
 		o.gone = min(o.gone+1, 1<<30)
@@ -48,7 +57,7 @@ func (e *Endpoint) age() {
 			o.count++
 		}
 	}
-	for w.decidedTo = max(w.decidedTo, first); w.decidedTo < o.to; w.decidedTo++ {
+	for w.decidedTo = max(w.decidedTo, first); w.decidedTo < e.nextID; w.decidedTo++ {
 		r := w.record(uint16(w.decidedTo))
 		if r.undecided() {
 			if e.now-r.at < lossAge {
@@ -63,7 +72,7 @@ func (e *Endpoint) age() {
 func (e *Endpoint) presumeLost(ack uint16) {
 	d := uint64(uint16(e.nextID) - 1 - ack)
 	if d < uint64(e.sentSpan()) {
-		e.sent.heard = max(e.sent.heard, e.nextID-d)
+		e.sent.overdue.passed(e.nextID - d)
 		e.loseBefore(e.nextID-d, lossDistance)
 	}
 }
@@ -105,8 +114,9 @@ func (e *Endpoint) loseAll() {
 
 // updateLoss takes the share of the packets in the older half that were not
 // acknowledged. A growing window counts decided packets with a payload, since
-// others may be fine, or need no ack, and those that are overdue. If there are
-// none, its figure stays.
+// others may be fine, or need no ack, and those that are overdue. These, and
+// what a window that has just grown has in its older half, are few: so the share
+// is of half the packets present at least. If there are none, its figure stays.
 func (e *Endpoint) updateLoss(factor float32) {
 	w := &e.sent
 	lost, all := w.half.present-w.half.acked, w.half.present
@@ -114,6 +124,9 @@ func (e *Endpoint) updateLoss(factor float32) {
 		e.age()
 		lost = w.half.lost + w.overdue.count + w.overdue.gone
 		all = lost + w.half.delivered
+		if n := int32(w.count / 2); all > 0 && (w.overdue.count > 0 || w.half.present < n) {
+			all = max(all, n)
+		}
 		w.overdue.gone = 0
 	}
 	switch {

@@ -52,6 +52,42 @@ func TestLossOfSilence(t *testing.T) {
 	}
 }
 
+// TestLossOfOne loses one packet of many. However small and young the window
+// is, the figure must not take that for an outage.
+func TestLossOfOne(t *testing.T) {
+	for _, rate := range []int{1, 3, 10, 20, 27, 60, 200} {
+		for _, before := range []int{1, 3, 20, 40, 300} {
+			s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond})
+			a := s.peers[0]
+			send := func(n int) (worst float32) {
+				for range n {
+					s.send(0, a.message(20))
+					for end := s.now + time.Second/time.Duration(rate); s.now < end; {
+						s.advance(min(end-s.now, time.Second/60))
+						a.Update(s.time())
+						worst = max(worst, a.Stats().PacketLoss)
+					}
+				}
+				return worst
+			}
+			send(before)
+			for _, pause := range []bool{false, true} {
+				if pause {
+					s.advance(11 * time.Second)
+					a.Compact(s.time())
+					send(1)
+				}
+				s.links[0].loss = 1
+				worst := send(1)
+				s.links[0].loss = 0
+				if worst = max(worst, send(80)); worst > 12 {
+					t.Errorf("%d a second, one of %d lost, after a pause: %t: figure %.1f, want less", rate, before+81, pause, worst)
+				}
+			}
+		}
+	}
+}
+
 // TestLossOfSlowLink has round trips of three seconds, and nothing is lost.
 func TestLossOfSlowLink(t *testing.T) {
 	s := newSim(t, connConfig(), simLink{delay: 1500 * time.Millisecond})

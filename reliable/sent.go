@@ -54,7 +54,6 @@ type sentWindow struct {
 	open      int    // packets whose fate is undecided
 	decidedTo uint64 // packets before this one are decided, or out of the window
 	overdue   overdue
-	heard     uint64 // one past the newest packet that the peer's ack named
 	half      halfSums
 }
 

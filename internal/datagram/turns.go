@@ -120,7 +120,7 @@ func (t *turns) init(owner turnsOwner, sock Socket, timers *timers, errors *atom
 		t.seen = t.now()
 		t.owner.handlePackets(t.seen, ps)
 	}
-	t.watch.tick = t.watchTick
+	t.watch.tick, t.watch.reads = t.watchTick, true
 }
 
 // now is time.Now at half its cost. It does not follow when the system's clock
