@@ -201,7 +201,7 @@ func TestSleep(t *testing.T) {
 		s.push(from(peerAddr(1), "b")...)
 		time.Sleep(sleepAfter - 1)
 		reads(true)
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		reads(false)
 		s.push(from(peerAddr(1), "c")...)
 		reads(true)
