@@ -46,9 +46,10 @@ const remarks = `## Where others win
 - **Bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of small messages and leaves
   no work for each of them to the kernel; compare tcp-buffered with gso, the best that datagrams can do. What it costs is that a
   message waits for the buffer to be flushed, and behind lost ones.
-- **The least latency.** A bare UDP socket has neither a reader between socket and application nor a header to write.
-- **Memory of an idle connection.** A bare socket costs its descriptor and its reader. (Memory inside the kernel, which every
-  socket needs, is not counted here.)
+- **The least latency.** A bare UDP socket has no header to write, no state to keep, and nobody to acknowledge to.
+- **A few messages at a time.** Acknowledgements wake the sender, which one who only writes at a measured pace pays for (Paced).
+- **Memory of an idle connection.** A bare socket, and one of TCP, costs its descriptor and the stack of who reads it; a volley
+  connection knows its peer's past besides. (Memory inside the kernel, which every socket needs, is not counted here.)
 - **Encryption.** quic and dtls encrypt and volley's bare connections do not, so compare them with that in mind.
 - **Loopback flatters runs.** The kernel hands a run of datagrams over whole. A real network device splits it on the way out,
   which is still most of the gain for the sender; the receiver gains where driver or stack put runs together again.
