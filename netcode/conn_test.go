@@ -2,14 +2,11 @@ package netcode
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -286,155 +283,6 @@ func TestReadBufferFull(t *testing.T) {
 		if s.Drops[DropQueueFull] != 26 || l.Stats().Drops[DropQueueFull] != 26 || s.PayloadsReceived != 40 {
 			t.Errorf("%d of %d dropped", s.Drops[DropQueueFull], s.PayloadsReceived)
 		}
-	})
-}
-
-func TestDialErrors(t *testing.T) {
-	dead := netip.MustParseAddrPort("10.9.9.9:1")
-	bubble(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
-		l := simListen(t, n, func(lc *ListenConfig) { lc.MaxClients = 1 })
-		client, server := simPair(t, n, l, 1)
-		defer closeAll(client, server, l)
-		issue := func(change func(*Issuer)) func() *Token {
-			return func() *Token {
-				is := testIssuer()
-				change(is)
-				tok, err := is.Issue(2, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return tok
-			}
-		}
-		expired := issue(func(is *Issuer) { is.Lifetime = time.Second })()
-		time.Sleep(4 * time.Second)
-		for _, test := range []struct {
-			tok     func() *Token
-			state   State
-			elapsed time.Duration
-			timeout bool
-			text    []string
-		}{
-			{func() *Token { return expired }, StateTokenExpired, 0, false, []string{"connect token expired 3 s ago by this machine's clock"}},
-			{issue(func(*Issuer) {}), StateDenied, 2 * time.Millisecond, false, []string{simServer, "full"}},
-			{issue(func(is *Issuer) { is.PrivateKey = Key{5} }), StateRequestTimedOut, 5 * time.Second, true,
-				[]string{simServer, "5 s", "down", "private key", "protocol id", "address", "used", "started", "clock"}},
-			{issue(func(is *Issuer) { is.Servers = []netip.AddrPort{dead, testServerAddr} }), StateDenied, 5 * time.Second, false,
-				[]string{simServer, "the last of 2 servers", "10.9.9.9:1 request timed out after 5 s"}},
-			{issue(func(is *Issuer) { is.Servers[0], is.Lifetime = dead, 2*time.Second }), StateTokenExpired, 2 * time.Second, false,
-				[]string{"lifetime ended"}},
-		} {
-			_, err := simDial(t, n, test.tok())
-			var he *HandshakeError
-			if !errors.As(err, &he) {
-				t.Errorf("Dial: %v, want a HandshakeError", err)
-				continue
-			}
-			if he.State != test.state || he.Elapsed.Round(time.Millisecond*10) != test.elapsed.Round(time.Millisecond*10) || he.Timeout() != test.timeout {
-				t.Errorf("state %v after %v, timeout %v: %v", he.State, he.Elapsed, he.Timeout(), he)
-			}
-			for _, s := range test.text {
-				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%q does not say %q", err, s)
-				}
-			}
-		}
-		if _, err := simDial(t, n, expired); !errors.As(err, new(*HandshakeError)) {
-			t.Errorf("an expired token once more: %v", err)
-		}
-		used := issue(func(is *Issuer) { is.Servers[0] = dead })()
-		simDial(t, n, used)
-		if _, err := simDial(t, n, used); err != ErrTokenUsed {
-			t.Errorf("a token once more: %v, want ErrTokenUsed", err)
-		}
-	})
-}
-
-func TestDialContext(t *testing.T) {
-	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
-		dial := func(ctx context.Context) error {
-			pc, _ := n.Listen("10.0.1.1:0")
-			var d Dialer
-			_, err := d.DialPacket(ctx, pc, simToken(t, 1))
-			return err
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		err := dial(ctx)
-		var he *HandshakeError
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &he) || !he.Timeout() {
-			t.Fatalf("Dial: %v", err)
-		}
-		if he.State != StateRequesting || he.Elapsed != 2*time.Second || !strings.Contains(err.Error(), "down") {
-			t.Errorf("Dial: %v in state %v after %v", err, he.State, he.Elapsed)
-		}
-		ctx, cancel = context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		if err := dial(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("Dial: %v, want cancelled", err)
-		}
-		if err := dial(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("Dial with a context that is over: %v", err)
-		}
-	})
-}
-
-// TestConnectOverLoss: with 30 % loss each way, every handshake succeeds within
-// the token's timeout, and payloads arrive at most once.
-func TestConnectOverLoss(t *testing.T) {
-	bubble(t, simnet.Link{Latency: 30 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: 0.3, Duplicate: 0.1}, func(t *testing.T, n *simnet.Network) {
-		l := simListen(t, n, nil)
-		defer l.Close()
-		for i := range 100 {
-			start := time.Now()
-			client, server := simPair(t, n, l, uint64(i))
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("handshake %d took %v", i, d)
-			}
-			for j := range 50 {
-				client.Write([]byte{byte(j)})
-			}
-			time.Sleep(time.Second)
-			seen := make(map[byte]int)
-			server.SetReadDeadline(time.Now().Add(time.Second))
-			for {
-				b := make([]byte, 9)
-				if _, err := server.Read(b); err != nil {
-					break
-				}
-				seen[b[0]]++
-			}
-			if len(seen) < 15 || slices.ContainsFunc([]byte{0, 10, 20, 30, 40}, func(b byte) bool { return seen[b] > 1 }) {
-				t.Errorf("session %d: %v", i, seen)
-			}
-			for _, k := range seen {
-				if k > 1 {
-					t.Fatal("a payload arrived twice")
-				}
-			}
-			closeAll(client, server)
-		}
-	})
-}
-
-func TestFallThroughServers(t *testing.T) {
-	bubble(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
-		l := simListen(t, n, nil)
-		is := testIssuer()
-		is.Servers = []netip.AddrPort{netip.MustParseAddrPort("10.9.9.9:1"), netip.MustParseAddrPort("10.9.9.9:2"), testServerAddr}
-		tok, _ := is.Issue(1, nil)
-		start := time.Now()
-		client, err := simDial(t, n, tok)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, _ := l.AcceptConn()
-		defer closeAll(client, server, l)
-		if d := time.Since(start); d < 10*time.Second || d > 11*time.Second || client.RemoteAddr().String() != simServer {
-			t.Errorf("connected to %v after %v", client.RemoteAddr(), d)
-		}
-		client.Write([]byte("x"))
-		wantRead(t, server, "x")
 	})
 }
 
