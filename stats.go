@@ -20,8 +20,7 @@ type Stats struct {
 	// PacketLoss is the smoothed share of lost packets in percent, 0 to 100.
 	// A packet is a message with all of its fragments, so large messages are
 	// lost more often than datagrams are. Messages without an answer for 2 s,
-	// or twice RTT if that is more, count as lost. The figure changes with
-	// traffic only.
+	// or twice RTT if that is more, count as lost.
 	PacketLoss float64
 	// SentBandwidth, ReceivedBandwidth and AckedBandwidth are smoothed rates
 	// in bits per second, with IP and UDP headers for one datagram a packet.

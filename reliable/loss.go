@@ -114,9 +114,10 @@ func (e *Endpoint) loseAll() {
 
 // updateLoss takes the share of the packets in the older half that were not
 // acknowledged. A growing window counts decided packets with a payload, since
-// others may be fine, or need no ack, and those that are overdue. These, and
-// what a window that has just grown has in its older half, are few: so the share
-// is of half the packets present at least. If there are none, its figure stays.
+// others may be fine, or need no ack, and those that are overdue. If there are
+// none, its figure stays. One that has just grown has few in its older half, so
+// the share is of half the packets present at least; and overdue ones may be
+// few of those that are old.
 func (e *Endpoint) updateLoss(factor float32) {
 	w := &e.sent
 	lost, all := w.half.present-w.half.acked, w.half.present
@@ -124,8 +125,11 @@ func (e *Endpoint) updateLoss(factor float32) {
 		e.age()
 		lost = w.half.lost + w.overdue.count + w.overdue.gone
 		all = lost + w.half.delivered
-		if n := int32(w.count / 2); all > 0 && (w.overdue.count > 0 || w.half.present < n) {
+		if n := int32(w.count / 2); all > 0 && w.half.present < n {
 			all = max(all, n)
+		}
+		if w.overdue.count > 0 {
+			all = max(all, int32(w.count)-int32(e.nextID-w.overdue.to))
 		}
 		w.overdue.gone = 0
 	}

@@ -88,6 +88,31 @@ func TestLossOfOne(t *testing.T) {
 	}
 }
 
+// TestLossOfLast loses the last of a few packets, and looks at the figure while
+// nothing is sent and nothing heard: it is one of so many, and no outage.
+func TestLossOfLast(t *testing.T) {
+	for _, before := range []int{1, 3, 9, 39, 299} {
+		s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond})
+		a := s.peers[0]
+		for range before {
+			s.send(0, a.message(20))
+			s.advance(100 * time.Millisecond)
+			a.Update(s.time())
+		}
+		s.links[0].loss = 1
+		s.send(0, a.message(20))
+		var worst float32
+		for range 60 * 9 {
+			s.advance(time.Second / 60)
+			a.Update(s.time())
+			worst = max(worst, a.Stats().PacketLoss)
+		}
+		if most := 100 / float32(min(before+1, 16)); worst > most+1 {
+			t.Errorf("the last of %d lost: figure %.1f, want at most %.1f", before+1, worst, most)
+		}
+	}
+}
+
 // TestLossOfSlowLink has round trips of three seconds, and nothing is lost.
 func TestLossOfSlowLink(t *testing.T) {
 	s := newSim(t, connConfig(), simLink{delay: 1500 * time.Millisecond})
