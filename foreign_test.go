@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/socketpair"
 	"volley/simnet"
 )
 
@@ -22,7 +23,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 		pair func(t *testing.T) (a, b net.Conn)
 	}{
 		{"net.Pipe", func(*testing.T) (a, b net.Conn) { return net.Pipe() }},
-		{"unixgram", pairedUnixgram},
+		{"unixgram", socketpair.Unixgram},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			x, y := test.pair(t)

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/net/nettest"
 
 	"volley"
+	"volley/internal/socketpair"
 	"volley/simnet"
 )
 
 // lossless are ways to join two foreign connections that lose nothing.
 var lossless = map[string]func(t *testing.T) (a, b net.Conn){
 	"net.Pipe": func(*testing.T) (a, b net.Conn) { return net.Pipe() },
-	"unixgram": unixgramPair,
+	"unixgram": socketpair.Unixgram,
 	"wrapper": func(t *testing.T) (a, b net.Conn) {
-		x, y := unixgramPair(t)
+		x, y := socketpair.Unixgram(t)
 		return wrapper{x}, wrapper{y}
 	},
 }
@@ -277,7 +278,7 @@ func TestTwoLayers(t *testing.T) {
 // TestForeignTooSlow: a write deadline ends the wait for a peer that has
 // stopped reading, and Close does not wait for it.
 func TestForeignTooSlow(t *testing.T) {
-	x, y := unixgramPair(t)
+	x, y := socketpair.Unixgram(t)
 	defer y.Close()
 	c := volley.NewConn(wrapper{x}, nil)
 	c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))

@@ -1,6 +1,8 @@
 //go:build unix
 
-package stacktest
+// Package socketpair is test support: connections of datagrams that block their
+// writer when the other end does not read.
+package socketpair
 
 import (
 	"net"
@@ -9,8 +11,9 @@ import (
 	"testing"
 )
 
-// unixgramPair returns the two ends of a socketpair of datagrams.
-func unixgramPair(t *testing.T) (a, b net.Conn) {
+// Unixgram returns the two ends of a pair of Unix datagram sockets. Where there
+// are none the test is skipped.
+func Unixgram(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
 	if err != nil {
