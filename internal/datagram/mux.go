@@ -35,6 +35,7 @@ type Mux struct {
 	turns  turns
 	closed atomic.Bool
 	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
+	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
 	mu      sync.Mutex
 	peers   map[netip.AddrPort]*Peer
@@ -48,7 +49,6 @@ type Mux struct {
 
 // readState belongs to who reads.
 type readState struct {
-	last *Peer
 	bufs bufList
 	out  wire.Batch
 }
@@ -150,15 +150,17 @@ func (m *Mux) handlePackets(now time.Time, ps []Packet) {
 }
 
 func (m *Mux) deliver(now time.Time, from netip.AddrPort, bufs [][]byte) {
-	r := &m.reading
-	p := r.last
+	p := m.last.Load()
 	if p == nil || p.addr != from || p.closed.Load() {
 		if p = m.lookup(now, from, bufs); p == nil {
 			return
 		}
-		r.last = p
+		m.last.Store(p)
+		if p.closed.Load() {
+			m.last.CompareAndSwap(p, nil) // remove may have been too early
+		}
 	}
-	p.handler.HandleBatch(now, bufs, &r.out)
+	p.handler.HandleBatch(now, bufs, &m.reading.out)
 	m.answer(from)
 }
 
@@ -228,6 +230,7 @@ func (m *Mux) countLocked() {
 
 // remove forgets a closed Conn. Its address stays closed for a while.
 func (m *Mux) remove(p *Peer) error {
+	m.last.CompareAndSwap(p, nil)
 	m.mu.Lock()
 	if m.peers[p.addr] == p {
 		delete(m.peers, p.addr)

@@ -243,7 +243,9 @@ func (t *turns) reconsider() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.owner.isClosed() || t.behind || t.owner.mayRead(t.peer):
+	case t.owner.isClosed() || t.owner.mayRead(t.peer):
+	case t.behind:
+		t.peer, t.readers = nil, nil // they may be gone for good
 	case t.reading:
 		t.setDeadlineLocked(past)
 	default:
