@@ -58,7 +58,7 @@ type InlineConn interface {
 // messages.
 type Readers = interface {
 	Kick()         // makes one of them call ReadInline again
-	Waiting() bool // whether there are any
+	Several() bool // whether there is more than one, with the caller of ReadInline
 }
 
 // inlinePatience is how long nobody may read before the goroutine takes over.
@@ -102,7 +102,6 @@ type turns struct {
 	behind   bool      // the goroutine reads
 	yield    bool      // and was asked to stop
 	reading  bool      // a caller reads
-	wanted   bool      // and another one would have
 	peer     *Peer     // whose readers they are who read, or want to
 	readers  Readers   // and they
 	deadline time.Time // of the socket
@@ -188,11 +187,7 @@ func waitUntil(d *deadline.Deadline, pause time.Duration) {
 func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reading {
-		t.wanted = true
-		return false
-	}
-	if t.owner.isClosed() || !t.owner.mayRead(p) {
+	if t.reading || t.owner.isClosed() || !t.owner.mayRead(p) {
 		return false
 	}
 	t.peer, t.readers = p, r
@@ -201,7 +196,7 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 		t.wakes.WakeOnPacket(nil)
 	}
 	if t.behind {
-		if !t.yield {
+		if !t.yield && !r.Several() {
 			t.yield = true
 			t.setDeadlineLocked(past)
 		}
@@ -216,12 +211,11 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 func (t *turns) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	wanted := t.wanted || t.readers.Waiting()
-	t.reading, t.wanted = false, false
+	t.reading = false
 	t.left = t.seen
 	switch {
 	case t.owner.isClosed():
-	case wanted || !t.owner.mayRead(t.peer):
+	case t.readers.Several() || !t.owner.mayRead(t.peer):
 		t.readBehindLocked()
 	default:
 		t.watchLocked()

@@ -94,7 +94,8 @@ func (t *turns) idle() bool {
 }
 
 // yielded ends the goroutine if it was asked to make place, and there still is
-// somebody to make place for.
+// somebody to make place for: one caller and no more, for of several one could
+// take the wake-up meant for another, and leave with a message.
 func (t *turns) yielded() bool {
 	t.mu.Lock()
 	yield := t.yield && !t.owner.isClosed()
@@ -102,7 +103,7 @@ func (t *turns) yielded() bool {
 	if yield {
 		t.yield = false
 		t.setDeadlineLocked(time.Time{})
-		if yield = t.owner.mayRead(t.peer); yield {
+		if yield = t.owner.mayRead(t.peer) && !readers.Several(); yield {
 			t.behind = false
 			t.left = t.now()
 			t.watchLocked()

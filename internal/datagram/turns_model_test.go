@@ -247,6 +247,11 @@ func runTurnsModel(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := newTurnsModel(t)
 	var wg sync.WaitGroup
+	defer func() {
+		m.conn.Close()
+		m.in.Fail(net.ErrClosed)
+		wg.Wait()
+	}()
 	for range r.IntN(4) {
 		own := rand.New(rand.NewPCG(seed, r.Uint64()))
 		wg.Go(func() { m.reader(own) })
@@ -265,7 +270,4 @@ func runTurnsModel(t *testing.T, seed uint64) {
 		synctest.Wait()
 		m.check()
 	}
-	m.conn.Close()
-	m.in.Fail(net.ErrClosed)
-	wg.Wait()
 }

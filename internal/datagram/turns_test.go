@@ -44,7 +44,7 @@ func (s *inlineSocket) SetReadDeadline(time.Time) error { return nil }
 type noReaders struct{}
 
 func (noReaders) Kick()         {}
-func (noReaders) Waiting() bool { return false }
+func (noReaders) Several() bool { return false }
 
 // Callers take turns in reading, with passing errors in between, for the race
 // detector.
@@ -102,7 +102,7 @@ func TestInlinePause(t *testing.T) {
 // waitingReaders says that others wait.
 type waitingReaders struct{ noReaders }
 
-func (waitingReaders) Waiting() bool { return true }
+func (waitingReaders) Several() bool { return true }
 
 // Nobody reads a socket that broke, not even for those who wait.
 func TestBrokenInTurn(t *testing.T) {
@@ -127,18 +127,26 @@ func TestBrokenInTurn(t *testing.T) {
 	})
 }
 
-// Who was refused because somebody else reads, and does not count as waiting
-// yet, is not forgotten when that one stops.
+// countedReaders are as many as the test says.
+type countedReaders struct{ several bool }
+
+func (*countedReaders) Kick()           {}
+func (r *countedReaders) Several() bool { return r.several }
+
+// Who was refused because somebody else reads is not forgotten when that one
+// stops.
 func TestRefusedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
 		c := NewSingle(s, nil, nil, 1000)
 		c.handler = &fakeHandler{}
 		var d deadline.Deadline
+		var r countedReaders
 		var wg sync.WaitGroup
-		wg.Go(func() { c.ReadInline(&d, noReaders{}) })
+		wg.Go(func() { c.ReadInline(&d, &r) })
 		synctest.Wait()
-		if c.ReadInline(&d, noReaders{}) {
+		r.several = true
+		if c.ReadInline(&d, &r) {
 			t.Error("ReadInline = true, want false while somebody reads")
 		}
 		s.push(from(peerAddr(1), "x")...)
@@ -149,6 +157,42 @@ func TestRefusedReader(t *testing.T) {
 		}
 		c.Close()
 	})
+}
+
+// The goroutine makes place for one caller of Read only: of several one may
+// take the wake-up meant for another, and leave the socket to nobody.
+func TestPlaceForOne(t *testing.T) {
+	for name, asked := range map[string]bool{"several from the start": true, "another one later": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteppedSocket()
+				c := NewSingle(s, nil, nil, 1000)
+				r := countedReaders{several: asked}
+				var d deadline.Deadline
+				seen := 0
+				h := &fakeHandler{batch: func([][]byte, *wire.Batch) {
+					if seen++; seen > 1 {
+						return
+					}
+					if c.ReadInline(&d, &r) {
+						t.Error("ReadInline = true, want false while the goroutine reads")
+					}
+					r.several = true
+				}}
+				if err := c.Attach(h); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					s.push(from(peerAddr(1), "x")...)
+					synctest.Wait()
+				}
+				if seen != 2 {
+					t.Errorf("%d packets read, want 2", seen)
+				}
+				c.Close()
+			})
+		})
+	}
 }
 
 // A panic of the application within a read does not take the turn along.

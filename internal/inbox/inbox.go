@@ -25,8 +25,9 @@ type Inbox struct {
 	poller  Poller               // may be nil
 
 	used     atomic.Int64 // bytes pushed and not yet popped, with overhead
-	waiting  atomic.Int32 // callers of pop that wait, or are about to
-	timeless atomic.Int32 // those of them that found no deadline, and do not arm it
+	callers  atomic.Int32 // callers of Read that found no message
+	waiting  atomic.Int32 // those of them that wait, or are about to
+	timeless atomic.Int32 // those of these that found no deadline, and do not arm it
 	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to
 
 	mu         sync.Mutex
@@ -61,7 +62,7 @@ type Poller interface {
 // Readers is what a Poller sees of an Inbox.
 type Readers = interface {
 	Kick()
-	Waiting() bool
+	Several() bool
 }
 
 // SetPoller sets the Poller, before the first Read.
@@ -206,23 +207,32 @@ func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
 
 // next calls f with the next message, which it may use until it returns.
 func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
+	if ok, err := q.try(d, f); ok || err != nil {
+		return err
+	}
+	q.callers.Add(1)
+	defer q.callers.Add(-1)
 	for {
-		if q.failed.Load() {
-			return q.ended()
+		if q.poller == nil || !q.poller.ReadInline(d, q) {
+			if err := q.wait(d); err != nil {
+				return err
+			}
 		}
-		if d.Exceeded() {
-			return os.ErrDeadlineExceeded
-		}
-		if ok, err := q.pop(f); ok || err != nil {
-			return err
-		}
-		if q.poller != nil && q.poller.ReadInline(d, q) {
-			continue
-		}
-		if err := q.wait(d); err != nil {
+		if ok, err := q.try(d, f); ok || err != nil {
 			return err
 		}
 	}
+}
+
+// try is next without waiting: it reports whether there was a message.
+func (q *Inbox) try(d *deadline.Deadline, f func([]byte)) (bool, error) {
+	if q.failed.Load() {
+		return false, q.ended()
+	}
+	if d.Exceeded() {
+		return false, os.ErrDeadlineExceeded
+	}
+	return q.pop(f)
 }
 
 func (q *Inbox) ended() error {

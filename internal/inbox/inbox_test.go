@@ -159,6 +159,43 @@ func TestWakeUps(t *testing.T) {
 	})
 }
 
+// lookingPoller counts the calls of ReadInline that see several callers of Read.
+type lookingPoller struct{ calls, several int }
+
+func (p *lookingPoller) ReadInline(_ *deadline.Deadline, r Readers) bool {
+	p.calls++
+	if r.Several() {
+		p.several++
+	}
+	return false
+}
+
+func (p *lookingPoller) InterruptInline(Readers) {}
+
+// A caller of Read counts from before it asks the poller until it returns.
+func TestSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var p lookingPoller
+		q.SetPoller(&p)
+		var d deadline.Deadline
+		for want := range 2 {
+			go q.Read(nil, &d)
+			synctest.Wait()
+			if q.Several() != (want > 0) || p.several != want || p.calls != want+1 {
+				t.Errorf("with %d callers Several is %v, and %d of %d saw others, want %v, %d of %d",
+					want+1, q.Several(), p.several, p.calls, want > 0, want, want+1)
+			}
+		}
+		push(q, "x")
+		synctest.Wait()
+		if q.Several() {
+			t.Error("Several is true after one of two left")
+		}
+		q.Fail(net.ErrClosed)
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newInbox(1 << 20)

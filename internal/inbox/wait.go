@@ -21,8 +21,9 @@ func signal(c chan struct{}) {
 // Kick wakes one blocked reader, which looks again whether to wait.
 func (q *Inbox) Kick() { signal(q.wake) }
 
-// Waiting reports whether a reader is blocked, or about to be.
-func (q *Inbox) Waiting() bool { return q.waiting.Load() > 0 }
+// Several reports whether more than one caller of Read found no message: they
+// are blocked, about to be, in the Poller or about to return.
+func (q *Inbox) Several() bool { return q.callers.Load() > 1 }
 
 // Interrupt tells the blocked readers that the deadline has changed. It must be
 // called after each change.
