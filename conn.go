@@ -22,15 +22,16 @@ type Conn struct {
 	set     *settings
 	inner   net.Conn // what NewConn was given, or the dialed socket
 	born    time.Time
-	waits   bool   // dc has no room at times, and Write waits for it
 	onClose func() // may be nil
+	waits   bool   // dc has no room at times, and Write waits for it
+
+	closeOnce sync.Once
+	closeErr  error
 
 	in                          inbox.Inbox
 	readDeadline, writeDeadline deadline.Deadline
 	truncated                   atomic.Uint64
 	writeErrors                 atomic.Uint64
-	closeOnce                   sync.Once
-	closeErr                    error
 
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.

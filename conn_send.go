@@ -34,15 +34,15 @@ const (
 type sender struct {
 	busy    bool
 	skipped uint8 // Writes since the last look at the clock
-	waiters int
+	burst   uint8 // see flood
+	waiters int32
 	free    chan struct{} // one token: busy or pending has changed
 	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
 	oldest  clock         // when the first of pending came
 
 	run       func() // Conn.flush, made once: starting it costs no allocation
-	burst     int
-	lastWrite clock // at the last look
-	restAt    clock // not before
+	lastWrite clock  // at the last look
+	restAt    clock  // not before
 }
 
 // flood counts the Writes since the last look at the clock, this one among
@@ -51,11 +51,13 @@ func (s *sender) flood(now clock) bool {
 	n := int(s.skipped) + 1
 	gap := now - s.lastWrite
 	s.lastWrite, s.skipped = now, 0
+	burst := int(s.burst)
 	if gap < clock(n)*floodGap {
-		s.burst = min(s.burst+n, floodMax)
-	} else if s.burst > 0 {
-		s.burst = max(0, s.burst-n-int(min(gap/floodDecay, floodMax)))
+		burst = min(burst+n, floodMax)
+	} else if burst > 0 {
+		burst = max(0, burst-n-int(min(gap/floodDecay, floodMax)))
 	}
+	s.burst = uint8(burst)
 	return s.burst >= floodAfter
 }
 

@@ -44,7 +44,6 @@ func runBoth(j *job, p *peer) (*result, error) {
 	if j.Mode == modeIdle {
 		streamBuffer = 1 << 10
 	}
-	noteBefore()
 	b := new(board)
 	c := newClient(j, p, b)
 	s, err := newServer(j, p, b, c.ring)

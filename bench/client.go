@@ -50,6 +50,9 @@ func (c *client) connect(addr string) error {
 		if err := c.greet(l, i, buf); err != nil {
 			return err
 		}
+		if i == 0 && c.job.Mode == modeIdle {
+			noteBefore()
+		}
 	}
 	return nil
 }

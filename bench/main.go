@@ -59,7 +59,7 @@ func parseOptions(args []string) (*options, error) {
 	sizes := fs.String("sizes", "64,256,1200,4096,16384", "message `sizes` in bytes, for one-way and ping-pong; the other modes use 256")
 	rounds := fs.Int("rounds", 5, "`number` of runs of each measurement")
 	length := fs.Duration("length", time.Second, "`time` that one run measures")
-	conns := fs.Int("conns", 500, "`number` of connections in mode idle")
+	conns := fs.Int("conns", 1000, "`number` of connections in mode idle")
 	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
 	_ = fs.Parse(args)
 	o := &options{rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out}

@@ -163,7 +163,7 @@ func (c *client) roundTrips(l link, count *uint64, watchdog *time.Timer) error {
 // idle measures what connections cost that do nothing. The links exist already;
 // each has said one message and got it back, and the server waits for more.
 func (c *client) idle() (*result, error) {
-	n := float64(len(c.links))
+	n := float64(len(c.links) - 1)
 	time.Sleep(c.job.Warmup)
 	r := &result{BytesServing: float64(memoryInUse()-memoryBefore) / n}
 	for _, l := range c.links {
@@ -183,7 +183,8 @@ func (c *client) idle() (*result, error) {
 	return r, nil
 }
 
-// What the process had in use before it made connections.
+// What the process had in use after its first connection, of which the cost is
+// that of the process: code, pools, the server.
 var (
 	memoryBefore     int64
 	goroutinesBefore int

@@ -65,7 +65,7 @@ func (t tally) run(m measurement, o *options) {
 		case modeFanIn:
 			j.Clients = fanInClients
 		case modeIdle:
-			j.Clients = o.conns
+			j.Clients = 1 + o.conns // the first one is there before any is measured
 		}
 		r, err := runJob(j, m.processes)
 		if err != nil {

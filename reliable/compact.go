@@ -68,7 +68,7 @@ func (e *Endpoint) shrinkSent() {
 			break
 		}
 	}
-	n := firstSentWindow
+	n := minSentWindow
 	if keep > n {
 		n = 1 << bits.Len(uint(keep-1))
 	}

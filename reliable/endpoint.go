@@ -62,14 +62,15 @@ type Endpoint struct {
 	maxFragments  int
 	headerSize    int // of the layers below
 
-	now    int64  // newest time heard of, in nanoseconds since base
-	nextID uint64 // of the next packet; its low 16 bits are the sequence
-	busy   bool   // a callback is running
-	parked int32  // sequence that JumpGuard waits to see confirmed, or -1
+	now       int64  // newest time heard of, in nanoseconds since base
+	nextID    uint64 // of the next packet; its low 16 bits are the sequence
+	parked    int32  // sequence that JumpGuard waits to see confirmed, or -1
+	partsNext uint16 // one past the newest sequence that reassembly knows
+	busy      bool   // a callback is running
 
 	sent     sentWindow
 	received receivedWindow
-	parts    reassemblies
+	parts    *reassemblies // noReassemblies before the first fragment
 	rtt      rttHistory
 	acks     []uint16
 	ackState ackState
@@ -116,10 +117,10 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		maxFragments:  or(cfg.MaxFragments, defaultMaxFragments),
 		headerSize:    orOff(cfg.PacketHeaderSize, defaultPacketHeaderSize),
 		parked:        -1,
+		parts:         &noReassemblies,
 	}
 	e.fates, _ = h.(FateHandler)
 	e.ackState.reset()
-	e.parts.window = or(cfg.ReassemblyBuffer, defaultReassemblyBuffer)
 	n, track := or(cfg.ReceivedBuffer, defaultReceivedBuffer), or(cfg.ReceivedBuffer, defaultReceivedBuffer)
 	if cfg.MaxWindow > 0 {
 		n, track = cfg.MaxWindow, minReceivedTrack
@@ -197,7 +198,7 @@ func (e *Endpoint) Reset() {
 	e.sent.reset()
 	e.resetReceived()
 	e.dropReassemblies()
-	e.parts.next = 0
+	e.partsNext = 0
 	e.acks = e.acks[:0]
 	e.ackState.reset()
 	e.counters = Counters{}

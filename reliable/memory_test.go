@@ -128,7 +128,10 @@ func measure(e *Endpoint) int {
 	if e.sent.ring != nil {
 		n += sentBytes(len(e.sent.ring))
 	}
-	n += historyBytes(len(e.rtt.samples)) + len(e.parts.table)*pointerSize
+	n += historyBytes(len(e.rtt.samples))
+	if e.parts.table != nil {
+		n += tableSize(len(e.parts.table))
+	}
 	for _, r := range e.parts.table {
 		if r != nil {
 			n += e.partSize() + cap(r.buf)

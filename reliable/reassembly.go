@@ -137,13 +137,20 @@ func swap(a, b []byte, n int) {
 // reassemblies are the packets that lack fragments. The table is indexed by
 // sequence modulo its length, the size of the window.
 type reassemblies struct {
-	table   []*reassembly // nil before the first fragment
-	window  int           // entries of the table once it is there
-	next    uint16        // one past the newest sequence
+	table   []*reassembly
 	open    int
 	inOrder *reassembly // one that has the first fragments and no others, or nil
 	spare   []*reassembly
 	bytes   int // held by all this but the table, for Config.ReassemblyBytes
+}
+
+// noReassemblies are those of all endpoints that have had no fragment. They
+// are never written to.
+var noReassemblies reassemblies
+
+// reassemblyWindow returns how many packets may lack fragments.
+func (e *Endpoint) reassemblyWindow() int {
+	return or(e.cfg.ReassemblyBuffer, defaultReassemblyBuffer)
 }
 
 func (p *reassemblies) slot(s uint16) **reassembly {
@@ -246,8 +253,7 @@ func (e *Endpoint) complete(r *reassembly) Verdict {
 // openReassembly makes a reassembly for the packet of fragment f, with room
 // for it. It returns nil and why if that is not to be had.
 func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
-	p := &e.parts
-	if !seq.AheadOf(f.Sequence, p.next) && seq.StaleIn(f.Sequence, p.next, p.window) {
+	if !seq.AheadOf(f.Sequence, e.partsNext) && seq.StaleIn(f.Sequence, e.partsNext, e.reassemblyWindow()) {
 		return nil, Stale
 	}
 	if !e.ensureTable() {
@@ -263,6 +269,7 @@ func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
 		return nil, NoRoom
 	}
 	e.forwardReassemblies(f.Sequence)
+	p := e.parts
 	slot := p.slot(f.Sequence)
 	if *slot != nil {
 		e.closeReassembly(*slot)
@@ -276,19 +283,18 @@ func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
 // forwardReassemblies makes s the newest sequence of the window, and gives up
 // what that leaves behind.
 func (e *Endpoint) forwardReassemblies(s uint16) {
-	p := &e.parts
-	if !seq.AheadOf(s, p.next) {
+	if !seq.AheadOf(s, e.partsNext) {
 		return
 	}
-	if p.open > 0 {
-		first := int(p.next)
-		for i := range min(int(s-p.next)+1, p.window) {
-			if r := p.table[(first+i)%p.window]; r != nil {
+	if table := e.parts.table; e.parts.open > 0 {
+		first := int(e.partsNext)
+		for i := range min(int(s-e.partsNext)+1, len(table)) {
+			if r := table[(first+i)%len(table)]; r != nil {
 				e.closeReassembly(r)
 			}
 		}
 	}
-	p.next = s + 1
+	e.partsNext = s + 1
 }
 
 // closeReassembly takes r out of the table, if it still is there.

@@ -7,7 +7,7 @@ const pointerSize = int(unsafe.Sizeof(uintptr(0)))
 // takePart asks for n bytes within Config.ReassemblyBytes. It sacrifices the
 // spare buffers if that helps.
 func (e *Endpoint) takePart(n int) bool {
-	p := &e.parts
+	p := e.parts
 	if limit := e.cfg.ReassemblyBytes; limit > 0 && p.bytes+n > limit {
 		e.freeSpares()
 		if p.bytes+n > limit {
@@ -28,20 +28,23 @@ func (e *Endpoint) givePart(n int) {
 
 // ensureTable makes the table of reassemblies if there is none.
 func (e *Endpoint) ensureTable() bool {
-	p := &e.parts
-	if p.table != nil {
+	if e.parts != &noReassemblies {
 		return true
 	}
-	if !e.take(p.window * pointerSize) {
+	n := e.reassemblyWindow()
+	if !e.take(tableSize(n)) {
 		return false
 	}
-	p.table = make([]*reassembly, p.window)
+	e.parts = &reassemblies{table: make([]*reassembly, n)}
 	return true
 }
 
+// tableSize is the memory of a table of n reassemblies.
+func tableSize(n int) int { return int(unsafe.Sizeof(reassemblies{})) + n*pointerSize }
+
 // newReassembly returns an empty reassembly, or nil.
 func (e *Endpoint) newReassembly() *reassembly {
-	p := &e.parts
+	p := e.parts
 	if n := len(p.spare); n > 0 {
 		r := p.spare[n-1]
 		p.spare = p.spare[:n-1]
@@ -55,7 +58,7 @@ func (e *Endpoint) newReassembly() *reassembly {
 
 // recycle keeps r and its buffer for another packet, or frees them.
 func (e *Endpoint) recycle(r *reassembly) {
-	p := &e.parts
+	p := e.parts
 	if n := len(p.spare); n >= maxSpares || n >= minSpares && p.spareSize()+cap(r.buf) > spareBytes {
 		e.givePart(e.partSize() + cap(r.buf))
 		return
@@ -86,7 +89,10 @@ func (e *Endpoint) growReassembly(r *reassembly, need int) bool {
 
 // freeSpares frees what is kept for later.
 func (e *Endpoint) freeSpares() {
-	p := &e.parts
+	p := e.parts
+	if len(p.spare) == 0 {
+		return
+	}
 	for _, r := range p.spare {
 		e.givePart(e.partSize() + cap(r.buf))
 	}
@@ -96,8 +102,8 @@ func (e *Endpoint) freeSpares() {
 // freeReassembly frees all that is not in use by an open reassembly.
 func (e *Endpoint) freeReassembly() {
 	e.freeSpares()
-	if p := &e.parts; p.open == 0 {
-		e.give(len(p.table) * pointerSize)
-		p.table = nil
+	if p := e.parts; p.open == 0 && p != &noReassemblies {
+		e.give(tableSize(len(p.table)))
+		e.parts = &noReassemblies
 	}
 }

@@ -64,8 +64,8 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 		return Refused
 	}
 	e.noteReceived(h.Sequence, size)
-	if p := &e.parts; p.open == 0 && p.next == h.Sequence {
-		p.next++
+	if e.parts.open == 0 && e.partsNext == h.Sequence {
+		e.partsNext++
 	} else {
 		e.forwardReassemblies(h.Sequence)
 	}
@@ -103,6 +103,6 @@ func (e *Endpoint) jump(s uint16) {
 	e.received.turnedNext = s
 	e.received.ring.reset(s)
 	e.dropReassemblies()
-	e.parts.next = s
+	e.partsNext = s
 	e.ackState.last = s - 1 - ackDistance // so that the peer hears of it at once
 }

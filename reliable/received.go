@@ -8,6 +8,7 @@ import (
 )
 
 const (
+	minReceivedRing    = 4                  // records of a growing window for the first packets
 	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
 	maxReceivedCompact = 1024               // and at most after Compact
 	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
@@ -29,6 +30,8 @@ type receivedWindow struct {
 	ring       receivedRing
 	turnedAt   int64  // when a growing window was last all new
 	turnedNext uint16 // what it expected then
+	ringBegin  uint16 // where a ring of few records began
+	whole      bool   // the ring has as many records as it should
 }
 
 // A receivedRing has the records of the newest packets, by sequence modulo its
@@ -37,7 +40,7 @@ type receivedWindow struct {
 type receivedRing struct {
 	records []receivedRecord // nil before the first packet
 	next    uint16           // one past the newest sequence
-	late    int              // packets in the older half with late set
+	late    int32            // packets in the older half with late set
 	bytes   int64            // of those in the older half; 0 if there are none
 }
 
@@ -53,7 +56,7 @@ func (r *receivedRing) step() *receivedRecord {
 	slot := &r.records[int(r.next)&mask]
 	entering := &r.records[(int(r.next)-len(r.records)/2)&mask]
 	r.bytes += int64(entering.bytes) - int64(slot.bytes)
-	r.late += int(entering.late) - int(slot.late)
+	r.late += int32(entering.late) - int32(slot.late)
 	r.next++
 	return slot
 }
@@ -82,7 +85,7 @@ func (r *receivedRing) put(s uint16, rec receivedRecord) {
 	r.records[int(s)&(n-1)] = rec
 	if d >= n/2 && n > 1 {
 		r.bytes += int64(rec.bytes)
-		r.late += int(rec.late)
+		r.late += int32(rec.late)
 	}
 }
 
@@ -115,7 +118,7 @@ func (r *receivedRing) span() (earliest, latest int64) {
 func (e *Endpoint) noteReceived(s uint16, size int) {
 	w := &e.received
 	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize + size)}
-	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || w.ring.records == nil {
+	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || !w.whole {
 		e.noteAnyhow(s, rec)
 		return
 	}
@@ -139,7 +142,7 @@ func (e *Endpoint) noteAnyhow(s uint16, rec receivedRecord) {
 		}
 	}
 	switch {
-	case w.ring.records == nil && !e.ensureReceivedRing():
+	case !w.whole && !e.ensureReceivedRing():
 	case w.seen.Bitwise():
 		w.ring.forward(w.seen.Next())
 		w.ring.put(s, rec)
@@ -177,7 +180,7 @@ func (e *Endpoint) turnReceived() {
 		return
 	}
 	w.seen.Resize(2 * track)
-	if w.ring.records != nil {
+	if w.whole {
 		e.growReceivedRing()
 	}
 }
@@ -201,12 +204,21 @@ func (e *Endpoint) receivedRingLen() int {
 // ringCharge is the memory of n records beyond the first few.
 func ringCharge(n int) int { return max(0, n-firstSentWindow) * receivedRecordSize }
 
+// ensureReceivedRing makes room for another record. A growing window has few at
+// first, as many connections never need more.
 func (e *Endpoint) ensureReceivedRing() bool {
+	w := &e.received
+	switch n := len(w.ring.records); {
+	case n == 0 && e.grows():
+		w.ringBegin = w.seen.Next() - 1
+		return e.replaceReceivedRing(minReceivedRing)
+	case n > 0 && w.seen.Next()-w.ringBegin <= uint16(n):
+		return true
+	}
 	return e.replaceReceivedRing(e.receivedRingLen())
 }
 
-// growReceivedRing makes the ring larger after the window has grown. The
-// figures start anew with it.
+// growReceivedRing makes the ring larger after the window has grown.
 func (e *Endpoint) growReceivedRing() {
 	if n := e.receivedRingLen(); n > len(e.received.ring.records) {
 		e.replaceReceivedRing(n)
@@ -220,9 +232,23 @@ func (e *Endpoint) replaceReceivedRing(n int) bool {
 		return false
 	}
 	e.mem += (n-old)*receivedRecordSize - (ringCharge(n) - ringCharge(old))
-	r.records = make([]receivedRecord, n)
-	r.reset(e.received.seen.Next())
+	next := e.received.seen.Next()
+	records := make([]receivedRecord, n)
+	r.copyNewest(records, next)
+	*r = receivedRing{records: records, next: next}
+	e.received.whole = n == e.receivedRingLen()
 	return true
+}
+
+// copyNewest copies to a larger ring that ends with next what belongs in its
+// newer half, which needs no sums.
+func (r *receivedRing) copyNewest(records []receivedRecord, next uint16) {
+	for i := range uint16(len(r.records)) {
+		s := r.next - 1 - i
+		if next-1-s < uint16(len(records)/2) {
+			records[int(s)&(len(records)-1)] = r.records[int(s)&(len(r.records)-1)]
+		}
+	}
 }
 
 func (e *Endpoint) freeReceivedRing() {
@@ -231,4 +257,5 @@ func (e *Endpoint) freeReceivedRing() {
 	e.give(ringCharge(n))
 	e.mem -= n*receivedRecordSize - ringCharge(n)
 	*r = receivedRing{}
+	e.received.whole = false
 }

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	rttBlockLen    = 32                      // samples that share a summary
+	rttFirst       = 4                       // samples of a growing history at first
+	rttBlockLen    = 32                      // samples that share a summary, which a growing history reaches in any case
 	rttGrowTurn    = int64(10 * time.Second) // a growing history doubles if it turns over faster
 	rttNoMin       = 10000                   // milliseconds above which the reference knows no minimum
 	rttSmallChange = 0.00001                 // milliseconds that smoothing leaves out
@@ -125,7 +126,8 @@ func (e *Endpoint) nextRTTSlot() int {
 	h := &e.rtt
 	if int(h.pos) == len(h.samples) {
 		full := or(e.cfg.RTTHistory, defaultRTTHistory)
-		if e.now-h.turnedAt >= rttGrowTurn || len(h.samples) >= full || !e.resizeHistory(min(full, 2*len(h.samples))) {
+		slow := len(h.samples) >= rttBlockLen && e.now-h.turnedAt >= rttGrowTurn
+		if slow || len(h.samples) >= full || !e.resizeHistory(min(full, 2*len(h.samples))) {
 			h.pos = 0
 		}
 		h.turnedAt = e.now
@@ -140,7 +142,7 @@ func historyBytes(n int) int { return 4*n + rttBlockSize*((n+rttBlockLen-1)/rttB
 func (e *Endpoint) ensureHistory() bool {
 	n := or(e.cfg.RTTHistory, defaultRTTHistory)
 	if e.grows() {
-		n = min(n, rttBlockLen)
+		n = min(n, rttFirst)
 	}
 	e.rtt.turnedAt = e.now
 	return e.resizeHistory(n)
@@ -157,9 +159,12 @@ func (e *Endpoint) resizeHistory(n int) bool {
 	for i := copy(samples, h.samples); i < n; i++ {
 		samples[i] = -1
 	}
-	blocks := make([]rttBlock, (n+rttBlockLen-1)/rttBlockLen)
-	copy(blocks, h.blocks)
-	h.samples, h.blocks = samples, blocks
+	h.samples = samples
+	if b := (n + rttBlockLen - 1) / rttBlockLen; b > len(h.blocks) {
+		blocks := make([]rttBlock, b)
+		copy(blocks, h.blocks)
+		h.blocks = blocks
+	}
 	return true
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	firstSentWindow = 16                     // entries of a growing window at first
+	minSentWindow   = 4                      // entries of a growing window at first
+	firstSentWindow = 16                     // a growing window reaches this in any case
 	trustedWindow   = 256                    // a growing window reaches this whatever the age of its packets
 	growthAge       = int64(2 * time.Second) // beyond it, it grows for packets younger than this
 )
@@ -51,7 +52,8 @@ type sentWindow struct {
 	odd     *seq.Window  // for other sizes only
 	count   int          // packets present, the newest ones; for powers of two only
 
-	open      int    // packets whose fate is undecided
+	open      int32  // packets whose fate is undecided
+	halved    bool   // there is an older half of which sums are kept
 	decidedTo uint64 // packets before this one are decided, or out of the window
 	overdue   overdue
 	half      halfSums
@@ -105,12 +107,12 @@ func (w *sentWindow) push(s uint16, r sentRecord) (out sentRecord, evicted bool)
 	n := len(w.ring)
 	slot := &w.ring[int(s)&(n-1)]
 	half := n / 2
-	if half > 0 && w.count >= half {
+	if w.halved && w.count >= half {
 		w.half.add(&w.ring[(int(s)-half)&(n-1)], 1)
 	}
 	if w.count == n {
 		out, evicted = *slot, true
-		if half > 0 {
+		if w.halved {
 			w.half.add(slot, -1)
 		}
 	} else {
@@ -124,7 +126,7 @@ func (w *sentWindow) push(s uint16, r sentRecord) (out sentRecord, evicted bool)
 // inOlderHalf reports whether the packet that is d before the newest is in the
 // older half of the window.
 func (w *sentWindow) inOlderHalf(d int) bool {
-	return w.odd == nil && d >= len(w.ring)/2 && len(w.ring) > 1
+	return w.halved && d >= len(w.ring)/2
 }
 
 // unacked returns which of the packets that ackBits covers are present and not
@@ -168,13 +170,13 @@ func (e *Endpoint) ensureSent() bool {
 	}
 	n := or(e.cfg.SentBuffer, defaultSentBuffer)
 	if e.grows() {
-		n = firstSentWindow
+		n = minSentWindow
 	}
 	if !e.take(sentCharge(n)) {
 		return false
 	}
 	e.mem += sentBytes(n) - sentCharge(n)
-	e.sent.ring = make([]sentRecord, n)
+	e.sent.ring, e.sent.halved = make([]sentRecord, n), e.halved(n)
 	if n&(n-1) == 0 {
 		e.sent.pending = seq.MakeBits(n)
 	} else {
@@ -183,6 +185,12 @@ func (e *Endpoint) ensureSent() bool {
 		e.sent.odd.Restart(uint16(e.nextID))
 	}
 	return true
+}
+
+// halved reports whether a window of n packets has an older half. That of one
+// that has yet to grow would tell too little.
+func (e *Endpoint) halved(n int) bool {
+	return n&(n-1) == 0 && n > 1 && (n >= firstSentWindow || !e.grows())
 }
 
 // sentBytes is the memory of a window of n packets.
@@ -222,20 +230,26 @@ func (e *Endpoint) resizeSent(n int) bool {
 		ring[int(s)&(n-1)] = *w.record(s)
 	}
 	w.pending = w.pending.Resize(n, uint16(e.nextID)-1, count)
-	w.ring, w.count = ring, count
+	w.ring, w.count, w.halved = ring, count, e.halved(n)
 	w.half = halfSums{}
-	for d := n / 2; d < count; d++ {
+	for d := n / 2; d < count && w.halved; d++ {
 		w.half.add(w.record(uint16(e.nextID)-1-uint16(d)), 1)
 	}
 	return true
 }
 
-// growSent doubles a growing window when a packet that is still undecided is
-// about to enter its older half.
+// growSent doubles a growing window when it is full for the first few times, and
+// when a packet that is still undecided is about to enter its older half.
 func (e *Endpoint) growSent() {
 	w := &e.sent
 	n := len(w.ring)
-	if w.count < n/2 || n >= e.cfg.MaxWindow {
+	switch {
+	case w.count < n/2 || n >= e.cfg.MaxWindow:
+		return
+	case n < firstSentWindow:
+		if w.count == n {
+			e.resizeSent(2 * n)
+		}
 		return
 	}
 	r := w.record(uint16(e.nextID) - uint16(n/2))
@@ -365,7 +379,7 @@ func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
 
 // InFlight returns the number of packets with a payload whose fate is not yet
 // known.
-func (e *Endpoint) InFlight() int { return e.sent.open }
+func (e *Endpoint) InFlight() int { return int(e.sent.open) }
 
 // SentFates calls f for each packet that is still in the window of sent
 // packets and whose fate is decided, oldest first. The round-trip times are

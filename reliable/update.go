@@ -91,7 +91,7 @@ func (e *Endpoint) updateReceived(factor float32) {
 		e.scanReceived(factor)
 		return
 	}
-	if r.bytes > 0 {
+	if e.received.whole && r.bytes > 0 {
 		earliest, latest := r.span()
 		updateBandwidth(&e.stats.ReceivedBandwidth, r.bytes, earliest, latest, factor)
 	}

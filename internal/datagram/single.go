@@ -14,7 +14,6 @@ import (
 
 // A Single is a Conn with a connected socket of its own.
 type Single struct {
-	sock          Socket
 	local, remote net.Addr
 	maxDatagram   int
 	timers        timers
@@ -39,10 +38,10 @@ const MaxUDP = 65507
 
 // NewSingle returns a Conn on a connected socket, which it takes over.
 func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
-	c := &Single{sock: sock, local: local, remote: remote, maxDatagram: maxDatagram}
+	c := &Single{local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
-	c.turns.wakes, _ = sock.(WakeSocket)
+	_, c.turns.wakes = sock.(WakeSocket)
 	return c
 }
 
@@ -96,7 +95,7 @@ func (c *Single) tick(now time.Time) time.Time {
 }
 
 func (c *Single) WriteBatch(b *wire.Batch) error {
-	return sendBatch(c.sock, netip.AddrPort{}, b, &c.writeErrors)
+	return sendBatch(c.turns.sock, netip.AddrPort{}, b, &c.writeErrors)
 }
 
 func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
@@ -106,7 +105,7 @@ func (c *Single) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.timers.stop()
-		c.closeErr = c.sock.Close()
+		c.closeErr = c.turns.sock.Close()
 	})
 	return c.closeErr
 }
@@ -121,7 +120,7 @@ func (c *Single) Stats() Stats {
 	return Stats{
 		ReadErrors:  c.readErrors.Load(),
 		WriteErrors: c.writeErrors.Load(),
-		Socket:      socketStats(c.sock),
+		Socket:      socketStats(c.turns.sock),
 	}
 }
 

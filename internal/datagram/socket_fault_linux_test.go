@@ -494,7 +494,7 @@ func TestNoBufferWhileWaiting(t *testing.T) {
 	p := faultyPair(t, new(faultyKernel), true)
 	s := p.server.(*linuxSocket)
 	tried := make(chan struct{}, 8)
-	try := s.recv.try
+	try := s.tryReceive
 	s.recv.try = func(fd uintptr) bool {
 		got := try(fd)
 		if !got && s.recv.op != nil {

@@ -19,14 +19,14 @@ type linuxSocket struct {
 	// constant
 	family                  int            // AF_INET or AF_INET6, the latter perhaps dual-stack
 	peer                    netip.AddrPort // of a connected socket, otherwise zero
-	gro                     bool
-	readBuffer, writeBuffer int // bytes
+	readBuffer, writeBuffer int            // bytes
 
 	gso  gsoState
 	recv receiver // owned by the goroutine in ReadBatch
 	wake wakeState
 
 	permissionRetried    atomic.Bool
+	gro                  bool // constant
 	readCalls, sendCalls atomic.Uint64
 	fallbacks            atomic.Uint64
 	drops                atomic.Uint32 // newest count a message has come with
@@ -45,7 +45,7 @@ func newLinuxSocket(c *net.UDPConn, cfg *SocketConfig, k kernel) (*linuxSocket, 
 		return nil, err
 	}
 	s := &linuxSocket{conn: c, raw: raw, kernel: k, peer: remoteAddrPort(c)}
-	s.recv.try, s.recv.serve = s.tryReceive, s.serveReady
+	s.recv.serve = s.serveReady
 	controlErr := raw.Control(func(fd uintptr) { err = s.setUp(fd, cfg) })
 	if controlErr != nil {
 		return nil, controlErr

@@ -62,14 +62,14 @@ func (op *receiveOp) attachBuffer(i int) {
 type receiver struct {
 	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
 	limit int        // how many messages the caller of ReadBatch has room for
-	ask   asker
-	n     int // how many were received
+	n     int        // how many were received
 	errno syscall.Errno
-	try   func(fd uintptr) bool // tryReceive, made once
+	try   func(fd uintptr) bool // tryReceive, made by the first ReadBatch
 
 	handle func([]Packet)        // of Serve
-	once   bool                  // ServeOnce
 	serve  func(fd uintptr) bool // serveReady, made once
+	once   bool                  // ServeOnce
+	ask    asker
 }
 
 // ReadBatch implements Socket.
@@ -80,6 +80,9 @@ func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
 	r := &s.recv
 	r.release()
 	r.limit = len(ps)
+	if r.try == nil {
+		r.try = s.tryReceive
+	}
 	if err := s.raw.Read(r.try); err != nil {
 		forgetPassed(err, s.conn)
 		return 0, err

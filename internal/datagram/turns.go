@@ -86,7 +86,6 @@ type turns struct {
 	owner  turnsOwner
 	sock   Socket
 	inline InlineSocket // sock; nil if only the goroutine can read it
-	wakes  WakeSocket   // sock; nil if there must be a goroutine
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 
@@ -95,18 +94,19 @@ type turns struct {
 
 	// These belong to who reads.
 	reader reader
-	seen   time.Time // when packets came last
+	seen   time.Duration // when packets came last, since base
 
 	mu       sync.Mutex
-	asleep   bool      // nobody reads, and wakes will tell of packets
-	behind   bool      // the goroutine reads
-	yield    bool      // and was asked to stop
-	reading  bool      // a caller reads
-	peer     *Peer     // whose readers they are who read, or want to
-	readers  Readers   // and they
-	deadline time.Time // of the socket
-	left     time.Time // when somebody last stopped
-	watching bool      // watch is scheduled
+	asleep   bool          // nobody reads, and wakes will tell of packets
+	behind   bool          // the goroutine reads
+	yield    bool          // and was asked to stop
+	reading  bool          // a caller reads
+	watching bool          // watch is scheduled
+	wakes    bool          // constant: sock is a WakeSocket, so there need not be a goroutine
+	peer     *Peer         // whose readers they are who read, or want to
+	readers  Readers       // and they
+	deadline time.Time     // of the socket
+	left     time.Duration // when somebody last stopped, since base
 	watch    alarm
 }
 
@@ -116,8 +116,8 @@ func (t *turns) init(owner turnsOwner, sock Socket, timers *timers, errors *atom
 	t.base = time.Now()
 	t.handle = func(ps []Packet) {
 		t.reader.ok()
-		t.seen = t.now()
-		t.owner.handlePackets(t.seen, ps)
+		t.seen = time.Since(t.base)
+		t.owner.handlePackets(t.base.Add(t.seen), ps)
 	}
 	t.watch.tick, t.watch.reads = t.watchTick, true
 }
@@ -149,7 +149,7 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 	if err == nil {
 		return nil
 	}
-	t.seen = t.now()
+	t.seen = time.Since(t.base)
 	if t.owner.isClosed() {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 	t.peer, t.readers = p, r
 	if t.asleep {
 		t.asleep = false
-		t.wakes.WakeOnPacket(nil)
+		t.sock.(WakeSocket).WakeOnPacket(nil)
 	}
 	if t.behind {
 		if !t.yield && !r.Several() {

@@ -7,7 +7,7 @@ import (
 )
 
 // sleepAfter is how long no packet may come before the goroutine ends.
-const sleepAfter = time.Second
+const sleepAfter = 100 * time.Millisecond
 
 // start has packets read as they come.
 func (t *turns) start() {
@@ -45,7 +45,7 @@ func (t *turns) readBehindLocked() {
 	t.behind, t.yield = true, false
 	t.peer, t.readers = nil, nil
 	switch {
-	case t.wakes != nil:
+	case t.wakes:
 		t.setDeadlineLocked(t.now().Add(sleepAfter))
 	case t.inline != nil:
 		t.setDeadlineLocked(time.Time{})
@@ -58,7 +58,7 @@ func (t *turns) sleepLocked() {
 	if t.owner.isClosed() || t.asleep || t.behind {
 		return
 	}
-	if t.wakes == nil || t.wakes.WakeOnPacket(t) != nil {
+	if !t.wakes || t.sock.(WakeSocket).WakeOnPacket(t) != nil {
 		t.readBehindLocked()
 		return
 	}
@@ -81,8 +81,8 @@ func (t *turns) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.deadline // or an interruption came late, or the application set one
-	if t.wakes != nil && !t.yield {
-		if at = t.seen.Add(sleepAfter); !t.now().Before(at) {
+	if t.wakes && !t.yield {
+		if at = t.base.Add(t.seen + sleepAfter); !t.now().Before(at) {
 			t.behind = false
 			t.sleepLocked()
 			return true
@@ -105,7 +105,7 @@ func (t *turns) yielded() bool {
 		t.setDeadlineLocked(time.Time{})
 		if yield = t.owner.mayRead(t.peer) && !readers.Several(); yield {
 			t.behind = false
-			t.left = t.now()
+			t.left = time.Since(t.base)
 			t.watchLocked()
 		}
 	}
@@ -119,7 +119,7 @@ func (t *turns) yielded() bool {
 func (t *turns) watchLocked() {
 	if !t.watching {
 		t.watching = true
-		t.timers.schedule(&t.watch, t.left.Add(inlinePatience))
+		t.timers.schedule(&t.watch, t.base.Add(t.left+inlinePatience))
 	}
 }
 
@@ -132,9 +132,9 @@ func (t *turns) watchTick(now time.Time) time.Time {
 	switch {
 	case t.owner.isClosed() || t.reading || t.behind:
 		return time.Time{}
-	case now.Sub(t.left) < inlinePatience:
+	case now.Sub(t.base)-t.left < inlinePatience:
 		t.watching = true
-		return t.left.Add(inlinePatience)
+		return t.base.Add(t.left + inlinePatience)
 	}
 	t.sleepLocked()
 	return time.Time{}

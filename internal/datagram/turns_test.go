@@ -294,7 +294,7 @@ func TestForeignDeadline(t *testing.T) {
 			s := newSteppedSocket()
 			c := NewSingle(s, nil, nil, 1000)
 			if !wakes {
-				c.turns.wakes = nil
+				c.turns.wakes = false
 			}
 			h := &fakeHandler{}
 			c.Attach(h)

@@ -31,17 +31,17 @@ type Inbox struct {
 	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to
 
 	mu         sync.Mutex
-	head, tail *chunk // the producer's side
-	class      int    // size class of the next chunk
-	pushed     int64  // bytes pushed since Lock
-	end        error  // what Read returns once the queue is empty
+	head, tail *chunk      // the producer's side
+	pushed     int64       // bytes pushed since Lock
+	end        error       // what Read returns once the queue is empty
+	failed     atomic.Bool // end counts at once, queued messages do not
+	class      uint8       // size class of the next chunk
 
-	wake chan struct{} // one token, see wait.go
-	room chan struct{} // the same; nil before the first WaitRoom
+	wake chan struct{} // one token, see wait.go; nil before anybody waits
+	room chan struct{} // the same for WaitRoom
 
 	readMu sync.Mutex
-	out    *chunk      // the consumer's side: taken from head as a whole
-	failed atomic.Bool // end counts at once, queued messages do not
+	out    *chunk // the consumer's side: taken from head as a whole
 }
 
 // Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
@@ -49,7 +49,6 @@ type Inbox struct {
 func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.limit = int64(limit)
 	q.reserve = reserve
-	q.wake = make(chan struct{}, 1)
 }
 
 // A Poller lets a reader that is about to block look for messages itself. It
@@ -103,12 +102,12 @@ func (q *Inbox) Push(p []byte) bool {
 }
 
 func (q *Inbox) addChunk(n int) bool {
-	c := newChunk(n, q.class)
+	c := newChunk(n, int(q.class))
 	if q.reserve != nil && !q.reserve(len(c.buf)) {
 		c.free()
 		return false
 	}
-	if q.class < len(pools)-1 {
+	if int(q.class) < len(pools)-1 {
 		q.class++
 	}
 	if q.tail == nil {
@@ -139,7 +138,9 @@ func (q *Inbox) finish(err error, drop bool) {
 	}
 	room := q.room
 	q.mu.Unlock()
-	signal(q.wake)
+	if q.waiting.Load() > 0 {
+		signal(q.wake)
+	}
 	if room != nil {
 		signal(room)
 	}
@@ -284,7 +285,7 @@ func (q *Inbox) take() error {
 	q.out, q.head, q.tail = q.head, nil, nil
 	q.class = 0
 	if q.out.next != nil {
-		q.class = len(pools) - 1
+		q.class = uint8(len(pools) - 1)
 	}
 	return nil
 }

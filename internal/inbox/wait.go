@@ -18,8 +18,22 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Kick wakes one blocked reader, which looks again whether to wait.
-func (q *Inbox) Kick() { signal(q.wake) }
+// ensureWake makes the channel that readers wait for. Who has not called it may
+// use that after waiting has been seen above zero.
+func (q *Inbox) ensureWake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.wake == nil {
+		q.wake = make(chan struct{}, 1)
+	}
+}
+
+// Kick wakes one blocked reader, or the next one to block, which looks again
+// whether to wait.
+func (q *Inbox) Kick() {
+	q.ensureWake()
+	signal(q.wake)
+}
 
 // Several reports whether more than one caller of Read found no message: they
 // are blocked, about to be, in the Poller or about to return.
@@ -38,6 +52,7 @@ func (q *Inbox) Interrupt() {
 
 // wait blocks until there may be a message, or the end.
 func (q *Inbox) wait(d *deadline.Deadline) error {
+	q.ensureWake()
 	q.waiting.Add(1)
 	defer q.leave(d)
 	if q.ready() {

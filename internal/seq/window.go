@@ -31,7 +31,20 @@ type Window struct {
 	known int32  // sequences before next-known, down to next-n, count as seen
 	track int32  // limit of known: min(n, bits.Size())
 	bits  Bits
-	slots []uint32 // number+1, or 0 for an empty slot; nil where bits are used
+	table *table // nil where bits are used
+}
+
+// A table has a slot for each sequence number modulo its length, with the
+// number plus one in it, or 0 if it is empty.
+type table struct{ slots []uint32 }
+
+func (t *table) at(i int) *uint32 { return &t.slots[i%len(t.slots)] }
+
+// clear empties all slots; a nil table has none.
+func (t *table) clear() {
+	if t != nil {
+		clear(t.slots)
+	}
 }
 
 // Init makes w an empty window of n sequences of which the newest track are
@@ -43,7 +56,7 @@ func (w *Window) Init(n, track int) {
 		w.bits = MakeBits(track)
 		w.track = int32(min(n, w.bits.Size()))
 	} else {
-		w.slots = make([]uint32, n)
+		w.table = &table{make([]uint32, n)}
 		w.track = int32(n)
 	}
 	w.known = w.track
@@ -53,7 +66,7 @@ func (w *Window) Init(n, track int) {
 func (w *Window) Reset() {
 	w.next, w.known = 0, w.track
 	clear(w.bits.words)
-	clear(w.slots)
+	w.table.clear()
 }
 
 // Next returns one past the newest sequence.
@@ -66,7 +79,12 @@ func (w *Window) Len() int { return int(w.n) }
 func (w *Window) Track() int { return int(w.track) }
 
 // Bytes returns the memory held.
-func (w *Window) Bytes() int { return w.bits.Bytes() + 4*len(w.slots) }
+func (w *Window) Bytes() int {
+	if w.table != nil {
+		return 4 * len(w.table.slots)
+	}
+	return w.bits.Bytes()
+}
 
 // Stale reports whether the window has left s behind.
 func (w *Window) Stale(s uint16) bool { return StaleIn(s, w.next, int(w.n)) }
@@ -76,8 +94,8 @@ func (w *Window) Ahead(s uint16) bool { return AheadOf(s, w.next) }
 
 // Exists reports whether s is present.
 func (w *Window) Exists(s uint16) bool {
-	if w.slots != nil {
-		return w.slots[int(s)%len(w.slots)] == uint32(s)+1
+	if w.table != nil {
+		return *w.table.at(int(s)) == uint32(s)+1
 	}
 	return int32(w.next-1-s) < w.known && w.bits.Has(s)
 }
@@ -85,7 +103,7 @@ func (w *Window) Exists(s uint16) bool {
 // Occupant returns the sequence that is present in the place of s, in a window
 // whose size is not a power of two.
 func (w *Window) Occupant(s uint16) (uint16, bool) {
-	v := w.slots[int(s)%len(w.slots)]
+	v := *w.table.at(int(s))
 	return uint16(v - 1), v != 0
 }
 
@@ -98,7 +116,7 @@ func (w *Window) Status(s uint16) Status {
 }
 
 func (w *Window) status(s uint16) Status {
-	if d := int32(w.next - 1 - s); w.slots == nil && d < w.n {
+	if d := int32(w.next - 1 - s); w.table == nil && d < w.n {
 		if d >= w.known || w.bits.Has(s) {
 			return Seen
 		}
@@ -120,7 +138,7 @@ func (w *Window) Forward(s uint16) bool {
 		return false
 	}
 	steps := int32(s-w.next) + 1
-	if w.slots != nil {
+	if w.table != nil {
 		w.empty(steps)
 	} else {
 		w.bits.ClearRange(w.next, int(steps))
@@ -134,18 +152,18 @@ func (w *Window) Forward(s uint16) bool {
 // the reference does, whatever slots that hits.
 func (w *Window) empty(steps int32) {
 	if steps > w.n {
-		clear(w.slots)
+		w.table.clear()
 		return
 	}
 	for i := range int(steps) {
-		w.slots[(int(w.next)+i)%len(w.slots)] = 0
+		*w.table.at(int(w.next) + i) = 0
 	}
 }
 
 // Put adds s, which is in the window.
 func (w *Window) Put(s uint16) {
-	if w.slots != nil {
-		w.slots[int(s)%len(w.slots)] = uint32(s) + 1
+	if w.table != nil {
+		*w.table.at(int(s)) = uint32(s) + 1
 		return
 	}
 	w.bits.Set(s)
@@ -167,12 +185,12 @@ func (w *Window) Skip() {
 }
 
 // Bitwise reports whether w is a window of bits, its size a power of two.
-func (w *Window) Bitwise() bool { return w.slots == nil }
+func (w *Window) Bitwise() bool { return w.table == nil }
 
 // Insert adds s by the rule for packets: it refuses a stale one, then moves
 // the window.
 func (w *Window) Insert(s uint16) bool {
-	if s == w.next && w.slots == nil {
+	if s == w.next && w.table == nil {
 		w.Push()
 		return true
 	}
@@ -186,8 +204,8 @@ func (w *Window) Insert(s uint16) bool {
 
 // Remove empties the place of s, whatever sequence it holds.
 func (w *Window) Remove(s uint16) {
-	if w.slots != nil {
-		w.slots[int(s)%len(w.slots)] = 0
+	if w.table != nil {
+		*w.table.at(int(s)) = 0
 		return
 	}
 	newest := w.next - 1
@@ -198,7 +216,7 @@ func (w *Window) Remove(s uint16) {
 // and each of the 31 before it that is present.
 func (w *Window) Acks() (ack uint16, ackBits uint32) {
 	ack = w.next - 1
-	if w.slots == nil {
+	if w.table == nil {
 		return ack, w.bits.Last32(ack) & lowBits(w.known)
 	}
 	for i := range uint16(32) {
@@ -222,7 +240,7 @@ func lowBits(n int32) uint32 {
 func (w *Window) Restart(s uint16) {
 	w.next, w.known = s, 0
 	clear(w.bits.words)
-	clear(w.slots)
+	w.table.clear()
 }
 
 // Resize makes w tell apart the newest track sequences, a power of two. When

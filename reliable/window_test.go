@@ -1,0 +1,102 @@
+package reliable
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Many connections carry a few packets and then nothing but keepalives.
+func TestFewPacketsTakeLittle(t *testing.T) {
+	a, b := newLoop(t)
+	for range 3 {
+		a.say(b)
+		b.say(a)
+	}
+	for name, e := range map[string]*Endpoint{"first": a.Endpoint, "second": b.Endpoint} {
+		if n := e.MemoryUsage(); n > 256 || n != measure(e) {
+			t.Errorf("the %s endpoint holds %d bytes, counted %d, want at most 256", name, measure(e), n)
+		}
+	}
+}
+
+// However many packets leave before the first ack comes, the window that starts
+// small forgets none of them; and it reaches its usual size though all is acked.
+func TestFirstWindows(t *testing.T) {
+	for n := 1; n <= 32; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			a, b := newLoop(t)
+			for range n {
+				a.say(b)
+			}
+			if a.InFlight() != n {
+				t.Errorf("%d packets are in flight, want %d", a.InFlight(), n)
+			}
+			b.say(a)
+			if c := a.Counters(); a.InFlight() != 0 || c.PacketsAcked != uint64(n) || a.lost != 0 {
+				t.Errorf("%d of %d packets acked, %d lost, %d in flight", c.PacketsAcked, n, a.lost, a.InFlight())
+			}
+			for range firstSentWindow {
+				a.say(b)
+				b.say(a)
+			}
+			if len(a.sent.ring) < firstSentWindow || !b.received.whole {
+				t.Errorf("the windows have %d and %d entries, want at least %d",
+					len(a.sent.ring), len(b.received.ring.records), firstSentWindow)
+			}
+			if a.Update(a.now); a.Stats().PacketLoss != 0 {
+				t.Errorf("PacketLoss = %v on a link that lost nothing", a.Stats().PacketLoss)
+			}
+		})
+	}
+}
+
+// The records that a ring of few has are there once it is whole.
+func TestReceivedRingKeepsRecords(t *testing.T) {
+	a, b := newLoop(t)
+	for range firstSentWindow {
+		a.say(b)
+	}
+	for s, rec := range b.received.ring.records {
+		if want := testTime(0).Add(time.Duration(s+1) * time.Millisecond); b.base.Add(time.Duration(rec.at)) != want {
+			t.Errorf("packet %d was received %v, want %v", s, b.base.Add(time.Duration(rec.at)), want)
+		}
+	}
+}
+
+// A loopEnd is one of two endpoints with nothing between them.
+type loopEnd struct {
+	*Endpoint
+	t    *testing.T
+	now  time.Time
+	lost int
+}
+
+func newLoop(t *testing.T) (a, b *loopEnd) {
+	ends := [2]*loopEnd{}
+	for i := range ends {
+		l := &loopEnd{t: t, now: testTime(0)}
+		l.Endpoint, _ = New(connConfig(), l.now, l)
+		ends[i] = l
+	}
+	return ends[0], ends[1]
+}
+
+func (l *loopEnd) HandleMessage(uint16, []byte) bool { return true }
+
+func (l *loopEnd) HandleFate(_ uint64, fate Fate, _ time.Duration) {
+	if fate == FateLost {
+		l.lost++
+	}
+}
+
+// say sends a packet to the other end, which takes a millisecond.
+func (l *loopEnd) say(to *loopEnd) {
+	var out Batch
+	mustSend(l.t, l.Endpoint, l.now, []byte("x"), &out)
+	l.now = l.now.Add(time.Millisecond)
+	to.now = l.now
+	if v := to.Receive(to.now, out.At(0)); v != Delivered {
+		l.t.Errorf("Receive = %v, want delivered", v)
+	}
+}
