@@ -227,7 +227,8 @@ func TestWriteBatch(t *testing.T) {
 			msgs = append(msgs, pattern(uint32(i), 4+i*7))
 		}
 		msgs = append(msgs, nil, pattern(1000, 16384), pattern(1001, 16384))
-		go func() {
+		var wg sync.WaitGroup
+		wg.Go(func() {
 			if n, err := a.WriteBatch(msgs); n != len(msgs) || err != nil {
 				t.Errorf("WriteBatch = %d, %v, want %d", n, err, len(msgs))
 			}
@@ -236,7 +237,7 @@ func TestWriteBatch(t *testing.T) {
 			if n != 1 || !errors.As(err, &tooLarge) {
 				t.Errorf("WriteBatch with one too large = %d, %v", n, err)
 			}
-		}()
+		})
 		for i, want := range msgs {
 			if len(want) == 0 {
 				continue
@@ -249,6 +250,7 @@ func TestWriteBatch(t *testing.T) {
 		if got, _ := b.ReadMessage(nil); string(got) != "one" {
 			t.Errorf("got %q, want one", got)
 		}
+		wg.Wait()
 	})
 }
 

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// sleepAfter is how long no packet may come before the goroutine ends.
-const sleepAfter = 100 * time.Millisecond
+// sleepAfter is how long no packet may come before the goroutine ends. It is
+// there for a flow of ten packets a second, and not for a keepalive now and then.
+const sleepAfter = 200 * time.Millisecond
 
 // start has packets read as they come.
 func (t *turns) start() {
