@@ -51,6 +51,8 @@ const remarks = `## Where others win
 - **Memory of an idle connection.** A bare socket, and one of TCP, costs its descriptor and the stack of who reads it; a volley
   connection knows its peer's past besides. (Memory inside the kernel, which every socket needs, is not counted here.)
 - **Encryption.** quic and dtls encrypt and volley's bare connections do not, so compare them with that in mind.
+- **A virtual machine has moods.** Round trips within one process come in two kinds, some 3 µs apart, those of bare sockets too;
+  which kind a median meets is chance. Small differences need a quiet machine and many rounds.
 - **Loopback flatters runs.** The kernel hands a run of datagrams over whole. A real network device splits it on the way out,
   which is still most of the gain for the sender; the receiver gains where driver or stack put runs together again.
 `
