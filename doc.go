@@ -34,7 +34,10 @@
 // A message that arrives is intact and arrives once, as long as no datagram
 // lives longer in the network than it takes the sender to send 32,000 more.
 // Sequence numbers have 16 bits, so beyond that limit a message may arrive
-// twice, and a receipt may name the wrong message. Messages may be lost and may
+// twice, and a receipt may name the wrong message. When nothing has arrived for
+// 10 s, the sender is taken for one that may have lost its place: then a
+// datagram that is still on its way from before may arrive twice too, if it is
+// older than the last [Config].MaxWindow messages. Messages may be lost and may
 // overtake each other. A sender that outruns the reader fills the reader's
 // buffer; what does not fit is refused, not acknowledged, and shows in the
 // sender's loss.

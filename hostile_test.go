@@ -219,11 +219,20 @@ func TestJumps(t *testing.T) {
 		if got := flow(20000); got < 20000-16 {
 			t.Errorf("after a duplicate 33,100 late: %d of 20000 messages delivered", got)
 		}
-		for _, gap := range []uint32{32600, 40000} {
-			sent += gap
-			if got := flow(20000); got < 20000-16 {
-				t.Errorf("after a gap of %d: %d of 20000 messages delivered", gap, got)
-			}
+		for late := uint32(31999); late > 16400; late -= 1 + late%16 {
+			send(sent - late)
+		}
+		if got := flow(20000); got != 20000 {
+			t.Errorf("after duplicates that follow each other: %d of 20000 messages delivered", got)
+		}
+		sent += 32600
+		if got := flow(20000); got < 20000-16 {
+			t.Errorf("after a gap of 32600: %d of 20000 messages delivered", got)
+		}
+		sent += 40000
+		time.Sleep(10 * time.Second)
+		if got := flow(20000); got < 20000-16 {
+			t.Errorf("after a gap of 40000 and a silence: %d of 20000 messages delivered", got)
 		}
 	})
 }

@@ -100,10 +100,11 @@ type Config struct {
 	// fixed sizes.
 	MaxWindow int
 	// JumpGuard refuses the first packet that is further ahead than the window
-	// of received packets is long, or than 4096 sequences, or stale, and
-	// believes the second if it follows closely. Without it, one late duplicate
-	// or wrong sequence can make thousands of good packets stale. The window
-	// must be a power of two.
+	// of received packets is long, or than 4096 sequences, and believes the
+	// second if it follows closely. What is behind by up to half the range is
+	// stale, whatever follows it, until no packet was accepted for 10 s.
+	// Without it, one late duplicate or wrong sequence can make thousands of
+	// good packets stale. The window must be a power of two.
 	JumpGuard bool
 	// AckRefused handles the acks that a refused packet carries.
 	AckRefused bool

@@ -56,17 +56,18 @@ type Endpoint struct {
 	told    time.Time   // the time last told, so that a batch pays for it once
 
 	// Settings that every packet needs, with the defaults filled in.
-	maxPacket     int
-	fragmentAbove int
-	fragmentSize  int
-	maxFragments  int
-	headerSize    int // of the layers below
+	maxPacket     int32
+	fragmentAbove int32
+	fragmentSize  int32
+	headerSize    int32 // of the layers below
+	maxFragments  uint16
 
-	now       int64  // newest time heard of, in nanoseconds since base
-	nextID    uint64 // of the next packet; its low 16 bits are the sequence
-	parked    int32  // sequence that JumpGuard waits to see confirmed, or -1
 	partsNext uint16 // one past the newest sequence that reassembly knows
+	newsSeq   uint16 // of the packet accepted last
 	busy      bool   // a callback is running
+	now       int64  // newest time heard of, in nanoseconds since base
+	newsAt    int64  // when the last packet was accepted, or never
+	nextID    uint64 // of the next packet; its low 16 bits are the sequence
 
 	sent     sentWindow
 	received receivedWindow
@@ -78,8 +79,12 @@ type Endpoint struct {
 	updated  int64 // time of the last Update
 	mem      int   // bytes held beyond the struct
 	stats    Stats
+	parked   int32 // sequence that JumpGuard waits to see confirmed, or -1
 	counters Counters
 }
+
+// never is a time before all others, from which durations do not overflow.
+const never = -1 << 62
 
 var defaults Config
 
@@ -111,11 +116,12 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		handler:       h,
 		base:          now,
 		told:          now,
-		maxPacket:     or(cfg.MaxPacketSize, defaultMaxPacketSize),
-		fragmentAbove: or(cfg.FragmentAbove, defaultFragmentAbove),
-		fragmentSize:  or(cfg.FragmentSize, defaultFragmentSize),
-		maxFragments:  or(cfg.MaxFragments, defaultMaxFragments),
-		headerSize:    orOff(cfg.PacketHeaderSize, defaultPacketHeaderSize),
+		maxPacket:     int32(or(cfg.MaxPacketSize, defaultMaxPacketSize)),
+		fragmentAbove: int32(or(cfg.FragmentAbove, defaultFragmentAbove)),
+		fragmentSize:  int32(or(cfg.FragmentSize, defaultFragmentSize)),
+		maxFragments:  uint16(or(cfg.MaxFragments, defaultMaxFragments)),
+		headerSize:    int32(orOff(cfg.PacketHeaderSize, defaultPacketHeaderSize)),
+		newsAt:        never,
 		parked:        -1,
 		parts:         &noReassemblies,
 	}
@@ -194,7 +200,7 @@ func (e *Endpoint) grows() bool { return e.cfg.MaxWindow > 0 }
 func (e *Endpoint) Reset() {
 	e.loseAll()
 	e.nextID = (e.nextID + 65535) &^ 65535
-	e.parked = -1
+	e.parked, e.newsAt = -1, never
 	e.sent.reset()
 	e.resetReceived()
 	e.dropReassemblies()

@@ -36,7 +36,7 @@ type reassembly struct {
 }
 
 // partSize is the memory of a reassembly without its buffer.
-func (e *Endpoint) partSize() int { return int(unsafe.Sizeof(reassembly{})) + e.maxFragments }
+func (e *Endpoint) partSize() int { return int(unsafe.Sizeof(reassembly{})) + int(e.maxFragments) }
 
 // MaxReassemblyOverhead is the most that a reassembly counts against
 // Config.ReassemblyBytes beside its fragments, in bytes. Fragments count with
@@ -172,11 +172,11 @@ func (p *reassemblies) find(s uint16) *reassembly {
 
 // receiveFragment takes a fragment.
 func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
-	if r := e.parts.inOrder; r != nil && e.isNext(r, datagram) && r.storeNext(datagram, e.fragmentSize) {
+	if r := e.parts.inOrder; r != nil && e.isNext(r, datagram) && r.storeNext(datagram, int(e.fragmentSize)) {
 		return e.added(r)
 	}
 	var f Fragment
-	if f.parse(datagram, e.maxFragments, e.fragmentSize) != 0 {
+	if f.parse(datagram, int(e.maxFragments), int(e.fragmentSize)) != 0 {
 		e.counters.FragmentsInvalid++
 		return Invalid
 	}
@@ -185,11 +185,14 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 	}
 	r := e.parts.find(f.Sequence)
 	if r == nil {
-		if e.cfg.JumpGuard && e.park(f.Sequence) {
-			e.counters.FragmentsInvalid++
-			return Parked
-		}
 		var v Verdict
+		if e.cfg.JumpGuard {
+			var believed bool
+			if v, believed = e.guard(f.Sequence); !believed {
+				e.counters.FragmentsInvalid++
+				return v
+			}
+		}
 		if r, v = e.openReassembly(&f); r == nil {
 			e.counters.FragmentsInvalid++
 			return v
@@ -214,11 +217,11 @@ func (e *Endpoint) addFragment(r *reassembly, f *Fragment) Verdict {
 	if r.has(f.ID) {
 		return Duplicate
 	}
-	if need := r.room(len(f.Data), e.fragmentSize); need > len(r.buf) && !e.growReassembly(r, need) {
+	if need := r.room(len(f.Data), int(e.fragmentSize)); need > len(r.buf) && !e.growReassembly(r, need) {
 		e.counters.FragmentsInvalid++
 		return NoRoom
 	}
-	r.store(f, e.fragmentSize)
+	r.store(f, int(e.fragmentSize))
 	if !r.shuffled && r.got == len(r.order) {
 		e.parts.inOrder = r
 	} else {
@@ -240,9 +243,9 @@ func (e *Endpoint) added(r *reassembly) Verdict {
 
 // complete takes a packet whose fragments are all here.
 func (e *Endpoint) complete(r *reassembly) Verdict {
-	payload := r.payload(e.fragmentSize)
+	payload := r.payload(int(e.fragmentSize))
 	size := r.headerSize + len(payload)
-	if size > e.maxPacket+datagramSlack {
+	if size > int(e.maxPacket)+datagramSlack {
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
 	}

@@ -53,7 +53,7 @@ func (e *Endpoint) newReassembly() *reassembly {
 	if !e.takePart(e.partSize()) {
 		return nil
 	}
-	return &reassembly{order: make([]uint8, 0, e.maxFragments)}
+	return &reassembly{order: make([]uint8, 0, int(e.maxFragments))}
 }
 
 // recycle keeps r and its buffer for another packet, or frees them.
@@ -78,7 +78,7 @@ func (p *reassemblies) spareSize() (n int) {
 // former size, but not more than the whole packet takes.
 func (e *Endpoint) growReassembly(r *reassembly, need int) bool {
 	old := r.buf
-	c := max(need, min(2*cap(old), r.count*e.fragmentSize))
+	c := max(need, min(2*cap(old), r.count*int(e.fragmentSize)))
 	if !e.takePart(c - cap(old)) {
 		return false
 	}

@@ -9,8 +9,13 @@ import (
 // Limits of the jump guard, in sequences.
 const (
 	jumpAhead   = 4096 // a packet further ahead than this, or than the window, is not believed at once
-	jumpConfirm = 16   // one that follows it by at most this confirms it
+	halfRange   = 1 << 15
+	jumpConfirm = 16 // one that follows it by at most this confirms it
 )
+
+// jumpSilence is how long no packet must have been accepted before one from
+// behind is believed. It has to be longer than a datagram lives in the network.
+const jumpSilence = int64(10 * time.Second)
 
 // Receive takes a datagram from the other side. It calls the Handler if that
 // completes a packet, and the FateHandler for what the packet's header tells.
@@ -20,7 +25,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		return Reentrant
 	}
 	e.advance(now)
-	if len(datagram) > e.maxPacket+datagramSlack {
+	if len(datagram) > int(e.maxPacket)+datagramSlack {
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
 	}
@@ -33,16 +38,18 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		e.counters.PacketsInvalid++
 		return Invalid
 	}
-	if e.cfg.JumpGuard && len(datagram)-n <= e.maxPacket && e.park(h.Sequence) {
-		e.counters.PacketsStale++
-		return Parked
+	if e.cfg.JumpGuard && len(datagram)-n <= int(e.maxPacket) {
+		if v, believed := e.guard(h.Sequence); !believed {
+			e.counters.PacketsStale++
+			return v
+		}
 	}
 	return e.receivePacket(h, datagram[n:], len(datagram))
 }
 
 // receivePacket takes a whole packet, size bytes with its header.
 func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
-	if len(payload) > e.maxPacket {
+	if len(payload) > int(e.maxPacket) {
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
 	}
@@ -76,24 +83,32 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 	return Delivered
 }
 
-// park reports whether the packet s is too far from the window to be believed:
-// so far that those in between, should they still come, would be taken for
-// duplicates. If it follows one that was parked before, it is believed, and
-// where it is very far the windows start again with it.
-func (e *Endpoint) park(s uint16) bool {
+// guard reports whether the packet s may be believed, or else the verdict on
+// it. Near the window every packet is. One that is behind it is a late copy,
+// whatever else comes, unless the other side has been silent for so long that
+// there can be none. So is one that is behind the packet accepted last: if that
+// came after a gap of nearly the whole range, and filled a hole of the window,
+// the other side is a turn further on than the window. One so far ahead that
+// those in between, should they still come, would be taken for duplicates is
+// believed if it follows another such one that was parked; where that is very
+// far, the windows start again with it.
+func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	w := &e.received.seen
 	ahead := s - w.Next()
 	if int(ahead) < min(jumpAhead, w.Track()) || int(w.Next()-1-s) < w.Len() {
-		return false
+		return 0, true
+	}
+	if behind := ahead >= halfRange || s-e.newsSeq >= halfRange; behind && e.now-e.newsAt < jumpSilence {
+		return Stale, false
 	}
 	if d := s - uint16(e.parked); e.parked < 0 || d < 1 || d > jumpConfirm {
 		e.parked = int32(s)
-		return true
+		return Parked, false
 	}
 	if ahead >= jumpAhead {
 		e.jump(s)
 	}
-	return false
+	return 0, true
 }
 
 // jump makes s the next sequence of the windows of the receiving side.

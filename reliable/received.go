@@ -117,7 +117,8 @@ func (r *receivedRing) span() (earliest, latest int64) {
 // noteReceived records a packet of size bytes.
 func (e *Endpoint) noteReceived(s uint16, size int) {
 	w := &e.received
-	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize + size)}
+	e.newsAt, e.newsSeq = e.now, s
+	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize) + uint32(size)}
 	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || !w.whole {
 		e.noteAnyhow(s, rec)
 		return

@@ -8,9 +8,9 @@ import "time"
 // used. An empty payload makes an ack-only packet.
 func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
 	e.advance(now)
-	if len(payload) > e.maxPacket {
+	if len(payload) > int(e.maxPacket) {
 		e.counters.PacketsTooLargeToSend++
-		return 0, &PacketTooLargeError{Size: len(payload), Max: e.maxPacket}
+		return 0, &PacketTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
 	}
 	if e.sent.ring == nil && !e.ensureSent() {
 		return 0, ErrNoMemory
@@ -18,7 +18,7 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 	h := Header{Sequence: uint16(e.nextID)}
 	h.Ack, h.AckBits = e.received.seen.Acks()
 	lostID, lost := e.remember(len(payload))
-	if len(payload) > e.fragmentAbove {
+	if len(payload) > int(e.fragmentAbove) {
 		e.sendFragments(h, payload, out)
 	} else {
 		n := h.Size()
@@ -38,7 +38,7 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 
 // sendFragments appends the fragments of a packet to out.
 func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
-	size := e.fragmentSize
+	size := int(e.fragmentSize)
 	f := FragmentHeader{Sequence: h.Sequence, Count: int(uint32(len(payload)+size-1) / uint32(size))}
 	n := h.Size()
 	first := min(size, len(payload))

@@ -262,7 +262,7 @@ func (e *Endpoint) growSent() {
 // that this pushes out, if the fate of that was open.
 func (e *Endpoint) remember(size int) (lostID uint64, lost bool) {
 	s := uint16(e.nextID)
-	r := sentRecord{at: e.now, bytes: uint32(e.headerSize + size)}
+	r := sentRecord{at: e.now, bytes: uint32(e.headerSize) + uint32(size)}
 	if size == 0 {
 		r.mark = markEmpty
 	} else {

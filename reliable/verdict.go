@@ -18,8 +18,8 @@ const (
 	Duplicate
 	// Stale: the packet is older than the window.
 	Stale
-	// Parked: the packet is far from the window. Config.JumpGuard waits for a
-	// second one that confirms it.
+	// Parked: the packet is far ahead of the window, or far from it after a
+	// silence. Config.JumpGuard waits for a second one that confirms it.
 	Parked
 	// Invalid: the datagram is not a packet, or contradicts earlier ones.
 	Invalid
