@@ -217,6 +217,7 @@ func (s *settings) setBuffers(cfg *Config) error {
 func (s *settings) finish(cfg *Config) error {
 	r := &s.reliable
 	r.AckBuffer = -1
+	r.AckGuard = true
 	r.AckRefused = true
 	r.SmoothingInterval = smoothingInterval
 	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)

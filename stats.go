@@ -46,6 +46,10 @@ type Stats struct {
 	// PacketsStale came too late, PacketsDuplicate more than once,
 	// PacketsInvalid did not parse, PacketsTooLarge exceeded the maximum.
 	PacketsStale, PacketsDuplicate, PacketsInvalid, PacketsTooLarge uint64
+	// AcksInvalid counts packets that acknowledge what was never sent, as those
+	// of a peer do that still has a connection with a former user of our
+	// address. Their acknowledgements are ignored.
+	AcksInvalid uint64
 	// FragmentsSent, FragmentsReceived and FragmentsInvalid count the
 	// datagrams of messages that take several.
 	FragmentsSent, FragmentsReceived, FragmentsInvalid uint64
@@ -132,8 +136,8 @@ func (c *Conn) statsLocked() *Stats {
 		PacketsSent: n.PacketsSent, PacketsReceived: n.PacketsReceived,
 		PacketsAcked: n.PacketsAcked, PacketsStale: n.PacketsStale,
 		PacketsDuplicate: n.PacketsDuplicate, PacketsInvalid: n.PacketsInvalid,
-		PacketsTooLarge: n.PacketsTooLargeToReceive,
-		FragmentsSent:   n.FragmentsSent, FragmentsReceived: n.FragmentsReceived,
+		PacketsTooLarge: n.PacketsTooLargeToReceive, AcksInvalid: n.AcksInvalid,
+		FragmentsSent: n.FragmentsSent, FragmentsReceived: n.FragmentsReceived,
 		FragmentsInvalid: n.FragmentsInvalid,
 
 		Memory: c.endpoint.MemoryUsage(),

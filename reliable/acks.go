@@ -59,3 +59,38 @@ func (e *Endpoint) AckDue(now time.Time, delay time.Duration) (wait time.Duratio
 	}
 	return max(0, time.Duration(a.sentAt-e.now)+delay), true
 }
+
+// credible reports whether h acknowledges something that may be true. If its
+// ack is one of a packet that was never sent, nothing of it is: the other side
+// speaks of an endpoint that had this address before. Before the first ack, it
+// is also remembered that packets up to there, which are yet to be sent, are
+// what the other side has seen already: it will take them for duplicates, and
+// acks of them say nothing. Their bits are taken out of h.
+func (e *Endpoint) credible(h *Header) bool {
+	newest := uint16(e.nextID) - 1
+	behind := uint64(newest - h.Ack)
+	if behind >= e.nextID || behind >= halfRange {
+		if h.heardNothing() {
+			return true // not an ack: nothing in the window is like that
+		}
+		e.counters.AcksInvalid++
+		if ahead := uint64(h.Ack - newest); ahead <= halfRange && e.counters.PacketsAcked == 0 {
+			e.ackFloor = max(e.ackFloor, e.nextID+ahead)
+		}
+		return false
+	}
+	if e.ackFloor == 0 {
+		return true
+	}
+	id := e.nextID - 1 - behind
+	switch {
+	case id >= e.ackFloor:
+		h.AckBits &= 1<<min(32, id-e.ackFloor+1) - 1
+	case id == e.ackFloor-1:
+		e.counters.AcksInvalid++
+		return false
+	default:
+		e.ackFloor = 0 // it has not seen that packet: the earlier header was wrong
+	}
+	return true
+}

@@ -139,3 +139,63 @@ func checkAckBits(t *testing.T, ackBits uint32) {
 		t.Errorf("ack bits %x: acks %v", ackBits, writer.Acks())
 	}
 }
+
+// TestAckGuard gives an endpoint that has sent some packets one header after
+// the other, and checks which packets each acknowledges.
+func TestAckGuard(t *testing.T) {
+	const all = 1<<32 - 1
+	type step struct {
+		sent    int // in all, before the header
+		ack     uint16
+		bits    uint32
+		acked   int  // packets, in all
+		invalid bool // counted
+	}
+	for name, steps := range map[string][]step{
+		"heard nothing": {{10, 65535, 0, 0, false}, {10, 3, 0xf, 4, false}},
+		"a fresh peer of one who has sent nothing": {{0, 65535, 0, 0, false}, {0, 0, 1, 0, true}},
+		"bits behind a packet never sent":          {{10, 20, all, 0, true}},
+		"the same later on":                        {{10, 9, 0x3ff, 10, false}, {20, 25, all, 10, true}, {20, 19, 0x3ff, 20, false}},
+		"far ahead":                                {{10, 32000, all, 0, true}},
+		"far behind":                               {{10, 65000, all, 0, true}, {10, 9, 1, 1, false}},
+		"behind the first, with bits":              {{10, 65535, 1, 0, true}, {10, 9, 1, 1, false}},
+		"seen but not received":                    {{10, 20, 0, 0, true}},
+		// What the peer saw before it was sent stays in doubt, and what is sent
+		// later does not.
+		"an old connection": {
+			{10, 40, all, 0, true}, {41, 40, all, 0, true}, {60, 40, all, 0, true},
+			{60, 41, all, 1, false}, {60, 43, all, 3, false}, {90, 80, all, 35, false}, {200, 199, all, 67, false},
+		},
+		"an old connection that grows": {
+			{10, 40, all, 0, true}, {10, 50, all, 0, true}, {10, 45, all, 0, true},
+			{60, 50, all, 0, true}, {60, 51, all, 1, false},
+		},
+		// A header with a wrong ack costs no more than itself.
+		"a forged header":         {{10, 30000, all, 0, true}, {10, 5, 0x3f, 6, false}, {20, 19, all, 20, false}},
+		"forged once in sync":     {{10, 9, 0x3ff, 10, false}, {10, 1000, all, 10, true}, {20, 19, all, 20, false}},
+		"one of an earlier lap":   {{40_000, 0, all, 0, true}, {40_000, 39_999, all, 32, false}},
+		"an ack half a lap ahead": {{70_000, 37_231, all, 0, true}, {70_000, 4463, all, 32, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := New(connConfig(), testTime(0), nil)
+			var out Batch
+			invalid := uint64(0)
+			for i, s := range steps {
+				for int(e.NextID()) < s.sent {
+					out.Reset()
+					mustSend(t, e, testTime(0), []byte{1}, &out)
+				}
+				if v := e.Receive(testTime(0), AppendHeader(nil, Header{uint16(i), s.ack, s.bits})); v != Delivered {
+					t.Fatalf("header %d: %v", i, v)
+				}
+				if s.invalid {
+					invalid++
+				}
+				if c := e.Counters(); int(c.PacketsAcked) != s.acked || c.AcksInvalid != invalid {
+					t.Errorf("header %d: %d acked, %d headers invalid, want %d and %d",
+						i, c.PacketsAcked, c.AcksInvalid, s.acked, invalid)
+				}
+			}
+		})
+	}
+}

@@ -106,6 +106,11 @@ type Config struct {
 	// Without it, one late duplicate or wrong sequence can make thousands of
 	// good packets stale. The window must be a power of two.
 	JumpGuard bool
+	// AckGuard ignores the acks of a header whose ack is of a packet that was
+	// never sent, as that of a peer is who speaks of an endpoint that had this
+	// address before. It counts them in AcksInvalid. Without it, the ack bits
+	// of such a header may acknowledge packets that nobody received.
+	AckGuard bool
 	// AckRefused handles the acks that a refused packet carries.
 	AckRefused bool
 	// ReassemblyTimeout is the age at which a packet that still lacks

@@ -75,6 +75,7 @@ type Endpoint struct {
 	rtt      rttHistory
 	acks     []uint16
 	ackState ackState
+	ackFloor uint64 // acks of packets before this id say nothing, see credible
 
 	updated  int64 // time of the last Update
 	mem      int   // bytes held beyond the struct
@@ -207,6 +208,7 @@ func (e *Endpoint) Reset() {
 	e.partsNext = 0
 	e.acks = e.acks[:0]
 	e.ackState.reset()
+	e.ackFloor = 0
 	e.counters = Counters{}
 }
 

@@ -87,7 +87,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte, growing bool) {
 		cfg := &Config{MaxPacketSize: 200, FragmentAbove: 64, MaxFragments: 8, FragmentSize: 32, ReassemblyBytes: 4096}
 		if growing {
-			cfg.MaxWindow, cfg.JumpGuard, cfg.AckRefused = 256, true, true
+			cfg.MaxWindow, cfg.JumpGuard, cfg.AckGuard, cfg.AckRefused = 256, true, true, true
 		}
 		e, err := New(cfg, testTime(0), nil)
 		if err != nil {
@@ -149,7 +149,7 @@ func newFuzzNet(t *testing.T, mode uint8) *fuzzNet {
 		// An odd ReceivedBuffer would deliver duplicates around sequence 0.
 		cfg.SentBuffer, cfg.ReceivedBuffer, cfg.ReassemblyBuffer = 33, 16, 7
 	case 2:
-		cfg.MaxWindow, cfg.JumpGuard, cfg.AckBuffer = 128, true, -1
+		cfg.MaxWindow, cfg.JumpGuard, cfg.AckGuard, cfg.AckBuffer = 128, true, true, -1
 	case 3:
 		cfg.MaxWindow, cfg.AckRefused, cfg.ReassemblyTimeout = 64, true, 50*time.Millisecond
 	}

@@ -8,9 +8,9 @@ import (
 
 // Limits of the jump guard, in sequences.
 const (
-	jumpAhead   = 4096 // a packet further ahead than this, or than the window, is not believed at once
-	halfRange   = 1 << 15
-	jumpConfirm = 16 // one that follows it by at most this confirms it
+	jumpAhead   = 4096    // a packet further ahead than this, or than the window, is not believed at once
+	halfRange   = 1 << 15 // of sequences: further ahead is behind
+	jumpConfirm = 16      // one that follows it by at most this confirms it
 )
 
 // jumpSilence is how long no packet must have been accepted before one from

@@ -298,6 +298,9 @@ func (e *Endpoint) rememberOdd(s uint16, r sentRecord) (lostID uint64, lost bool
 
 // handleAcks learns from the header of an accepted packet.
 func (e *Endpoint) handleAcks(h Header) {
+	if e.cfg.AckGuard && !e.credible(&h) {
+		return
+	}
 	var mask uint32
 	if e.sent.odd == nil {
 		mask = e.sent.unacked(uint16(e.nextID), h.Ack, h.AckBits)

@@ -16,6 +16,7 @@ func connConfig() *Config {
 		SmoothingInterval: time.Second / 60,
 		MaxWindow:         16384,
 		JumpGuard:         true,
+		AckGuard:          true,
 		AckRefused:        true,
 	}
 }
