@@ -65,7 +65,7 @@ var publicPackages = []string{"volley", "volley/reliable", "volley/netcode", "vo
 const anyModule = "..."
 
 // testModules may be imported by every test.
-var testModules = []string{"golang.org/x/net"}
+var testModules = []string{"golang.org/x/net", "github.com/stretchr/testify/require"}
 
 // coreDenied are families of the standard library that a core has no use for.
 var coreDenied = []string{"net/...", "sync/...", "log/...", "os/...", "runtime/...", "syscall/...", "context/...", "math/rand/..."}
@@ -241,6 +241,10 @@ func TestImportRules(t *testing.T) {
 		{"volley", "volley/internal/datagram", source, true},
 		{"volley", "golang.org/x/net/nettest", internalTest, true},
 		{"volley", "github.com/someone/else", internalTest, false},
+		{"volley", "github.com/stretchr/testify/require", internalTest, true},
+		{"volley", "github.com/stretchr/testify/require", source, false},
+		{"volley", "github.com/stretchr/testify/assert", internalTest, false},
+		{"volley/netplay", "volley/internal/vectors", source, false},
 		{"volley", "golang.org/x/crypto/chacha20poly1305", source, false},
 		{"volley", "volley/netcode", source, false},
 		{"volley", "volley/netcode", internalTest, false},

@@ -1,0 +1,106 @@
+package netplay
+
+import (
+	"reflect"
+	"unsafe"
+)
+
+// This file is all of the package that touches memory past the type system.
+// Its functions read and write fields at offsets that package reflect gave for
+// the very type, so that they stay inside of the value they were given, and
+// every write has the size of the field. access_test.go compares them with
+// package reflect.
+
+// An addr is the address of a value or of a field in it. It keeps the value
+// alive.
+type addr unsafe.Pointer
+
+// fieldAt returns the address of the field at an offset.
+func fieldAt(p addr, offset uintptr) addr { return addr(unsafe.Add(unsafe.Pointer(p), offset)) }
+
+func get8(p addr) uint8       { return *(*uint8)(p) }
+func get16(p addr) uint16     { return *(*uint16)(p) }
+func get32(p addr) uint32     { return *(*uint32)(p) }
+func get64(p addr) uint64     { return *(*uint64)(p) }
+func getString(p addr) string { return *(*string)(p) }
+func getPointer(p addr) addr  { return *(*addr)(p) }
+
+func set8(p addr, v uint8)       { *(*uint8)(p) = v }
+func set16(p addr, v uint16)     { *(*uint16)(p) = v }
+func set32(p addr, v uint32)     { *(*uint32)(p) = v }
+func set64(p addr, v uint64)     { *(*uint64)(p) = v }
+func setBool(p addr, v bool)     { *(*bool)(p) = v }
+func setString(p addr, v string) { *(*string)(p) = v }
+func setPointer(p, v addr)       { *(*addr)(p) = v }
+
+// A sliceHeader is what a slice of any element type looks like in memory.
+type sliceHeader struct {
+	data addr
+	len  int
+	cap  int
+}
+
+// getSlice returns the address of the first element and the length of the
+// slice at p, and whether it is nil.
+func getSlice(p addr) (data addr, n int, isNil bool) {
+	h := (*sliceHeader)(p)
+	return h.data, h.len, h.data == nil
+}
+
+// view returns the elements of the slice at p, which have the size of T.
+func view[T uint8 | uint16 | uint32 | uint64 | string](p addr) []T { return *(*[]T)(p) }
+
+// makeSlice gives the slice at p n new zero elements, whose type has the same
+// size and the same pointers as T, and returns them.
+func makeSlice[T uint8 | uint16 | uint32 | uint64 | string](p addr, n int) []T {
+	s := make([]T, n)
+	*(*[]T)(p) = s
+	return s
+}
+
+// makeSliceOf gives the slice of type t at p n new zero elements and returns
+// the address of the first.
+func makeSliceOf(t reflect.Type, p addr, n int) addr {
+	v := reflect.NewAt(t, unsafe.Pointer(p)).Elem()
+	if n == 0 {
+		v.Set(reflect.MakeSlice(t, 0, 0))
+	} else {
+		v.SetZero()
+		v.Grow(n)
+		v.SetLen(n)
+	}
+	return (*sliceHeader)(p).data
+}
+
+// makeStruct returns the address of a new zero value of type t.
+func makeStruct(t reflect.Type) addr { return addr(reflect.New(t).UnsafePointer()) }
+
+// setZero makes the value of type t at p zero.
+func setZero(t reflect.Type, p addr) { reflect.NewAt(t, unsafe.Pointer(p)).Elem().SetZero() }
+
+// A typeID stands for a type. Equal ones mean the same type, for as long as the
+// program runs.
+type typeID unsafe.Pointer
+
+// An eface is what a value of type any looks like in memory: a word that
+// stands for the dynamic type, and the value if it is a pointer.
+type eface struct {
+	typ  typeID
+	data addr
+}
+
+// typeOf returns what stands for the type of v, nil for a nil v.
+func typeOf(v any) typeID { return (*eface)(unsafe.Pointer(&v)).typ }
+
+// pointerIn returns the pointer that v holds. The dynamic type must be a
+// pointer.
+func pointerIn(v any) addr { return (*eface)(unsafe.Pointer(&v)).data }
+
+// cacheSlot returns a number below n, which must be a power of two, that is
+// mostly different for different types.
+func cacheSlot(typ typeID, n uint) uint {
+	return uint(uint64(uintptr(typ))*0x9e3779b97f4a7c15>>40) & (n - 1)
+}
+
+// The layout of sliceHeader is that of a slice.
+var _ = [1]struct{}{}[unsafe.Sizeof(sliceHeader{})-unsafe.Sizeof([]byte(nil))]

@@ -1,0 +1,153 @@
+package netplay
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+)
+
+var (
+	// ErrUnknownType means that no type is registered for the number of a
+	// received message.
+	ErrUnknownType = errors.New("netplay: unknown message type")
+	// ErrEncrypted means that a received message has the flag [Encrypted].
+	ErrEncrypted = errors.New("netplay: the encrypted flag is set, for which no cipher is defined")
+)
+
+// A MessageError means that a message cannot be read, while those after it can:
+// the connection stays in step. It wraps [ErrUnknownType], [ErrEncrypted], a
+// [*CompressionError] or a [*DecodeError].
+type MessageError struct {
+	Type    uint16
+	Options Options
+	Err     error
+}
+
+func (e *MessageError) Error() string { return fmt.Sprintf("message of type %d: %v", e.Type, e.Err) }
+
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// A Codec turns messages into frames and back. It is for programs with a
+// transport of their own; a [Conn] has one. It is safe for concurrent use.
+type Codec struct {
+	reg *Registry
+	set *settings
+}
+
+// NewCodec returns a Codec for the types in reg. cfg may be nil. The error is a
+// [*ConfigError].
+func NewCodec(reg *Registry, cfg *Config) (*Codec, error) {
+	s, err := newSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if reg == nil {
+		return nil, configError("Registry", "it is nil")
+	}
+	return &Codec{reg: reg, set: s}, nil
+}
+
+// Append appends the frame of the message v, a struct or a pointer to one, as
+// it goes on the wire, in V4 with its chunk headers. In case of an error it
+// returns dst as it was. It does not allocate if dst has room and v is a
+// pointer.
+//
+// Errors are those of [Marshal], a [*TypeError] for a type that is not
+// registered, and a [*FrameTooLargeError].
+func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
+	pl, p, err := structOf(v)
+	if err != nil {
+		return dst, err
+	}
+	mt := c.reg.types.Load().byPlan[pl]
+	if mt == nil {
+		return dst, &TypeError{Type: pl.typ, Reason: "not registered"}
+	}
+	start := len(dst)
+	out := append(dst, 0, 0, 0, byte(mt.number>>8), byte(mt.number))
+	if out, err = c.set.appendPlanned(out, p, pl); err != nil {
+		return dst, err
+	}
+	if out, err = c.finish(out, start, mt); err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// finish compresses the body of the frame that begins at start and fills in its
+// length and options.
+func (c *Codec) finish(out []byte, start int, mt *messageType) ([]byte, error) {
+	body := start + minFrame
+	n := len(out) - body
+	if mt.threshold > 0 && n >= mt.threshold && n <= c.set.maxExpanded && c.set.dialect == Release {
+		compressed := false
+		if out, compressed = compressBody(out, body, c.set.gzip); compressed {
+			out[start+2] = byte(Compressed)
+		}
+	}
+	size := len(out) - start
+	if size > c.set.maxFrame {
+		return nil, &FrameTooLargeError{Size: size, Max: c.set.maxFrame}
+	}
+	out[start], out[start+1] = byte((size-2)>>8), byte(size-2)
+	if c.set.dialect == V4 {
+		out = cutFrame(out, start)
+	}
+	return out, nil
+}
+
+// Decode returns the message in f as a pointer to a new value of the type that
+// is registered for its number. The message keeps nothing of f. The error is a
+// [*MessageError].
+func (c *Codec) Decode(f Frame) (any, error) {
+	mt := c.reg.types.Load().byNumber[f.Type]
+	if mt == nil {
+		return nil, &MessageError{Type: f.Type, Options: f.Options, Err: ErrUnknownType}
+	}
+	v := reflect.New(mt.plan.typ)
+	if err := c.decode(f, addr(v.UnsafePointer()), mt.plan); err != nil {
+		return nil, err
+	}
+	return v.Interface(), nil
+}
+
+// Unmarshal reads the message in f into the struct that v points to, whatever
+// the number of the message. The error is a [*TypeError] or a [*MessageError].
+func (c *Codec) Unmarshal(f Frame, v any) error {
+	pl, p, err := targetOf(v)
+	if err != nil {
+		return err
+	}
+	return c.decode(f, p, pl)
+}
+
+func (c *Codec) decode(f Frame, p addr, pl *plan) error {
+	if err := c.body(f, func(body []byte) error { return c.set.decodePlanned(body, p, pl) }); err != nil {
+		return &MessageError{Type: f.Type, Options: f.Options, Err: err}
+	}
+	return nil
+}
+
+// bodies holds buffers for expanded bodies.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// body calls read with the body in f.
+func (c *Codec) body(f Frame, read func([]byte) error) error {
+	if f.Options&Encrypted != 0 && !c.set.acceptEncrypted {
+		return ErrEncrypted
+	}
+	if f.Options&Compressed == 0 {
+		return read(f.Payload)
+	}
+	buf := bodies.Get().(*[]byte)
+	body, err := expand(*buf, f.Payload, c.set.maxExpanded)
+	if err == nil {
+		err = read(body)
+	}
+	if cap(body) <= maxFrame {
+		*buf = body
+	}
+	bodies.Put(buf)
+	return err
+}

@@ -1,0 +1,166 @@
+package netplay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+	"sync"
+)
+
+// ErrExpandedSize means that a compressed payload holds more than
+// Config.MaxExpanded.
+var ErrExpandedSize = errors.New("expanded size over the limit")
+
+// A CompressionError means that a payload with the flag [Compressed] is not a
+// whole zlib or gzip stream, or too large a one ([ErrExpandedSize]). It is also
+// what a payload that was not compressed in spite of the flag leads to.
+type CompressionError struct{ Err error }
+
+func (e *CompressionError) Error() string { return "netplay: compressed payload: " + e.Err.Error() }
+
+func (e *CompressionError) Unwrap() error { return e.Err }
+
+// An expander expands streams. It is reused, since its tables take 40 KB.
+type expander struct {
+	src  bytes.Reader
+	zlib io.ReadCloser
+	gzip gzip.Reader
+}
+
+var expanders = sync.Pool{New: func() any {
+	// A reader cannot be made without the header of a stream.
+	z, err := zlib.NewReader(bytes.NewReader([]byte{0x78, 0xda}))
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &expander{zlib: z}
+}}
+
+// expand appends the body in a compressed payload to dst[:0], and at most
+// limit bytes of it. Bytes after the end of the stream are ignored.
+func expand(dst, payload []byte, limit int) ([]byte, error) {
+	dst = dst[:0]
+	if len(payload) == 0 {
+		return dst, nil
+	}
+	e := expanders.Get().(*expander)
+	defer expanders.Put(e)
+	e.src.Reset(payload)
+	r, err := e.open(payload)
+	if err == nil {
+		dst, err = readLimited(dst, r, limit, 2*len(payload))
+	}
+	e.src.Reset(nil)
+	if err != nil {
+		return dst[:0], &CompressionError{err}
+	}
+	return dst, nil
+}
+
+// open returns a reader of the stream in e.src.
+func (e *expander) open(payload []byte) (io.Reader, error) {
+	if len(payload) >= 2 && payload[0] == 0x1f && payload[1] == 0x8b {
+		if err := e.gzip.Reset(&e.src); err != nil {
+			return nil, noEOF(err)
+		}
+		e.gzip.Multistream(false)
+		return &e.gzip, nil
+	}
+	if err := e.zlib.(zlib.Resetter).Reset(&e.src, nil); err != nil {
+		return nil, noEOF(err)
+	}
+	return e.zlib, nil
+}
+
+// readLimited appends what r holds. The buffer grows with what was read, from
+// about the size guessed.
+func readLimited(dst []byte, r io.Reader, limit, guess int) ([]byte, error) {
+	if cap(dst) == 0 {
+		dst = make([]byte, 0, min(max(512, guess), limit+1))
+	}
+	for {
+		if len(dst) == cap(dst) {
+			bigger := make([]byte, len(dst), max(len(dst)+1, min(2*len(dst), limit+1)))
+			copy(bigger, dst)
+			dst = bigger
+		}
+		n, err := r.Read(dst[len(dst):min(cap(dst), limit+1)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst) > limit:
+			return dst, ErrExpandedSize
+		case err == io.EOF:
+			return dst, nil
+		case err != nil:
+			return dst, noEOF(err)
+		}
+	}
+}
+
+// noEOF returns the error for a stream that ends too early.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// A compressor is reused, since its tables take 800 KB.
+type compressor struct {
+	w interface {
+		io.WriteCloser
+		Reset(io.Writer)
+	}
+	out sliceWriter
+}
+
+// A sliceWriter appends to itself.
+type sliceWriter []byte
+
+func (w *sliceWriter) Write(b []byte) (int, error) {
+	*w = append(*w, b...)
+	return len(b), nil
+}
+
+var zlibCompressors = sync.Pool{New: func() any {
+	// The level is that of the Java library.
+	w, err := zlib.NewWriterLevel(nil, zlib.BestCompression)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &compressor{w: w}
+}}
+
+var gzipCompressors = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestCompression)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &compressor{w: w}
+}}
+
+// compressBody replaces the body at the end of dst by its compressed form and
+// reports true, if that is shorter.
+func compressBody(dst []byte, start int, asGzip bool) ([]byte, bool) {
+	pool := &zlibCompressors
+	if asGzip {
+		pool = &gzipCompressors
+	}
+	c := pool.Get().(*compressor)
+	defer pool.Put(c)
+	c.out = c.out[:0]
+	c.w.Reset(&c.out)
+	// Writing to memory does not fail.
+	c.w.Write(dst[start:])
+	c.w.Close()
+	if len(c.out) >= len(dst)-start {
+		return dst, false
+	}
+	dst = append(dst[:start], c.out...)
+	if cap(c.out) > maxFrame {
+		c.out = nil
+	}
+	return dst, true
+}

@@ -1,0 +1,69 @@
+package netplay
+
+// Marshal returns the body of a message in the release dialect: the values of
+// the properties of v one after another. v is a struct or a pointer to one.
+//
+// Errors are a [*TypeError] if the type cannot be a message, and a
+// [*ValueError] if a value cannot be written: a string or array too long for
+// its count, a string that is not valid UTF-8, a nil pointer to a number, bool
+// or string, or structs nested deeper than 64 levels.
+func Marshal(v any) ([]byte, error) { return Append(nil, v) }
+
+// Append appends what [Marshal] returns to dst. In case of an error it returns
+// dst as it was. It does not allocate if dst has room and v is a pointer.
+func Append(dst []byte, v any) ([]byte, error) { return defaults.appendBody(dst, v) }
+
+// Unmarshal reads a body in the release dialect into the struct that v points
+// to. All properties are set; all memory behind them is new. Bytes after the
+// last property are ignored, so that messages can grow at the end.
+//
+// Errors are a [*TypeError] if the type cannot be a message, and a
+// [*DecodeError] if the body does not hold what the type asks for, or more
+// than 1 MiB of it; v is set in part then.
+func Unmarshal(body []byte, v any) error { return defaults.decodeBody(body, v) }
+
+// appendBody appends the body of v.
+func (s *settings) appendBody(dst []byte, v any) ([]byte, error) {
+	pl, p, err := structOf(v)
+	if err != nil {
+		return dst, err
+	}
+	return s.appendPlanned(dst, p, pl)
+}
+
+func (s *settings) appendPlanned(dst []byte, p addr, pl *plan) ([]byte, error) {
+	var out []byte
+	var err error
+	if s.dialect == Release {
+		out, err = appendStruct(dst, p, pl, s.maxDepth)
+	} else {
+		out, err = appendPresent(dst, p, pl, s.maxDepth)
+	}
+	if err != nil {
+		return dst, valueError(pl.typ, err)
+	}
+	return out, nil
+}
+
+// decodeBody reads a body into the struct that v points to.
+func (s *settings) decodeBody(body []byte, v any) error {
+	pl, p, err := targetOf(v)
+	if err != nil {
+		return err
+	}
+	return s.decodePlanned(body, p, pl)
+}
+
+func (s *settings) decodePlanned(body []byte, p addr, pl *plan) error {
+	d := decoder{budget: s.maxDecoded, depth: s.maxDepth}
+	var err error
+	if s.dialect == Release {
+		err = d.structBody(body, p, pl)
+	} else {
+		err = d.present(body, p, pl)
+	}
+	if err != nil {
+		return decodeError(pl.typ, err)
+	}
+	return nil
+}
