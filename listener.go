@@ -50,7 +50,9 @@ type ListenConfig struct {
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port, each with a reader of its
 	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
-	// other than Linux more is an error that wraps errors.ErrUnsupported.
+	// other than Linux more is an error that wraps errors.ErrUnsupported. A
+	// peer keeps its socket: they all close together, and what arrives before
+	// all are bound is discarded. Nobody else may bind to the port.
 	Sockets int
 }
 
@@ -70,6 +72,8 @@ type Listener struct {
 	budget   budget
 
 	muxes    []*datagram.Mux
+	group    *datagram.MuxGroup // of several muxes
+	early    uint64             // datagrams that came before all sockets were there
 	queue    *backlog.Queue[*Conn]
 	close    sync.Once
 	closeErr error
@@ -97,23 +101,55 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 	if err != nil {
 		return nil, err
 	}
+	pcs, err := lc.bind(ctx, network, address)
+	if err == nil {
+		err = l.addAll(pcs, lc.Config)
+	}
+	if err != nil {
+		for _, pc := range pcs {
+			pc.Close()
+		}
+		return nil, err
+	}
+	l.start()
+	return l, nil
+}
+
+// bind returns lc.Sockets sockets on one address, also those there are after an
+// error.
+func (lc *ListenConfig) bind(ctx context.Context, network, address string) (pcs []net.PacketConn, err error) {
 	n := max(1, lc.Sockets)
 	nlc := net.ListenConfig{Control: lc.control(n)}
 	for range n {
 		pc, err := nlc.ListenPacket(ctx, network, address)
-		if err == nil {
-			address = pc.LocalAddr().String() // of port 0, the one that was given
-			if err = l.add(pc, lc.Config); err != nil {
-				pc.Close()
-			}
-		}
 		if err != nil {
-			l.Close()
-			return nil, err
+			return pcs, err
+		}
+		address = pc.LocalAddr().String() // of port 0, the one that was given
+		pcs = append(pcs, pc)
+	}
+	return pcs, nil
+}
+
+// addAll adds sockets that share a port. All are bound by now, so that from here
+// on every peer has its socket; what came before is discarded.
+func (l *Listener) addAll(pcs []net.PacketConn, cfg *Config) error {
+	if len(pcs) > 1 {
+		l.group = datagram.NewMuxGroup()
+		for _, pc := range pcs {
+			n, err := datagram.DiscardQueued(pc.(*net.UDPConn))
+			if err != nil {
+				return err
+			}
+			l.early += n
 		}
 	}
-	l.start()
-	return l, nil
+	for _, pc := range pcs {
+		if err := l.add(pc, cfg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // control returns what prepares one of n sockets.
@@ -183,6 +219,7 @@ func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
 		Tombstone:     cmp.Or(l.set.idleTimeout, defaultIdleTimeout),
 		MaxTombstones: maxTombstones,
 		OnClose:       l.broken,
+		Group:         l.group,
 	}))
 	return nil
 }
@@ -272,6 +309,7 @@ func (l *Listener) Stats() ListenerStats {
 		Accepted: l.accepted.Load(),
 		Refused:  l.refused.Load(),
 		Filtered: l.filtered.Load(),
+		Unknown:  l.early,
 	}
 	for i, m := range l.muxes {
 		d := m.Stats()

@@ -20,9 +20,11 @@ type MuxConfig struct {
 	Tombstone time.Duration
 	// MaxTombstones limits their number; the oldest give way.
 	MaxTombstones int
-	// OnClose is called once the socket has gone: after Close and the last
-	// Conn, or with the error that broke it.
+	// OnClose is called once the Mux is over: after Close and the last Conn,
+	// or with the error that broke the socket.
 	OnClose func(error)
+	// Group, if not nil, is that of all Muxes whose sockets share a port.
+	Group *MuxGroup
 }
 
 // A Mux shares one unconnected socket among many Conns, one for each remote
@@ -59,6 +61,9 @@ func NewMux(sock Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers, &m.readErrors)
+	if cfg.Group != nil {
+		cfg.Group.join(m)
+	}
 	return m
 }
 
@@ -85,32 +90,49 @@ func (m *Mux) Stats() Stats {
 	}
 }
 
-// Close stops admitting peers. The socket closes with the last Conn.
+// Close stops admitting peers. The socket closes with the last Conn, in a group
+// with the last Conn of all its Muxes.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.closing = true
 	last := len(m.peers) == 0
 	m.mu.Unlock()
 	if last {
-		return m.closeSocket(nil)
+		return m.leave()
 	}
 	return nil
 }
 
+// leave closes the socket, as soon as nobody needs it to be there.
+func (m *Mux) leave() error {
+	if m.cfg.Group != nil {
+		return m.cfg.Group.leave(m)
+	}
+	return m.closeSocket(nil)
+}
+
 func (m *Mux) closeSocket(cause error) error {
-	m.mu.Lock()
-	m.closing = true
-	already := m.closed.Swap(true) // here, so that the cause of the first counts
-	m.mu.Unlock()
-	if already {
+	if !m.end() {
 		return nil
 	}
-	m.timers.stop()
 	err := m.sock.Close()
 	if m.cfg.OnClose != nil {
 		m.cfg.OnClose(cause)
 	}
 	return err
+}
+
+// end marks the Mux as closed and reports whether it was not before.
+func (m *Mux) end() bool {
+	m.mu.Lock()
+	m.closing = true
+	already := m.closed.Swap(true) // here, so that the cause of the first counts
+	m.mu.Unlock()
+	if already {
+		return false
+	}
+	m.timers.stop()
+	return true
 }
 
 func (m *Mux) isClosed() bool { return m.closed.Load() }
@@ -130,7 +152,16 @@ func (m *Mux) handleBroken(err error) {
 	for _, p := range peers {
 		p.handler.HandleClose(err)
 	}
-	m.closeSocket(err)
+	if m.cfg.Group == nil {
+		m.closeSocket(err)
+		return
+	}
+	// The socket stays, so that the kernel does not share out the peers of the
+	// others anew.
+	if m.end() && m.cfg.OnClose != nil {
+		m.cfg.OnClose(err)
+	}
+	m.cfg.Group.leave(m)
 }
 
 // handlePackets hands packets on, those of one address that follow each other
@@ -244,7 +275,7 @@ func (m *Mux) remove(p *Peer) error {
 	last := m.closing && len(m.peers) == 0
 	m.mu.Unlock()
 	if last {
-		return m.closeSocket(nil)
+		return m.leave()
 	}
 	m.turns.reconsider()
 	return nil

@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -29,4 +30,40 @@ func soReusePort() int {
 		return 0x200
 	}
 	return 0xf
+}
+
+// maxQueued is more datagrams than any socket's buffer holds by default.
+const maxQueued = 1 << 16
+
+// DiscardQueued reads what waits in a socket and returns how many datagrams it
+// was. Of sockets that share a port, the first ones get the datagrams of all
+// peers while the others are not there yet: a peer whose first datagram came in
+// that time is at another socket from then on. So nothing of it may be handled.
+// To the peer it is as if it had sent a moment too early.
+func DiscardQueued(c *net.UDPConn) (n uint64, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlErr := raw.Control(func(fd uintptr) {
+		var buf [1]byte // the rest of a datagram is cut off
+		for n < maxQueued {
+			_, _, err = syscall.Recvfrom(int(fd), buf[:], syscall.MSG_DONTWAIT)
+			switch err {
+			case nil:
+				n++
+			case syscall.EINTR:
+			case syscall.EAGAIN:
+				err = nil
+				return
+			default:
+				err = os.NewSyscallError("recvfrom", err)
+				return
+			}
+		}
+	})
+	if controlErr != nil {
+		return n, controlErr
+	}
+	return n, err
 }

@@ -5,6 +5,7 @@ package datagram
 import (
 	"errors"
 	"fmt"
+	"net"
 	"syscall"
 )
 
@@ -15,3 +16,6 @@ import (
 func ReusePortControl(string, string, syscall.RawConn) error {
 	return fmt.Errorf("datagram: SO_REUSEPORT with load balancing: %w", errors.ErrUnsupported)
 }
+
+// DiscardQueued does nothing where sockets cannot share a port.
+func DiscardQueued(*net.UDPConn) (uint64, error) { return 0, nil }
