@@ -1,8 +1,6 @@
 package datagram
 
 import (
-	"errors"
-	"net"
 	"sync"
 	"time"
 )
@@ -53,7 +51,7 @@ func serve(sock Socket, handle func([]Packet)) error {
 type reader struct{ failures int }
 
 const (
-	patience   = 16 // errors in a row without a pause
+	patience   = 16 // attempts in a row without a pause
 	maxPause   = 100 * time.Millisecond
 	firstPause = time.Millisecond
 )
@@ -68,13 +66,17 @@ func (r *reader) again(err error) bool {
 // failed reports whether to read on after err, and after which pause. An error
 // that ends the socket is returned to the layer above by the caller; a passing
 // one that repeats itself is met with pauses, so that it cannot burn a core.
+//
+// A read takes an error that waits, and the next one finds the packets behind
+// it. So there are several attempts after every pause: otherwise whoever sends
+// us one ICMP message each pause would keep us from ever reading a packet.
 func (r *reader) failed(err error) (pause time.Duration, again bool) {
-	if errors.Is(err, net.ErrClosed) || !IsTransient(err) {
+	if !IsTransient(err) {
 		return 0, false
 	}
 	r.failures++
-	if n := r.failures - patience; n > 0 {
-		pause = min(maxPause, firstPause<<min(n, 7))
+	if n := r.failures / patience; r.failures%patience == 0 {
+		pause = min(maxPause, firstPause<<min(n-1, 7))
 	}
 	return pause, true
 }

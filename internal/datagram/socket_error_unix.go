@@ -4,21 +4,12 @@ package datagram
 
 import "syscall"
 
-// transientErrnos are the errors that IsTransient accepts.
-var transientErrnos = []syscall.Errno{
-	syscall.ECONNREFUSED,
-	syscall.ECONNRESET,
-	syscall.EHOSTUNREACH,
-	syscall.EHOSTDOWN,
-	syscall.ENETUNREACH,
-	syscall.ENETDOWN,
-	syscall.ENETRESET,
-	syscall.EADDRNOTAVAIL, // our own address has just gone
-	syscall.EMSGSIZE,
-	syscall.ENOBUFS,
-	syscall.ENOMEM,
-	syscall.EAGAIN,
-	syscall.EINTR,
-	syscall.EPERM, // a packet filter's verdict
-	syscall.EACCES,
+// goneErrnos say that a socket is gone, or leads nowhere for good.
+var goneErrnos = []syscall.Errno{
+	syscall.EBADF,
+	syscall.ENOTSOCK,
+	syscall.EPIPE,     // shut down for writing
+	syscall.ESHUTDOWN, // the same on some systems
+	syscall.ENOTCONN,  // a Unix socket whose peer is gone; a socket that iOS has taken away
+	syscall.ENOSYS,    // the system has no such call
 }

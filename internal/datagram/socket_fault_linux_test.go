@@ -310,9 +310,9 @@ func TestRefusedDatagramKeepsOffload(t *testing.T) {
 
 func TestPermissionRetriedOnce(t *testing.T) {
 	k := &faultyKernel{onSend: func([]mmsghdr) (int, syscall.Errno) { return 0, syscall.EPERM }}
-	p := faultyPair(t, k, true)
+	p := faultyPair(t, k, false)
 	for i, calls := range []uint64{2, 3} {
-		n, err := p.client.WriteBatch([]Packet{{Buf: []byte("x")}})
+		n, err := p.client.WriteBatch([]Packet{{Buf: []byte("x"), Addr: p.serverAddr}})
 		if n != 0 || !errors.Is(err, syscall.EPERM) || !IsTransient(err) {
 			t.Errorf("WriteBatch %d = %d, %v, want 0, EPERM", i, n, err)
 		}
@@ -322,10 +322,70 @@ func TestPermissionRetriedOnce(t *testing.T) {
 	}
 }
 
-// TestPendingErrorInBatch checks that an error in the middle of a batch is
-// reported for its element, and that the messages of a run behind one that
-// fails are sent all the same.
-func TestPendingErrorInBatch(t *testing.T) {
+// failTimes fails the first sends with the given error numbers.
+func failTimes(errnos ...syscall.Errno) func([]mmsghdr) (int, syscall.Errno) {
+	var mu sync.Mutex
+	return func(msgs []mmsghdr) (int, syscall.Errno) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(errnos) == 0 {
+			return len(msgs), 0
+		}
+		errno := errnos[0]
+		errnos = errnos[1:]
+		return 0, errno
+	}
+}
+
+// TestPendingErrorCostsNothing checks that an ICMP message about an earlier
+// datagram, which the next call to send reports whatever it sends, costs neither
+// the run that meets it nor segmentation offload.
+func TestPendingErrorCostsNothing(t *testing.T) {
+	for _, errnos := range [][]syscall.Errno{
+		{syscall.ECONNREFUSED},
+		{syscall.ENOPROTOOPT},
+		{syscall.EPROTO},
+		{syscall.ENONET, syscall.EHOSTUNREACH},
+		{syscall.EMSGSIZE}, // "fragmentation needed" in a forged message
+		{syscall.EPERM},
+		{syscall.EOPNOTSUPP, syscall.EACCES},
+	} {
+		k := &faultyKernel{onSend: failTimes(errnos...)}
+		p := faultyPair(t, k, true)
+		batch := []Packet{{Buf: pattern(1, 64*200), Segment: 200}, {Buf: pattern(2, 20)}}
+		send(t, p.client, batch...)
+		expect(t, p.server, p.clientAddr, batch...)
+		if stats := p.client.(StatsSocket).SocketStats(); stats.Fallbacks != 0 || k.runs.Load() != 1 {
+			t.Errorf("%v: %d fallbacks and %d runs, want 0 and 1", errnos, stats.Fallbacks, k.runs.Load())
+		}
+		p.close()
+	}
+}
+
+// TestPendingErrorInSplitRun checks the same for the datagrams of a run that
+// leave one by one.
+func TestPendingErrorInSplitRun(t *testing.T) {
+	var sends atomic.Int64
+	k := new(faultyKernel)
+	k.onSend = func(msgs []mmsghdr) (int, syscall.Errno) {
+		if _, ok := isRun(&msgs[0]); ok {
+			return 0, syscall.EMSGSIZE
+		}
+		if sends.Add(1) == 3 {
+			return 0, syscall.ECONNREFUSED
+		}
+		return 1, 0
+	}
+	p := faultyPair(t, k, true)
+	run := Packet{Buf: pattern(1, 8*200), Segment: 200}
+	send(t, p.client, run)
+	expect(t, p.server, p.clientAddr, run)
+}
+
+// TestLastingErrorInBatch checks that an error in the middle of a batch that
+// does not go away is reported for its element, and that the messages of a run
+// behind one that fails are sent all the same.
+func TestLastingErrorInBatch(t *testing.T) {
 	k := new(faultyKernel)
 	var refused atomic.Bool
 	k.onSend = func(msgs []mmsghdr) (int, syscall.Errno) {
@@ -342,9 +402,10 @@ func TestPendingErrorInBatch(t *testing.T) {
 		return len(msgs), 0
 	}
 	k.version = "6.8.0"
-	p := faultyPair(t, k, true)
-	long := Packet{Buf: pattern(1, 100*200), Segment: 200} // two messages, the first of 64 datagrams, as before 6.9
-	batch := []Packet{{Buf: pattern(0, 10)}, long, {Buf: pattern(2, 20)}}
+	p := faultyPair(t, k, false)
+	to := p.serverAddr
+	long := Packet{Buf: pattern(1, 100*200), Segment: 200, Addr: to} // two messages, the first of 64 datagrams, as before 6.9
+	batch := []Packet{{Buf: pattern(0, 10), Addr: to}, long, {Buf: pattern(2, 20), Addr: to}}
 	n, err := p.client.WriteBatch(batch)
 	if n != 1 || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("WriteBatch = %d, %v, want 1, ECONNREFUSED", n, err)

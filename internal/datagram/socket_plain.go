@@ -154,8 +154,13 @@ func (io connectedIO) readFrom(b []byte) (int, netip.AddrPort, error) {
 	return n, io.peer, err
 }
 
+// writeTo sends b, at the second attempt if need be: the first may have met an
+// ICMP message about an earlier datagram.
 func (io connectedIO) writeTo(b []byte, _ netip.AddrPort) error {
 	_, err := io.c.Write(b)
+	if IsTransient(err) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		_, err = io.c.Write(b)
+	}
 	return err
 }
 

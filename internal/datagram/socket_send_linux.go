@@ -253,10 +253,7 @@ func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 // again gives a piece that failed with err its other chances, and returns the
 // error that remains.
 func (op *sendOp) again(p *Packet, pc piece, err error) error {
-	s := op.socket
-	// Linux refuses the first datagram of a socket now and then for no reason
-	// (https://go.dev/issue/63322).
-	if errors.Is(err, syscall.EPERM) && s.permissionRetried.CompareAndSwap(false, true) {
+	for range op.socket.retries(err) {
 		if err = op.sendPiece(p, pc); err == nil {
 			return nil
 		}
@@ -265,6 +262,28 @@ func (op *sendOp) again(p *Packet, pc piece, err error) error {
 		return err
 	}
 	return op.split(p, pc, err)
+}
+
+// sendRetries is how often a connected socket sends a message again. Each call
+// takes one error that waits, and the next ICMP message may come in between.
+const sendRetries = 2
+
+// retries returns how often a message that failed with err is worth another
+// attempt as it is. On a connected socket the error may be about an earlier
+// datagram, told by an ICMP message, whatever its number: then nothing was sent,
+// and the call has taken the error away.
+func (s *linuxSocket) retries(err error) int {
+	switch {
+	case !IsTransient(err):
+		return 0
+	case s.peer.IsValid():
+		return sendRetries
+	case errors.Is(err, syscall.EPERM) && s.permissionRetried.CompareAndSwap(false, true):
+		// Linux refuses the first datagram of a socket now and then for no
+		// reason (https://go.dev/issue/63322).
+		return 1
+	}
+	return 0
 }
 
 // refusesRun tells whether err may be about a run and not its datagrams:
@@ -282,7 +301,11 @@ func refusesRun(err error) bool {
 func (op *sendOp) split(p *Packet, run piece, err error) (first error) {
 	s := op.socket
 	for off := run.off; off < run.end; off += run.segment {
-		e := op.sendPiece(p, piece{off: off, end: min(off+run.segment, run.end)})
+		one := piece{off: off, end: min(off+run.segment, run.end)}
+		e := op.sendPiece(p, one)
+		if e != nil {
+			e = op.again(p, one, e)
+		}
 		if e != nil && first == nil {
 			first = e
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -471,15 +472,31 @@ func TestIsTransient(t *testing.T) {
 		{wrap(net.ErrClosed), false},
 		{errors.New("some other"), false},
 		{wrap(syscall.EBADF), false},
-		{wrap(transientErrnos[0]), true},
-		{transientErrnos[1], true},
-		{fmt.Errorf("wrapped: %w", transientErrnos[2]), true},
+		{wrap(syscall.ECONNREFUSED), true},
+		{syscall.EPROTO, true},      // what an ICMP parameter problem becomes
+		{syscall.ENOPROTOOPT, true}, // and protocol unreachable
+		{fmt.Errorf("wrapped: %w", syscall.EHOSTUNREACH), true},
 		{os.ErrDeadlineExceeded, true},
 		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, true},
 		{&net.OpError{Op: "read", Err: errors.New("lasting")}, false},
 	} {
 		if got := IsTransient(test.err); got != test.want {
 			t.Errorf("IsTransient(%v) = %t, want %t", test.err, got, test.want)
+		}
+	}
+}
+
+// TestEveryErrorNumberPasses checks that whoever can choose the number of an
+// error cannot end a connection by it.
+func TestEveryErrorNumberPasses(t *testing.T) {
+	for n := range syscall.Errno(200) {
+		if got, want := IsTransient(n), !slices.Contains(goneErrnos, n); n != 0 && got != want {
+			t.Errorf("IsTransient(%d, %v) = %t, want %t", int(n), n, got, want)
+		}
+	}
+	for _, gone := range goneErrnos {
+		if IsTransient(os.NewSyscallError("recvmsg", gone)) {
+			t.Errorf("IsTransient(%v) = true, want false", gone)
 		}
 	}
 }
