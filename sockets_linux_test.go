@@ -9,16 +9,6 @@ import (
 	"time"
 )
 
-// heard checks that a message of c arrives at s.
-func heard(t *testing.T, c, s *Conn, message string) {
-	t.Helper()
-	if _, err := c.Write([]byte(message)); err != nil {
-		t.Fatalf("Write = %v, want nil", err)
-	}
-	s.SetReadDeadline(time.Now().Add(20 * time.Second)) // a watchdog
-	wantMessage(t, s, message)
-}
-
 // meet dials n connections and accepts them. Server i is that of client i.
 func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
 	t.Helper()

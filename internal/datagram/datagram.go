@@ -22,6 +22,12 @@ type Packet struct {
 	// Addr is the other side. On a connected socket it is ignored when
 	// sending. IPv4 addresses are never in their IPv6-mapped form.
 	Addr netip.AddrPort
+	// Local is our side's address: the one that a received packet was sent to,
+	// and the one to send a packet from. It is zero where the socket has just
+	// one, or the platform does not tell; then the system chooses by its routes,
+	// on machines of several addresses perhaps another one than the other side
+	// knows us by.
+	Local netip.Addr
 	// Segment is the size in bytes of each datagram of a run; the last one
 	// may be shorter. Zero: Buf is one datagram.
 	Segment int

@@ -164,14 +164,14 @@ func (m *Mux) handleBroken(err error) {
 	m.cfg.Group.leave(m)
 }
 
-// handlePackets hands packets on, those of one address that follow each other
-// as one batch.
+// handlePackets hands packets on, those of one route that follow each other as
+// one batch.
 func (m *Mux) handlePackets(now time.Time, ps []Packet) {
 	r := &m.reading
 	for i := 0; i < len(ps); {
-		from := ps[i].Addr
+		from := route{ps[i].Addr, ps[i].Local}
 		r.bufs.bufs = r.bufs.bufs[:0]
-		for i < len(ps) && ps[i].Addr == from {
+		for i < len(ps) && ps[i].Addr == from.remote && ps[i].Local == from.local {
 			r.bufs.add(&ps[i])
 			i++
 		}
@@ -180,9 +180,9 @@ func (m *Mux) handlePackets(now time.Time, ps []Packet) {
 	clear(r.bufs.bufs)
 }
 
-func (m *Mux) deliver(now time.Time, from netip.AddrPort, bufs [][]byte) {
+func (m *Mux) deliver(now time.Time, from route, bufs [][]byte) {
 	p := m.last.Load()
-	if p == nil || p.addr != from || p.closed.Load() {
+	if p == nil || p.addr != from.remote || p.closed.Load() {
 		if p = m.lookup(now, from, bufs); p == nil {
 			return
 		}
@@ -192,11 +192,13 @@ func (m *Mux) deliver(now time.Time, from netip.AddrPort, bufs [][]byte) {
 		}
 	}
 	p.handler.HandleBatch(now, bufs, &m.reading.out)
-	m.answer(from)
+	// A peer has the route of its first datagram: else anybody could turn our
+	// answers to it away, by one forged datagram to another address of ours.
+	m.answer(route{p.addr, p.local})
 }
 
 // answer sends what a handler has appended.
-func (m *Mux) answer(to netip.AddrPort) {
+func (m *Mux) answer(to route) {
 	out := &m.reading.out
 	if out.Len() > 0 {
 		sendBatch(m.sock, to, out, &m.writeErrors)
@@ -206,15 +208,15 @@ func (m *Mux) answer(to netip.AddrPort) {
 
 // lookup finds or makes the Conn of an address; nil: the datagrams are done
 // with.
-func (m *Mux) lookup(now time.Time, from netip.AddrPort, bufs [][]byte) *Peer {
+func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	m.mu.Lock()
-	p := m.peers[from]
-	refuse := m.closing || p == nil && m.graves.has(from, now)
+	p := m.peers[from.remote]
+	refuse := m.closing || p == nil && m.graves.has(from.remote, now)
 	m.mu.Unlock()
 	if p != nil {
 		return p
 	}
-	if refuse || !m.cfg.Acceptor.HandleUnknown(time.Now(), from, bufs, &m.reading.out) {
+	if refuse || !m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, bufs, &m.reading.out) {
 		m.unknown.Add(uint64(len(bufs)))
 		m.answer(from)
 		return nil
@@ -223,14 +225,14 @@ func (m *Mux) lookup(now time.Time, from netip.AddrPort, bufs [][]byte) *Peer {
 	return m.admit(now, from)
 }
 
-func (m *Mux) admit(now time.Time, from netip.AddrPort) *Peer {
+func (m *Mux) admit(now time.Time, from route) *Peer {
 	p := newPeer(m, from)
 	m.mu.Lock()
 	if m.closing {
 		m.mu.Unlock()
 		return nil
 	}
-	m.peers[from] = p
+	m.peers[from.remote] = p
 	m.peak = max(m.peak, len(m.peers))
 	m.mu.Unlock()
 	m.cfg.Acceptor.HandlePeer(now, p)

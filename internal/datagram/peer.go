@@ -15,7 +15,8 @@ import (
 type Peer struct {
 	mux     *Mux
 	addr    netip.AddrPort
-	handler Handler // set by Attach within Acceptor.HandlePeer
+	local   netip.Addr // that the peer knows us by; zero: the socket's
+	handler Handler    // set by Attach within Acceptor.HandlePeer
 	alarm   alarm
 	grave   time.Duration // how long the address stays closed after Close
 	closed  atomic.Bool
@@ -24,8 +25,8 @@ type Peer struct {
 
 var _ InlineConn = (*Peer)(nil)
 
-func newPeer(m *Mux, addr netip.AddrPort) *Peer {
-	p := &Peer{mux: m, addr: addr, grave: m.cfg.Tombstone}
+func newPeer(m *Mux, r route) *Peer {
+	p := &Peer{mux: m, addr: r.remote, local: r.local, grave: m.cfg.Tombstone}
 	p.alarm.tick = p.tick
 	return p
 }
@@ -62,7 +63,7 @@ func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
 func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
-	return sendBatch(p.mux.sock, p.addr, b, &p.mux.writeErrors)
+	return sendBatch(p.mux.sock, route{p.addr, p.local}, b, &p.mux.writeErrors)
 }
 
 func (p *Peer) Schedule(at time.Time) {
@@ -86,7 +87,15 @@ func (p *Peer) Close() error {
 
 func (p *Peer) WaitWritable(int, <-chan struct{}) error { return nil }
 func (p *Peer) MaxDatagram() int                        { return p.mux.cfg.MaxDatagram }
-func (p *Peer) LocalAddr() net.Addr                     { return p.mux.sock.LocalAddr() }
+
+// LocalAddr returns the address that the peer sends to, as far as it is known.
+func (p *Peer) LocalAddr() net.Addr {
+	addr := p.mux.sock.LocalAddr()
+	if udp, ok := addr.(*net.UDPAddr); ok && p.local.IsValid() {
+		return net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.local, uint16(udp.Port)))
+	}
+	return addr
+}
 
 // RemoteAddr returns the address as the socket below knows it.
 func (p *Peer) RemoteAddr() net.Addr {

@@ -41,9 +41,16 @@ func PutBatch(b *wire.Batch) {
 	}
 }
 
-// sendBatch sends all datagrams of b to addr in as few segmented runs as their
-// sizes allow. It returns the first error; the rest is sent all the same.
-func sendBatch(sock Socket, addr netip.AddrPort, b *wire.Batch, errors *atomic.Uint64) error {
+// A route is the two ends of a Packet. The zero value is that of a connected
+// socket.
+type route struct {
+	remote netip.AddrPort
+	local  netip.Addr // zero: the system chooses
+}
+
+// sendBatch sends all datagrams of b in as few segmented runs as their sizes
+// allow. It returns the first error; the rest is sent all the same.
+func sendBatch(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64) error {
 	if b.Len() == 0 {
 		return nil
 	}
@@ -59,7 +66,7 @@ func sendBatch(sock Socket, addr netip.AddrPort, b *wire.Batch, errors *atomic.U
 			if next == i+1 {
 				p.Segment = 0
 			}
-			p.Addr = addr
+			p.Addr, p.Local = r.remote, r.local
 			i = next
 			n++
 		}

@@ -3,7 +3,6 @@ package datagram
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +94,7 @@ func (c *Single) tick(now time.Time) time.Time {
 }
 
 func (c *Single) WriteBatch(b *wire.Batch) error {
-	return sendBatch(c.turns.sock, netip.AddrPort{}, b, &c.writeErrors)
+	return sendBatch(c.turns.sock, route{}, b, &c.writeErrors)
 }
 
 func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 )
 
 // A faultyKernel is the real kernel with faults put in. The zero value has none.
@@ -30,7 +31,11 @@ func isRun(m *mmsghdr) (int, bool) {
 	if m.hdr.Control == nil {
 		return 0, false
 	}
-	return int(controlOf(m).size), true
+	h := (*syscall.Cmsghdr)(unsafe.Pointer(m.hdr.Control))
+	if h.Level != solUDP || h.Type != udpSegment {
+		return 0, false
+	}
+	return int(*(*uint16)(unsafe.Add(unsafe.Pointer(h), syscall.CmsgLen(0)))), true
 }
 
 func (k *faultyKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {

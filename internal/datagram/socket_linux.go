@@ -19,6 +19,7 @@ type linuxSocket struct {
 	// constant
 	family                  int            // AF_INET or AF_INET6, the latter perhaps dual-stack
 	peer                    netip.AddrPort // of a connected socket, otherwise zero
+	manyAddrs               bool           // bound to all addresses, so packets carry theirs
 	readBuffer, writeBuffer int            // bytes
 
 	gso  gsoState

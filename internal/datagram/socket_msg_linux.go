@@ -8,55 +8,6 @@ import (
 	"unsafe"
 )
 
-// segmentControl is the control message that makes a message a run of
-// datagrams of the given size (UDP_SEGMENT).
-type segmentControl struct {
-	hdr  syscall.Cmsghdr
-	size uint16
-	_    [6]byte
-}
-
-// set fills c in and returns the length to state in the message's header.
-func (c *segmentControl) set(size int) int {
-	c.hdr.Level = solUDP
-	c.hdr.Type = udpSegment
-	c.hdr.SetLen(syscall.CmsgLen(2))
-	c.size = uint16(size)
-	return syscall.CmsgSpace(2)
-}
-
-// controlSize is the room in bytes for the control messages of one received
-// message: UDP_GRO's and SO_RXQ_OVFL's, of four bytes each.
-const controlSize = 64
-
-// control receives control messages. The element type aligns it.
-type control [controlSize / 8]uint64
-
-// parse returns the size of the segments that the kernel put together, zero if
-// it did not, and the number of datagrams dropped if it is stated.
-func (c *control) parse(size int) (segment int, drops uint32, hasDrops bool) {
-	b := unsafe.Slice((*byte)(unsafe.Pointer(c)), controlSize)
-	b = b[:min(size, len(b))]
-	for len(b) >= syscall.SizeofCmsghdr {
-		h := (*syscall.Cmsghdr)(unsafe.Pointer(&b[0]))
-		n := int(h.Len)
-		if n < syscall.SizeofCmsghdr || n > len(b) {
-			break
-		}
-		data := b[syscall.CmsgLen(0):n]
-		switch {
-		case h.Level == solUDP && h.Type == udpGRO && len(data) >= 4:
-			segment = int(binary.NativeEndian.Uint32(data))
-		case h.Level == solUDP && h.Type == udpGRO && len(data) >= 2:
-			segment = int(binary.NativeEndian.Uint16(data))
-		case h.Level == syscall.SOL_SOCKET && h.Type == syscall.SO_RXQ_OVFL && len(data) >= 4:
-			drops, hasDrops = binary.NativeEndian.Uint32(data), true
-		}
-		b = b[min(syscall.CmsgSpace(n-syscall.CmsgLen(0)), len(b)):]
-	}
-	return segment, drops, hasDrops
-}
-
 // setLen stores a length in a field of struct msghdr or iovec, whose width
 // depends on the architecture.
 func setLen[T ~uint32 | ~uint64 | ~int32](field *T, n int) { *field = T(n) }

@@ -2,15 +2,12 @@ package datagram
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"syscall"
 	"testing"
 	"unsafe"
 )
-
-func controlOf(m *mmsghdr) *segmentControl {
-	return (*segmentControl)(unsafe.Pointer(m.hdr.Control))
-}
 
 func TestMessageLayout(t *testing.T) {
 	// An array of struct mmsghdr has the alignment of its pointers.
@@ -18,12 +15,38 @@ func TestMessageLayout(t *testing.T) {
 	if want := unsafe.Sizeof(syscall.Msghdr{}) + word; size != want {
 		t.Errorf("size of mmsghdr = %d, want %d", size, want)
 	}
-	var c segmentControl
-	if n := c.set(1200); uintptr(n) > unsafe.Sizeof(c) {
-		t.Errorf("control message of %d bytes in a structure of %d", n, unsafe.Sizeof(c))
+}
+
+// TestControlBuild checks the control messages of messages to be sent by reading
+// them as if they had been received.
+func TestControlBuild(t *testing.T) {
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Skip(err)
 	}
-	if off, want := unsafe.Offsetof(c.size), uintptr(syscall.CmsgLen(0)); off != want {
-		t.Errorf("data of the control message at byte %d, want %d", off, want)
+	for _, local := range []string{"", "192.0.2.7", "2001:db8::1", "fe80::1%lo"} {
+		var c control
+		n, want := 0, netip.Addr{}
+		if local != "" {
+			want = netip.MustParseAddr(local)
+			n = c.appendLocal(n, want)
+		}
+		if got := c.parse(n); got != (controlInfo{local: want}) {
+			t.Errorf("control messages for %s read as %+v", local, got)
+		}
+		end := c.appendSegment(n, 1200)
+		if end > controlSize {
+			t.Errorf("control messages of %d bytes in %d", end, controlSize)
+		}
+		h := (*syscall.Cmsghdr)(unsafe.Pointer(&c.bytes()[n]))
+		if size := *(*uint16)(unsafe.Pointer(&c.bytes()[n+syscall.CmsgLen(0)])); h.Type != udpSegment || size != 1200 {
+			t.Errorf("behind the address: type %d with size %d, want %d with 1200", h.Type, size, udpSegment)
+		}
+	}
+	var c control
+	c.appendLocal(0, netip.MustParseAddr("fe80::1%lo"))
+	if got := (*syscall.Inet6Pktinfo)(unsafe.Pointer(&c.bytes()[syscall.CmsgLen(0)])).Ifindex; got != uint32(lo.Index) {
+		t.Errorf("interface %d for a zone, want %d", got, lo.Index)
 	}
 }
 
@@ -90,6 +113,11 @@ func TestControlParse(t *testing.T) {
 	}
 	gro := message(solUDP, udpGRO, u32(1200))
 	ovfl := message(syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, u32(77))
+	info4 := message(syscall.IPPROTO_IP, syscall.IP_PKTINFO, []byte{0, 0, 0, 0, 192, 0, 2, 7, 192, 0, 2, 255})
+	info6 := func(addr string) func([]byte) []byte {
+		a := netip.MustParseAddr(addr).As16()
+		return message(syscall.IPPROTO_IPV6, syscall.IPV6_PKTINFO, append(a[:], 0, 0, 0, 0))
+	}
 	other := message(syscall.IPPROTO_IP, 8, u32(5))
 	for _, test := range []struct {
 		name     string
@@ -97,20 +125,25 @@ func TestControlParse(t *testing.T) {
 		segment  int
 		drops    uint32
 		hasDrops bool
+		local    string
 	}{
-		{"nothing", nil, 0, 0, false},
-		{"a run", []func([]byte) []byte{gro}, 1200, 0, false},
-		{"a run, 16 bits", []func([]byte) []byte{message(solUDP, udpGRO, u16(1201))}, 1201, 0, false},
-		{"drops", []func([]byte) []byte{ovfl}, 0, 77, true},
-		{"both", []func([]byte) []byte{ovfl, gro}, 1200, 77, true},
-		{"behind another", []func([]byte) []byte{other, gro}, 1200, 0, false},
-		{"too short", []func([]byte) []byte{message(solUDP, udpGRO, []byte{1})}, 0, 0, false},
+		{"nothing", nil, 0, 0, false, ""},
+		{"a run", []func([]byte) []byte{gro}, 1200, 0, false, ""},
+		{"a run, 16 bits", []func([]byte) []byte{message(solUDP, udpGRO, u16(1201))}, 1201, 0, false, ""},
+		{"drops", []func([]byte) []byte{ovfl}, 0, 77, true, ""},
+		{"both", []func([]byte) []byte{ovfl, gro}, 1200, 77, true, ""},
+		{"behind another", []func([]byte) []byte{other, gro}, 1200, 0, false, ""},
+		{"too short", []func([]byte) []byte{message(solUDP, udpGRO, []byte{1})}, 0, 0, false, ""},
+		{"sent to a broadcast address", []func([]byte) []byte{info4}, 0, 0, false, "192.0.2.7"},
+		{"everything", []func([]byte) []byte{ovfl, gro, info6("2001:db8::1")}, 1200, 77, true, "2001:db8::1"},
+		{"multicast", []func([]byte) []byte{info6("ff02::1"), gro}, 1200, 0, false, ""},
+		{"IPv4 at a dual-stack socket", []func([]byte) []byte{gro, info6("::ffff:192.0.2.255"), info4}, 1200, 0, false, "192.0.2.7"},
 		{"bad length", []func([]byte) []byte{func(b []byte) []byte {
 			return appendControl(b, solUDP, udpGRO, u32(1), 1000)
-		}, gro}, 0, 0, false},
+		}, gro}, 0, 0, false, ""},
 		{"zero length", []func([]byte) []byte{func(b []byte) []byte {
 			return appendControl(b, solUDP, udpGRO, u32(1), 0)
-		}, gro}, 0, 0, false},
+		}, gro}, 0, 0, false, ""},
 	} {
 		var b []byte
 		for _, part := range test.parts {
@@ -118,10 +151,12 @@ func TestControlParse(t *testing.T) {
 		}
 		var c control
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c)), controlSize), b)
-		segment, drops, hasDrops := c.parse(len(b))
-		if segment != test.segment || drops != test.drops || hasDrops != test.hasDrops {
-			t.Errorf("%s: parse = %d, %d, %t, want %d, %d, %t", test.name,
-				segment, drops, hasDrops, test.segment, test.drops, test.hasDrops)
+		want := controlInfo{test.segment, test.drops, test.hasDrops, netip.Addr{}}
+		if test.local != "" {
+			want.local = netip.MustParseAddr(test.local)
+		}
+		if got := c.parse(len(b)); got != want {
+			t.Errorf("%s: parse = %+v, want %+v", test.name, got, want)
 		}
 	}
 }

@@ -157,19 +157,22 @@ func (s *linuxSocket) describe(p *Packet, i int) {
 	op := s.recv.op
 	m := &op.msgs[i]
 	size := int(m.len)
-	segment, drops, ok := 0, uint32(0), false
+	var info controlInfo
 	if m.hdr.Controllen > 0 {
-		segment, drops, ok = op.ctls[i].parse(int(m.hdr.Controllen))
+		info = op.ctls[i].parse(int(m.hdr.Controllen))
 	}
-	if ok {
-		s.drops.Store(drops)
+	if info.hasDrops {
+		s.drops.Store(info.drops)
 	} else {
-		drops = s.drops.Load()
+		info.drops = s.drops.Load()
 	}
-	if segment >= size {
-		segment = 0 // a run of one
+	if info.segment >= size {
+		info.segment = 0 // a run of one
 	}
-	*p = Packet{Buf: op.bufs[i][:size:size], Addr: s.source(&op.names[i]), Segment: segment, Drops: drops}
+	*p = Packet{
+		Buf: op.bufs[i][:size:size], Addr: s.source(&op.names[i]), Local: info.local,
+		Segment: info.segment, Drops: info.drops,
+	}
 }
 
 func (s *linuxSocket) source(name *sockaddr) netip.AddrPort {

@@ -32,7 +32,7 @@ type sendOp struct {
 	msgs   [sendMessages]mmsghdr
 	iovs   [sendMessages]syscall.Iovec
 	names  [sendMessages]sockaddr
-	segs   [sendMessages]segmentControl
+	ctls   [sendMessages]control
 	pieces [sendMessages]piece
 	n      int            // messages filled in
 	used   int            // messages ever filled in since op left the pool
@@ -155,15 +155,27 @@ func (op *sendOp) add(p *Packet, pc piece) error {
 	op.iovs[i].SetLen(pc.end - pc.off)
 	h.Iov = &op.iovs[i]
 	setLen(&h.Iovlen, 1)
-	h.Control, h.Controllen = nil, 0
-	if pc.segment > 0 {
-		h.Control = (*byte)(unsafe.Pointer(&op.segs[i]))
-		h.SetControllen(op.segs[i].set(pc.segment))
-	}
+	op.control(i, p, pc)
 	op.pieces[i] = pc
 	op.n++
 	op.used = max(op.used, op.n)
 	return nil
+}
+
+// control sets the control messages of message i: none, for most.
+func (op *sendOp) control(i int, p *Packet, pc piece) {
+	h, c, n := &op.msgs[i].hdr, &op.ctls[i], 0
+	h.Control, h.Controllen = nil, 0
+	if pc.segment > 0 {
+		n = c.appendSegment(n, pc.segment)
+	}
+	if p.Local.IsValid() && op.socket.manyAddrs {
+		n = c.appendLocal(n, p.Local)
+	}
+	if n > 0 {
+		h.Control = &c.bytes()[0]
+		h.SetControllen(n)
+	}
 }
 
 // address sets the destination of message i, which a connected socket has

@@ -2,6 +2,7 @@ package datagram
 
 import (
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -20,6 +21,7 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *SocketConfig) error {
 	s.writeBuffer = s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))
 	// Without it Drops stays zero, no more.
 	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
+	s.tellAddresses(fd)
 	s.gso.maxSegment.Store(math.MaxInt32)
 	s.gso.maxSegments.Store(fewSegments)
 	s.gso.off.Store(true)
@@ -33,6 +35,22 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *SocketConfig) error {
 		s.gro = s.enableGRO(fd)
 	}
 	return nil
+}
+
+// tellAddresses has the kernel tell at which of our addresses each packet
+// arrived, if the socket is bound to all of them. On a dual-stack socket, the
+// option of IPv4 is for its packets.
+func (s *linuxSocket) tellAddresses(fd uintptr) {
+	local, _ := s.conn.LocalAddr().(*net.UDPAddr)
+	if local == nil || local.IP != nil && !local.IP.IsUnspecified() || s.peer.IsValid() {
+		return
+	}
+	v4 := s.kernel.setsockopt(fd, syscall.IPPROTO_IP, syscall.IP_PKTINFO, 1)
+	v6 := error(nil)
+	if s.family == syscall.AF_INET6 {
+		v6 = s.kernel.setsockopt(fd, syscall.IPPROTO_IPV6, syscall.IPV6_RECVPKTINFO, 1)
+	}
+	s.manyAddrs = v4 == nil || v6 == nil
 }
 
 // offload tells whether segmentation offload may be used.
