@@ -86,6 +86,12 @@ var _ net.Listener = (*Listener)(nil)
 
 // Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
 // address is as for net.ListenPacket. Errors are those of net.ListenConfig.
+//
+// On Linux, a Listener on all addresses, such as ":7777", answers each peer from
+// the address that it has dialed. On Windows, macOS and the BSDs the system
+// chooses the address of answers by its routes, and a peer that has dialed
+// another one does not hear them: there, a machine of several addresses has a
+// Listener on each.
 func Listen(network, address string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(context.Background(), network, address)

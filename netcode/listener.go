@@ -87,6 +87,11 @@ var _ net.Listener = (*Listener)(nil)
 // Listen starts a server on a UDP address with the options' defaults. The
 // network is "udp", "udp4" or "udp6"; the address is as for net.ListenPacket.
 // Errors are those of net.ListenConfig and *[ConfigError].
+//
+// On Linux, a server on all addresses answers each client from the address that
+// it has dialed. On Windows, macOS and the BSDs the system chooses the address of
+// answers by its routes, and a client that has dialed another one does not hear
+// them: there, a machine of several addresses has a Listener on each.
 func Listen(network, address string, privateKey Key, protocolID uint64) (*Listener, error) {
 	lc := ListenConfig{PrivateKey: privateKey, ProtocolID: protocolID}
 	return lc.Listen(context.Background(), network, address)

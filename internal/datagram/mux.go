@@ -39,11 +39,14 @@ type Mux struct {
 	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
-	mu      sync.Mutex
-	peers   map[netip.AddrPort]*Peer
-	peak    int // most peers since the map was made: maps do not shrink
-	graves  graveyard
-	closing bool // no new peers; the socket goes with the last one
+	mu     sync.Mutex
+	peers  map[netip.AddrPort]*Peer
+	peak   int // most peers since the map was made: maps do not shrink
+	graves graveyard
+	// admitting is the Peer that Acceptor.HandlePeer has at present. There is
+	// one reader, hence one at most.
+	admitting *Peer
+	closing   bool // no new peers; the socket goes with the last one
 
 	reading                          readState
 	readErrors, writeErrors, unknown atomic.Uint64
@@ -192,9 +195,7 @@ func (m *Mux) deliver(now time.Time, from route, bufs [][]byte) {
 		}
 	}
 	p.handler.HandleBatch(now, bufs, &m.reading.out)
-	// A peer has the route of its first datagram: else anybody could turn our
-	// answers to it away, by one forged datagram to another address of ours.
-	m.answer(route{p.addr, p.local})
+	m.answer(p.route())
 }
 
 // answer sends what a handler has appended.
@@ -233,17 +234,21 @@ func (m *Mux) admit(now time.Time, from route) *Peer {
 		return nil
 	}
 	m.peers[from.remote] = p
+	m.admitting = p
 	m.peak = max(m.peak, len(m.peers))
 	m.mu.Unlock()
 	m.cfg.Acceptor.HandlePeer(now, p)
-	if p.handler == nil || p.closed.Load() {
+	refused := p.handler == nil || p.closed.Load()
+	m.mu.Lock()
+	m.admitting = nil
+	if !refused {
+		m.countLocked()
+	}
+	m.mu.Unlock()
+	if refused {
 		p.Close()
 		return nil
 	}
-	m.mu.Lock()
-	p.ready = true
-	m.countLocked()
-	m.mu.Unlock()
 	m.turns.reconsider()
 	return p
 }
@@ -253,7 +258,7 @@ func (m *Mux) countLocked() {
 	var only *Peer
 	if len(m.peers) == 1 {
 		for _, p := range m.peers {
-			if p.ready {
+			if p != m.admitting {
 				only = p
 			}
 		}
@@ -267,9 +272,9 @@ func (m *Mux) remove(p *Peer) error {
 	m.mu.Lock()
 	if m.peers[p.addr] == p {
 		delete(m.peers, p.addr)
-		if p.grave > 0 && !m.closing {
+		if d := p.tombstone(); d > 0 && !m.closing {
 			now := time.Now()
-			m.graves.add(p.addr, now, now.Add(p.grave))
+			m.graves.add(p.addr, now, now.Add(d))
 		}
 	}
 	m.shrinkLocked()

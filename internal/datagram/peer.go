@@ -2,10 +2,12 @@ package datagram
 
 import (
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"volley/internal/deadline"
 	"volley/internal/wire"
@@ -15,20 +17,34 @@ import (
 type Peer struct {
 	mux     *Mux
 	addr    netip.AddrPort
-	local   netip.Addr // that the peer knows us by; zero: the socket's
-	handler Handler    // set by Attach within Acceptor.HandlePeer
+	local   unique.Handle[netip.Addr] // that the peer knows us by; zero: the socket's
+	handler Handler                   // set by Attach within Acceptor.HandlePeer
 	alarm   alarm
-	grave   time.Duration // how long the address stays closed after Close
+	grave   uint32 // milliseconds that the address stays closed after Close
 	closed  atomic.Bool
-	ready   bool // Acceptor.HandlePeer has returned; guarded by Mux.mu
 }
 
 var _ InlineConn = (*Peer)(nil)
 
 func newPeer(m *Mux, r route) *Peer {
-	p := &Peer{mux: m, addr: r.remote, local: r.local, grave: m.cfg.Tombstone}
+	p := &Peer{mux: m, addr: r.remote}
+	if r.local.IsValid() {
+		p.local = unique.Make(r.local) // many peers share a few
+	}
+	p.SetTombstone(m.cfg.Tombstone)
 	p.alarm.tick = p.tick
 	return p
+}
+
+// route returns how to reach the peer. It is that of its first datagram: else
+// anybody could turn our answers to it away, by one forged datagram to another
+// address of ours.
+func (p *Peer) route() route {
+	r := route{remote: p.addr}
+	if p.local != (unique.Handle[netip.Addr]{}) {
+		r.local = p.local.Value()
+	}
+	return r
 }
 
 // Attach gives the layer above; only within Acceptor.HandlePeer.
@@ -63,7 +79,7 @@ func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
 func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
-	return sendBatch(p.mux.sock, route{p.addr, p.local}, b, &p.mux.writeErrors)
+	return sendBatch(p.mux.sock, p.route(), b, &p.mux.writeErrors)
 }
 
 func (p *Peer) Schedule(at time.Time) {
@@ -73,8 +89,16 @@ func (p *Peer) Schedule(at time.Time) {
 }
 
 // SetTombstone changes, before Close, how long the address stays closed
-// afterwards.
-func (p *Peer) SetTombstone(d time.Duration) { p.grave = d }
+// afterwards, in whole milliseconds.
+func (p *Peer) SetTombstone(d time.Duration) {
+	ms := max(d, 0) / time.Millisecond
+	if d > ms*time.Millisecond {
+		ms++
+	}
+	p.grave = uint32(min(ms, math.MaxUint32))
+}
+
+func (p *Peer) tombstone() time.Duration { return time.Duration(p.grave) * time.Millisecond }
 
 // Close takes the address out of the Mux.
 func (p *Peer) Close() error {
@@ -91,8 +115,8 @@ func (p *Peer) MaxDatagram() int                        { return p.mux.cfg.MaxDa
 // LocalAddr returns the address that the peer sends to, as far as it is known.
 func (p *Peer) LocalAddr() net.Addr {
 	addr := p.mux.sock.LocalAddr()
-	if udp, ok := addr.(*net.UDPAddr); ok && p.local.IsValid() {
-		return net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.local, uint16(udp.Port)))
+	if udp, ok := addr.(*net.UDPAddr); ok && p.route().local.IsValid() {
+		return net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.route().local, uint16(udp.Port)))
 	}
 	return addr
 }
