@@ -22,8 +22,8 @@ type Conn struct {
 	set     *settings
 	inner   net.Conn // what NewConn was given, or the dialed socket
 	born    time.Time
-	onClose func() // may be nil
-	waits   bool   // dc has no room at times, and Write waits for it
+	onClose func(*Conn) // may be nil
+	waits   bool        // dc has no room at times, and Write waits for it
 
 	closeOnce sync.Once
 	closeErr  error
@@ -186,7 +186,7 @@ func (c *Conn) Close() error {
 		c.in.Fail(net.ErrClosed)
 		c.closeErr = c.opError("close", c.dc.Close())
 		if open && c.onClose != nil {
-			c.onClose()
+			c.onClose(c)
 		}
 	})
 	return c.closeErr
@@ -208,7 +208,7 @@ func (c *Conn) end(err error) {
 	c.in.End(err)
 	c.dc.Close()
 	if c.onClose != nil {
-		c.onClose()
+		c.onClose(c)
 	}
 }
 

@@ -28,7 +28,9 @@ type ListenConfig struct {
 	// and on the plain wire a forged first datagram is enough to make one for
 	// IdleTimeout. Default 131,072.
 	MaxConns int
-	// Backlog limits the connections that wait for Accept. Default 4096.
+	// Backlog limits the connections that wait for Accept. Default 4096. One
+	// that ends while it waits is dropped at once if it has nothing to read, and
+	// otherwise when a new one needs its place.
 	Backlog int
 	// MaxMemory limits what all connections together hold for messages that
 	// wait for Read, messages of which fragments are missing, and windows, in
@@ -361,7 +363,7 @@ func (a *acceptor) HandlePeer(_ time.Time, dc datagram.Conn) {
 	c := &Conn{onClose: l.forget}
 	l.conns.Add(1)
 	if c.start(dc, l.set, nil) != nil {
-		l.forget()
+		l.forget(c)
 		dc.Close()
 		return
 	}
@@ -372,8 +374,16 @@ func (a *acceptor) HandlePeer(_ time.Time, dc datagram.Conn) {
 	l.accepted.Add(1)
 }
 
-// forget counts a connection that has ended.
-func (l *Listener) forget() { l.conns.Add(-1) }
+// forget counts a connection that has ended. One that waits for Accept with
+// nothing to read is of no use to anybody.
+func (l *Listener) forget(c *Conn) {
+	l.conns.Add(-1)
+	if c.in.Len() > 0 {
+		l.queue.Ended(c)
+	} else {
+		l.queue.Remove(c)
+	}
+}
 
 // A budget limits what all connections of a Listener hold together, in bytes.
 type budget struct {

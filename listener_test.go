@@ -495,3 +495,41 @@ func TestSharedPort(t *testing.T) {
 		c.Write([]byte("bye"))
 	}
 }
+
+// Connections that time out in the backlog leave their places to new peers. One
+// that has something to read keeps it until the place is needed.
+func TestBacklogForgetsTimedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{Backlog: 3})
+		var gone []*Conn
+		for i := range 3 {
+			c := dial(fmt.Sprintf("10.0.0.2:%d", 1+i), &Dialer{})
+			if i > 0 {
+				c.Write([]byte{byte(i)})
+			}
+			gone = append(gone, c)
+		}
+		time.Sleep(time.Second)
+		for _, c := range gone {
+			c.Close()
+		}
+		time.Sleep(time.Minute)
+		var alive []*Conn
+		for i := range 2 {
+			alive = append(alive, dial(fmt.Sprintf("10.0.0.3:%d", 1+i), &Dialer{}))
+		}
+		time.Sleep(time.Second)
+		if s := l.Stats(); s.Accepted != 5 || s.Refused != 0 || s.Conns != 2 {
+			t.Errorf("%d accepted, %d refused, %d open, want 5, 0 and 2", s.Accepted, s.Refused, s.Conns)
+		}
+		old := accept(t, l)
+		if m, err := old.ReadMessage(nil); err != nil || m[0] != 2 {
+			t.Errorf("ReadMessage of the one that has ended = %v, %v, want 2", m, err)
+		}
+		for _, c := range alive {
+			if s := accept(t, l); s.RemoteAddr().String() != c.LocalAddr().String() {
+				t.Errorf("accepted %v, want %v", s.RemoteAddr(), c.LocalAddr())
+			}
+		}
+	})
+}

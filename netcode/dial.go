@@ -110,14 +110,14 @@ func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*
 		pc.Close()
 		return nil, err
 	}
-	sock, err := newPinned(pc, set)
+	sock, pin, err := newPinned(pc, set)
 	if err != nil {
 		pc.Close()
 		return nil, err
 	}
 	single := datagram.NewSingle(sock, pc.LocalAddr(), nil, maxPacketSize)
 	c, err := dial(ctx, t, set, func(_ context.Context, server netip.AddrPort) (datagram.Conn, error) {
-		sock.pin(server)
+		pin(server)
 		return single, nil
 	})
 	if err != nil {

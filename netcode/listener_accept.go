@@ -78,7 +78,7 @@ func (a *acceptor) HandlePeer(now time.Time, dc datagram.Conn) {
 	}
 	c := &Conn{shared: &l.shared, slot: sess.index, slots: sess.maxClients}
 	c.init(dc, sess, l.set, l.shared.reserve)
-	c.onClose = func() { l.forget(sess) }
+	c.onClose = func() { l.forget(c) }
 	l.shared.conns.Add(1)
 	dc.Attach((*handler)(c))
 	dc.Schedule(sess.keepAliveAt())
@@ -88,10 +88,17 @@ func (a *acceptor) HandlePeer(now time.Time, dc datagram.Conn) {
 	}
 }
 
-// forget frees the slot of a session that is over.
-func (l *Listener) forget(sess *session) {
+// forget frees the slot of a session that is over, and its place in the backlog
+// if it is still there. While it has something to read, it keeps that until a
+// new one needs it.
+func (l *Listener) forget(c *Conn) {
 	l.mu.Lock()
-	l.core.remove(sess)
+	l.core.remove(c.sess)
 	l.mu.Unlock()
 	l.shared.conns.Add(-1)
+	if c.in.Len() > 0 {
+		l.queue.Ended(c)
+	} else {
+		l.queue.Remove(c)
+	}
 }

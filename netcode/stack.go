@@ -106,6 +106,14 @@ func (s *stacked) InterruptInline(r datagram.Readers) {
 	}
 }
 
+// Stats returns what happened below the session.
+func (s *stacked) Stats() datagram.Stats {
+	if below, ok := s.dc.(interface{ Stats() datagram.Stats }); ok {
+		return below.Stats()
+	}
+	return datagram.Stats{}
+}
+
 // Lossless reports whether the link below delivers everything.
 func (s *stacked) Lossless() bool       { return s.lossless }
 func (s *stacked) MaxDatagram() int     { return MaxPayload }

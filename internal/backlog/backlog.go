@@ -6,45 +6,119 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"volley/internal/deadline"
 )
 
-// A Queue holds connections that nobody has accepted yet, up to a limit. It is
-// made by New, and safe for concurrent use.
-type Queue[C io.Closer] struct {
-	conns    chan C
+// A Queue holds connections that nobody has accepted yet, up to a limit. Those
+// that have ended meanwhile give way to new ones. It is made by New, and safe
+// for concurrent use.
+type Queue[C Conn] struct {
+	size     int
+	ready    chan struct{} // one token: there may be a connection
 	done     chan struct{}
 	deadline deadline.Deadline
 
 	mu     sync.Mutex
+	conns  []entry[C]
+	ended  int  // how many of conns have
 	closed bool // nothing goes into conns any more
 	err    error
 }
 
+// A Conn is what a Queue holds.
+type Conn interface {
+	comparable
+	io.Closer
+}
+
+type entry[C Conn] struct {
+	conn  C
+	ended bool
+}
+
 // New returns a Queue of up to size connections.
-func New[C io.Closer](size int) *Queue[C] {
-	return &Queue[C]{conns: make(chan C, size), done: make(chan struct{})}
+func New[C Conn](size int) *Queue[C] {
+	return &Queue[C]{size: size, ready: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // Full reports whether Push would find no place.
-func (q *Queue[C]) Full() bool { return len(q.conns) == cap(q.conns) }
-
-// Push queues c. It returns false if there is no place, or the Queue is closed.
-func (q *Queue[C]) Push(c C) bool {
+func (q *Queue[C]) Full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
-		return false
+	return len(q.conns)-q.ended >= q.size
+}
+
+// Push queues c, and closes the oldest one that has ended if that makes place.
+// It returns false if there is no place, or the Queue is closed.
+func (q *Queue[C]) Push(c C) bool {
+	victim, evict, ok := q.push(c)
+	if evict {
+		victim.Close()
 	}
-	select {
-	case q.conns <- c:
-		return true
+	return ok
+}
+
+func (q *Queue[C]) push(c C) (victim C, evict, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || len(q.conns)-q.ended >= q.size {
+		return victim, false, false
+	}
+	if len(q.conns) >= q.size {
+		i := slices.IndexFunc(q.conns, func(e entry[C]) bool { return e.ended })
+		victim, evict = q.conns[i].conn, true
+		q.removeLocked(i)
+	}
+	q.conns = append(q.conns, entry[C]{conn: c})
+	signal(q.ready)
+	return victim, evict, true
+}
+
+// Ended says that c has ended. If it still waits for Accept it gives way to the
+// next one that finds no place.
+func (q *Queue[C]) Ended(c C) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := q.indexLocked(c); i >= 0 && !q.conns[i].ended {
+		q.conns[i].ended = true
+		q.ended++
+	}
+}
+
+// Remove takes c out of the Queue, and reports whether it was there.
+func (q *Queue[C]) Remove(c C) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.indexLocked(c)
+	if i >= 0 {
+		q.removeLocked(i)
+	}
+	return i >= 0
+}
+
+func (q *Queue[C]) indexLocked(c C) int {
+	return slices.IndexFunc(q.conns, func(e entry[C]) bool { return e.conn == c })
+}
+
+func (q *Queue[C]) removeLocked(i int) (c C) {
+	e := q.conns[i]
+	if e.ended {
+		q.ended--
+	}
+	switch {
+	case len(q.conns) == 1:
+		q.conns = nil
+	case i == 0:
+		q.conns[0] = entry[C]{}
+		q.conns = q.conns[1:]
 	default:
-		return false
+		q.conns = slices.Delete(q.conns, i, i+1)
 	}
+	return e.conn
 }
 
 // Accept waits for a connection. Its error is what Close was given, or
@@ -52,21 +126,43 @@ func (q *Queue[C]) Push(c C) bool {
 func (q *Queue[C]) Accept() (c C, err error) {
 	passed := q.deadline.Arm()
 	defer q.deadline.Disarm()
-	select {
-	case <-q.done:
-		return c, q.err
-	default:
+	for {
+		c, ok, err := q.take()
+		if ok || err != nil {
+			return c, err
+		}
+		select {
+		case <-q.ready:
+		case <-passed:
+			return c, os.ErrDeadlineExceeded
+		case <-q.done:
+		}
+	}
+}
+
+// take is Accept without waiting.
+func (q *Queue[C]) take() (c C, ok bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return c, false, q.err
+	}
+	if len(q.conns) > 0 {
+		signal(q.ready) // for the next one, or if the deadline has passed
 	}
 	if q.deadline.Exceeded() {
-		return c, os.ErrDeadlineExceeded
+		return c, false, os.ErrDeadlineExceeded
 	}
+	if len(q.conns) == 0 {
+		return c, false, nil
+	}
+	return q.removeLocked(0), true, nil
+}
+
+func signal(c chan struct{}) {
 	select {
-	case c = <-q.conns:
-		return c, nil
-	case <-passed:
-		return c, os.ErrDeadlineExceeded
-	case <-q.done:
-		return c, q.err
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -94,14 +190,11 @@ func (q *Queue[C]) Close(err error) {
 		return
 	}
 	q.closed, q.err = true, err
+	conns := q.conns
+	q.conns, q.ended = nil, 0
 	close(q.done)
 	q.mu.Unlock()
-	for {
-		select {
-		case c := <-q.conns:
-			c.Close()
-		default:
-			return
-		}
+	for _, e := range conns {
+		e.conn.Close()
 	}
 }

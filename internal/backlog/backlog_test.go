@@ -44,6 +44,41 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// What has ended gives way to what is new, the oldest first, and can be accepted
+// until then.
+func TestEnded(t *testing.T) {
+	q := New[*conn](3)
+	a, b, c, d, e := new(conn), new(conn), new(conn), new(conn), new(conn)
+	for _, x := range []*conn{a, b, c} {
+		q.Push(x)
+	}
+	q.Ended(d) // not in the Queue
+	if !q.Full() {
+		t.Error("Full is false with three that live")
+	}
+	q.Ended(c)
+	q.Ended(b)
+	q.Ended(b)
+	if q.Full() || !q.Push(d) || !b.closed || c.closed {
+		t.Errorf("Push beside two that have ended: Full %v, closed %v and %v, want false, true and false", q.Full(), b.closed, c.closed)
+	}
+	if x, _ := q.Accept(); x != a {
+		t.Error("Accept did not return the first")
+	}
+	if x, _ := q.Accept(); x != c {
+		t.Error("Accept did not return the one that has ended and kept its place")
+	}
+	if !q.Remove(d) || q.Remove(d) {
+		t.Error("Remove does not take out once")
+	}
+	for range 3 {
+		q.Push(e)
+	}
+	if !q.Full() {
+		t.Error("three new ones do not fill the Queue")
+	}
+}
+
 func TestAcceptWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[*conn](1)
