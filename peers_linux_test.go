@@ -3,6 +3,7 @@ package volley
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"net"
 	"net/netip"
@@ -71,16 +72,25 @@ func (c *crowd) send(i int, datagram []byte) error {
 	return err
 }
 
-// receive returns the next datagram, and for which peer it is.
+// receive returns the next datagram of the server, and for which peer it is.
+// What strangers send, for whom this port may have been another program's, is
+// skipped.
 func (c *crowd) receive() (i int, datagram []byte, err error) {
 	oob := make([]byte, 64)
-	n, m, _, _, err := c.conn.ReadMsgUDPAddrPort(c.buf, oob)
+	var n, m int
+	var from netip.AddrPort
+	for from != c.server {
+		n, m, _, from, err = c.conn.ReadMsgUDPAddrPort(c.buf, oob)
+		if err != nil {
+			return 0, nil, err
+		}
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob[:m])
 	if err != nil {
 		return 0, nil, err
 	}
-	msgs, err := syscall.ParseSocketControlMessage(oob[:m])
-	if err != nil || len(msgs) == 0 {
-		return 0, nil, err
+	if len(msgs) == 0 {
+		return 0, nil, errors.New("no IP_PKTINFO")
 	}
 	info := (*syscall.Inet4Pktinfo)(unsafe.Pointer(&msgs[0].Data[0]))
 	return c.index(info.Addr), c.buf[:n], nil
@@ -133,6 +143,29 @@ func (c *crowd) sendMessage(t *testing.T, i, sequence int) {
 	d := reliable.AppendHeader(nil, reliable.Header{Sequence: uint16(sequence), Ack: 65535})
 	if err := c.send(i, binary.BigEndian.AppendUint32(d, uint32(i))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCrowdSkipsStrangers: a stranger's datagram is none of a peer's.
+func TestCrowdSkipsStrangers(t *testing.T) {
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	stranger, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	c := newCrowd(t, server.LocalAddr().(*net.UDPAddr).AddrPort())
+	peer := c.addr(3)
+	to := &net.UDPAddr{IP: peer[:], Port: c.conn.LocalAddr().(*net.UDPAddr).Port}
+	stranger.WriteTo([]byte("noise"), to)
+	server.WriteTo([]byte("answer"), to)
+	c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if i, d, err := c.receive(); i != 3 || string(d) != "answer" || err != nil {
+		t.Errorf("receive = %d, %q, %v, want 3, answer", i, d, err)
 	}
 }
 
