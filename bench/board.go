@@ -23,6 +23,10 @@ type board struct {
 	phase   atomic.Uint32
 	_       [60]byte
 	clients [maxClients]score
+
+	// tickOrigin is the time of the server's first tick, in ns of Unix time;
+	// 0: there has been none.
+	tickOrigin atomic.Int64
 }
 
 // A score is about one client.
@@ -31,7 +35,8 @@ type score struct {
 	bad      atomic.Uint64 // others
 	sum      atomic.Uint64 // of the numbers of the intact ones
 	wakeAt   atomic.Uint64 // received count at which the client wants to be woken; 0: it does not wait
-	_        [32]byte
+	written  atomic.Uint64 // messages to the client, of mode game
+	_        [24]byte
 }
 
 const boardSize = int(unsafe.Sizeof(board{}))
@@ -43,6 +48,20 @@ func (b *board) total() (received, bad uint64) {
 		bad += b.clients[i].bad.Load()
 	}
 	return received, bad
+}
+
+// written returns how many messages the server has sent, in mode game.
+func (b *board) written() (n uint64) {
+	for i := range b.clients {
+		n += b.clients[i].written.Load()
+	}
+	return n
+}
+
+// handled returns how many messages went in and out of the server, in mode game.
+func (b *board) handled() uint64 {
+	received, _ := b.total()
+	return received + b.written()
 }
 
 // A window holds a client back when too many of its messages are on their way.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,21 @@ type bar struct {
 }
 
 // charts returns those for which there are figures.
-func (r *report) charts() (cs []chart) {
+func (r *report) charts() []chart {
+	return slices.DeleteFunc(r.allCharts(), func(c chart) bool { return len(c.bars) == 0 })
+}
+
+// gameChart is the first load of those measured.
+func (r *report) gameChart() (m measurement, title string) {
+	if ms := r.measurements(modeGame); len(ms) > 0 {
+		m = ms[0]
+	}
+	return m, "Game rates, " + m.load.title() + ": the server's CPU time a message (log scale, less is better)"
+}
+
+// allCharts returns all there can be, in their order.
+func (r *report) allCharts() (cs []chart) {
+	gameMeasurement, gameTitle := r.gameChart()
 	all := []struct {
 		m     measurement
 		file  string
@@ -30,10 +45,11 @@ func (r *report) charts() (cs []chart) {
 		unit  string
 		value func(*result) float64
 	}{
-		{measurement{modeOneWay, usualSize, 1}, "bench-oneway.svg", "One way, 256-byte messages: thousand messages a second (log scale, more is better)", "k/s", thousandsPerSecond},
-		{measurement{modeOneWay, usualSize, 1}, "bench-cpu.svg", "One way, 256-byte messages: CPU time a message, both sides (log scale, less is better)", "ns", cpuPerMessage},
-		{measurement{modePingPong, usualSize, 1}, "bench-pingpong.svg", "Ping-pong, 256 bytes: median round trip (log scale, less is better)", "µs", p50},
-		{measurement{modeIdle, usualSize, 1}, "bench-idle.svg", "An idle connection, both sides: memory (log scale, less is better)", "bytes", idleBytes},
+		{gameMeasurement, "bench-game.svg", gameTitle, "µs", serverCPU},
+		{measurement{mode: modeOneWay, size: usualSize, processes: 1}, "bench-oneway.svg", "One way, 256-byte messages: thousand messages a second (log scale, more is better)", "k/s", thousandsPerSecond},
+		{measurement{mode: modeOneWay, size: usualSize, processes: 1}, "bench-cpu.svg", "One way, 256-byte messages: CPU time a message, both sides (log scale, less is better)", "ns", cpuPerMessage},
+		{measurement{mode: modePingPong, size: usualSize, processes: 1}, "bench-pingpong.svg", "Ping-pong, 256 bytes: median round trip (log scale, less is better)", "µs", p50},
+		{measurement{mode: modeIdle, size: usualSize, processes: 1}, "bench-idle.svg", "An idle connection, both sides: memory (log scale, less is better)", "bytes", idleBytes},
 	}
 	for _, a := range all {
 		c := chart{file: a.file, title: a.title, unit: a.unit}
@@ -42,9 +58,7 @@ func (r *report) charts() (cs []chart) {
 				c.bars = append(c.bars, bar{p.name, figureOf(rs, a.value).median})
 			}
 		}
-		if len(c.bars) > 0 {
-			cs = append(cs, c)
-		}
+		cs = append(cs, c)
 	}
 	return cs
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func runChild(text string) error {
 		return fmt.Errorf("no peer %q", j.Peer)
 	}
 	roles := map[string]func(*job, *peer) (*result, error){
-		roleBoth: runBoth, roleServer: runServer, roleClient: runClient,
+		roleBoth: runBoth, roleServer: runServer, roleClient: runClient, rolePair: runAlone,
 	}
 	r, err := roles[j.Role](j, p)
 	if r == nil {
@@ -70,6 +71,9 @@ func runServer(j *job, p *peer) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if j.Rate > 0 {
+		streamBuffer = 1 << 10
+	}
 	bell := os.NewFile(bellFD, "bell")
 	s, err := newServer(j, p, b, func(i int) { _, _ = bell.Write([]byte{byte(i)}) })
 	if err != nil {
@@ -85,18 +89,31 @@ func runServer(j *job, p *peer) (*result, error) {
 	r := new(result)
 	(<-m).report(r)
 	r.latency(&s.latency)
-	return r, nil
+	return r, s.game(r)
+}
+
+// A phaseMeter also counts the messages in and out of a server of mode game.
+type phaseMeter struct {
+	meter
+	handled uint64
+}
+
+func (m *phaseMeter) report(r *result) {
+	m.meter.report(r)
+	r.Handled = m.handled
 }
 
 // meterPhases takes the usage while another process measures.
-func meterPhases(b *board) <-chan *meter {
-	done := make(chan *meter, 1)
+func meterPhases(b *board) <-chan *phaseMeter {
+	done := make(chan *phaseMeter, 1)
 	go func() {
-		m := new(meter)
+		m := new(phaseMeter)
 		awaitPhase(b, phaseMeasure)
 		m.start()
+		before := b.handled()
 		awaitPhase(b, phaseDone)
 		m.stop()
+		m.handled = b.handled() - before
 		done <- m
 	}()
 	return done
@@ -104,7 +121,7 @@ func meterPhases(b *board) <-chan *meter {
 
 func awaitPhase(b *board, phase uint32) {
 	for b.phase.Load() < phase {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // seldom: it counts as the server's time
 	}
 }
 
@@ -115,6 +132,12 @@ func runClient(j *job, p *peer) (*result, error) {
 		return nil, err
 	}
 	defer b.phase.Store(phaseExit) // so that the server ends, whatever happens
+	if j.Rate > 0 {
+		streamBuffer = 1 << 10
+	}
+	if j.Style == styleFanOut {
+		runtime.GOMAXPROCS(1) // the server shall not wait for a processor, nor wake one for each message
+	}
 	c := newClient(j, p, b)
 	go func() {
 		bell := bufio.NewReader(os.NewFile(bellFD, "bell"))

@@ -66,7 +66,7 @@ func (c *client) close() {
 // greet sends a first message and waits for its return in buf.
 func (c *client) greet(l link, i int, buf []byte) error {
 	msg := newMessage(c.job.Size)
-	number(msg, i%maxClients, helloNumber)
+	number(msg, i, helloNumber)
 	if err := errors.Join(l.WriteMessage(msg), l.Flush()); err != nil {
 		return fmt.Errorf("greeting: %w", err)
 	}
@@ -89,6 +89,8 @@ func (c *client) run() (*result, error) {
 		return c.pingPong()
 	case modeIdle:
 		return c.idle()
+	case modeGame, modeFanOut:
+		return c.game()
 	}
 	senders := map[string]func(*window, link, int) error{
 		modeOneWay: c.flood, modeFanIn: c.flood,

@@ -1,7 +1,8 @@
 // Command bench runs volley and other ways to send messages over the loopback
 // device side by side, and writes what comes of it to docs/BENCHMARKS.md:
 //
-//	go run ./bench                     all, about half an hour
+//	go run ./bench                     all, about three quarters of an hour
+//	go run ./bench -modes game,fan-out some of it; the rest of the report stays
 //	go run ./bench -quick              a glance, printed only
 //	go run ./bench -peers volley,udp -modes one-way -sizes 256 -rounds 3
 //
@@ -14,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -46,10 +46,15 @@ type options struct {
 	warmup time.Duration
 	length time.Duration // of what is measured in a run
 	conns  int           // of mode idle
-	out    string        // directory for the report; "": standard output
+	loads  []load        // of mode game
+	fanOut int           // clients of mode fan-out
+
+	// of modes game and fan-out
+	gameWarmup, gameLength time.Duration
+	out                    string // directory for the report; "": standard output
 }
 
-var allModes = []string{modeOneWay, modePingPong, modeFanIn, modeBurst, modePaced, modeHazard, modeIdle}
+var allModes = []string{modeGame, modeFanOut, modeOneWay, modePingPong, modeFanIn, modeBurst, modePaced, modeHazard, modeIdle}
 
 func parseOptions(args []string) (*options, error) {
 	fs := flag.NewFlagSet("bench", flag.ExitOnError)
@@ -60,10 +65,21 @@ func parseOptions(args []string) (*options, error) {
 	rounds := fs.Int("rounds", 5, "`number` of runs of each measurement")
 	length := fs.Duration("length", time.Second, "`time` that one run measures")
 	conns := fs.Int("conns", 1000, "`number` of connections in mode idle")
+	loads := fs.String("loads", "echo:500x30,tick:500x30,echo:1000x60", "`loads` of mode game: style (echo or tick), clients, messages a second of each")
+	fanOut := fs.Int("fanout", 1000, "`number` of clients in mode fan-out")
 	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
 	_ = fs.Parse(args)
-	o := &options{rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out}
+	o := &options{rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out,
+		fanOut: *fanOut, gameWarmup: gameWarmup, gameLength: gameLength * *length}
+	given := func(name string) (set bool) {
+		fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+		return set
+	}
 	if *quick {
+		if !given("loads") {
+			*loads = "echo:50x30,tick:50x30"
+		}
+		o.fanOut, o.gameWarmup, o.gameLength = 100, 100*time.Millisecond, 200*time.Millisecond
 		o.rounds, o.length, o.warmup, o.conns, o.out = 1, 200*time.Millisecond, 100*time.Millisecond, 100, ""
 	}
 	o.peers = peers
@@ -84,6 +100,13 @@ func parseOptions(args []string) (*options, error) {
 		}
 		o.sizes = append(o.sizes, n)
 	}
+	var err error
+	if o.loads, err = parseLoads(*loads); err != nil {
+		return nil, err
+	}
+	if o.fanOut < 1 || o.fanOut > maxLoadClients {
+		return nil, fmt.Errorf("%d clients of mode fan-out, want 1 to %d", o.fanOut, maxLoadClients)
+	}
 	o.modes = strings.Split(*modes, ",")
 	return o, nil
 }
@@ -103,16 +126,10 @@ func benchmark(o *options) error {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%-70s\n", fmt.Sprintf("done in %v", time.Since(start).Round(time.Second)))
-	rep := &report{options: o, plan: plan, tally: t, took: time.Since(start)}
+	rep := &report{options: o, plan: plan, tally: t, date: start}
 	if o.out == "" {
 		fmt.Println(rep.tables())
 		return nil
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(o.out, "BENCHMARKS.md"), []byte(rep.markdown()), 0o644); err != nil {
-		return err
-	}
-	return rep.writeCharts()
+	return rep.write(o.out)
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 // TestRuns has every peer take part in every mode for a moment; where time is
 // short, only some.
 func TestRuns(t *testing.T) {
-	o := &options{peers: peers, modes: allModes, sizes: []int{usualSize, 4096}}
+	o := &options{peers: peers, modes: allModes, sizes: []int{usualSize, 4096}, loads: someLoads, fanOut: 5}
 	if testing.Short() || raceEnabled {
 		o.peers = []*peer{volleyPeer, udpPeer, tcpPeer}
 	}
@@ -43,6 +43,10 @@ func testRun(t *testing.T, m measurement, p *peer) {
 	if m.mode != modeFanIn && m.mode != modeIdle {
 		j.Clients = 1
 	}
+	if m.load != (load{}) {
+		j.Clients, j.Style, j.Rate = m.load.clients, m.load.style, m.load.rate
+		j.Duration = 100 * time.Millisecond
+	}
 	r, err := runJob(j, m.processes)
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +59,9 @@ func testRun(t *testing.T, m measurement, p *peer) {
 	}
 	if m.mode != modeIdle && r.Sent == 0 {
 		t.Error("no message was sent")
+	}
+	if m.load != (load{}) {
+		testLoad(t, m.load, r)
 	}
 }
 
@@ -95,7 +102,7 @@ func TestFigure(t *testing.T) {
 
 // TestReport makes a report of made-up results.
 func TestReport(t *testing.T) {
-	o := &options{peers: []*peer{volleyPeer, udpPeer}, modes: allModes, sizes: []int{64, usualSize}, rounds: 2}
+	o := &options{peers: []*peer{volleyPeer, udpPeer}, modes: allModes, sizes: []int{64, usualSize}, loads: someLoads, fanOut: 1000, rounds: 2}
 	plan, err := o.plan()
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +120,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	r := &report{options: o, plan: plan, tally: tl}
-	text := r.markdown()
+	text := r.document("")
 	for _, want := range []string{"| volley | 5.00 ±0 % (200) |", "## Idle connections", "bench-oneway.svg"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q", want)

@@ -33,8 +33,13 @@ func number(msg []byte, client int, n uint64) {
 	binary.LittleEndian.PutUint64(msg[8:], 0)
 }
 
+// stampAt makes a message carry a time.
+func stampAt(msg []byte, t time.Time) {
+	binary.LittleEndian.PutUint64(msg[8:], uint64(t.UnixNano()))
+}
+
 // stamp makes a message carry the present time.
-func stamp(msg []byte) { binary.LittleEndian.PutUint64(msg[8:], uint64(time.Now().UnixNano())) }
+func stamp(msg []byte) { stampAt(msg, time.Now()) }
 
 // inspect returns the header of a message, and whether all of it is intact. A
 // time of zero is none.
@@ -43,5 +48,5 @@ func inspect(msg []byte, size int) (client int, n, sent uint64, ok bool) {
 		return 0, 0, 0, false
 	}
 	id := binary.LittleEndian.Uint64(msg)
-	return int(id >> 48), id & helloNumber, binary.LittleEndian.Uint64(msg[8:]), id>>48 < maxClients
+	return int(id >> 48), id & helloNumber, binary.LittleEndian.Uint64(msg[8:]), true
 }

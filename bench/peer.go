@@ -48,12 +48,20 @@ type peer struct {
 	window func(size int) int
 	// connectionless peers have one link at the server for all clients.
 	connectionless bool
-	// modes are those it can take part in; nil: all.
+	// modes are those it can take part in; nil: all but game and fan-out.
 	modes []string
+	// loadModes are those of game and fan-out that it can take part in.
+	loadModes []string
+	// fanOut returns how the server writes one message to all links in one
+	// pass; nil: by a loop of WriteMessage.
+	fanOut func(links []link) func(msg []byte) error
 }
 
 // can tells whether p takes part in a mode with messages of a size.
 func (p *peer) can(mode string, size int) bool {
+	if mode == modeGame || mode == modeFanOut {
+		return slices.Contains(p.loadModes, mode)
+	}
 	return (p.maxMessage == 0 || size <= p.maxMessage) && (p.modes == nil || slices.Contains(p.modes, mode))
 }
 
@@ -63,6 +71,7 @@ var peers []*peer
 func init() {
 	peers = append(peers, volleyPeer, volleyNetcodePeer)
 	peers = append(peers, gsoPeers...)
+	peers = append(peers, mmsgPeers...)
 	peers = append(peers, udpPeer, tcpPeer, tcpBufferedPeer,
 		quicStreamPeer, quicDatagramPeer, kcpFastPeer, kcpBulkPeer, dtlsPeer, sctpPeer, raknetPeer)
 }

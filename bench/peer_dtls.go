@@ -8,6 +8,7 @@ import (
 
 var dtlsPeer = &peer{
 	name:       "dtls",
+	loadModes:  []string{modeGame},
 	module:     "github.com/pion/dtls/v3",
 	about:      "pion/dtls with a shared key and AES-128-GCM, one datagram a message; its listener's socket buffer cannot be set",
 	maxMessage: 4096, // it reads datagrams of at most 8 KiB

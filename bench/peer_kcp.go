@@ -8,12 +8,13 @@ import (
 
 var (
 	kcpFastPeer = &peer{
-		name:   "kcp-fast",
-		window: func(int) int { return 4096 }, // for fan-in: its own windows do not know of each other
-		module: "github.com/xtaci/kcp-go/v5",
-		about:  "kcp-go in its fast mode (no delay, 10 ms clock, fast resend, acknowledgements at once), a length in front of each message",
-		listen: func(int) (listener, error) { return listenKCP(kcpFast) },
-		dial:   func(addr string, _ int) (link, error) { return dialKCP(addr, kcpFast) },
+		name:      "kcp-fast",
+		loadModes: []string{modeGame},
+		window:    func(int) int { return 4096 }, // for fan-in: its own windows do not know of each other
+		module:    "github.com/xtaci/kcp-go/v5",
+		about:     "kcp-go in its fast mode (no delay, 10 ms clock, fast resend, acknowledgements at once), a length in front of each message",
+		listen:    func(int) (listener, error) { return listenKCP(kcpFast) },
+		dial:      func(addr string, _ int) (link, error) { return dialKCP(addr, kcpFast) },
 	}
 	kcpBulkPeer = &peer{
 		name:   "kcp-bulk",

@@ -18,6 +18,7 @@ var (
 	}
 	quicDatagramPeer = &peer{
 		name:       "quic-datagram",
+		loadModes:  []string{modeGame},
 		module:     "github.com/quic-go/quic-go",
 		about:      "quic-go, unreliable datagrams (RFC 9221); encrypted",
 		maxMessage: 1200,

@@ -6,9 +6,10 @@ import (
 )
 
 var udpPeer = &peer{
-	name:   "udp",
-	about:  "`net.UDPConn`, one datagram a message and a system call, no connection: what a message costs without any library",
-	window: wideWindow, connectionless: true,
+	name:      "udp",
+	loadModes: []string{modeGame, modeFanOut},
+	about:     "`net.UDPConn`, one datagram a message and a system call, no connection: what a message costs without any library",
+	window:    wideWindow, connectionless: true,
 	listen: func(int) (listener, error) {
 		c, err := listenUDP()
 		if err != nil {
@@ -56,6 +57,20 @@ func (l *udpServerLink) ReadMessage(buf []byte) ([]byte, error) {
 	n, from, err := l.c.ReadFromUDPAddrPort(buf)
 	l.last = from
 	return buf[:n], err
+}
+
+// Sender returns a link to whom l heard last.
+func (l *udpServerLink) Sender() link { return udpTarget{udpLink{l.c}, l.last} }
+
+// udpTarget writes from the server's socket to one client.
+type udpTarget struct {
+	udpLink
+	addr netip.AddrPort
+}
+
+func (l udpTarget) WriteMessage(b []byte) error {
+	_, err := l.c.WriteToUDPAddrPort(b, l.addr)
+	return err
 }
 
 func (l *udpServerLink) Flush() error { return nil }

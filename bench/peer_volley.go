@@ -7,9 +7,10 @@ import (
 )
 
 var volleyPeer = &peer{
-	name:   "volley",
-	about:  "this library with its defaults: messages acknowledged and measured, one Write a message",
-	window: wideWindow,
+	name:      "volley",
+	loadModes: []string{modeGame, modeFanOut},
+	about:     "this library with its defaults: messages acknowledged and measured, one Write a message",
+	window:    wideWindow,
 	listen: func(int) (listener, error) {
 		ln, err := volley.Listen("udp4", "127.0.0.1:0")
 		if err != nil {

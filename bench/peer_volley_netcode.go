@@ -12,9 +12,10 @@ import (
 var netcodeKey = netcode.Key{1}
 
 var volleyNetcodePeer = &peer{
-	name:   "volley-netcode",
-	about:  "volley over sessions of volley/netcode: encrypted and authenticated, one Write a message",
-	window: wideWindow,
+	name:      "volley-netcode",
+	loadModes: []string{modeGame, modeFanOut},
+	about:     "volley over sessions of volley/netcode: encrypted and authenticated, one Write a message",
+	window:    wideWindow,
 	listen: func(int) (listener, error) {
 		ln, err := netcode.Listen("udp4", "127.0.0.1:0", netcodeKey, 0)
 		if err != nil {

@@ -16,9 +16,13 @@ type measurement struct {
 	mode      string
 	size      int
 	processes int
+	load      load // of modes game and fan-out
 }
 
 func (m measurement) String() string {
+	if m.load != (load{}) {
+		return fmt.Sprintf("%s, %s", m.mode, m.load)
+	}
 	return fmt.Sprintf("%s, %d bytes, %d process(es)", m.mode, m.size, m.processes)
 }
 
@@ -30,22 +34,36 @@ func (o *options) plan() ([]measurement, error) {
 		switch mode {
 		case modeOneWay, modePingPong:
 			for _, size := range o.sizes {
-				plan = append(plan, measurement{mode, size, 1})
+				plan = append(plan, measurement{mode: mode, size: size, processes: 1})
 			}
 			if canShare && slices.Contains(o.sizes, usualSize) {
-				plan = append(plan, measurement{mode, usualSize, 2})
+				plan = append(plan, measurement{mode: mode, size: usualSize, processes: 2})
 			}
 		case modeFanIn, modeBurst, modePaced, modeIdle:
-			plan = append(plan, measurement{mode, usualSize, 1})
+			plan = append(plan, measurement{mode: mode, size: usualSize, processes: 1})
 		case modeHazard:
 			if canShare { // the server must have processors of its own to wait for
-				plan = append(plan, measurement{mode, usualSize, 2})
+				plan = append(plan, measurement{mode: mode, size: usualSize, processes: 2})
 			}
+		case modeGame:
+			for _, l := range o.loads {
+				plan = appendLoad(plan, mode, l)
+			}
+		case modeFanOut:
+			plan = appendLoad(plan, mode, load{styleFanOut, o.fanOut, fanOutRate})
 		default:
 			return nil, fmt.Errorf("no mode %q", mode)
 		}
 	}
 	return plan, nil
+}
+
+// appendLoad adds the measurement of a load, where there can be two processes.
+func appendLoad(plan []measurement, mode string, l load) []measurement {
+	if !canShare {
+		return plan
+	}
+	return append(plan, measurement{mode: mode, size: gameSize, processes: 2, load: l})
 }
 
 // tally holds the results of all rounds.
@@ -62,6 +80,9 @@ func (t tally) run(m measurement, o *options) {
 		}
 		j := job{Peer: p.name, Mode: m.mode, Size: m.size, Clients: 1, Warmup: o.warmup, Duration: o.length}
 		switch m.mode {
+		case modeGame, modeFanOut:
+			j.Clients, j.Style, j.Rate = m.load.clients, m.load.style, m.load.rate
+			j.Warmup, j.Duration = o.gameWarmup, o.gameLength
 		case modeFanIn:
 			j.Clients = fanInClients
 		case modeIdle:

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -21,7 +22,7 @@ type process struct {
 	out *bufio.Reader
 }
 
-func startProcess(ctx context.Context, j *job, bell *os.File) (*process, error) {
+func startProcess(ctx context.Context, j *job, bell *os.File, attr *syscall.SysProcAttr) (*process, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -33,6 +34,7 @@ func startProcess(ctx context.Context, j *job, bell *os.File) (*process, error) 
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = attr
 	if bell != nil {
 		cmd.ExtraFiles = []*os.File{bell}
 	}
@@ -61,18 +63,61 @@ func (p *process) result() (*result, error) {
 
 // runJob does a job in one or two processes.
 func runJob(j job, processes int) (*result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), j.Warmup+j.Duration+60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), j.Warmup+j.Duration+jobMargin)
 	defer cancel()
 	if processes == 1 {
 		j.Role = roleBoth
-		p, err := startProcess(ctx, &j, nil)
+		p, err := startProcess(ctx, &j, nil, nil)
 		if err != nil {
 			return nil, err
 		}
 		return p.result()
 	}
+	if j.Rate > 0 {
+		return runInNetwork(ctx, j)
+	}
 	return runPair(ctx, j)
 }
+
+// networkEnv is the environment variable that tells processes that the network
+// is theirs alone.
+const networkEnv = "VOLLEY_BENCH_NETWORK"
+
+// runInNetwork does a job in two processes that have a network of their own, where
+// the datagrams can be counted. Where there is none to be had it does so in that
+// of the machine.
+func runInNetwork(ctx context.Context, j job) (*result, error) {
+	attr := ownNetwork()
+	if attr == nil {
+		return runPair(ctx, j)
+	}
+	j.Role = rolePair
+	p, err := startProcess(ctx, &j, nil, attr)
+	if err != nil {
+		return runPair(ctx, j)
+	}
+	r, err := p.result()
+	if err == nil && r.NoNetwork {
+		return runPair(ctx, j)
+	}
+	return r, err
+}
+
+// runAlone is the process in a network of its own that starts the other two.
+func runAlone(j *job, _ *peer) (*result, error) {
+	if err := startLoopback(); err != nil {
+		return &result{NoNetwork: true}, nil
+	}
+	if err := errors.Join(os.Unsetenv(jobEnv), os.Setenv(networkEnv, "own")); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), j.Warmup+j.Duration+jobMargin-5*time.Second)
+	defer cancel()
+	return runPair(ctx, *j)
+}
+
+// jobMargin is how long a run may take beside what it measures.
+const jobMargin = 60 * time.Second
 
 // runPair does a job with the server in one process and the clients in another.
 func runPair(ctx context.Context, j job) (*result, error) {
@@ -91,7 +136,7 @@ func runPair(ctx context.Context, j job) (*result, error) {
 
 	serverJob := j
 	serverJob.Role = roleServer
-	server, err := startProcess(ctx, &serverJob, bellIn)
+	server, err := startProcess(ctx, &serverJob, bellIn, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +145,7 @@ func runPair(ctx context.Context, j job) (*result, error) {
 		return nil, fmt.Errorf("server: %s: %w", addr, errors.Join(err, server.cmd.Wait()))
 	}
 	j.Role, j.Addr = roleClient, strings.TrimSpace(addr)
-	client, err := startProcess(ctx, &j, bellOut)
+	client, err := startProcess(ctx, &j, bellOut, nil)
 	if err != nil {
 		return nil, err
 	}

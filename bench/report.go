@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -15,35 +14,30 @@ type report struct {
 	options *options
 	plan    []measurement
 	tally   tally
-	took    time.Duration
+	date    time.Time
 }
 
-// markdown returns docs/BENCHMARKS.md.
-func (r *report) markdown() string {
-	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
-	b.WriteString("Written by `go run ./bench`; run it to get the figures of your machine.\n\n")
-	fmt.Fprintf(&b, "%s, %d processors, %s/%s%s, loopback device. Medians of %d rounds in which all peers take turns, %v a run,\n"+
-		"%s in all. Every message is checked byte by byte. Peers without flow control are held back by a window, so that all are\n"+
-		"compared without loss. \"CPU\" is user and system time of both sides, divided by the messages received. Absolute figures\n"+
-		"depend on the machine and on what else it does; trust the ratios.\n\n",
-		runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, kernelText(), r.options.rounds, r.options.length, r.took.Round(time.Minute))
-	for _, chart := range r.charts() {
-		fmt.Fprintf(&b, "![%s](%s)\n", chart.title, chart.file)
+const introduction = `# Benchmarks
+
+Written by ` + "`go run ./bench`" + `; run it to get the figures of your machine. ` + "`go run ./bench -modes game,fan-out`" + ` renews only what
+it measures, and so on for the other modes.
+
+Everything runs over the loopback device. Figures are medians of rounds in which all peers take turns. Every message is checked
+byte by byte. Peers without flow control are held back by a window, so that all are compared without loss, except at game
+rates. "CPU" is user and system time of both sides, divided by the messages received. Absolute figures depend on the machine
+and on what else it does; trust the ratios inside one table.
+
+`
+
+// peerList says who takes part.
+func (r *report) peerList(b *strings.Builder) {
+	for _, p := range peers {
+		fmt.Fprintf(b, "- **%s**%s: %s.\n", p.name, versionText(p), p.about)
 	}
-	b.WriteString("\n## Peers\n\n")
-	for _, p := range r.options.peers {
-		fmt.Fprintf(&b, "- **%s**%s: %s.\n", p.name, versionText(p), p.about)
-	}
-	b.WriteString("\n" + r.tables())
-	b.WriteString(remarks)
-	return b.String()
 }
 
 // remarks say what the tables do not.
-const remarks = `## Where others win
-
-- **Bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of small messages and leaves
+const remarks = `- **Bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of small messages and leaves
   no work for each of them to the kernel; compare tcp-buffered with gso, the best that datagrams can do. What it costs is that a
   message waits for the buffer to be flushed, and behind lost ones.
 - **The least latency.** A bare UDP socket has no header to write, no state to keep, and nobody to acknowledge to.
@@ -56,23 +50,6 @@ const remarks = `## Where others win
 - **Loopback flatters runs.** The kernel hands a run of datagrams over whole. A real network device splits it on the way out,
   which is still most of the gain for the sender; the receiver gains where driver or stack put runs together again.
 `
-
-// tables returns the tables of all measurements.
-func (r *report) tables() string {
-	var b strings.Builder
-	r.sizeTable(&b, modeOneWay, "One way, messages as fast as they go",
-		"Thousand messages a second ± spread (CPU ns a message).", oneWayCell)
-	r.sizeTable(&b, modePingPong, "Ping-pong",
-		"Round trip in µs: median / 99 % / 99.9 % (CPU ns a message).", pingPongCell)
-	r.modeTable(&b, modeFanIn, "Fan-in", fmt.Sprintf("%d clients send to one server, 256 bytes.", fanInClients), rateColumns)
-	r.modeTable(&b, modeBurst, "Bursts", fmt.Sprintf("%d messages of 256 bytes each millisecond, in one call where there is one.", burstSize), latencyColumns)
-	r.modeTable(&b, modePaced, "Paced", "8,000 messages of 256 bytes a second, 8 each millisecond, one call each.", latencyColumns)
-	r.modeTable(&b, modeHazard, "Write, then compute", fmt.Sprintf("%d messages of 256 bytes, then %v of computation without a pause, "+
-		"with all processors busy. Messages that a library leaves to another goroutine wait for the computation.", hazardSize, hazardCompute), latencyColumns[1:])
-	r.modeTable(&b, modeIdle, "Idle connections", fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at the server's end, and then at both. "+
-		"For one connection, both sides:", r.options.conns), idleColumns)
-	return b.String()
-}
 
 // A cell prints the results of one peer.
 type cell func([]*result) string
@@ -93,12 +70,9 @@ func pingPongCell(rs []*result) string {
 
 // sizeTable writes a table with a column for each size, and one for two
 // processes.
-func (r *report) sizeTable(b *strings.Builder, mode, title, about string, text cell) {
+func (r *report) sizeTable(b *strings.Builder, mode, about string, text cell) {
 	ms := r.measurements(mode)
-	if len(ms) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "## %s\n\n%s\n\n| |", title, about)
+	fmt.Fprintf(b, "%s\n\n| |", about)
 	for _, m := range ms {
 		fmt.Fprintf(b, " %d B", m.size)
 		if m.processes > 1 {
@@ -163,9 +137,9 @@ var (
 )
 
 // modeTable writes a table with a column for each quantity.
-func (r *report) modeTable(b *strings.Builder, mode, title, about string, columns []column) {
+func (r *report) modeTable(b *strings.Builder, mode, about string, columns []column) {
 	for _, m := range r.measurements(mode) {
-		fmt.Fprintf(b, "## %s\n\n%s\n\n| |", title, about)
+		fmt.Fprintf(b, "%s\n\n| |", about)
 		for _, c := range columns {
 			fmt.Fprintf(b, " %s |", c.head)
 		}

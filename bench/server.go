@@ -8,13 +8,18 @@ import (
 // A server receives the messages of a run and counts or returns them.
 type server struct {
 	job     *job
+	peer    *peer
 	board   *board
 	ring    func(client int) // wakes a client that waits
 	ln      listener
 	latency histogram // of modes with one client
 
-	mu    sync.Mutex
-	links []link // guarded by mu
+	mu sync.Mutex
+	// guarded by mu
+	links   []link
+	passes  histogram // time of a pass over all clients, for each message of it
+	targets []target  // of modes game and fan-out
+	err     error
 }
 
 func newServer(j *job, p *peer, b *board, ring func(int)) (*server, error) {
@@ -22,7 +27,7 @@ func newServer(j *job, p *peer, b *board, ring func(int)) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{job: j, board: b, ring: ring, ln: ln}, nil
+	return &server{job: j, peer: p, board: b, ring: ring, ln: ln}, nil
 }
 
 // run accepts links until the listener is closed.
@@ -35,7 +40,11 @@ func (s *server) run() {
 		s.mu.Lock()
 		s.links = append(s.links, l)
 		s.mu.Unlock()
-		go s.serve(l)
+		if s.job.Rate > 0 {
+			go s.serveGame(l)
+		} else {
+			go s.serve(l)
+		}
 	}
 }
 
@@ -62,8 +71,8 @@ func (s *server) serve(l link) {
 			return
 		}
 		client, n, sent, ok := inspect(msg, s.job.Size)
-		if !ok {
-			s.board.clients[client].bad.Add(1)
+		if !ok || n != helloNumber && client >= maxClients {
+			s.board.clients[0].bad.Add(1)
 			continue
 		}
 		if echo || n == helloNumber {
