@@ -1,0 +1,316 @@
+package riptide
+
+import (
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A connState is the stage of a connection.
+type connState uint8
+
+const (
+	// stateConnecting: a client has sent connect; a server has accepted and
+	// awaits the client's welcome.
+	stateConnecting connState = iota
+	// statePending: the application at the server has not decided yet.
+	statePending
+	stateConnected
+	stateClosed
+)
+
+// settings are what a connection needs of a Config.
+type settings struct {
+	codec
+	maxPayload     int
+	heartbeat      time.Duration
+	timeout        time.Duration // negative: never
+	pendingTimeout time.Duration
+	attempts       int
+	minResend      time.Duration
+	maxSends       int // negative: any number
+	sendBuffer     int
+	readBuffer     int
+	quality        bool
+	maxMeanSends   float64
+	maxNotifyLoss  float64
+	repeats        int // of a disconnect
+}
+
+const (
+	firstResend = 50 * time.Millisecond // while no round-trip time is known
+	maxResend   = time.Second           // what slow acknowledgements can make of it
+	rejectSends = 3
+)
+
+// events is told what happens on a connection. Its methods are called by those
+// of the connection and must not call them.
+type events interface {
+	fateSink
+	// received is given a user message and returns whether it is taken. A
+	// reliable message that is not is not acknowledged either.
+	received(mode Mode, body []byte) bool
+	// delivered says that a reliable message was acknowledged. Ids of the
+	// connection's own messages are among them.
+	delivered(id uint16)
+	// connected says that the connection stands, and the client's id.
+	connected(id uint16)
+	// client says that another client has come or gone.
+	client(id uint16, here bool)
+	// ended says that the connection is over; rejected is meant if the reason
+	// is ConnectionRejected. The data is a body, empty if there is none.
+	ended(reason DisconnectReason, rejected RejectReason, data []byte)
+}
+
+// A connection is one side of a connection. It has no clock and no socket: it
+// is told the time, is given datagrams, and appends datagrams.
+type connection struct {
+	set    *settings
+	events events
+	side   side
+	state  connState
+	id     uint16 // the client's
+
+	heard    time.Time // the last sign of life that counts for the time-out
+	beat     time.Time // client: the next heartbeat
+	attempts int       // client: connects sent
+	data     []byte    // client: goes with connects
+	ping     uint8     // client: id of the next heartbeat
+	pinged   time.Time // client: when the last one left; zero: it was answered
+	restart  time.Time // server: a connect came, and nothing else since
+
+	rtt     roundTrip
+	history history
+	sender  sender
+	acks    ackRecord // what the other side has said of the sender's messages
+	notify  notifier
+	quality quality
+	counts  Stats
+}
+
+func (c *connection) init(set *settings, s side, now time.Time, ev events) {
+	*c = connection{set: set, side: s, events: ev, heard: now, rtt: newRoundTrip()}
+	c.sender.init(set.codec)
+	c.notify.init()
+}
+
+// connect begins a connection as a client. The data is kept.
+func (c *connection) connect(now time.Time, data []byte, out *wire.Batch) {
+	c.data = data
+	c.beat = now
+	c.clientBeat(now, out)
+}
+
+// pend tells the client that a decision is pending.
+func (c *connection) pend(out *wire.Batch) {
+	c.state = statePending
+	if c.set.layout == Packed {
+		c.set.appendConnect(out, nil)
+	}
+}
+
+// accept takes a client in under an id.
+func (c *connection) accept(now time.Time, id uint16, out *wire.Batch) {
+	c.id, c.heard = id, now
+	c.state = stateConnecting
+	c.sendID(now, typeWelcome, id, out)
+	if c.set.layout == Notes { // no welcome comes back
+		c.state = stateConnected
+		c.events.connected(id)
+	}
+}
+
+// reject refuses a client.
+func (c *connection) reject(r RejectReason, data []byte, out *wire.Batch) {
+	for range rejectSends {
+		c.set.appendReject(out, r, data)
+	}
+	c.end(ConnectionRejected, r, nil)
+}
+
+// sendID sends a message of the protocol's own that names a client. It is not
+// subject to the limit of what may wait.
+func (c *connection) sendID(now time.Time, t packetType, id uint16, out *wire.Batch) {
+	body := c.set.idBody(id)
+	c.sender.send(now, t, body[:c.set.idBodySize()], c.interval(), out)
+}
+
+// send sends a user message. The id is that of delivery reports, 0 for
+// unreliable messages.
+func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (id uint16, err error) {
+	if c.state != stateConnected {
+		return 0, errNotConnected
+	}
+	switch m {
+	case Reliable:
+		if !c.sender.fits(len(body), c.set.sendBuffer) {
+			return 0, ErrSendBuffer
+		}
+		id = c.sender.send(now, typeReliable, body, c.interval(), out)
+	case Notify:
+		id = c.notify.send(c.set.codec, body, notifySink{c}, out)
+	default:
+		c.set.appendUnreliable(out, body)
+	}
+	c.counts.Sent[m].add(len(body) + c.set.layout.headerBits(m)/8)
+	return id, nil
+}
+
+// leave ends a connection as a client.
+func (c *connection) leave(out *wire.Batch) {
+	if c.state != stateClosed {
+		for range c.set.repeats {
+			c.set.appendLeave(out)
+		}
+		c.end(Disconnected, 0, nil)
+	}
+}
+
+// kick ends a connection as a server. What the client is told need not be the
+// reason here.
+func (c *connection) kick(local, told DisconnectReason, data []byte, out *wire.Batch) {
+	if c.state != stateClosed {
+		for range c.set.repeats {
+			c.set.appendDisconnect(out, told, data)
+		}
+		c.end(local, 0, nil)
+	}
+}
+
+// end makes the connection closed.
+func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []byte) {
+	if c.state == stateClosed {
+		return
+	}
+	c.state = stateClosed
+	c.sender.slots, c.sender.queue, c.data = nil, queue{}, nil
+	c.events.ended(reason, rejected, data)
+}
+
+// interval returns the time between two sends of a reliable message: that of
+// the released library, and longer where acknowledgements take longer than
+// heartbeats make believe.
+func (c *connection) interval() time.Duration {
+	if c.rtt.smooth < 0 {
+		return max(firstResend, c.set.minResend)
+	}
+	d := max(c.set.minResend, fromMillis(c.rtt.smooth)*12/10)
+	return max(d, min(c.sender.delay.limit(), maxResend))
+}
+
+// half returns the time after a send before which a message is not sent again.
+func (c *connection) half() time.Duration {
+	if c.rtt.smooth < 0 {
+		return firstResend / 2
+	}
+	return fromMillis(c.rtt.smooth) / 2
+}
+
+// tick does what is due and returns when to be called next; the zero time if
+// nothing is ever due.
+func (c *connection) tick(now time.Time, out *wire.Batch) time.Time {
+	if c.state == stateClosed {
+		return time.Time{}
+	}
+	if c.side == clientSide && !now.Before(c.beat) {
+		c.clientBeat(now, out)
+	}
+	if at := c.deadline(); !at.IsZero() && !now.Before(at) {
+		c.timeOut(out)
+	}
+	if c.state != stateClosed {
+		c.resend(now, out)
+		c.sender.rest(now)
+	}
+	return c.next()
+}
+
+// next returns when tick is to be called.
+func (c *connection) next() (at time.Time) {
+	if c.state == stateClosed {
+		return at
+	}
+	at = c.deadline()
+	if c.side == clientSide {
+		at = earliest(at, c.beat)
+	}
+	at = earliest(at, c.sender.due)
+	if c.sender.slots != nil && c.sender.due.IsZero() {
+		at = earliest(at, c.sender.used.Add(idleMemory))
+	}
+	return at
+}
+
+// earliest returns the earlier time; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// deadline returns when the connection times out; the zero time for never.
+func (c *connection) deadline() time.Time {
+	switch {
+	case c.state == statePending:
+		return c.heard.Add(c.set.pendingTimeout)
+	case c.set.timeout < 0, c.side == clientSide && c.state == stateConnecting:
+		return time.Time{}
+	}
+	return c.heard.Add(c.set.timeout)
+}
+
+// timeOut ends a connection of which nothing was heard, or decided, in time.
+func (c *connection) timeOut(out *wire.Batch) {
+	if c.side == serverSide && c.state == statePending {
+		c.reject(Rejected, nil, out)
+		return
+	}
+	c.end(TimedOut, 0, nil)
+}
+
+// clientBeat is what a client does once in each heartbeat interval.
+func (c *connection) clientBeat(now time.Time, out *wire.Batch) {
+	switch c.state {
+	case stateConnecting:
+		if c.attempts >= c.set.attempts {
+			c.end(NeverConnected, NoConnection, nil)
+			return
+		}
+		c.attempts++
+		c.set.appendConnect(out, c.data)
+	case stateConnected:
+		c.set.appendHeartbeat(out, clientSide, c.ping, c.rtt.last)
+		c.ping++
+		c.pinged = now
+	}
+	// Beats keep their rhythm, unless one was so late that the next would
+	// follow at once.
+	c.beat = c.beat.Add(c.set.heartbeat)
+	if !c.beat.After(now) {
+		c.beat = now.Add(c.set.heartbeat)
+	}
+}
+
+// resend sends again what was not acknowledged in time.
+func (c *connection) resend(now time.Time, out *wire.Batch) {
+	limit := c.set.maxSends
+	if c.state == stateConnected && !c.set.quality {
+		limit = 0
+	}
+	n, ok := c.sender.resend(now, c.interval(), c.half(), limit, out)
+	c.counts.Resends += uint64(n)
+	if !ok && c.state == stateConnected {
+		c.end(PoorConnection, 0, nil)
+	}
+}
+
+// stats returns the counters and the present figures.
+func (c *connection) stats() Stats {
+	s := c.counts
+	s.NotifyDelivered, s.NotifyLost, s.NotifyUnknown = c.notify.fates.delivered, c.notify.fates.lost, c.notify.fates.beyond
+	s.RTT, s.SmoothRTT = fromMillis(c.rtt.last), fromMillis(c.rtt.smooth)
+	s.Unacknowledged, s.QueuedBytes = c.sender.waiting(), c.sender.bytes
+	s.MeanSends, s.NotifyLoss = c.quality.meanSends(), c.quality.notifyLoss()
+	return s
+}

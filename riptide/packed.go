@@ -1,0 +1,122 @@
+package riptide
+
+import (
+	"encoding/binary"
+
+	"volley/internal/wire"
+)
+
+// The packed layout: a header of 4 bits, and what follows from there on, lowest
+// bit first. Bodies start at bit 4 of a byte, after 4, 12, 20 or 44 bits.
+
+// appendPacked appends a datagram of the low n bits of h, where n is a multiple
+// of 8 plus 4, and a body.
+func appendPacked(out *wire.Batch, h uint64, n int, body []byte) {
+	k := n >> 3
+	if len(body) == 0 { // nothing behind the header, not even half a byte
+		appendBits(out, h, n)
+		return
+	}
+	b := out.Extend(k + len(body))
+	for i := range k {
+		b[i] = byte(h >> (8 * i))
+	}
+	copy(b[k:], body)
+	b[k] = b[k]&0xf0 | byte(h>>(8*k))
+}
+
+// appendBits appends a datagram of n bits, at most 64.
+func appendBits(out *wire.Batch, h uint64, n int) {
+	b := out.Extend((n + 7) / 8)
+	for i := range b {
+		b[i] = byte(h >> (8 * i))
+	}
+}
+
+// headerWord returns the first 8 bytes of a datagram, zeros behind its end.
+func headerWord(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.LittleEndian.Uint64(b)
+	}
+	var w uint64
+	for i, c := range b {
+		w |= uint64(c) << (8 * i)
+	}
+	return w
+}
+
+// parsePacked implements codec.parse for the packed layout.
+func parsePacked(from side, b []byte) (p packet, ok bool) {
+	if len(b) == 0 {
+		return p, false
+	}
+	w := headerWord(b)
+	p.typ = packetType(w & 0xf)
+	if p.typ.reliable() {
+		return p, p.parseReliable(w, b)
+	}
+	need := 1
+	switch p.typ {
+	case typeUnreliable:
+		p.body, need = b, 2
+	case typeAck:
+		p.ack = ack{newest: uint16(w >> 4), bits: uint16(w >> 20), id: uint16(w >> 37), has: w>>36&1 == 1}
+		need = 5
+		if p.ack.has {
+			need = 7
+		} else {
+			p.ack.id = 0 // 2.1 fills it, and it says nothing
+		}
+	case typeConnect:
+		p.body = b
+	case typeReject:
+		p.reason, need = uint8(w>>4), 2
+		p.body = after(b, 1)
+	case typeHeartbeat:
+		p.pingID, need = uint8(w>>4), 2
+		p.rtt = noRTT
+		if from == clientSide {
+			p.rtt, need = int16(w>>12), 4
+		}
+	case typeDisconnect:
+		if from == serverSide {
+			p.parseDisconnect(w, b)
+			need = 2
+		}
+	case typeNotify:
+		p.ack = ack{newest: uint16(w >> 4), bits: uint16(w >> 20 & 0xff)}
+		p.seq, need = uint16(w>>28), 6
+		p.body = after(b, 5)
+	default:
+		return p, false
+	}
+	return p, len(b) >= need
+}
+
+// parseReliable parses what follows the header of a reliable type.
+func (p *packet) parseReliable(w uint64, b []byte) bool {
+	p.seq = uint16(w >> 4)
+	if p.typ == typeReliable {
+		p.body = after(b, 2)
+		return len(b) >= 4
+	}
+	p.client = uint16(w >> 20)
+	return len(b) >= 5
+}
+
+// parseDisconnect parses what a server says at the end.
+func (p *packet) parseDisconnect(w uint64, b []byte) {
+	p.reason = uint8(w >> 4)
+	if len(b) == 2 && p.reason == byte(ServerStopped)<<4 {
+		p.reason = byte(ServerStopped) // written past the packer of bits by 2.1.0 to 2.2.0
+	}
+	p.body = after(b, 1)
+}
+
+// after returns b from byte n on, nil if there is none.
+func after(b []byte, n int) []byte {
+	if len(b) <= n {
+		return nil
+	}
+	return b[n:]
+}

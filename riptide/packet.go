@@ -1,0 +1,213 @@
+package riptide
+
+import "volley/internal/wire"
+
+// A packetType is the kind of a datagram. Its numbers are those of both
+// layouts.
+type packetType uint8
+
+const (
+	typeUnreliable packetType = iota
+	typeAck
+	typeConnect
+	typeReject
+	typeHeartbeat
+	typeDisconnect
+	typeNotify
+	typeReliable
+	typeWelcome
+	typeClientConnected
+	typeClientDisconnected
+
+	numPacketTypes
+)
+
+// reliable reports whether datagrams of the type have a sequence id and are
+// acknowledged.
+func (t packetType) reliable() bool { return t >= typeReliable && t < numPacketTypes }
+
+// typeOf returns the type of user messages of a mode.
+func typeOf(m Mode) packetType {
+	switch m {
+	case Notify:
+		return typeNotify
+	case Reliable:
+		return typeReliable
+	}
+	return typeUnreliable
+}
+
+// An ack says which messages have been received: the newest id, and in bit i
+// whether newest-1-i has been. Reliable messages have 16 bits, notify messages
+// 8.
+type ack struct {
+	newest uint16
+	bits   uint16
+	// id is a message acknowledged beside these, if has is set.
+	id  uint16
+	has bool
+}
+
+// noRTT says in a heartbeat that no round-trip time is known yet.
+const noRTT = -1
+
+// A packet is a parsed datagram. Which fields are set depends on the type.
+type packet struct {
+	typ    packetType
+	reason uint8  // in numbers of the packed layout
+	pingID uint8  // heartbeat
+	seq    uint16 // reliable types and notify
+	client uint16 // welcome, client connected, client disconnected
+	rtt    int16  // of the heartbeat's sender in ms, or noRTT
+	ack    ack    // ack and notify
+	// body is the user's part: message id and payload, or data. In the packed
+	// layout it starts at bit 4 of its first byte, whose low bits are not its
+	// own.
+	body []byte
+}
+
+// A side is one end of a connection.
+type side uint8
+
+const (
+	clientSide side = iota
+	serverSide
+)
+
+// A codec appends and parses datagrams of one layout and version.
+type codec struct {
+	layout  Layout
+	version Version
+}
+
+// parse takes a datagram apart that was sent by the given side. It reports
+// false for one that is to be dropped: too short, or of an unknown type.
+func (c codec) parse(from side, b []byte) (packet, bool) {
+	if c.layout == Notes {
+		return parseNotes(b)
+	}
+	return parsePacked(from, b)
+}
+
+// appendUnreliable appends an unreliable message.
+func (c codec) appendUnreliable(out *wire.Batch, body []byte) {
+	if c.layout == Notes {
+		appendNotes(out, typeUnreliable, nil, body)
+		return
+	}
+	appendPacked(out, uint64(typeUnreliable), 4, body)
+}
+
+// appendReliable appends a datagram of a reliable type.
+func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []byte) {
+	if c.layout == Notes {
+		appendNotes(out, t, []byte{byte(seq), byte(seq >> 8)}, body)
+		return
+	}
+	appendPacked(out, uint64(t)|uint64(seq)<<4, 20, body)
+}
+
+// appendNotify appends a notify message. The notes layout has neither sequence
+// id nor acks.
+func (c codec) appendNotify(out *wire.Batch, seq uint16, a ack, body []byte) {
+	if c.layout == Notes {
+		appendNotes(out, typeNotify, nil, body)
+		return
+	}
+	h := uint64(typeNotify) | uint64(a.newest)<<4 | uint64(a.bits&0xff)<<20 | uint64(seq)<<28
+	appendPacked(out, h, 44, body)
+}
+
+// idBody returns the body of a datagram that names a client.
+func (c codec) idBody(client uint16) [3]byte {
+	if c.layout == Notes {
+		return [3]byte{byte(client), byte(client >> 8)}
+	}
+	return [3]byte{byte(client << 4), byte(client >> 4), byte(client >> 12)}
+}
+
+// idBodySize returns the size of the body of a datagram that names a client.
+func (c codec) idBodySize() int {
+	if c.layout == Notes {
+		return 2
+	}
+	return 3
+}
+
+// appendAck appends an acknowledgement of reliable messages.
+func (c codec) appendAck(out *wire.Batch, a ack) {
+	if c.layout == Notes {
+		appendNotes(out, typeAck, []byte{byte(a.newest), byte(a.newest >> 8), byte(a.bits), byte(a.bits >> 8)}, nil)
+		return
+	}
+	h := uint64(typeAck) | uint64(a.newest)<<4 | uint64(a.bits)<<20
+	switch {
+	case a.has:
+		appendBits(out, h|1<<36|uint64(a.id)<<37, 53)
+	case c.version == V21:
+		appendBits(out, h|uint64(a.newest)<<37, 53)
+	default:
+		appendBits(out, h, 37)
+	}
+}
+
+// appendConnect appends a connect. The server's, which says that the decision
+// is pending, has no data; the notes layout has none from the server.
+func (c codec) appendConnect(out *wire.Batch, data []byte) {
+	c.appendData(out, typeConnect, data)
+}
+
+func (c codec) appendData(out *wire.Batch, t packetType, data []byte) {
+	if c.layout == Notes {
+		appendNotes(out, t, nil, data)
+		return
+	}
+	appendPacked(out, uint64(t), 4, data)
+}
+
+// appendReject appends a reject with data if there is any.
+func (c codec) appendReject(out *wire.Batch, r RejectReason, data []byte) {
+	if c.layout == Notes {
+		if r >= ServerFull {
+			r++ // the notes have one more, pending
+		}
+		appendNotes(out, typeReject, []byte{byte(r)}, data)
+		return
+	}
+	appendPacked(out, uint64(typeReject)|uint64(r)<<4, 12, data)
+}
+
+// appendDisconnect appends a disconnect by the server, with data if there is
+// any.
+func (c codec) appendDisconnect(out *wire.Batch, r DisconnectReason, data []byte) {
+	switch {
+	case c.layout == Notes:
+		appendNotes(out, typeDisconnect, []byte{byte(r)}, data)
+	case r == ServerStopped && c.version == V21:
+		out.Append([]byte{byte(typeDisconnect), byte(ServerStopped)})
+	default:
+		appendPacked(out, uint64(typeDisconnect)|uint64(r)<<4, 12, data)
+	}
+}
+
+// appendLeave appends a disconnect by the client.
+func (c codec) appendLeave(out *wire.Batch) {
+	if c.layout == Notes {
+		appendNotes(out, typeDisconnect, []byte{byte(Disconnected)}, nil)
+		return
+	}
+	appendBits(out, uint64(typeDisconnect), 4)
+}
+
+// appendHeartbeat appends a heartbeat of one side. That of a server in the
+// packed layout has no round-trip time.
+func (c codec) appendHeartbeat(out *wire.Batch, from side, ping uint8, rtt int16) {
+	switch {
+	case c.layout == Notes:
+		appendNotes(out, typeHeartbeat, []byte{ping, byte(rtt), byte(uint16(rtt) >> 8)}, nil)
+	case from == serverSide:
+		appendBits(out, uint64(typeHeartbeat)|uint64(ping)<<4, 12)
+	default:
+		appendBits(out, uint64(typeHeartbeat)|uint64(ping)<<4|uint64(uint16(rtt))<<12, 28)
+	}
+}

@@ -1,0 +1,300 @@
+package riptide
+
+import (
+	"time"
+
+	"volley/internal/wire"
+)
+
+// receive handles a datagram of the other side. The datagram may be overwritten
+// afterwards.
+func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
+	if c.state == stateClosed {
+		return
+	}
+	if len(b) > c.set.maxPayload+maxHeaderSize {
+		c.counts.Dropped++
+		return
+	}
+	p, ok := c.set.parse(1-c.side, b)
+	if !ok {
+		c.counts.Dropped++
+		return
+	}
+	if p.typ != typeConnect {
+		c.restart = time.Time{}
+	}
+	handled := false
+	switch {
+	case p.typ == typeUnreliable:
+		handled = c.receiveUnreliable(&p, len(b))
+	case p.typ == typeNotify:
+		handled = c.receiveNotify(&p, len(b))
+	case p.typ.reliable():
+		handled = c.receiveReliable(now, &p, len(b), out)
+	case p.typ == typeAck:
+		handled = c.receiveAck(now, p.ack, out)
+	case p.typ == typeHeartbeat:
+		handled = c.receiveHeartbeat(now, &p, out)
+	case c.side == clientSide:
+		handled = c.receiveFromServer(now, &p)
+	default:
+		handled = c.receiveFromClient(now, &p)
+	}
+	if !handled {
+		c.counts.Dropped++
+	}
+}
+
+func (c *connection) receiveUnreliable(p *packet, size int) bool {
+	if c.state != stateConnected {
+		return false
+	}
+	c.hand(Unreliable, p, size)
+	return true
+}
+
+// hand gives a user message to the application, which may refuse it.
+func (c *connection) hand(m Mode, p *packet, size int) bool {
+	if !c.events.received(m, p.body) {
+		c.counts.Refused++
+		return false
+	}
+	c.counts.Received[m].add(size)
+	return true
+}
+
+func (c *connection) receiveNotify(p *packet, size int) bool {
+	if c.state != stateConnected {
+		return false
+	}
+	if c.set.layout == Notes { // no sequence, no acks
+		c.hand(Notify, p, size)
+		return true
+	}
+	c.notify.acked(p.ack, notifySink{c})
+	switch {
+	case c.state != stateConnected: // poor connection
+	case !c.notify.isNew(p.seq):
+		c.counts.Late++
+	case c.hand(Notify, p, size):
+		c.notify.received(p.seq)
+	}
+	return true
+}
+
+// A notifySink judges the quality by fates before it passes them on.
+type notifySink struct{ *connection }
+
+func (s notifySink) notifyFate(id uint16, delivered, known bool) {
+	s.events.notifyFate(id, delivered, known)
+	if known && s.quality.notified(delivered, s.set.maxNotifyLoss) && s.set.quality {
+		s.end(PoorConnection, 0, nil)
+	}
+}
+
+// takes reports whether a reliable type is expected. What is not gets no
+// acknowledgement.
+func (c *connection) takes(t packetType) bool {
+	switch t {
+	case typeReliable:
+		return c.state == stateConnected
+	case typeWelcome:
+		return c.side == clientSide || c.set.layout == Packed && c.state != statePending
+	}
+	return c.side == clientSide && c.state == stateConnected
+}
+
+func (c *connection) receiveReliable(now time.Time, p *packet, size int, out *wire.Batch) bool {
+	if !c.takes(p.typ) {
+		return false
+	}
+	if c.history.has(p.seq) {
+		c.counts.Duplicates++
+		c.set.appendAck(out, c.history.ack(p.seq))
+		return true
+	}
+	if p.typ == typeReliable && !c.hand(Reliable, p, size) {
+		return true
+	}
+	c.history.add(p.seq)
+	c.set.appendAck(out, c.history.ack(p.seq))
+	switch p.typ {
+	case typeWelcome:
+		c.welcome(now, p.client, out)
+	case typeClientConnected:
+		c.events.client(p.client, true)
+	case typeClientDisconnected:
+		c.events.client(p.client, false)
+	}
+	return true
+}
+
+// welcome makes the connection connected.
+func (c *connection) welcome(now time.Time, id uint16, out *wire.Batch) {
+	if c.state == stateConnected {
+		return
+	}
+	c.heard = now
+	c.state = stateConnected
+	if c.side == serverSide { // a wrong id does not matter
+		c.events.connected(c.id)
+		return
+	}
+	c.id, c.data = id, nil
+	if c.set.layout == Packed {
+		c.sendID(now, typeWelcome, id, out)
+	}
+	c.events.connected(id)
+}
+
+// receiveAck handles an acknowledgement: first the id that it is for, then what
+// else it says.
+func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
+	if c.state == statePending {
+		return false
+	}
+	first := a.newest
+	if a.has {
+		first = a.id
+	}
+	c.acked(now, first)
+	news := a.bits
+	moved := true
+	if c.set.layout == Packed {
+		news, moved = c.acks.update(a)
+	}
+	for id := a.newest - 1; news != 0; id-- {
+		if news&1 == 1 {
+			c.acked(now, id)
+		}
+		news >>= 1
+	}
+	if moved {
+		c.acked(now, a.newest)
+	}
+	if c.state != stateClosed {
+		c.sender.fill(now, c.interval(), out)
+	}
+	return true
+}
+
+// An ackRecord remembers what the acknowledgements of the other side have said.
+// As in the released library, only those that bring a newer id are believed
+// beyond the id that they are for.
+type ackRecord struct {
+	newest uint16
+	bits   uint32 // bit i: newest-1-i was acknowledged
+}
+
+// update takes an acknowledgement. If it brings a newer id, it returns the bits
+// that are news.
+func (r *ackRecord) update(a ack) (news uint16, moved bool) {
+	g := gap(a.newest, r.newest)
+	if g <= 0 {
+		if back := -g; back < 32 {
+			r.bits |= uint32(a.bits)<<back | 1<<back>>1
+		}
+		return 0, false
+	}
+	r.bits = r.bits<<g | 1<<(g-1)
+	news = a.bits &^ uint16(r.bits)
+	r.bits |= uint32(a.bits)
+	r.newest = a.newest
+	return news, true
+}
+
+func (c *connection) acked(now time.Time, id uint16) {
+	if c.state == stateClosed {
+		return
+	}
+	sends := c.sender.acked(now, id)
+	if sends == 0 {
+		return
+	}
+	c.counts.Delivered++
+	c.events.delivered(id)
+	if c.quality.delivered(sends, c.set.maxMeanSends) && c.set.quality && c.state == stateConnected {
+		c.end(PoorConnection, 0, nil)
+	}
+}
+
+func (c *connection) receiveHeartbeat(now time.Time, p *packet, out *wire.Batch) bool {
+	if c.state != stateConnected {
+		return false
+	}
+	if c.side == clientSide {
+		c.answered(now, p.pingID)
+		return true
+	}
+	c.heard = now
+	if p.rtt >= 0 {
+		c.rtt.measured(p.rtt)
+	}
+	c.set.appendHeartbeat(out, serverSide, p.pingID, c.rtt.last)
+	return true
+}
+
+// answered handles the answer to a heartbeat.
+func (c *connection) answered(now time.Time, ping uint8) {
+	if back := c.ping - ping; back == 0 || back > 16 { // not asked, or long ago
+		return
+	}
+	c.heard = now
+	if ping == c.ping-1 && !c.pinged.IsZero() {
+		c.rtt.measured(toMillis(now.Sub(c.pinged)))
+		c.pinged = time.Time{}
+	}
+}
+
+// receiveFromServer handles what only servers send.
+func (c *connection) receiveFromServer(now time.Time, p *packet) bool {
+	switch {
+	case p.typ == typeDisconnect:
+		c.end(DisconnectReason(p.reason), 0, c.dataOf(p, uint8(Kicked)))
+		return true
+	case c.state == stateConnected:
+		return false
+	case p.typ == typeReject && p.reason == rejectPending:
+		c.state = statePending
+		c.heard = now
+	case p.typ == typeReject:
+		c.end(ConnectionRejected, RejectReason(p.reason), c.dataOf(p, uint8(RejectedWithData)))
+	case p.typ == typeConnect && c.state == stateConnecting:
+		c.state = statePending
+		c.heard = now
+	}
+	return true
+}
+
+// dataOf returns the data that accompanies one reason only.
+func (c *connection) dataOf(p *packet, reason uint8) []byte {
+	if p.reason != reason {
+		return nil
+	}
+	return p.body
+}
+
+// restartAfter is the least time between two connects, with nothing in between,
+// that show that the client has been started anew on its old port. A connect
+// that the network repeated comes once.
+const restartAfter = 400 * time.Millisecond
+
+// receiveFromClient handles what only clients send.
+func (c *connection) receiveFromClient(now time.Time, p *packet) bool {
+	switch p.typ {
+	case typeDisconnect:
+		c.end(Disconnected, 0, nil)
+	case typeConnect: // a repeated one brings no answer
+		switch {
+		case c.state != stateConnected:
+		case c.restart.IsZero():
+			c.restart = now
+		case now.Sub(c.restart) >= restartAfter:
+			c.end(Disconnected, 0, nil)
+		}
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,53 @@
+package riptide
+
+import "time"
+
+// A roundTrip holds round-trip times of heartbeats, in whole milliseconds as
+// they are on the wire, and noRTT before the first one.
+type roundTrip struct {
+	last, smooth int16
+}
+
+func newRoundTrip() roundTrip { return roundTrip{noRTT, noRTT} }
+
+// measured takes a new measurement.
+func (r *roundTrip) measured(ms int16) {
+	r.last = max(1, ms)
+	if r.smooth < 0 {
+		r.smooth = r.last
+		return
+	}
+	r.smooth = max(1, int16((7*int(r.smooth)+3*int(r.last))/10))
+}
+
+// toMillis returns d in whole milliseconds, at most what a heartbeat can say.
+func toMillis(d time.Duration) int16 {
+	return int16(max(0, min(d.Milliseconds(), 1<<15-1)))
+}
+
+func fromMillis(ms int16) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// An ackTime estimates how long acknowledgements take, RFC 6298 section 2. A
+// heartbeat a second says nothing about how much a loaded peer or network
+// varies; acknowledgements do.
+type ackTime struct {
+	smooth, variance time.Duration
+}
+
+// measured takes the time in which a message was acknowledged that had been
+// sent once.
+func (a *ackTime) measured(d time.Duration) {
+	if a.smooth == 0 {
+		a.smooth, a.variance = max(d, 1), d/4
+		return
+	}
+	diff := a.smooth - d
+	if diff < 0 {
+		diff = -diff
+	}
+	a.variance += (diff - a.variance) / 4
+	a.smooth += (d - a.smooth) / 8
+}
+
+// limit returns the time after which an acknowledgement is late.
+func (a *ackTime) limit() time.Duration { return a.smooth + 4*a.variance }
