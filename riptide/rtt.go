@@ -38,7 +38,7 @@ type ackTime struct {
 // sent once.
 func (a *ackTime) measured(d time.Duration) {
 	if a.smooth == 0 {
-		a.smooth, a.variance = max(d, 1), d/4
+		a.smooth = max(d, 1) // no variance but what is seen: it only adds to a rule
 		return
 	}
 	diff := a.smooth - d

@@ -2,4 +2,4 @@ package riptide
 
 import "testing"
 
-func testSessions(t *testing.T, version Version, data []byte) {}
+func testSessions(t *testing.T, _ Version, _ []byte) { t.Skip("there is no server and client yet") }

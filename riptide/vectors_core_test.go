@@ -11,7 +11,7 @@ import (
 
 // A recorder is told of events and keeps them.
 type recorder struct {
-	messages  []string // bodies of user messages
+	messages  []string // mode and body of user messages
 	ids       []uint16 // reliable messages delivered
 	fates     []fate
 	log       []string
@@ -28,9 +28,9 @@ type fate struct {
 	delivered, known bool
 }
 
-func (r *recorder) received(_ Mode, body []byte) bool {
+func (r *recorder) received(m Mode, body []byte) bool {
 	if !r.refuse {
-		r.messages = append(r.messages, string(body))
+		r.messages = append(r.messages, string(rune(m))+string(body))
 	}
 	return !r.refuse
 }

@@ -1,0 +1,208 @@
+package riptide
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// TestBeforeAcceptance: nothing but a disconnect means anything to a server
+// that has not accepted, and nothing but a welcome, a reject and the like to a
+// client that is not.
+func TestBeforeAcceptance(t *testing.T) {
+	for _, state := range []connState{statePending, stateConnecting} {
+		for _, s := range []side{serverSide, clientSide} {
+			c, r := newConnected(t, nil, s)
+			c.state = state
+			var in, out wire.Batch
+			cd := codec{}
+			cd.appendUnreliable(&in, []byte{0x10, 0})
+			cd.appendNotify(&in, 1, ack{}, []byte{0})
+			cd.appendReliable(&in, typeReliable, 1, []byte{0x10, 0})
+			cd.appendHeartbeat(&in, 1-s, 0, 5)
+			body := cd.idBody(7)
+			cd.appendReliable(&in, typeClientConnected, 1, body[:])
+			cd.appendReliable(&in, typeClientDisconnected, 1, body[:])
+			if s == serverSide && state == statePending {
+				cd.appendReliable(&in, typeWelcome, 1, body[:])
+			}
+			for i := range in.Len() {
+				c.receive(start, slices.Clone(in.At(i)), &out)
+			}
+			if out.Len() > 0 || len(r.messages) > 0 || len(r.log) > 0 || c.state != state {
+				t.Errorf("side %d, state %d: %d answers, %d messages, %v", s, state, out.Len(), len(r.messages), r.log)
+			}
+			if got := c.stats().Dropped; got != uint64(in.Len()) {
+				t.Errorf("side %d, state %d: %d dropped, want %d", s, state, got, in.Len())
+			}
+		}
+	}
+}
+
+// TestUnknownTypes: types 11 to 15 are dropped and not acknowledged, and what
+// only servers send means nothing from a client.
+func TestUnknownTypes(t *testing.T) {
+	c, r := newConnected(t, nil, serverSide)
+	var out wire.Batch
+	for typ := byte(typeClientConnected); typ < 16; typ++ {
+		c.receive(start, []byte{typ | 0x10, 0, 0x10, 0, 0, 0, 0, 0}, &out)
+	}
+	c.receive(start, []byte{0x23, 0}, &out)       // reject
+	c.receive(start, make([]byte, 1232), &out)    // too long
+	c.receive(start, nil, &out)                   // empty
+	c.receive(start, []byte{typeByte(), 0}, &out) // a reliable message without an id
+	if out.Len() > 0 || len(r.messages) > 0 || r.ends > 0 || c.stats().Dropped != 11 {
+		t.Errorf("%d answers, %d messages, %v, %d dropped", out.Len(), len(r.messages), r.log, c.stats().Dropped)
+	}
+}
+
+func typeByte() byte { return byte(typeReliable) }
+
+// TestStops: a client understands both forms of a server's stop, and a kick.
+func TestStops(t *testing.T) {
+	kick := NewData()
+	kick.AddString("out")
+	var withData wire.Batch
+	inner := new(Message)
+	inner.init(Packed, Unreliable, DefaultMaxPayload)
+	inner.AddMessage(kick)
+	codec{}.appendDisconnect(&withData, Kicked, inner.body())
+	for hex, want := range map[string]DisconnectReason{
+		"5500": ServerStopped, "0505": ServerStopped, "4500": Kicked, fmt.Sprintf("%x", withData.At(0)): Kicked,
+	} {
+		for _, state := range []connState{stateConnecting, statePending, stateConnected} {
+			c, r := newConnected(t, nil, clientSide)
+			c.state = state
+			c.receive(start, unspace(t, hex), new(wire.Batch))
+			if r.end != want || r.ends != 1 || c.state != stateClosed {
+				t.Errorf("%s: %v, want %v", hex, r.log, want)
+			}
+			m := new(Message)
+			if m.load(Packed, Unreliable, r.data); len(hex) > 4 && m.String() != "out" {
+				t.Errorf("%s: data %x", hex, r.data)
+			}
+		}
+	}
+	for _, test := range []struct {
+		version Version
+		want    string
+	}{{V22, "5500"}, {V21, "0505"}} {
+		var out wire.Batch
+		c, r := newConnected(t, &Config{Version: test.version}, serverSide)
+		c.kick(ServerStopped, ServerStopped, nil, &out)
+		if out.Len() != disconnectRepeats || fmt.Sprintf("%x", out.At(0)) != test.want || r.end != ServerStopped {
+			t.Errorf("%v: %d datagrams, %x, %v, want %s", test.version, out.Len(), out.At(0), r.log, test.want)
+		}
+	}
+}
+
+// TestPending: the server says that it has not decided; both give up after
+// 10 s, and the client sends no connects meanwhile.
+func TestPending(t *testing.T) {
+	for _, layout := range []Layout{Packed, Notes} {
+		s := newSimulation(t, &Config{Layout: layout}, 1)
+		connects := 0
+		s.sent = func(from side, b []byte) {
+			if from == clientSide && b[0]&0xf == byte(typeConnect) {
+				connects++
+			}
+		}
+		var out wire.Batch
+		s.ends[0].connect(s.now, nil, &out)
+		s.transmit(clientSide, &out)
+		s.ends[1].pend(&out)
+		s.transmit(serverSide, &out)
+		if layout == Notes { // has no such answer; the client goes on asking
+			continue
+		}
+		s.step(start.Add(9 * time.Second))
+		if len(s.events[0].log)+len(s.events[1].log) > 0 || connects != 1 {
+			t.Errorf("%v, %v, %d connects", s.events[0].log, s.events[1].log, connects)
+		}
+		s.step(start.Add(11 * time.Second))
+		if s.events[0].ends != 1 || s.events[1].end != ConnectionRejected {
+			t.Errorf("%v, %v", s.events[0].log, s.events[1].log)
+		}
+	}
+}
+
+// TestRejected: the client learns the reason and the data; a connected client
+// takes no notice.
+func TestRejected(t *testing.T) {
+	for _, layout := range []Layout{Packed, Notes} {
+		for _, reason := range []RejectReason{ServerFull, Rejected, RejectedWithData} {
+			s := newSimulation(t, &Config{Layout: layout}, 1)
+			var out wire.Batch
+			s.ends[0].connect(s.now, nil, &out)
+			var data []byte
+			if reason == RejectedWithData {
+				data = []byte{0xa0, 0xbb}
+			}
+			s.ends[1].reject(reason, data, &out)
+			s.transmit(serverSide, &out)
+			s.step(s.now.Add(time.Second))
+			r := s.events[0]
+			if r.end != ConnectionRejected || r.rejected != reason || len(r.data) != len(data) {
+				t.Errorf("%v: %v, %v, data %x", reason, r.log, r.rejected, r.data)
+			}
+		}
+		c, r := newConnected(t, &Config{Layout: layout}, clientSide)
+		var out wire.Batch
+		c.set.appendReject(&out, Rejected, nil)
+		if c.receive(start, out.At(0), &out); r.ends > 0 {
+			t.Error("a connected client was rejected")
+		}
+	}
+}
+
+// TestRestart: two connects in a row from a connected client end the
+// connection; one, or others with something between them, do not.
+func TestRestart(t *testing.T) {
+	connect, beat := []byte{2}, unspace(t, "04f0ff0f")
+	type datagram struct {
+		at time.Duration
+		b  []byte
+	}
+	for name, test := range map[string]struct {
+		in   []datagram
+		ends bool
+	}{
+		"once":         {[]datagram{{0, connect}}, false},
+		"repeated":     {[]datagram{{0, connect}, {100 * time.Millisecond, connect}}, false},
+		"alive":        {[]datagram{{0, connect}, {900 * time.Millisecond, beat}, {time.Second, connect}}, false},
+		"twice":        {[]datagram{{0, connect}, {time.Second, connect}}, true},
+		"twice, later": {[]datagram{{0, beat}, {0, connect}, {time.Second, connect}}, true},
+	} {
+		c, r := newConnected(t, nil, serverSide)
+		var out wire.Batch
+		for _, d := range test.in {
+			c.receive(start.Add(d.at), slices.Clone(d.b), &out)
+		}
+		if (r.ends == 1) != test.ends || test.ends && r.end != Disconnected {
+			t.Errorf("%s: %v", name, r.log)
+		}
+	}
+}
+
+// TestConnectAttempts: connects go out each second, and after the fifth the
+// client gives up.
+func TestConnectAttempts(t *testing.T) {
+	s := newSimulation(t, nil, 1)
+	s.blackout = func(time.Time) bool { return true }
+	var at []time.Duration
+	s.sent = func(side, []byte) { at = append(at, s.now.Sub(start)) }
+	var out wire.Batch
+	s.ends[0].connect(s.now, []byte{0x10}, &out)
+	s.transmit(clientSide, &out)
+	s.ends[1].state = stateClosed
+	s.step(start.Add(10 * time.Second))
+	if want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}; !slices.Equal(at, want) {
+		t.Errorf("connects at %v, want %v", at, want)
+	}
+	if r := s.events[0]; r.end != NeverConnected || r.rejected != NoConnection || r.ends != 1 {
+		t.Errorf("%v", r.log)
+	}
+}
