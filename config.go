@@ -117,13 +117,15 @@ type settings struct {
 	maxMessage                       int
 	ackDelay, keepAlive, idleTimeout time.Duration
 	readBuffer, receipts             int
-	reserve                          func(delta int) bool // may be nil
-	reliable                         reliable.Config
+	// What the inbox reserves memory by, while the peer has not acknowledged
+	// anything, and afterwards; nil where there is no limit.
+	reserve, reserveAcked func(delta int) bool
+	reliable              reliable.Config
 }
 
 // newSettings checks cfg, which may be nil, against a transport that carries
 // datagrams of up to maxDatagram bytes.
-func newSettings(cfg *Config, maxDatagram int, reserve func(int) bool) (*settings, error) {
+func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked bool) bool) (*settings, error) {
 	if cfg == nil {
 		cfg = &Config{}
 	}
@@ -133,7 +135,11 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(int) bool) (*setting
 		keepAlive:   duration(cfg.KeepAlive, keepAliveFor(idleTimeout)),
 		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
-		reserve:     reserve,
+	}
+	if reserve != nil {
+		s.reliable.Reserve = reserve
+		s.reserve = func(delta int) bool { return reserve(delta, false) }
+		s.reserveAcked = func(delta int) bool { return reserve(delta, true) }
 	}
 	if err := s.setSizes(cfg, maxDatagram); err != nil {
 		return nil, err
@@ -221,7 +227,6 @@ func (s *settings) finish(cfg *Config) error {
 	r.AckRefused = true
 	r.SmoothingInterval = smoothingInterval
 	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
-	r.Reserve = s.reserve
 	if cfg.MaxWindow >= 0 {
 		r.MaxWindow = cmp.Or(cfg.MaxWindow, defaultMaxWindow)
 		r.JumpGuard = true

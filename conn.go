@@ -39,6 +39,7 @@ type Conn struct {
 	err      error // why writes fail; nil while the connection lives
 	ended    bool  // by timeout or from below, and Close has not been called
 	compact  bool  // no message since the endpoint was compacted
+	known    bool  // the peer has acknowledged something, or nobody asks
 	endpoint reliable.Endpoint
 	receipts *receipts
 	send     sender
@@ -69,6 +70,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.in.Init(set.readBuffer, set.reserve)
+	c.known = set.reserve == nil
 	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
 		return err
 	}

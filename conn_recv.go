@@ -26,6 +26,10 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 		c.receiveLocked(now, at, b, out)
 	}
 	c.in.Unlock()
+	if !c.known && c.endpoint.Acked() {
+		c.known = true
+		c.in.SetReserve(c.set.reserveAcked)
+	}
 	if c.counts.messagesReceived != before {
 		c.lastMessage = max(c.lastMessage, at) // the batch may be older than a Write
 		c.activeLocked(at)

@@ -8,8 +8,8 @@ import (
 )
 
 // HandleTick does what is due by time alone: acknowledgements that found no
-// message to travel with, keepalives, the idle timeout, and giving memory
-// back.
+// message to travel with, keepalives, the timeouts of the connection and of
+// messages that lack fragments, and giving memory back.
 func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	c := (*Conn)(h)
 	now := at.Sub(c.born)
@@ -32,14 +32,27 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 		c.counts.keepAlivesSent++
 		c.sendEmptyLocked(now, out)
 	}
-	if !c.compact && now-c.lastMessage >= idleAfter {
-		c.compact = true
-		c.endpoint.Compact(at)
-	}
+	c.freeLocked(at, now)
 	if c.tickAt = c.nextTickLocked(now); c.tickAt == 0 {
 		return time.Time{}
 	}
 	return c.at(c.tickAt)
+}
+
+// freeLocked gives memory back that has been held for too long: reassemblies,
+// and in idleness all that only a busy connection needs. Fragments alone do not
+// make an idle one busy.
+func (c *Conn) freeLocked(at time.Time, now clock) {
+	idle := now-c.lastMessage >= idleAfter
+	compact := idle && !c.compact
+	if wait, pending := c.endpoint.ReassemblyDue(at); pending && wait == 0 {
+		c.endpoint.ExpireReassemblies(at)
+		compact = idle
+	}
+	if compact {
+		c.compact = true
+		c.endpoint.Compact(at)
+	}
 }
 
 // nextTickLocked returns when HandleTick has something to do; zero: never.
@@ -58,6 +71,9 @@ func (c *Conn) nextTickLocked(now clock) clock {
 	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
 		next = min(next, now+c.set.ackDelay) // there was no memory to send it
 	} else if owed {
+		next = min(next, now+wait)
+	}
+	if wait, pending := c.endpoint.ReassemblyDue(c.at(now)); pending {
 		next = min(next, now+wait)
 	}
 	if next == never {

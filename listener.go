@@ -34,8 +34,9 @@ type ListenConfig struct {
 	Backlog int
 	// MaxMemory limits what all connections together hold for messages that
 	// wait for Read, messages of which fragments are missing, and windows, in
-	// bytes. What would exceed it is refused: messages then count as lost.
-	// Default 256 MiB.
+	// bytes. What would exceed it is refused: messages then count as lost. The
+	// last quarter is kept for peers that have acknowledged a packet of this
+	// side. Default 256 MiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome. It is called on the goroutine that reads the socket, which may
@@ -386,14 +387,20 @@ func (l *Listener) forget(c *Conn) {
 }
 
 // A budget limits what all connections of a Listener hold together, in bytes.
+// The last quarter is for peers that have acknowledged something of ours: who
+// forges addresses hears nothing, and is to starve nobody who does.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-func (b *budget) reserve(delta int) bool {
+func (b *budget) reserve(delta int, acked bool) bool {
+	limit := b.limit
+	if !acked {
+		limit -= limit / 4
+	}
 	n := b.used.Add(int64(delta))
-	if delta > 0 && n > b.limit {
+	if delta > 0 && n > limit {
 		b.used.Add(-int64(delta))
 		return false
 	}

@@ -111,10 +111,12 @@ type Config struct {
 	// address before. It counts them in AcksInvalid. Without it, the ack bits
 	// of such a header may acknowledge packets that nobody received.
 	AckGuard bool
-	// AckRefused handles the acks that a refused packet carries.
+	// AckRefused handles the acks that a refused packet carries, also one
+	// refused for lack of memory, and makes AckDue answer the first of them.
 	AckRefused bool
 	// ReassemblyTimeout is the age at which a packet that still lacks
-	// fragments is given up, at the next Update. Zero: never.
+	// fragments is given up, at the next Update or ExpireReassemblies. Zero:
+	// never.
 	ReassemblyTimeout time.Duration
 	// ReassemblyBytes limits the memory in bytes for packets that still lack
 	// fragments and for the buffers kept for them. What exceeds it is counted
@@ -123,8 +125,10 @@ type Config struct {
 	// Reserve, if not nil, is asked with a positive number before that many
 	// bytes beyond those of a fresh endpoint are taken, and may refuse; it is
 	// told with a negative number when they are given back. An endpoint that
-	// is refused does without, as far as it can.
-	Reserve func(delta int) bool
+	// is refused does without, as far as it can. What acked says is whether
+	// the other side has acknowledged a packet of this endpoint since New or
+	// Reset, so that a budget may keep something for those that have.
+	Reserve func(delta int, acked bool) bool
 }
 
 // DefaultConfig returns the settings of the reference, written out.

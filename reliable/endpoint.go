@@ -170,12 +170,16 @@ func (e *Endpoint) Acks() []uint16 { return e.acks }
 // ClearAcks empties the list of acks.
 func (e *Endpoint) ClearAcks() { e.acks = e.acks[:0] }
 
+// Acked reports whether the other side has acknowledged a packet since New or
+// Reset, and so hears what is sent to it.
+func (e *Endpoint) Acked() bool { return e.counters.PacketsAcked > 0 }
+
 // MemoryUsage returns the bytes held beyond the Endpoint itself.
 func (e *Endpoint) MemoryUsage() int { return e.mem }
 
 // take asks for n bytes and accounts for them.
 func (e *Endpoint) take(n int) bool {
-	if n > 0 && e.cfg.Reserve != nil && !e.cfg.Reserve(n) {
+	if n > 0 && e.cfg.Reserve != nil && !e.cfg.Reserve(n, e.Acked()) {
 		return false
 	}
 	e.mem += n
@@ -185,7 +189,7 @@ func (e *Endpoint) take(n int) bool {
 // give accounts for n bytes that are no longer held.
 func (e *Endpoint) give(n int) {
 	if n > 0 && e.cfg.Reserve != nil {
-		e.cfg.Reserve(-n)
+		e.cfg.Reserve(-n, e.Acked())
 	}
 	e.mem -= n
 }

@@ -15,7 +15,7 @@ type budget struct {
 	refused     int
 }
 
-func (b *budget) reserve(delta int) bool {
+func (b *budget) reserve(delta int, _ bool) bool {
 	if delta == 0 {
 		b.t.Error("Reserve(0)")
 	}
@@ -259,4 +259,84 @@ func TestNoAllocation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAckOfFragmentWithoutRoom refuses memory until the other side has
+// acknowledged something, which it can only do in the header of a fragment.
+func TestAckOfFragmentWithoutRoom(t *testing.T) {
+	cfg := connConfig()
+	refused := 0
+	cfg.Reserve = func(delta int, acked bool) bool {
+		if delta > 0 && !acked {
+			refused++
+			return false
+		}
+		return true
+	}
+	delivered := 0
+	to, _ := New(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
+	from, _ := New(nil, testTime(0), nil)
+	var out Batch
+	send := func(from, to *Endpoint, size int) (last Verdict) {
+		out.Reset()
+		mustSend(t, from, testTime(0), make([]byte, size), &out)
+		for i := range out.Len() {
+			last = to.Receive(testTime(0), out.At(i))
+		}
+		return last
+	}
+	if v := send(from, to, 3000); v != NoRoom || refused == 0 {
+		t.Fatalf("fragments of a stranger: %v, want NoRoom", v)
+	}
+	if wait, owed := to.AckDue(testTime(0), time.Second); !owed || wait > 0 {
+		t.Error("no packet is due for a stranger who was refused")
+	}
+	send(to, from, 0)
+	if _, owed := to.AckDue(testTime(0), time.Second); owed {
+		t.Error("a second packet is due")
+	}
+	invalid := to.Counters().FragmentsInvalid
+	if v := send(from, to, 3000); v != Delivered || delivered != 1 {
+		t.Errorf("fragments of one who acknowledges: %v, want Delivered", v)
+	}
+	if n := to.Counters().FragmentsInvalid - invalid; n > 0 {
+		t.Errorf("%d fragments were refused", n)
+	}
+}
+
+// TestReassemblyDue follows the time at which something may expire.
+func TestReassemblyDue(t *testing.T) {
+	e, _ := New(&Config{ReassemblyTimeout: 5 * time.Second}, testTime(0), nil)
+	open := func(at float64, s uint16) {
+		f := AppendFragmentHeader(nil, FragmentHeader{s, 1, 3})
+		if v := e.Receive(testTime(at), append(f, make([]byte, 1024)...)); v != FragmentStored {
+			t.Fatalf("fragment of packet %d: %v", s, v)
+		}
+	}
+	check := func(at, want float64, open int) {
+		t.Helper()
+		e.ExpireReassemblies(testTime(at))
+		wait, pending := e.ReassemblyDue(testTime(at))
+		if pending != (want >= 0) || pending && wait != testTime(want).Sub(testTime(at)) {
+			t.Errorf("at %v s: ReassemblyDue = %v, %v, want %v s", at, wait, pending, want-at)
+		}
+		if e.parts.open != open {
+			t.Errorf("at %v s: %d packets open, want %d", at, e.parts.open, open)
+		}
+	}
+	check(0, -1, 0)
+	open(1, 0)
+	open(2, 1)
+	open(3, 2)
+	check(3, 6, 3)
+	check(5.9, 6, 3)
+	check(6, 7, 2)
+	e.closeReassembly(e.parts.find(1))
+	check(6.5, 7, 1) // no later than what is open
+	check(7, 8, 1)
+	check(8, -1, 0)
+	open(9, 3)
+	e.closeReassembly(e.parts.find(3))
+	check(9, 14, 0) // its buffer is kept
+	check(14, -1, 0)
 }

@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"time"
 	"unsafe"
 
 	"volley/internal/seq"
@@ -141,7 +142,9 @@ type reassemblies struct {
 	open    int
 	inOrder *reassembly // one that has the first fragments and no others, or nil
 	spare   []*reassembly
-	bytes   int // held by all this but the table, for Config.ReassemblyBytes
+	bytes   int   // held by all this but the table, for Config.ReassemblyBytes
+	timed   bool  // the timeout runs
+	since   int64 // from when on; no later than the oldest of those that are open
 }
 
 // noReassemblies are those of all endpoints that have had no fragment. They
@@ -180,28 +183,64 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 		e.counters.FragmentsInvalid++
 		return Invalid
 	}
+	r, v := e.place(&f)
+	if v == NoRoom && e.cfg.AckRefused && e.refusedFragment(&f) {
+		r, v = e.place(&f)
+	}
+	if r == nil {
+		if v != Duplicate {
+			e.counters.FragmentsInvalid++
+		}
+		return v
+	}
+	r.store(&f, int(e.fragmentSize))
+	if !r.shuffled && r.got == len(r.order) {
+		e.parts.inOrder = r
+	} else {
+		e.parts.inOrder = nil
+	}
+	return e.added(r)
+}
+
+// place returns the reassembly that a fragment belongs to, with room for it. It
+// returns nil and why if the fragment is refused.
+func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	if e.received.seen.Status(f.Sequence) == seq.Seen {
-		return Duplicate
+		return nil, Duplicate
 	}
 	r := e.parts.find(f.Sequence)
 	if r == nil {
-		var v Verdict
 		if e.cfg.JumpGuard {
-			var believed bool
-			if v, believed = e.guard(f.Sequence); !believed {
-				e.counters.FragmentsInvalid++
-				return v
+			if v, believed := e.guard(f.Sequence); !believed {
+				return nil, v
 			}
 		}
-		if r, v = e.openReassembly(&f); r == nil {
-			e.counters.FragmentsInvalid++
-			return v
-		}
-	} else if r.count != f.Count {
-		e.counters.FragmentsInvalid++
-		return Invalid
+		return e.openReassembly(f)
 	}
-	return e.addFragment(r, &f)
+	switch {
+	case r.count != f.Count:
+		return nil, Invalid
+	case r.has(f.ID):
+		return nil, Duplicate
+	}
+	if need := r.room(len(f.Data), int(e.fragmentSize)); need > len(r.buf) && !e.growReassembly(r, need) {
+		return nil, NoRoom
+	}
+	return r, FragmentStored
+}
+
+// refusedFragment handles the acks of the packet of a fragment for which there
+// was no memory. It reports whether they are the first of the other side, for
+// which there may be memory then.
+func (e *Endpoint) refusedFragment(f *Fragment) bool {
+	before := e.Acked()
+	if f.ID == 0 {
+		e.handleAcks(f.Header)
+	} else if r := e.parts.find(f.Sequence); r != nil && r.headerSize > 0 {
+		e.handleAcks(r.header)
+	}
+	e.introduce(f.Sequence)
+	return e.Acked() && !before
 }
 
 // isNext reports whether the datagram, a fragment by its first byte, belongs
@@ -210,24 +249,6 @@ func (e *Endpoint) isNext(r *reassembly, b []byte) bool {
 	return len(b) >= FragmentHeaderSize &&
 		r.sequence == uint16(b[1])|uint16(b[2])<<8 &&
 		e.received.seen.Status(r.sequence) != seq.Seen
-}
-
-// addFragment adds a fragment to its packet.
-func (e *Endpoint) addFragment(r *reassembly, f *Fragment) Verdict {
-	if r.has(f.ID) {
-		return Duplicate
-	}
-	if need := r.room(len(f.Data), int(e.fragmentSize)); need > len(r.buf) && !e.growReassembly(r, need) {
-		e.counters.FragmentsInvalid++
-		return NoRoom
-	}
-	r.store(f, int(e.fragmentSize))
-	if !r.shuffled && r.got == len(r.order) {
-		e.parts.inOrder = r
-	} else {
-		e.parts.inOrder = nil
-	}
-	return e.added(r)
 }
 
 // added takes the packet of r if the fragment that was added completes it.
@@ -279,6 +300,9 @@ func (e *Endpoint) openReassembly(f *Fragment) (*reassembly, Verdict) {
 	}
 	*slot = r
 	p.open++
+	if !p.timed {
+		p.timed, p.since = true, e.now
+	}
 	e.forwardReceived(f.Sequence)
 	return r, FragmentStored
 }
@@ -326,12 +350,39 @@ func (e *Endpoint) dropReassemblies() {
 	}
 }
 
-// expireReassemblies gives up what has been open for too long.
+// ReassemblyDue returns how long it is until ExpireReassemblies may have
+// something to do, and whether it will: with Config.ReassemblyTimeout, after
+// memory has been taken for a packet that lacks fragments. A wait of 0 is now.
+func (e *Endpoint) ReassemblyDue(now time.Time) (wait time.Duration, pending bool) {
+	if !e.parts.timed || e.cfg.ReassemblyTimeout <= 0 {
+		return 0, false
+	}
+	e.advance(now)
+	return max(0, time.Duration(e.parts.since-e.now)+e.cfg.ReassemblyTimeout), true
+}
+
+// ExpireReassemblies gives up the packets that have lacked fragments for longer
+// than Config.ReassemblyTimeout, as Update does too.
+func (e *Endpoint) ExpireReassemblies(now time.Time) {
+	e.advance(now)
+	e.expireReassemblies()
+}
+
 func (e *Endpoint) expireReassemblies() {
 	limit := e.now - int64(e.cfg.ReassemblyTimeout)
-	for _, r := range e.parts.table {
-		if r != nil && r.openedAt <= limit {
+	p := e.parts
+	if !p.timed || e.cfg.ReassemblyTimeout <= 0 || p.since > limit {
+		return
+	}
+	p.since = e.now
+	for _, r := range p.table {
+		switch {
+		case r == nil:
+		case r.openedAt <= limit:
 			e.closeReassembly(r)
+		default:
+			p.since = min(p.since, r.openedAt)
 		}
 	}
+	p.timed = p.open > 0
 }

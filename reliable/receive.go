@@ -67,6 +67,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 	if !taken {
 		if e.cfg.AckRefused {
 			e.handleAcks(h)
+			e.introduce(h.Sequence)
 		}
 		return Refused
 	}
@@ -120,4 +121,13 @@ func (e *Endpoint) jump(s uint16) {
 	e.dropReassemblies()
 	e.partsNext = s
 	e.ackState.last = s - 1 - ackDistance // so that the peer hears of it at once
+}
+
+// introduce makes an ack due if no packet of ours has left yet, although s was
+// refused: a peer that hears nothing has nothing to acknowledge, and a budget
+// that trusts those more that do would go on refusing it.
+func (e *Endpoint) introduce(s uint16) {
+	if !e.ackState.spoken {
+		e.ackState.owe(s)
+	}
 }

@@ -22,9 +22,7 @@ func (e *Endpoint) Update(now time.Time) {
 	e.updateSent(bandwidth)
 	e.updateReceived(bandwidth)
 	e.updated = e.now
-	if e.parts.open > 0 && e.cfg.ReassemblyTimeout > 0 {
-		e.expireReassemblies()
-	}
+	e.expireReassemblies()
 }
 
 // rescale returns the time since the last update in units of

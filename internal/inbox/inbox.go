@@ -51,6 +51,15 @@ func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.reserve = reserve
 }
 
+// SetReserve replaces the function of Init by another one for the same budget.
+func (q *Inbox) SetReserve(reserve func(delta int) bool) {
+	q.readMu.Lock()
+	q.mu.Lock()
+	q.reserve = reserve
+	q.mu.Unlock()
+	q.readMu.Unlock()
+}
+
 // A Poller lets a reader that is about to block look for messages itself. It
 // returns false if the reader has to wait.
 type Poller interface {
