@@ -15,6 +15,11 @@ import (
 // is said. Fields may be added; use field names in literals. A Config is not
 // changed by this package and must not be changed by others once it has been
 // passed in.
+//
+// The defaults are for peers of this package. With them a connection sends empty
+// packets that only acknowledge, which the reference implementation in C hands
+// to its application, and at the first of which a peer built on yojimbo
+// disconnects: towards those use [ReferenceConfig].
 type Config struct {
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
 	// 1 to 256 times FragmentSize. Default 16384.
@@ -79,8 +84,9 @@ type Config struct {
 // ReferenceConfig returns a Config with which a connection sends nothing that
 // the reference implementation in C would not: no packets that only
 // acknowledge, keepalives, greeting or idle timeout, and fixed windows. Use it
-// towards peers in C; such peers hand empty packets to their application. For
-// peers built on yojimbo also set MaxMessageSize to 8192.
+// towards peers in C, which hand empty packets to their application. Towards
+// peers built on yojimbo it is a must, for they take an empty packet for a
+// broken one and disconnect at the first; set MaxMessageSize to 8192, too.
 func ReferenceConfig() *Config {
 	return &Config{
 		FragmentAbove: defaultFragment,

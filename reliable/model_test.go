@@ -94,6 +94,7 @@ func (b *modelBuffer[T]) forward(s uint16) bool {
 }
 
 func newModel(cfg Config) *model {
+	cfg.PacketHeaderSize = max(0, cfg.PacketHeaderSize)
 	m := &model{cfg: cfg, accept: true}
 	m.sent.n, m.received.n, m.parts.n = cfg.SentBuffer, cfg.ReceivedBuffer, cfg.ReassemblyBuffer
 	m.history = make([]float32, cfg.RTTHistory)

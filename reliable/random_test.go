@@ -45,7 +45,14 @@ func modelConfigs() map[string]Config {
 	odd.SentBuffer, odd.ReceivedBuffer, odd.ReassemblyBuffer, odd.RTTHistory = 100, 77, 13, 33
 	tiny.SentBuffer, tiny.ReceivedBuffer, tiny.ReassemblyBuffer, tiny.AckBuffer = 2, 4, 1, 3
 	tiny.FragmentAbove = 5
-	return map[string]Config{"default": base, "small": small, "odd": odd, "tiny": tiny}
+	bare := odd // packets without a payload then have no bytes
+	bare.PacketHeaderSize = -1
+	bareTwo := small
+	bareTwo.PacketHeaderSize = -1
+	return map[string]Config{
+		"default": base, "small": small, "odd": odd, "tiny": tiny,
+		"bare odd": bare, "bare small": bareTwo,
+	}
 }
 
 // TestModel compares the endpoint with the model over random operations, at

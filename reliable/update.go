@@ -95,12 +95,16 @@ func (e *Endpoint) updateReceived(factor float32) {
 	}
 }
 
-// A span is a sum of bytes with the times of the first and the last.
-type span struct{ bytes, earliest, latest int64 }
+// A span is a sum of bytes with the times of the first and the last packet,
+// which may have none.
+type span struct {
+	bytes, earliest, latest int64
+	some                    bool
+}
 
 func (s *span) add(at int64, bytes uint32) {
-	if s.bytes == 0 {
-		s.earliest = at
+	if !s.some {
+		s.some, s.earliest = true, at
 	}
 	s.bytes += int64(bytes)
 	s.earliest, s.latest = min(s.earliest, at), max(s.latest, at)
