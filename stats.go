@@ -67,7 +67,9 @@ type Stats struct {
 // or a foreign connection does not tell are zero.
 type TransportStats struct {
 	// ReadErrors and WriteErrors count passing errors of the socket, such as
-	// ICMP messages that nobody listens. A datagram that met one is lost.
+	// ICMP messages that nobody listens. What a dialed connection was sending
+	// when it met one is sent again, since the message is about an earlier
+	// datagram; a datagram that the system goes on refusing is lost.
 	ReadErrors, WriteErrors uint64
 	// Drops counts datagrams that arrived and found the socket's receive
 	// buffer full: the program reads too slowly, or SocketBuffer is too small.
@@ -150,7 +152,7 @@ func milliseconds(ms float32) time.Duration {
 
 func transportStats(s datagram.Stats) TransportStats {
 	return TransportStats{
-		ReadErrors: s.ReadErrors, WriteErrors: s.WriteErrors,
+		ReadErrors: s.ReadErrors, WriteErrors: s.WriteErrors + s.Socket.Retries,
 		Drops:      uint64(s.Socket.Drops),
 		ReadBuffer: s.Socket.ReadBufferSize, WriteBuffer: s.Socket.WriteBufferSize,
 		SegmentedSend: s.Socket.GSO, SegmentedReceive: s.Socket.GRO,

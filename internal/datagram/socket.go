@@ -53,6 +53,9 @@ type SocketStats struct {
 	// ReadCalls and SendCalls count the system calls, or calls of the
 	// net.PacketConn, that moved datagrams.
 	ReadCalls, SendCalls uint64
+	// Retries counts the errors of sends after which the same was sent again,
+	// since they may have been about an earlier datagram.
+	Retries uint64
 	// Fallbacks counts the runs that the kernel refused to send in one call
 	// and that were sent datagram by datagram instead.
 	Fallbacks uint64

@@ -29,7 +29,7 @@ type linuxSocket struct {
 	permissionRetried    atomic.Bool
 	gro                  bool // constant
 	readCalls, sendCalls atomic.Uint64
-	fallbacks            atomic.Uint64
+	fallbacks, retried   atomic.Uint64
 	drops                atomic.Uint32 // newest count a message has come with
 }
 
@@ -78,12 +78,13 @@ func (s *linuxSocket) SocketStats() SocketStats {
 		}
 	})
 	return SocketStats{
-		GSO:             !s.gso.off.Load(),
+		GSO:             s.gso.offered(s.peer),
 		GRO:             s.gro,
 		ReadBufferSize:  s.readBuffer,
 		WriteBufferSize: s.writeBuffer,
 		ReadCalls:       s.readCalls.Load(),
 		SendCalls:       s.sendCalls.Load(),
+		Retries:         s.retried.Load(),
 		Fallbacks:       s.fallbacks.Load(),
 		Drops:           drops,
 	}

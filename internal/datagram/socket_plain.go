@@ -25,7 +25,7 @@ type plainSocket struct {
 	buf  []byte // made by the first ReadBatch, which alone uses it
 	open openState
 
-	readCalls, sendCalls atomic.Uint64
+	readCalls, sendCalls, retried atomic.Uint64
 }
 
 var _ StatsSocket = (*plainSocket)(nil)
@@ -61,7 +61,9 @@ func forgetPassed(err error, c interface{ SetReadDeadline(time.Time) error }) {
 func newPlainSocket(c *net.UDPConn) *plainSocket {
 	forgetDeadlines(c)
 	if peer := remoteAddrPort(c); peer.IsValid() {
-		return &plainSocket{pc: c, io: connectedIO{c, peer}}
+		s := &plainSocket{pc: c}
+		s.io = connectedIO{c, peer, &s.retried}
+		return s
 	}
 	return &plainSocket{pc: c, io: addrPortIO{c}}
 }
@@ -140,13 +142,14 @@ func (s *plainSocket) Close() error { return s.open.close(s.pc.Close) }
 
 // SocketStats implements StatsSocket.
 func (s *plainSocket) SocketStats() SocketStats {
-	return SocketStats{ReadCalls: s.readCalls.Load(), SendCalls: s.sendCalls.Load()}
+	return SocketStats{ReadCalls: s.readCalls.Load(), SendCalls: s.sendCalls.Load(), Retries: s.retried.Load()}
 }
 
 // connectedIO is a dialed UDP socket.
 type connectedIO struct {
-	c    *net.UDPConn
-	peer netip.AddrPort
+	c       *net.UDPConn
+	peer    netip.AddrPort
+	retried *atomic.Uint64
 }
 
 func (io connectedIO) readFrom(b []byte) (int, netip.AddrPort, error) {
@@ -159,6 +162,7 @@ func (io connectedIO) readFrom(b []byte) (int, netip.AddrPort, error) {
 func (io connectedIO) writeTo(b []byte, _ netip.AddrPort) error {
 	_, err := io.c.Write(b)
 	if IsTransient(err) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		io.retried.Add(1)
 		_, err = io.c.Write(b)
 	}
 	return err

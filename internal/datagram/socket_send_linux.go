@@ -76,6 +76,9 @@ func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) {
 			elem, off = elem+1, 0
 			continue
 		}
+		if op.pieces[sent-1].segment > 0 {
+			s.gso.took()
+		}
 		elem, off = op.next(ps, sent)
 	}
 	return len(ps), nil
@@ -265,7 +268,9 @@ func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 // again gives a piece that failed with err its other chances, and returns the
 // error that remains.
 func (op *sendOp) again(p *Packet, pc piece, err error) error {
-	for range op.socket.retries(err) {
+	s := op.socket
+	for range s.retries(err) {
+		s.retried.Add(1)
 		if err = op.sendPiece(p, pc); err == nil {
 			return nil
 		}
@@ -306,10 +311,7 @@ func refusesRun(err error) bool {
 }
 
 // split sends the datagrams of a run one by one. If that works, the run as such
-// was refused with err, and the socket sends no more like it: none at all or,
-// where only their size was at fault, none of this size or larger. A socket
-// with many peers forgets the latter, as the path to one of them must not
-// slow the others down.
+// was refused with err, and no more like it go to its destination.
 func (op *sendOp) split(p *Packet, run piece, err error) (first error) {
 	s := op.socket
 	for off := run.off; off < run.end; off += run.segment {
@@ -325,15 +327,9 @@ func (op *sendOp) split(p *Packet, run piece, err error) (first error) {
 			return first
 		}
 	}
-	if first != nil {
-		return first
+	if first == nil {
+		s.fallbacks.Add(1)
+		s.gso.refuse(run.segment, s.destination(p).Addr(), err)
 	}
-	s.fallbacks.Add(1)
-	switch {
-	case !errors.Is(err, syscall.EMSGSIZE):
-		s.gso.off.Store(true)
-	case s.peer.IsValid():
-		s.gso.maxSegment.Store(int32(run.segment - 1))
-	}
-	return nil
+	return first
 }

@@ -3,11 +3,9 @@ package datagram
 import (
 	"math"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 )
 
@@ -22,7 +20,6 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *SocketConfig) error {
 	// Without it Drops stays zero, no more.
 	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
 	s.tellAddresses(fd)
-	s.gso.maxSegment.Store(math.MaxInt32)
 	s.gso.maxSegments.Store(fewSegments)
 	s.gso.off.Store(true)
 	if cfg.offload() {
@@ -89,43 +86,6 @@ func (s *linuxSocket) enableGRO(fd uintptr) bool {
 	}
 	_ = s.kernel.setsockopt(fd, solUDP, udpGRO, 0)
 	return false
-}
-
-// gsoState decides which runs are sent in one call.
-type gsoState struct {
-	loopbackOnly bool         // constant after setUp
-	off          atomic.Bool  // the kernel or a device refused
-	maxSegment   atomic.Int32 // bytes; larger segments were refused
-	maxSegments  atomic.Int32 // of one run
-}
-
-// Every kernel with UDP_SEGMENT takes few segments a run, those from 6.9 on
-// take many (UDP_MAX_SEGMENTS).
-const (
-	fewSegments  = 64
-	manySegments = 128
-)
-
-func takesManySegments(release string) bool {
-	major, minor, _ := kernelVersion(release)
-	return major > 6 || major == 6 && minor >= 9
-}
-
-// shorten makes runs have few segments from now on, if pc, which was refused,
-// had more.
-func (g *gsoState) shorten(pc piece) bool {
-	if pc.segment == 0 || pc.end-pc.off <= fewSegments*pc.segment {
-		return false
-	}
-	g.maxSegments.Store(fewSegments)
-	return true
-}
-
-// allows tells whether a run of segments of the given size may go to addr in
-// one call.
-func (g *gsoState) allows(segment int, addr netip.AddrPort) bool {
-	return !g.off.Load() && segment <= int(g.maxSegment.Load()) &&
-		(!g.loopbackOnly || addr.Addr().IsLoopback())
 }
 
 // manglesGSO tells whether a kernel is one of those, 7.0.0 to 7.1.4, that give
