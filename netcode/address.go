@@ -43,6 +43,41 @@ func checkZone(ap netip.AddrPort) (netip.AddrPort, error) {
 	return ap, nil
 }
 
+// checkServer returns why nobody could send to ap as to a server, or an empty
+// string. Addresses in tokens from elsewhere are not held to it.
+func checkServer(ap netip.AddrPort) string {
+	switch addr := ap.Addr().Unmap(); {
+	case !ap.IsValid():
+		return "is not an address"
+	case ap.Addr().Zone() != "":
+		return "has a zone"
+	case ap.Port() == 0:
+		return "has no port"
+	case addr.IsUnspecified():
+		return "is unspecified"
+	case addr.IsMulticast():
+		return "is a multicast address"
+	case addr == broadcast:
+		return "is the broadcast address"
+	}
+	return ""
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// serverList checks the addresses of servers in a configuration and returns
+// them, in plain form.
+func serverList(field string, servers []netip.AddrPort) ([]netip.AddrPort, error) {
+	list := make([]netip.AddrPort, len(servers))
+	for i, ap := range servers {
+		if why := checkServer(ap); why != "" {
+			return nil, configError(field, "%v %s", ap, why)
+		}
+		list[i] = unmap(ap)
+	}
+	return list, nil
+}
+
 // unmap returns ap with an IPv4 address in its plain form.
 func unmap(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())

@@ -126,7 +126,7 @@ func newGarbler(tb testing.TB, seed uint64) *garbler {
 	c.sendPayload(testStart, []byte("payload"), &out)
 	c.send.keepAlive(testStart, 0, 0, &out)
 	sess.sendPayload(testStart, []byte("payload"), &out)
-	s.deny(&Key{1}, &out)
+	s.deny(&Key{1}, 0, &out)
 	c.disconnect(testStart, &out)
 	g.seeds = append(g.seeds, take(&out)...)
 	return g

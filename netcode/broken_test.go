@@ -63,7 +63,7 @@ func TestBrokenSocket(t *testing.T) {
 		lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
 		l, err := lc.newListener()
 		if err == nil {
-			err = l.serve(sock)
+			err = l.serve(sock, lc.PrivateKey)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -93,10 +93,10 @@ func TestDialUnreachable(t *testing.T) {
 	}
 	defer l.Close()
 	good := netip.MustParseAddrPort(l.Addr().String())
-	bad := netip.MustParseAddrPort("127.0.0.1:9")
+	bad, worse := netip.MustParseAddrPort("127.0.0.1:9"), netip.MustParseAddrPort("127.0.0.1:10")
 	no := errors.New("no way")
 	d := Dialer{NetDialer: net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
-		if address == bad.String() {
+		if address == bad.String() || address == worse.String() {
 			return no
 		}
 		return nil
@@ -108,7 +108,7 @@ func TestDialUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	is.Servers = []netip.AddrPort{bad, bad}
+	is.Servers = []netip.AddrPort{bad, worse}
 	tok, _ = is.Issue(2, nil)
 	_, err = d.Dial(t.Context(), tok)
 	var he *HandshakeError

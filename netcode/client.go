@@ -31,6 +31,7 @@ type client struct {
 	began    time.Time     // of the attempt with the server in use
 	server   int           // the one in use, an index of token.servers
 	attempts []Attempt     // that have failed
+	refused  time.Time     // when the server in use was first said not to listen; zero: not
 
 	due       bool  // send now, whatever the pace
 	leaving   bool  // the next advance leaves the server
@@ -73,6 +74,7 @@ func (c *client) attempt(now time.Time) {
 	c.state = StateRequesting
 	c.addr = unmap(c.serverAddr())
 	c.began = now
+	c.refused = time.Time{}
 	c.recv.last = now
 	c.recv.window.reset()
 	c.due = true
@@ -261,6 +263,23 @@ func (c *client) abandon(now time.Time, err error) {
 	}
 	c.tryNext(now, StateRequestTimedOut)
 	c.attempts[len(c.attempts)-1].Err = err
+}
+
+// refusalPatience is how long a server that is said not to listen may take to
+// show that it does. Whoever forges such messages stops no handshake with a
+// server that answers within this time.
+const refusalPatience = time.Second
+
+// refuse notes that the network says nobody listens at the server in use, and
+// gives it up if it has said so before. After a challenge it does not matter.
+func (c *client) refuse(now time.Time) {
+	switch {
+	case c.state != StateRequesting || c.leaving:
+	case c.refused.IsZero():
+		c.refused = now
+	case now.Sub(c.refused) >= refusalPatience:
+		c.abandon(now, errRefused)
+	}
 }
 
 // disconnect ends the session or the attempt and tells the server.

@@ -17,8 +17,8 @@ type Config struct {
 	// KeepAlive is the longest silence before an empty packet is sent. Its
 	// default is 100 ms, as the standard has it; a server with thousands of
 	// idle clients may want to be quieter. The timeout in the tokens has to
-	// be several times as long. Negative: none, which ends sessions of
-	// peers with a timeout.
+	// be several times as long. At most 2^31-1 s. Negative: none, which ends
+	// sessions of peers with a timeout.
 	KeepAlive time.Duration
 	// ReplayWindow is how far behind the newest packet others may come and
 	// still be accepted, in packets: a power of two, or rounded up to one.
@@ -87,6 +87,9 @@ func newSettings(cfg *Config) (*settings, error) {
 			WriteBuffer:    cfg.SocketBuffer,
 			DisableOffload: cfg.DisableOffload,
 		},
+	}
+	if err := checkSeconds("Config.KeepAlive", s.interval); err != nil {
+		return nil, err
 	}
 	if s.interval < 0 {
 		s.interval = never

@@ -84,6 +84,10 @@ func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func
 // and its Timeout is false, since the session does not come back.
 var ErrTimeout error = &closedError{"netcode: session timed out: no packet from the peer within the timeout of its connect token"}
 
+// errExhausted ends a session that has sent all the packets that its share of
+// sequence numbers allows.
+var errExhausted error = &closedError{"netcode: session has used up its sequence numbers, 2^40 packets"}
+
 // A closedError ends a session.
 type closedError struct{ msg string }
 

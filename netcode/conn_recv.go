@@ -86,7 +86,13 @@ func (c *Conn) deliverLocked(now time.Time, payloads [][]byte, out *wire.Batch) 
 // has been silent too long, and calls the layer above when it asked for it.
 func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	c := (*Conn)(h)
-	if next = c.keepAlive(now, out); next.IsZero() {
+	next, spent := c.keepAlive(now, out)
+	if spent {
+		c.dc.WriteBatch(out)
+		out.Reset()
+		c.exhaust()
+	}
+	if next.IsZero() {
 		return next
 	}
 	c.recvMu.Lock()
@@ -113,14 +119,28 @@ func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 }
 
 // keepAlive sends a keep alive if one is due. It returns when the next one
-// will be, the zero time if the session has ended.
-func (c *Conn) keepAlive(now time.Time, out *wire.Batch) (next time.Time) {
+// will be, the zero time if the session has ended, and whether it has to end
+// for want of sequence numbers, in which case it tells the peer.
+func (c *Conn) keepAlive(now time.Time, out *wire.Batch) (next time.Time, spent bool) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.err != nil {
-		return time.Time{}
+	switch {
+	case c.err != nil:
+		return time.Time{}, false
+	case c.sess.send.exhausted():
+		c.sess.send.disconnect(now, out)
+		return time.Time{}, true
 	}
-	return c.sess.keepAlive(now, out)
+	return c.sess.keepAlive(now, out), false
+}
+
+// exhaust ends a session that may not send any more.
+func (c *Conn) exhaust() {
+	c.recvMu.Lock()
+	c.ended = true
+	upper := c.upper
+	c.recvMu.Unlock()
+	c.end(upper, errExhausted)
 }
 
 // tickUpper calls the layer above if its time has come, and returns when it

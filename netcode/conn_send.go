@@ -89,6 +89,8 @@ func (c *Conn) checkLocked(b []byte) error {
 		return datagram.ErrPeerClosed
 	case c.err != nil:
 		return c.err
+	case c.sess.send.exhausted():
+		return errExhausted
 	case c.writeDeadline.Exceeded():
 		return os.ErrDeadlineExceeded
 	case len(b) > MaxPayload:
@@ -167,7 +169,7 @@ func (c *Conn) sealBatch(now time.Time, from, out *wire.Batch) (first error) {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.err != nil {
+	if c.err != nil || c.sess.send.exhausted() {
 		return c.checkLocked(nil)
 	}
 	for i := range from.Len() {

@@ -53,7 +53,8 @@ const (
 )
 
 // globalSequenceStart is where a server's sequence of challenge and denied
-// packets begins, so that their nonces never meet those of a session.
+// packets begins, or anywhere above, so that their nonces never meet those of a
+// session.
 const globalSequenceStart = 1 << 63
 
 // A packetType is the low nibble of a packet's first byte.

@@ -239,7 +239,9 @@ func TestClientFallsThroughServers(t *testing.T) {
 func TestTokenLifetimeCountsOverAllServers(t *testing.T) {
 	is := testIssuer()
 	is.Lifetime = 8 * time.Second
-	is.Servers = append(is.Servers, is.Servers[0], is.Servers[0])
+	for i := range 2 {
+		is.Servers = append(is.Servers, netip.AddrPortFrom(testServerAddr.Addr(), uint16(8000+i)))
+	}
 	tok, _ := is.issue(testStart, 1, nil, GenerateKey(), GenerateKey(), randomNonce())
 	c := newTestClient(testStart, tok)
 	var out wire.Batch
@@ -284,24 +286,24 @@ func TestReuseAfterLeaving(t *testing.T) {
 
 func TestHistoryFull(t *testing.T) {
 	s := newTestServer(func(c *serverConfig) { c.maxClients = 2 })
-	capacity := tokensPerClient * 2
+	const capacity = minTokens // more than eight for each of two clients
 	for i := range capacity {
 		tok := issueAt(t, testStart, uint64(i))
 		req := clientSends(newTestClient(testStart, tok), testStart)[0]
 		serverHandles(s, testStart, clientAddr(i), req)
-		s.handshakes = newHandshakes(8) // they are not what this is about
+		s.handshakes = newHandshakes(8) // those are not what this is about
 	}
 	now := testStart.Add(time.Second)
-	tok := issueAt(t, now, 100)
+	tok := issueAt(t, now, 5000)
 	req := clientSends(newTestClient(now, tok), now)[0]
-	if _, out := serverHandles(s, now, clientAddr(100), req); len(out) > 0 || s.counts.drops[DropHistoryFull] != 1 {
+	if _, out := serverHandles(s, now, clientAddr(5000), req); len(out) > 0 || s.counts.drops[DropHistoryFull] != 1 {
 		t.Fatalf("with a full history: %d answers, drops %v", len(out), dropsOf(&s.counts.drops))
 	}
 	if len(s.history.entries) != capacity {
 		t.Errorf("history has %d entries, want %d", len(s.history.entries), capacity)
 	}
 	now = testStart.Add(30 * time.Second) // all but the refused one have expired
-	if _, out := serverHandles(s, now, clientAddr(100), req); len(out) != 1 {
+	if _, out := serverHandles(s, now, clientAddr(5000), req); len(out) != 1 {
 		t.Errorf("after the expiry of all: %d answers, drops %v", len(out), dropsOf(&s.counts.drops))
 	}
 	if len(s.history.entries) != 1 {
@@ -316,15 +318,15 @@ func TestHandshakesFull(t *testing.T) {
 		_, out := serverHandles(s, now, clientAddr(i), req)
 		return len(out)
 	}
-	for i := range handshakesPerClient * 2 {
+	for i := range minHandshakes { // more than four for each of two clients
 		if request(testStart, i) != 1 {
 			t.Fatalf("request %d got no challenge", i)
 		}
 	}
-	if request(testStart, 100) != 0 || s.counts.drops[DropPendingFull] != 1 {
+	if request(testStart, 5000) != 0 || s.counts.drops[DropPendingFull] != 1 {
 		t.Errorf("with a full table: drops %v", dropsOf(&s.counts.drops))
 	}
-	if request(testStart.Add(5*time.Second+1), 101) != 1 {
+	if request(testStart.Add(5*time.Second+1), 5001) != 1 {
 		t.Errorf("after the others' timeout: drops %v", dropsOf(&s.counts.drops))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,14 @@ type Dialer struct {
 // Dial opens the session that a connect token permits. It tries the servers
 // of the token in turn until one accepts, and gives up with the last of them,
 // when the token's lifetime is over, or with the context, which means nothing
-// to the session afterwards. The error is [ErrTokenUsed], a *[HandshakeError],
-// or a *[TokenError] for a nil or zero Token. Once a request may have been
-// sent, the token is used. It is not after the error of a context that had
-// ended before, nor of a token that had expired.
+// to the session afterwards. A server whose machine says for a second that
+// nobody listens, and which has not answered, is given up then and not after
+// the timeout. The error is [ErrTokenUsed], a *[HandshakeError], or a
+// *[TokenError] for a nil or zero Token. Once a request may have been sent, the
+// token is used. It is not after the error of a context that had ended before.
+//
+// Whether a token has expired is for the servers to say: this machine's clock
+// only measures how long Dial tries.
 func Dial(ctx context.Context, t *Token) (*Conn, error) {
 	var d Dialer
 	return d.Dial(ctx, t)
@@ -69,7 +74,10 @@ func resolve(ctx context.Context, address string) (addrs []netip.AddrPort, err e
 		return nil, err
 	}
 	for _, ip := range ips[:min(len(ips), MaxServers)] {
-		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port)))
+		ap := netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port))
+		if !slices.Contains(addrs, ap) {
+			addrs = append(addrs, ap)
+		}
 	}
 	return addrs, nil
 }
@@ -137,12 +145,15 @@ type dialing struct {
 	done chan struct{} // closed: connected, or failed for good
 	next chan struct{} // a token: the core wants the next server
 	conn atomic.Pointer[Conn]
+	// expired is how long ago the token expired by this machine's clock.
+	expired time.Duration
 
 	// mu guards the core until the session begins.
 	mu     sync.Mutex
 	core   *client
 	dc     datagram.Conn // opened last
 	server int           // that it leads to
+	seen   uint64        // refusals that the core has been told of
 }
 
 // dial runs a handshake.
@@ -153,18 +164,18 @@ func dial(ctx context.Context, t *Token, set *settings, open opener) (*Conn, err
 	if err := ctx.Err(); err != nil {
 		return nil, &HandshakeError{Server: t.server(0), State: StateDisconnected, Err: err}
 	}
-	now := time.Now()
-	if end := t.Expires(); !end.IsZero() && !now.Before(end) {
-		return nil, &HandshakeError{Server: t.server(0), State: StateTokenExpired, expired: max(1, now.Sub(end))}
-	}
 	if t.used.Swap(true) {
 		return nil, ErrTokenUsed
 	}
+	now := time.Now()
 	d := &dialing{
 		set:  set,
 		done: make(chan struct{}),
 		next: make(chan struct{}, 1),
 		core: newClient(clientConfig{interval: set.interval, window: set.window}),
+	}
+	if end := t.Expires(); !end.IsZero() && !now.Before(end) {
+		d.expired = max(1, now.Sub(end))
 	}
 	d.core.connect(now, t)
 	return d.run(ctx, open)
@@ -208,7 +219,7 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
 	d.mu.Lock()
-	d.dc, d.server = dc, server
+	d.dc, d.server, d.seen = dc, server, refusals(dc)
 	next := d.advanceLocked(time.Now(), out)
 	d.mu.Unlock()
 	dc.WriteBatch(out)
@@ -217,12 +228,28 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 	}
 }
 
+// refusals returns how often the network has said that nobody listens at the
+// other end of dc.
+func refusals(dc datagram.Conn) uint64 {
+	if s, ok := dc.(*datagram.Single); ok {
+		return s.Refused()
+	}
+	return 0
+}
+
 // advanceLocked lets the core do what is due. It returns when to be called
 // again, the zero time for: not on this connection.
 func (d *dialing) advanceLocked(now time.Time, out *wire.Batch) (next time.Time) {
 	before, server := d.core.state, d.core.server
 	if before <= StateDisconnected {
 		return time.Time{}
+	}
+	if n := refusals(d.dc); n != d.seen {
+		d.seen = n
+		d.core.refuse(now)
+		if d.core.server != server || d.core.state <= StateDisconnected {
+			return d.noteLocked(server, time.Time{})
+		}
 	}
 	next = d.core.advance(now, out)
 	return d.noteLocked(server, next)
@@ -293,7 +320,7 @@ func (d *dialing) cancel() {
 func (d *dialing) failure(cause error) error {
 	d.mu.Lock()
 	dc, attempts := d.dc, d.core.attempts
-	e := &HandshakeError{State: d.core.state, Elapsed: time.Since(d.core.start), Attempts: attempts, Err: cause}
+	e := &HandshakeError{State: d.core.state, Elapsed: time.Since(d.core.start), Attempts: attempts, Err: cause, expired: d.expired}
 	d.mu.Unlock()
 	if dc != nil {
 		dc.Close()

@@ -38,7 +38,8 @@ func TestDialErrors(t *testing.T) {
 			timeout bool
 			text    []string
 		}{
-			{func() *Token { return expired }, StateTokenExpired, 0, false, []string{"connect token expired 3 s ago by this machine's clock"}},
+			{func() *Token { return expired }, StateTokenExpired, time.Second, false,
+				[]string{"lifetime ended", "clock", "had expired 3 s before by this machine's clock"}},
 			{issue(func(*Issuer) {}), StateDenied, 2 * time.Millisecond, false, []string{simServer, "full"}},
 			{issue(func(is *Issuer) { is.PrivateKey = Key{5} }), StateRequestTimedOut, 5 * time.Second, true,
 				[]string{simServer, "5 s", "down", "private key", "protocol id", "address", "used", "started", "clock"}},
@@ -62,8 +63,8 @@ func TestDialErrors(t *testing.T) {
 				}
 			}
 		}
-		if _, err := simDial(t, n, expired); !errors.As(err, new(*HandshakeError)) {
-			t.Errorf("an expired token once more: %v", err)
+		if _, err := simDial(t, n, expired); err != ErrTokenUsed {
+			t.Errorf("an expired token once more: %v, want ErrTokenUsed", err)
 		}
 		used := issue(func(is *Issuer) { is.Servers[0] = dead })()
 		simDial(t, n, used)

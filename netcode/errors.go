@@ -3,11 +3,16 @@ package netcode
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // ErrTokenUsed is the error of dialing twice with one connect token. A token
 // is good for one session; ask the backend for another.
 var ErrTokenUsed = errors.New("netcode: connect token already used")
+
+// errRefused is why a server was given up whose machine says that nobody listens
+// on the port.
+var errRefused = fmt.Errorf("the server's machine says that nobody listens on the port: %w", syscall.ECONNREFUSED)
 
 // A PayloadTooLargeError is the error of a Write of more than one packet
 // carries. Nothing was sent.

@@ -27,7 +27,7 @@ type HandshakeError struct {
 	// the handshake.
 	Err error
 
-	expired time.Duration // how long ago, by this machine's clock; zero: not known
+	expired time.Duration // how long before, by this machine's clock; zero: it had not
 }
 
 // Unwrap returns Err.
@@ -41,8 +41,8 @@ func (e *HandshakeError) Timeout() bool {
 	return e.State == StateRequestTimedOut || e.State == StateResponseTimedOut
 }
 
-// Temporary is false: the same token does not help again. It is used up, or has
-// expired, unless the context had ended before the first request.
+// Temporary is false: the same token does not help again. It is used up, unless
+// the context had ended before the first request.
 func (e *HandshakeError) Temporary() bool { return false }
 
 func (e *HandshakeError) Error() string {
@@ -63,6 +63,9 @@ func (e *HandshakeError) Error() string {
 			b.WriteString(": ")
 		}
 		b.WriteString(e.reason())
+		if e.expired > 0 {
+			fmt.Fprintf(&b, "; the connect token had expired %s before by this machine's clock", seconds(e.expired))
+		}
 	}
 	e.describeOthers(&b)
 	return b.String()
@@ -76,9 +79,6 @@ const silentReasons = "a silent server may be down or unreachable, have another 
 func (e *HandshakeError) reason() string {
 	switch e.State {
 	case StateTokenExpired:
-		if e.expired > 0 {
-			return fmt.Sprintf("connect token expired %s ago by this machine's clock", seconds(e.expired))
-		}
 		return "the connect token's lifetime ended before a server accepted it: " + silentReasons
 	case StateDenied:
 		return "the server denied the connection because it is full"

@@ -99,7 +99,7 @@ func listenFake(t *testing.T, sock datagram.Socket, clients int) *Listener {
 	}
 	l, err := lc.newListener()
 	if err == nil {
-		err = l.serve(sock)
+		err = l.serve(sock, lc.PrivateKey)
 	}
 	if err != nil {
 		t.Fatal(err)

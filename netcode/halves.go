@@ -12,12 +12,38 @@ import (
 type sender struct {
 	cipher packetCipher
 	seq    uint64 // of the next packet
+	start  uint64 // of the first
+	end    uint64 // no packet has this or more; zero: there is no end
 	last   time.Time
 	body   [keepAliveBodySize]byte // kept, so that keep alives don't allocate
 }
 
+// startAt gives a server that stands at a place in the list of a token its share
+// of the sequences: the others have the same keys, and a client whose answer was
+// lost on the way may have a session at several of them. The first begins at 0,
+// the last one's share does not end.
+func (s *sender) startAt(place int, last bool) {
+	s.start = uint64(place) << sessionShareBits
+	s.seq = s.start
+	if !last {
+		s.end = s.start + 1<<sessionShareBits
+	}
+}
+
+// sequenceReserve is how many sequences are kept for the end of a session.
+const sequenceReserve = 64
+
+// exhausted reports whether the session has to end because its sequences have.
+func (s *sender) exhausted() bool { return s.end > 0 && s.seq >= s.end-sequenceReserve }
+
+// packets returns how many packets have been sent.
+func (s *sender) packets() uint64 { return s.seq - s.start }
+
 // send appends a packet to out.
 func (s *sender) send(now time.Time, t packetType, body []byte, out *wire.Batch) {
+	if s.end > 0 && s.seq >= s.end {
+		return // rather than repeat a nonce
+	}
 	s.cipher.seal(out, t, s.seq, body)
 	s.seq++
 	s.last = now

@@ -14,7 +14,12 @@ type handshake struct {
 	timeout   time.Duration // of the session to be; zero: none
 	deadline  time.Time     // of the handshake; zero: that of the token
 	expires   uint64        // of the token, unix seconds
+	place     uint8         // of this server in the token's list
+	last      bool          // no server follows in the list
 }
+
+// wipe forgets the keys.
+func (h *handshake) wipe() { *h = handshake{} }
 
 // expired reports whether the answer comes too late. The token's own expiry
 // ends only those handshakes that have no other end.
@@ -42,13 +47,17 @@ func newHandshakes(maxEntries int) handshakes {
 // put adds or replaces the handshake of an address and reports whether there
 // was room.
 func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *handshake) bool {
-	if _, ok := t.entries[addr]; !ok && len(t.entries) >= t.max {
+	former, ok := t.entries[addr]
+	if !ok && len(t.entries) >= t.max {
 		if now.Sub(t.swept) >= sweepInterval {
 			t.sweep(now, wall)
 		}
 		if len(t.entries) >= t.max {
 			return false
 		}
+	}
+	if ok {
+		former.wipe()
 	}
 	t.entries[addr] = h
 	return true
@@ -59,20 +68,34 @@ func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *han
 func (t *handshakes) get(now time.Time, wall uint64, addr netip.AddrPort) *handshake {
 	h := t.entries[addr]
 	if h != nil && h.expired(now, wall) {
-		delete(t.entries, addr)
+		t.remove(addr)
 		return nil
 	}
 	return h
 }
 
-func (t *handshakes) remove(addr netip.AddrPort) { delete(t.entries, addr) }
+// remove forgets the handshake of an address, and its keys.
+func (t *handshakes) remove(addr netip.AddrPort) {
+	if h := t.entries[addr]; h != nil {
+		h.wipe()
+		delete(t.entries, addr)
+	}
+}
+
+// wipe forgets all handshakes and takes no more.
+func (t *handshakes) wipe() {
+	for _, h := range t.entries {
+		h.wipe()
+	}
+	*t = newHandshakes(0)
+}
 
 // sweep forgets expired handshakes.
 func (t *handshakes) sweep(now time.Time, wall uint64) {
 	t.swept = now
 	for addr, h := range t.entries {
 		if h.expired(now, wall) {
-			delete(t.entries, addr)
+			t.remove(addr)
 		}
 	}
 	if len(t.entries) == 0 {

@@ -3,6 +3,7 @@ package netcode
 import (
 	"math"
 	"net/netip"
+	"time"
 )
 
 // A history remembers the connect tokens a server has seen for as long as they
@@ -10,20 +11,39 @@ import (
 // address that sent it, and consumed once it has its session. Nothing but the
 // token's expiry frees an entry: were it evicted, a recorded session could be
 // played again, with the same keys and nonces.
+//
+// A clock that is set back must not bring back what has been forgotten. So the
+// history keeps the latest expiry of the tokens it forgot, a mark that the clock
+// had reached, and takes no token which expires by then.
 type history struct {
-	max      int
-	entries  map[tokenID]historyEntry
-	earliest uint64 // no entry expires before
+	max       int
+	entries   map[tokenID]historyEntry
+	earliest  uint64 // no entry expires before
+	forgotten uint64 // the latest expiry of an entry that was freed
+
+	// Tokens that expire later than this from now on, in seconds, would keep
+	// their entries for long or for good: they may have half of them.
+	lastingAfter uint64
+	lasting      int // their number
 }
+
+// lastingAfter is the time, or twice the lifetime of tokens if that is more.
+const lastingAfter = 24 * time.Hour
 
 type historyEntry struct {
 	addr     netip.AddrPort
 	expires  uint64 // unix seconds; equal is expired
 	consumed bool
+	lasting  bool
 }
 
-func newHistory(maxEntries int) history {
-	return history{max: maxEntries, entries: make(map[tokenID]historyEntry), earliest: math.MaxUint64}
+func newHistory(maxEntries int, lastingAfter time.Duration) history {
+	return history{
+		max:          maxEntries,
+		entries:      make(map[tokenID]historyEntry),
+		earliest:     math.MaxUint64,
+		lastingAfter: uint64(lastingAfter / time.Second),
+	}
 }
 
 // admit decides about a request with a token that has not expired. An unseen
@@ -35,15 +55,27 @@ func (h *history) admit(now uint64, id tokenID, addr netip.AddrPort, expires uin
 		}
 		return DropNone // a retransmission
 	}
-	if len(h.entries) >= h.max {
+	lasting := expires-now > h.lastingAfter
+	if h.full(lasting) {
 		h.sweep(now)
 	}
-	if len(h.entries) >= h.max {
+	switch {
+	case expires <= h.forgotten:
+		return DropTokenExpired
+	case h.full(lasting):
 		return DropHistoryFull
 	}
-	h.entries[id] = historyEntry{addr: addr, expires: expires}
+	if lasting {
+		h.lasting++
+	}
+	h.entries[id] = historyEntry{addr: addr, expires: expires, lasting: lasting}
 	h.earliest = min(h.earliest, expires)
 	return DropNone
+}
+
+// full reports whether there is no entry left for a token.
+func (h *history) full(lasting bool) bool {
+	return len(h.entries) >= h.max || lasting && h.lasting >= h.max/2
 }
 
 // consume marks a token as used up. An entry that is gone has expired, and
@@ -64,12 +96,20 @@ func (h *history) sweep(now uint64) {
 	h.earliest = math.MaxUint64
 	for id, e := range h.entries {
 		if e.expires <= now {
-			delete(h.entries, id)
+			h.forget(id, e)
 		} else {
 			h.earliest = min(h.earliest, e.expires)
 		}
 	}
 	if len(h.entries) == 0 { // give the memory back
 		h.entries = make(map[tokenID]historyEntry)
+	}
+}
+
+func (h *history) forget(id tokenID, e historyEntry) {
+	delete(h.entries, id)
+	h.forgotten = max(h.forgotten, e.expires)
+	if e.lasting {
+		h.lasting--
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -17,20 +18,27 @@ type Issuer struct {
 	// versions apart which share a private key.
 	ProtocolID uint64
 	// Servers are the addresses that clients try, in order: 1 to 32, with
-	// ports. Required.
+	// ports. Unspecified, multicast and broadcast addresses are errors, and
+	// without InternalServers so is one that stands in the list twice.
+	// Required.
 	Servers []netip.AddrPort
 	// InternalServers are the addresses under which the servers know
 	// themselves where those differ, as behind network address translation.
-	// As many as Servers, or nil for the same.
+	// As many as Servers, or nil for the same. No two may be equal: a server
+	// takes its share of the sequence numbers by its place in this list, so
+	// that servers which share the keys of a token share no nonce. So an
+	// address here has to be that of one server only.
 	InternalServers []netip.AddrPort
 	// Lifetime is how long a token can be used after its issue, in whole
 	// seconds. It must equal the TokenLifetime of the servers: those refuse
 	// a token with a shorter life for a while after their start, and cannot
-	// tell whether one with a longer life was used before it. Zero: 30 s.
-	// Negative: forever, which no server with that rule protects.
+	// tell whether one with a longer life was used before it. Zero: 30 s, at
+	// most 2^31-1 s. Negative: forever, which no server with that rule
+	// protects; and a server remembers such tokens until it stops, so it takes
+	// a limited number of them (see [ListenConfig.MaxClients]).
 	Lifetime time.Duration
 	// Timeout is the silence after which either side gives up a session, in
-	// whole seconds. Zero: 10 s. Negative: never.
+	// whole seconds. Zero: 10 s, at most 2^31-1 s. Negative: never.
 	Timeout time.Duration
 }
 
@@ -49,7 +57,8 @@ func randomNonce() (n [tokenNonceSize]byte) {
 
 // issue is Issue with the clock and the random numbers as parameters.
 func (is *Issuer) issue(now time.Time, clientID uint64, userData []byte, clientKey, serverKey Key, nonce [tokenNonceSize]byte) (*Token, error) {
-	if err := is.check(userData); err != nil {
+	servers, internal, err := is.check(userData)
+	if err != nil {
 		return nil, err
 	}
 	t := &Token{
@@ -58,31 +67,47 @@ func (is *Issuer) issue(now time.Time, clientID uint64, userData []byte, clientK
 		expires:    neverExpires,
 		timeout:    wholeSeconds(is.Timeout, defaultTimeout),
 		nonce:      nonce,
-		servers:    append([]netip.AddrPort(nil), is.Servers...),
+		servers:    servers,
 		clientKey:  clientKey,
 		serverKey:  serverKey,
 	}
 	if is.Lifetime >= 0 {
 		t.expires = t.created + uint64(wholeSeconds(is.Lifetime, defaultTokenLifetime))
 	}
-	p := privateToken{clientID: clientID, timeout: t.timeout, clientKey: clientKey, serverKey: serverKey}
-	p.numServers = copy(p.servers[:], is.internal())
+	p := &privateToken{clientID: clientID, timeout: t.timeout, clientKey: clientKey, serverKey: serverKey}
+	defer p.wipe()
+	p.numServers = copy(p.servers[:], internal)
 	copy(p.userData[:], userData)
-	t.sealPrivate(&p, &is.PrivateKey)
+	t.sealPrivate(p, &is.PrivateKey)
 	return t, nil
 }
 
-// internal returns the addresses for the private part.
-func (is *Issuer) internal() []netip.AddrPort {
-	if is.InternalServers == nil {
-		return is.Servers
+// check returns the addresses for the public and the private part, or an error
+// that names the first field that is out of range.
+func (is *Issuer) check(userData []byte) (servers, internal []netip.AddrPort, err error) {
+	if err := checkCrypto(); err != nil {
+		return nil, nil, err
 	}
-	return is.InternalServers
+	if err := is.checkSizes(userData); err != nil {
+		return nil, nil, err
+	}
+	if servers, err = serverList("Issuer.Servers", is.Servers); err != nil {
+		return nil, nil, err
+	}
+	if is.InternalServers == nil {
+		return servers, servers, checkDistinct("Issuer.Servers", servers)
+	}
+	if internal, err = serverList("Issuer.InternalServers", is.InternalServers); err != nil {
+		return nil, nil, err
+	}
+	return servers, internal, checkDistinct("Issuer.InternalServers", internal)
 }
 
-// check returns an error that names the first field that is out of range.
-func (is *Issuer) check(userData []byte) error {
-	if err := checkCrypto(); err != nil {
+func (is *Issuer) checkSizes(userData []byte) error {
+	if err := checkSeconds("Issuer.Lifetime", is.Lifetime); err != nil {
+		return err
+	}
+	if err := checkSeconds("Issuer.Timeout", is.Timeout); err != nil {
 		return err
 	}
 	switch n := len(is.Servers); {
@@ -95,23 +120,33 @@ func (is *Issuer) check(userData []byte) error {
 	case len(userData) > UserDataSize:
 		return configError("userData", "%d bytes, more than %d", len(userData), UserDataSize)
 	}
-	if err := checkServers("Issuer.Servers", is.Servers); err != nil {
-		return err
-	}
-	return checkServers("Issuer.InternalServers", is.InternalServers)
+	return nil
 }
 
-func checkServers(field string, servers []netip.AddrPort) error {
-	for _, ap := range servers {
-		if !ap.IsValid() || ap.Addr().Zone() != "" {
-			return configError(field, "%v is not an address without zone", ap)
+// checkDistinct refuses a list in which a server could not tell its place.
+func checkDistinct(field string, servers []netip.AddrPort) error {
+	for i, ap := range servers {
+		if slices.Contains(servers[:i], ap) {
+			return configError(field, "%v stands in it twice, so that its server could not tell its place", ap)
 		}
 	}
 	return nil
 }
 
+// checkSeconds refuses durations that do not fit the fields of a token.
+func checkSeconds(field string, d time.Duration) error {
+	if d > maxSeconds {
+		return configError(field, "%v is more than %d s", d, int64(maxSeconds/time.Second))
+	}
+	return nil
+}
+
+// maxSeconds is the longest duration in a token.
+const maxSeconds = math.MaxInt32 * time.Second
+
 // wholeSeconds converts a duration for a field of the wire form: zero is def,
-// negative is -1, and everything else is rounded up to whole seconds.
+// negative is -1, and everything else, up to maxSeconds, is rounded up to whole
+// seconds.
 func wholeSeconds(d, def time.Duration) int32 {
 	switch {
 	case d < 0:
@@ -119,6 +154,5 @@ func wholeSeconds(d, def time.Duration) int32 {
 	case d == 0:
 		d = def
 	}
-	s := (d + time.Second - 1) / time.Second
-	return int32(min(s, math.MaxInt32))
+	return int32((d + time.Second - 1) / time.Second)
 }

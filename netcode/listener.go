@@ -17,23 +17,32 @@ import (
 
 // A ListenConfig has options for servers. PrivateKey is required.
 type ListenConfig struct {
-	// PrivateKey is shared with the backend that issues the tokens.
+	// PrivateKey is shared with the backend that issues the tokens. The
+	// Listener keeps no copy of it but in its cipher.
 	PrivateKey Key
 	// ProtocolID must equal that of the tokens.
 	ProtocolID uint64
 	// Addresses are those of this server as tokens list them (see
 	// [Issuer.InternalServers]), with ports: a token that lists none of them
-	// is for somebody else. Nil: the address listened on, or every address
-	// of this machine with that port if it is unspecified.
+	// is for somebody else. They are this server's alone: from the place in
+	// the token's list follows its share of the sequence numbers. Nil: the
+	// address listened on, or every address of this machine with that port if
+	// it is unspecified. Unspecified, multicast and broadcast addresses and
+	// port 0 are errors.
 	Addresses []netip.AddrPort
 	// MaxClients limits the sessions at one time; clients beyond it are
-	// denied. It also sizes the history of tokens, eight for each client, and
-	// is told to the clients. 1 to 1,048,576; default 4096.
+	// denied. It is told to the clients, and sizes the history of tokens,
+	// eight for each client and at least 2048, and the table of unfinished
+	// handshakes, four for each and at least 1024. Tokens that never expire,
+	// or not within a day or twice TokenLifetime, whichever is longer, may
+	// take half of the history; those that never expire keep their places
+	// until the server stops, which bounds how many of them it ever admits.
+	// 1 to 1,048,576; default 4096.
 	MaxClients int
 	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens
 	// that may have been used before its start: those that expire earlier
 	// than its start plus this. Zero: 30 s. Negative: it refuses none, and a
-	// recorded session can be played again after a restart.
+	// recorded session can be played again after a restart. At most 2^31-1 s.
 	TokenLifetime time.Duration
 
 	// Config is for the sessions; nil: the defaults.
@@ -136,7 +145,7 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.serve(sock); err != nil {
+	if err := l.serve(sock, lc.PrivateKey); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -157,6 +166,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{cfg: *lc, set: set}
+	l.cfg.PrivateKey = Key{} // serve takes it from lc
 	l.cfg.MaxClients = cmp.Or(lc.MaxClients, defaultMaxClients)
 	l.cfg.TokenLifetime = cmp.Or(lc.TokenLifetime, defaultTokenLifetime)
 	l.shared.logger = lc.Logger
@@ -172,19 +182,22 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	case lc.Backlog < 0:
 		return nil, configError("ListenConfig.Backlog", "%d is negative", lc.Backlog)
 	}
+	if err := checkSeconds("ListenConfig.TokenLifetime", lc.TokenLifetime); err != nil {
+		return nil, err
+	}
 	l.queue = backlog.New[*Conn](cmp.Or(lc.Backlog, l.cfg.MaxClients))
 	return l, nil
 }
 
 // serve begins to serve on a socket.
-func (l *Listener) serve(sock datagram.Socket) error {
+func (l *Listener) serve(sock datagram.Socket, privateKey Key) error {
 	addrs, err := ownAddresses(l.cfg.Addresses, sock.LocalAddr())
 	if err != nil {
 		return err
 	}
 	l.core = newServer(time.Now(), serverConfig{
 		protocolID: l.cfg.ProtocolID,
-		privateKey: l.cfg.PrivateKey,
+		privateKey: privateKey,
 		addresses:  addrs,
 		maxClients: l.cfg.MaxClients,
 		lifetime:   l.cfg.TokenLifetime,
@@ -202,14 +215,8 @@ func (l *Listener) serve(sock datagram.Socket) error {
 
 // ownAddresses returns the addresses that a token may have for this server.
 func ownAddresses(given []netip.AddrPort, local net.Addr) (addrs []netip.AddrPort, err error) {
-	for _, ap := range given {
-		if !ap.IsValid() {
-			return nil, configError("ListenConfig.Addresses", "%v is not an address", ap)
-		}
-		addrs = append(addrs, unmap(ap))
-	}
 	if given != nil {
-		return addrs, nil
+		return serverList("ListenConfig.Addresses", given)
 	}
 	udp, ok := local.(*net.UDPAddr)
 	if !ok {

@@ -59,16 +59,8 @@ func (p *privateToken) parse(b []byte) DropReason {
 	return DropNone
 }
 
-// lists reports whether ap is one of the servers. An IPv4 address in IPv6
-// form equals its plain form.
-func (p *privateToken) lists(ap netip.AddrPort) bool {
-	for _, s := range p.servers[:p.numServers] {
-		if unmap(s) == ap {
-			return true
-		}
-	}
-	return false
-}
+// wipe forgets everything.
+func (p *privateToken) wipe() { *p = privateToken{} }
 
 func (p *privateToken) idleTimeout() time.Duration { return secondsToTimeout(p.timeout) }
 

@@ -44,8 +44,9 @@ type requestReader struct {
 }
 
 // read makes the checks of a request that need no state, in the order of the
-// standard, those that cost nothing first. It opens the private part in place:
-// on failure the content of b is lost. now is in unix seconds.
+// standard, those that cost nothing first. It opens the private part in place,
+// and leaves zeros there, for it holds keys: the content of b is lost. now is in
+// unix seconds.
 func (rr *requestReader) read(b []byte, now uint64, r *request) DropReason {
 	if len(b) != requestSize {
 		return DropRequestLength
@@ -73,5 +74,7 @@ func (rr *requestReader) read(b []byte, now uint64, r *request) DropReason {
 	if !openPrivate(rr.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
 		return DropTokenDecrypt
 	}
-	return r.token.parse(private)
+	reason := r.token.parse(private)
+	clear(private)
+	return reason
 }

@@ -123,7 +123,7 @@ func newScriptServer(t *testing.T, c *serverScript, lifetime time.Duration) *scr
 	}
 	key := c.ChallengeKey.key()
 	s.challenges = newChallengeCipher(&key)
-	s.globalSeq = globalSequenceStart
+	s.globalSeq = 0
 	s.unbound = true // the scripts' challenges were recorded
 	return s
 }

@@ -13,7 +13,7 @@ import (
 // serverConfig holds the settings of a server core, without defaults.
 type serverConfig struct {
 	protocolID uint64
-	privateKey Key              // zero: every request is refused
+	privateKey Key              // zero: every request is refused; not kept
 	addresses  []netip.AddrPort // of this server, as tokens list them
 	maxClients int
 	lifetime   time.Duration // of tokens, for the restart rule; not positive: off
@@ -28,8 +28,8 @@ type server struct {
 	cfg        serverConfig
 	requests   requestReader
 	challenges challengeCipher
-	// Sequences of the next challenge, and of the next packet to somebody
-	// without a session.
+	// Sequences of the next challenge token, and of the next packet to somebody
+	// without a session, see nextGlobal.
 	challengeSeq, globalSeq uint64
 	// wall returns the time that tokens are checked against, in unix seconds.
 	wall func(now time.Time) uint64
@@ -59,31 +59,36 @@ type handshakeCounts struct {
 	drops      Drops
 }
 
-// Capacities as multiples of the number of clients, as in the reference.
+// Capacities as multiples of the number of clients, as in the reference, and
+// not below those of the reference, which has 256 clients: few clients may be
+// many who come and go.
 const (
 	handshakesPerClient = 4
 	tokensPerClient     = 8
+	minHandshakes       = 1024
+	minTokens           = 2048
 )
 
-// newServer starts a server at the given time. Its challenge key is random,
-// and so is the start of its global sequence within the upper half: servers
-// that share a token share its keys, and must not share nonces.
+// newServer starts a server at the given time. Its challenge key is random, and
+// so is the start of its global sequence, for tokens may be older than the
+// server.
 func newServer(now time.Time, cfg serverConfig) *server {
 	s := &server{
 		cfg:        cfg,
-		globalSeq:  globalSequenceStart + randomUint64()>>2,
+		globalSeq:  randomUint64() >> (64 - globalShareBits + 1),
 		wall:       unixSeconds,
 		sessions:   make(map[netip.AddrPort]*session),
 		ids:        make(map[uint64]*session),
 		slots:      slotList{max: uint32(cfg.maxClients)},
-		handshakes: newHandshakes(handshakesPerClient * cfg.maxClients),
-		history:    newHistory(tokensPerClient * cfg.maxClients),
+		handshakes: newHandshakes(max(minHandshakes, handshakesPerClient*cfg.maxClients)),
+		history:    newHistory(max(minTokens, tokensPerClient*cfg.maxClients), max(lastingAfter, 2*cfg.lifetime)),
 	}
 	key := GenerateKey()
 	s.challenges = newChallengeCipher(&key)
 	s.requests.protocolID = cfg.protocolID
 	if !cfg.privateKey.IsZero() {
 		s.requests.aead = newAEADX(&cfg.privateKey)
+		s.cfg.privateKey = Key{}
 	}
 	if cfg.lifetime > 0 {
 		s.requests.minExpires = unixSeconds(now) + uint64(wholeSeconds(cfg.lifetime, 0))
@@ -131,16 +136,25 @@ func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.
 	return s.handleResponse(now, from, h, b, out)
 }
 
-// nextGlobal returns the sequence for a packet to somebody without a session.
-func (s *server) nextGlobal() uint64 {
+// The servers in the list of a token share its keys, and so must share the
+// nonces out. Sessions do so by the sequence they start at, packets to somebody
+// without a session by the bits below the highest, which all of them have set.
+const (
+	sessionShareBits = 40
+	globalShareBits  = 58
+)
+
+// nextGlobal returns the sequence for a packet to somebody without a session,
+// from a server at the given place in the list of the token.
+func (s *server) nextGlobal(place int) uint64 {
 	s.globalSeq++
-	return s.globalSeq - 1
+	return globalSequenceStart + uint64(place)<<globalShareBits + s.globalSeq - 1
 }
 
 // deny tells the holder of a valid token that no slot is free.
-func (s *server) deny(key *Key, out *wire.Batch) {
+func (s *server) deny(key *Key, place int, out *wire.Batch) {
 	c := newPacketCipher(key, s.cfg.protocolID)
-	c.seal(out, packetDenied, s.nextGlobal(), nil)
+	c.seal(out, packetDenied, s.nextGlobal(place), nil)
 	s.counts.denied++
 }
 
@@ -172,16 +186,33 @@ func (s *server) idle() bool { return len(s.handshakes.entries) == 0 && len(s.hi
 // tickInterval is how often a server looks for what has expired.
 const tickInterval = 5 * time.Second
 
-// stop ends all handshakes and forgets keys and history. Sessions are the
-// caller's to end.
+// stop ends all handshakes and forgets keys and history. What the cipher of the
+// private key holds is the garbage collector's. Sessions are the caller's to
+// end.
 func (s *server) stop() {
 	s.challenges = challengeCipher{}
 	s.requests = requestReader{}
-	s.handshakes = newHandshakes(0)
-	s.history = newHistory(0)
+	s.handshakes.wipe()
+	s.history = newHistory(0, 0)
 	s.req = request{}
 	s.body = [challengeBodySize]byte{}
 }
 
-// listed reports whether a token is for this server.
-func (s *server) listed(p *privateToken) bool { return slices.ContainsFunc(s.cfg.addresses, p.lists) }
+// place returns which server of a token's list this is, -1 if it is none. An
+// address that is every machine's own decides only where no other does.
+func (s *server) place(p *privateToken) int {
+	place := -1
+	for i, ap := range p.servers[:p.numServers] {
+		ap = unmap(ap)
+		if !slices.Contains(s.cfg.addresses, ap) {
+			continue
+		}
+		if !ap.Addr().IsLoopback() {
+			return i
+		}
+		if place < 0 {
+			place = i
+		}
+	}
+	return place
+}

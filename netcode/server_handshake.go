@@ -17,7 +17,9 @@ func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out
 	if reason := s.requests.read(b, wall, r); reason != DropNone {
 		return reason
 	}
-	if !s.listed(&r.token) {
+	defer r.token.wipe()
+	place := s.place(&r.token)
+	if place < 0 {
 		return DropNotListed
 	}
 	if s.sessions[from] != nil {
@@ -30,23 +32,25 @@ func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out
 		return reason
 	}
 	if s.slots.full() {
-		s.deny(&r.token.serverKey, out)
+		s.deny(&r.token.serverKey, place, out)
 		return DropServerFull
 	}
-	if !s.handshakes.put(now, wall, from, newHandshake(now, r)) {
+	if !s.handshakes.put(now, wall, from, newHandshake(now, r, place)) {
 		return DropPendingFull
 	}
-	s.challenge(r, out)
+	s.challenge(r, place, out)
 	return DropNone
 }
 
-func newHandshake(now time.Time, r *request) *handshake {
+func newHandshake(now time.Time, r *request, place int) *handshake {
 	h := &handshake{
 		clientKey: r.token.clientKey,
 		serverKey: r.token.serverKey,
 		id:        r.id,
 		timeout:   r.token.idleTimeout(),
 		expires:   r.expires,
+		place:     uint8(place),
+		last:      place == r.token.numServers-1,
 	}
 	h.deadline = now.Add(h.timeout)
 	return h
@@ -54,7 +58,7 @@ func newHandshake(now time.Time, r *request) *handshake {
 
 // challenge sends the client, at the address it claims, what it has to send
 // back.
-func (s *server) challenge(r *request, out *wire.Batch) {
+func (s *server) challenge(r *request, place int, out *wire.Batch) {
 	t := challengeToken{clientID: r.token.clientID, userData: r.token.userData}
 	if !s.unbound {
 		t.token = r.id
@@ -63,7 +67,7 @@ func (s *server) challenge(r *request, out *wire.Batch) {
 	s.challenges.seal(s.body[8:], s.challengeSeq, &t)
 	s.challengeSeq++
 	c := newPacketCipher(&r.token.serverKey, s.cfg.protocolID)
-	c.seal(out, packetChallenge, s.nextGlobal(), s.body[:])
+	c.seal(out, packetChallenge, s.nextGlobal(place), s.body[:])
 	s.counts.challenges++
 }
 
@@ -89,12 +93,13 @@ func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake
 		return nil, DropIDConnected
 	}
 	if s.slots.full() {
-		s.deny(&h.serverKey, out)
+		s.deny(&h.serverKey, int(h.place), out)
 		return nil, DropServerFull
 	}
 	s.history.consume(h.id)
+	sess := s.accept(now, from, h, c, &t, out)
 	s.handshakes.remove(from)
-	return s.accept(now, from, h, c, &t, out), DropNone
+	return sess, DropNone
 }
 
 // accept makes the session and sends its first packet.
@@ -109,6 +114,7 @@ func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c pack
 		userData:   t.userData,
 	}
 	sess.send.cipher = newPacketCipher(&h.serverKey, s.cfg.protocolID)
+	sess.send.startAt(int(h.place), h.last)
 	sess.recv.cipher = c
 	sess.recv.window = newReplayWindow(s.cfg.window)
 	sess.recv.last = now

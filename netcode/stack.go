@@ -50,8 +50,9 @@ func (c *Conn) attach(now time.Time, h datagram.Handler, out *wire.Batch) error 
 	}
 	c.upper = h
 	var early [][]byte
+	var none deadline.Deadline // those of Read are not the upper layer's
 	for c.in.Len() > 0 {
-		p, err := c.in.ReadAppend(nil, &c.readDeadline)
+		p, err := c.in.ReadAppend(nil, &none)
 		if err != nil {
 			break
 		}

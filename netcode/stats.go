@@ -24,7 +24,7 @@ func (c *Conn) Stats() Stats {
 	c.recvMu.Unlock()
 	c.sendMu.Lock()
 	s.PayloadsSent, s.BytesSent = c.sent.payloads, c.sent.bytes
-	s.PacketsSent = c.sess.send.seq
+	s.PacketsSent = c.sess.send.packets()
 	c.sendMu.Unlock()
 	return s
 }

@@ -214,6 +214,8 @@ type Claims struct {
 func (t *Token) Claims(privateKey Key) (*Claims, error) {
 	var p privateToken
 	sealed := t.private
+	defer clear(sealed[:])
+	defer p.wipe()
 	d := newPrivateData(version, t.protocolID, t.expires)
 	if !openPrivate(newAEADX(&privateKey), t.nonce[:], d[:], sealed[:]) {
 		return nil, &TokenError{DropTokenDecrypt}

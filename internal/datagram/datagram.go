@@ -126,7 +126,9 @@ type Acceptor interface {
 	// a Conn is to be made. Now is the time of the system's clock.
 	HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool)
 	// HandlePeer is given the new Conn and must attach a Handler to it before
-	// it returns, or close it. The datagrams then go to that Handler.
+	// it returns, or close it. The datagrams then go to that Handler. It
+	// follows whenever HandleUnknown says so, also if the Mux has been closed
+	// in between.
 	HandlePeer(now time.Time, c Conn)
 }
 

@@ -47,6 +47,9 @@ type Mux struct {
 	// one reader, hence one at most.
 	admitting *Peer
 	closing   bool // no new peers; the socket goes with the last one
+	// entering: the Acceptor is deciding about an address, and may have let
+	// somebody in already. Whoever closes meanwhile leaves the socket to it.
+	entering bool
 
 	reading                          readState
 	readErrors, writeErrors, unknown atomic.Uint64
@@ -98,13 +101,16 @@ func (m *Mux) Stats() Stats {
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.closing = true
-	last := len(m.peers) == 0
+	last := m.lastLocked()
 	m.mu.Unlock()
 	if last {
 		return m.leave()
 	}
 	return nil
 }
+
+// lastLocked reports whether nobody here needs the socket any more.
+func (m *Mux) lastLocked() bool { return m.closing && len(m.peers) == 0 && !m.entering }
 
 // leave closes the socket, as soon as nobody needs it to be there.
 func (m *Mux) leave() error {
@@ -213,11 +219,17 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	m.mu.Lock()
 	p := m.peers[from.remote]
 	refuse := m.closing || p == nil && m.graves.has(from.remote, now)
+	m.entering = p == nil && !refuse
 	m.mu.Unlock()
 	if p != nil {
 		return p
 	}
-	if refuse || !m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, bufs, &m.reading.out) {
+	if refuse {
+		m.unknown.Add(uint64(len(bufs)))
+		return nil
+	}
+	defer m.entered()
+	if !m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, bufs, &m.reading.out) {
 		m.unknown.Add(uint64(len(bufs)))
 		m.answer(from)
 		return nil
@@ -226,13 +238,23 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	return m.admit(now, from)
 }
 
+// entered ends what lookup has begun.
+func (m *Mux) entered() {
+	m.mu.Lock()
+	m.entering = false
+	last := m.lastLocked()
+	m.mu.Unlock()
+	if last {
+		m.leave()
+	}
+}
+
+// admit makes a Conn, even if the Mux has been closed since the Acceptor
+// decided: the other side may know already that it is let in, and only its
+// HandlePeer can tell it otherwise.
 func (m *Mux) admit(now time.Time, from route) *Peer {
 	p := newPeer(m, from)
 	m.mu.Lock()
-	if m.closing {
-		m.mu.Unlock()
-		return nil
-	}
 	m.peers[from.remote] = p
 	m.admitting = p
 	m.peak = max(m.peak, len(m.peers))
@@ -279,7 +301,7 @@ func (m *Mux) remove(p *Peer) error {
 	}
 	m.shrinkLocked()
 	m.countLocked()
-	last := m.closing && len(m.peers) == 0
+	last := m.lastLocked()
 	m.mu.Unlock()
 	if last {
 		return m.leave()

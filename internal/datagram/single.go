@@ -3,8 +3,10 @@ package datagram
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"volley/internal/deadline"
@@ -23,6 +25,7 @@ type Single struct {
 	closeOnce               sync.Once
 	closeErr                error
 	readErrors, writeErrors atomic.Uint64
+	refused                 atomic.Uint64
 
 	turns turns
 }
@@ -40,6 +43,7 @@ func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
+	c.turns.passed = c.noteError
 	_, c.turns.wakes = sock.(WakeSocket)
 	return c
 }
@@ -94,8 +98,25 @@ func (c *Single) tick(now time.Time) time.Time {
 }
 
 func (c *Single) WriteBatch(b *wire.Batch) error {
-	return sendBatch(c.turns.sock, route{}, b, &c.writeErrors)
+	err := sendBatch(c.turns.sock, route{}, b, &c.writeErrors)
+	if err != nil {
+		c.noteError(err)
+	}
+	return err
 }
+
+// noteError counts those errors by which the other side's machine says that
+// nobody listens on the port.
+func (c *Single) noteError(err error) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(refusedErrnos, errno) {
+		c.refused.Add(1)
+	}
+}
+
+// Refused returns how often the other side's machine has said that nobody
+// listens on the port, as far as the system tells. Anybody may have sent that:
+// it is a hint.
+func (c *Single) Refused() uint64 { return c.refused.Load() }
 
 func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
 

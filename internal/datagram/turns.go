@@ -88,6 +88,7 @@ type turns struct {
 	inline InlineSocket // sock; nil if only the goroutine can read it
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
+	passed func(error)    // is told of each; may be nil
 
 	base   time.Time
 	handle func(ps []Packet)
@@ -163,9 +164,17 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 	if !passing {
 		return err
 	}
-	t.errors.Add(1)
+	t.count(err)
 	waitUntil(d, min(pause, inlinePause))
 	return nil
+}
+
+// count counts a passing error.
+func (t *turns) count(err error) {
+	t.errors.Add(1)
+	if t.passed != nil {
+		t.passed(err)
+	}
 }
 
 // waitUntil waits for the given time, but not past the deadline.

@@ -34,7 +34,7 @@ func (t *turns) run() {
 			t.owner.handleBroken(err)
 			return
 		}
-		t.errors.Add(1)
+		t.count(err)
 	}
 }
 

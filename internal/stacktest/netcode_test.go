@@ -183,6 +183,28 @@ func TestEOFOverSession(t *testing.T) {
 	})
 }
 
+// TestStackedPastDeadline: what came before a layer was put on the session is
+// handed over, also if the deadline of the session's own Read has passed.
+func TestStackedPastDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{})
+		client := volley.NewConn(s.dial(t), nil)
+		inner, _ := s.inner.Accept()
+		client.Write([]byte("early"))
+		synctest.Wait()
+		inner.SetReadDeadline(time.Now().Add(-time.Second))
+		server := volley.NewConn(inner, nil)
+		server.SetReadDeadline(time.Now().Add(time.Second))
+		if b, err := server.ReadMessage(nil); string(b) != "early" {
+			t.Errorf("ReadMessage = %q, %v, want what came early", b, err)
+		}
+		client.Close()
+		server.Close()
+		s.inner.Close()
+		s.net.Close()
+	})
+}
+
 // TestStackedTooLate: a session that has ended before a layer is put on it
 // hands over what came before the end, and the end.
 func TestStackedTooLate(t *testing.T) {
