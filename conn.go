@@ -31,15 +31,16 @@ type Conn struct {
 	in                          inbox.Inbox
 	readDeadline, writeDeadline deadline.Deadline
 	truncated                   atomic.Uint64
-	writeErrors                 atomic.Uint64
 
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.
 	mu       sync.Mutex
-	err      error // why writes fail; nil while the connection lives
-	ended    bool  // by timeout or from below, and Close has not been called
-	compact  bool  // no message since the endpoint was compacted
-	known    bool  // the peer has acknowledged something, or nobody asks
+	err      error       // why writes fail; nil while the connection lives
+	ended    bool        // by timeout or from below, and Close has not been called
+	taken    bool        // Writes are done with messages that have not left yet
+	compact  bool        // no message since the endpoint was compacted
+	known    bool        // the peer has acknowledged something, or nobody asks
+	clogged  atomic.Bool // what is to be sent is longer than ackRoom; read without mu
 	endpoint reliable.Endpoint
 	receipts *receipts
 	send     sender
@@ -223,13 +224,7 @@ func (c *Conn) endLocked(err error) {
 // finishLocked gives what is queued to the network before the connection is
 // closed, with a last acknowledgement, and frees the endpoint.
 func (c *Conn) finishLocked() {
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
-	now := c.now()
-	if _, owed := c.ackDueLocked(now); owed {
-		c.sendEmptyLocked(now, out)
-	}
-	c.drainLocked(out)
+	c.drainLocked()
 	c.releaseLocked()
 }
 

@@ -1,6 +1,8 @@
 package volley
 
 import (
+	"net"
+	"os"
 	"time"
 
 	"volley/internal/datagram"
@@ -11,8 +13,9 @@ import (
 var _ datagram.RoomWaiter = (*handler)(nil)
 
 // HandleBatch takes datagrams from the layer below, under one lock and with
-// one wake-up for all of them.
-func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
+// one wake-up for all of them. Acknowledgements leave in the order of all that
+// is sent, so they are not given to the caller to send.
+func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,9 +24,10 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	at := now.Sub(c.born)
 	before := c.counts.messagesReceived
+	older := c.send.pending != nil
 	c.in.Lock()
 	for _, b := range bufs {
-		c.receiveLocked(now, at, b, out)
+		c.receiveLocked(now, at, b)
 	}
 	c.in.Unlock()
 	if !c.known && c.endpoint.Acked() {
@@ -35,11 +39,12 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 		c.activeLocked(at)
 	}
 	c.scheduleLocked(at)
+	c.sendFreshLocked(older)
 }
 
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
-func (c *Conn) receiveLocked(now time.Time, at clock, b []byte, out *wire.Batch) {
+func (c *Conn) receiveLocked(now time.Time, at clock, b []byte) {
 	if c.endpoint.Receive(now, b).Live() {
 		c.lastHeard = at
 	}
@@ -47,8 +52,7 @@ func (c *Conn) receiveLocked(now time.Time, at clock, b []byte, out *wire.Batch)
 		return
 	}
 	if wait, owed := c.endpoint.AckDue(now, c.set.ackDelay); owed && wait == 0 {
-		c.counts.acksSent++
-		c.sendEmptyLocked(at, out)
+		c.ackLocked(at)
 	}
 }
 
@@ -81,7 +85,41 @@ func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 // HandleClose learns that the layer below has ended: io.EOF in order.
 func (h *handler) HandleClose(err error) { (*Conn)(h).end(err) }
 
-// WaitRoom waits until a message of n bytes would be taken.
+// WaitRoom waits until a message of n bytes would be taken, and while so much
+// waits to leave that its acknowledgement would be late.
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
-	return (*Conn)(h).in.WaitRoom(n, cancel)
+	c := (*Conn)(h)
+	for {
+		if err := c.in.WaitRoom(n, cancel); err != nil || !c.clogged.Load() {
+			return err
+		}
+		if err := c.waitUnclogged(cancel); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) waitUnclogged(cancel <-chan struct{}) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.clogged.Load() {
+		if c.err != nil {
+			return net.ErrClosed
+		}
+		free := c.addWaiterLocked()
+		c.mu.Unlock()
+		var err error
+		select {
+		case <-free:
+		case <-cancel:
+			err = os.ErrDeadlineExceeded
+		}
+		c.mu.Lock()
+		c.send.waiters--
+		c.notifySendLocked() // it may have been for somebody else
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -29,16 +30,29 @@ const (
 	linger     = 100 * time.Millisecond // how long Close waits for a system call under way
 )
 
-// A sender orders what leaves. Who finds busy false and sets it is the only one
-// to transmit, without Conn.mu, until it resets it.
+// ackRoom is how many datagrams a lossless link may have waiting before the other
+// side's writer waits, and ackMax how many there may be at all: enough to
+// acknowledge all of the largest window twice.
+const (
+	ackRoom = 64
+	ackMax  = queueMax + 2048
+)
+
+// A sender orders what leaves: messages, and what receiving and ticks have to
+// say. Who finds busy false and sets it is the only one to transmit, without
+// Conn.mu, until it resets it; what is framed meanwhile joins pending. While
+// nobody is busy and there is something pending, somebody is about to be.
 type sender struct {
 	busy    bool
+	turn    bool  // a Write to a link that has no room at times is under way
 	skipped uint8 // Writes since the last look at the clock
 	burst   uint8 // see flood
 	waiters int32
-	free    chan struct{} // one token: busy or pending has changed
-	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
-	oldest  clock         // when the first of pending came
+	failure *error            // of what was sent on behalf of others, until a Write is told
+	giveUp  deadline.Deadline // of Close: how long what was taken may still take
+	free    chan struct{}     // one token: busy or pending has changed
+	pending *wire.Batch       // framed and waiting to leave; nil when there is nothing
+	oldest  clock             // when the first of pending came
 
 	run       func() // Conn.flush, made once: starting it costs no allocation
 	lastWrite clock  // at the last look
@@ -107,7 +121,7 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	if err := c.acquireLocked(); err != nil {
 		return 0, c.opError("write", err)
 	}
-	defer c.releaseSendLocked()
+	defer c.releaseSendLocked(&c.writeDeadline)
 	now := c.now()
 	for n < len(msgs) {
 		if err = c.checkLocked(msgs[n]); err != nil {
@@ -115,14 +129,16 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 		}
 		if len(msgs[n]) > 0 {
 			if c.send.full() {
-				c.sendPendingLocked()
-				c.restLocked(now)
+				if c.sendPendingLocked(&c.writeDeadline) {
+					c.restLocked(now)
+				}
 				now = c.now()
 				continue
 			}
 			if _, err = c.frameLocked(now, msgs[n], c.pendingLocked(now)); err != nil {
 				break
 			}
+			c.taken = true
 		}
 		n++
 	}
@@ -142,7 +158,7 @@ func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 	switch {
 	case c.waits:
 		return c.writeBlockingLocked(b)
-	case c.send.busy || flood:
+	case c.send.busy || flood || c.send.full():
 		return c.queueLocked(now, b)
 	}
 	return c.writeNowLocked(now, b)
@@ -164,18 +180,30 @@ func (c *Conn) writeTimeLocked() (now clock, flood bool) {
 // writeNowLocked sends a message in the caller, behind what is queued.
 func (c *Conn) writeNowLocked(now clock, b []byte) (id uint64, err error) {
 	c.send.busy = true
-	defer c.releaseSendLocked()
+	defer c.releaseSendLocked(&c.writeDeadline)
 	if c.send.pending != nil {
-		return c.frameLocked(now, b, c.send.pending)
+		if id, err = c.frameLocked(now, b, c.send.pending); err == nil {
+			c.taken = true
+		}
+		return id, err
 	}
+	return c.sendOneLocked(now, b)
+}
+
+// sendOneLocked frames a message and transmits it; the caller is busy and nothing
+// is pending.
+func (c *Conn) sendOneLocked(now clock, b []byte) (id uint64, err error) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
 	if id, err = c.frameLocked(now, b, out); err != nil {
 		return 0, err
 	}
 	c.mu.Unlock()
-	err = c.transmit(out)
+	_, err = c.transmit(out, &c.writeDeadline)
 	c.mu.Lock()
+	if err == os.ErrDeadlineExceeded && c.err != nil {
+		err = c.checkLocked(nil) // the end has set the deadline
+	}
 	return id, err
 }
 
@@ -186,6 +214,10 @@ func (c *Conn) checkLocked(b []byte) error {
 		return datagram.ErrPeerClosed
 	case c.err != nil:
 		return c.err
+	case c.send.failure != nil:
+		err := *c.send.failure
+		c.send.failure = nil
+		return err
 	case c.writeDeadline.Exceeded():
 		return os.ErrDeadlineExceeded
 	case len(b) > c.set.maxMessage:
@@ -207,28 +239,37 @@ func (c *Conn) frameLocked(now clock, b []byte, out *wire.Batch) (uint64, error)
 	return id, nil
 }
 
-// transmit hands a batch to the layer below. Only an error that ends the
-// connection is returned.
-func (c *Conn) transmit(out *wire.Batch) error {
-	err := c.dc.WriteBatch(out)
-	if err == nil {
-		return nil
+// transmit hands a batch to the layer below. The error is one that ends the
+// connection, or os.ErrDeadlineExceeded if there was no room for the datagrams
+// from n on in time.
+func (c *Conn) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	n, err = datagram.WriteBatchBy(c.dc, out, d)
+	switch {
+	case err == nil:
+		return n, nil
+	case n < out.Len():
+		return n, os.ErrDeadlineExceeded
 	}
-	c.writeErrors.Add(1)
 	if datagram.IsTransient(err) {
-		return nil
+		return n, nil
 	}
-	return err
+	return n, err
 }
 
 // writeBlockingLocked writes to a link that has no room at times: it waits for
-// that first, and holds the sender all the while, so that messages stay in
-// order.
+// that first. One Write at a time does so, since the other side makes room for
+// one message; but what receiving has to say need not wait for it.
 func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
-	if err := c.acquireLocked(); err != nil {
-		return 0, err
+	for c.send.turn {
+		if err := c.waitSendLocked(); err != nil {
+			return 0, err
+		}
 	}
-	defer c.releaseSendLocked()
+	c.send.turn = true
+	defer func() {
+		c.send.turn = false
+		c.notifySendLocked()
+	}()
 	c.mu.Unlock()
 	err = c.dc.WaitWritable(len(b), c.writeDeadline.Arm())
 	c.writeDeadline.Disarm()
@@ -239,15 +280,16 @@ func (c *Conn) writeBlockingLocked(b []byte) (id uint64, err error) {
 		}
 		return 0, err
 	}
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
-	if id, err = c.frameLocked(c.now(), b, out); err != nil {
+	if err := c.acquireLocked(); err != nil {
 		return 0, err
 	}
-	c.mu.Unlock()
-	err = c.transmit(out)
-	c.mu.Lock()
-	return id, err
+	defer c.releaseSendLocked(&c.writeDeadline)
+	for c.send.pending != nil {
+		if c.sendPendingLocked(&c.writeDeadline); c.err != nil {
+			return 0, c.checkLocked(b)
+		}
+	}
+	return c.sendOneLocked(c.now(), b)
 }
 
 // queueLocked frames a message into the queue. The first one starts a
@@ -260,7 +302,7 @@ func (c *Conn) queueLocked(now clock, b []byte) (uint64, error) {
 			err = c.waitSendLocked()
 		} else {
 			s.busy = true
-			c.releaseSendLocked()
+			c.releaseSendLocked(&c.writeDeadline)
 			c.restLocked(now)
 			err = c.checkLocked(b) // the connection may have ended meanwhile
 		}
@@ -278,12 +320,15 @@ func (c *Conn) queueLocked(now clock, b []byte) (uint64, error) {
 		return 0, err
 	case err != nil:
 		return 0, err
+	}
+	c.taken = true
+	switch {
 	case s.busy:
 	case first:
 		go s.run()
 	case now-s.oldest > queueAge:
 		s.busy = true
-		c.releaseSendLocked()
+		c.releaseSendLocked(&c.writeDeadline)
 	}
 	if !s.full() {
 		c.notifySendLocked()
@@ -330,29 +375,84 @@ func (c *Conn) flush() {
 	defer c.mu.Unlock()
 	if !c.send.busy {
 		c.send.busy = true
-		c.releaseSendLocked()
+		c.releaseSendLocked(&c.send.giveUp)
 	}
 }
 
-// releaseSendLocked empties the queue and lets the next sender in.
-func (c *Conn) releaseSendLocked() {
-	for c.send.pending != nil {
-		c.sendPendingLocked()
+// atOnce is a deadline for those who must not wait for room in a socket: who
+// reads, and the timers.
+var atOnce deadline.Deadline
+
+func init() {
+	atOnce.Set(longAgo)
+	atOnce.Arm() // makes its channel here, and not within somebody's synctest bubble
+	atOnce.Disarm()
+}
+
+// sendFreshLocked sends what is pending, unless that is older: then somebody is
+// about to.
+func (c *Conn) sendFreshLocked(older bool) {
+	if s := &c.send; s.pending != nil && !older && !s.busy {
+		s.busy = true
+		c.releaseSendLocked(&atOnce)
 	}
-	c.send.busy = false
+}
+
+// releaseSendLocked empties the queue and lets the next sender in. If there is
+// no room for it until the deadline, a goroutine goes on.
+func (c *Conn) releaseSendLocked(d *deadline.Deadline) {
+	s := &c.send
+	for s.pending != nil {
+		if c.sendPendingLocked(d) {
+			continue
+		}
+		if d == &s.giveUp {
+			datagram.PutBatch(s.pending)
+			s.pending = nil
+			c.clogged.Store(false)
+			break
+		}
+		go s.run()
+		break
+	}
+	c.taken = c.taken && s.pending != nil
+	s.busy = false
 	c.notifySendLocked()
 }
 
-// sendPendingLocked transmits the queue as it is now; the caller is busy.
-func (c *Conn) sendPendingLocked() {
-	out := c.send.pending
-	c.send.pending = nil
+// sendPendingLocked transmits the queue as it is now; the caller is busy. It
+// reports false if there was no room for all of it until the deadline: the rest
+// is pending again then, before what has come meanwhile.
+func (c *Conn) sendPendingLocked(d *deadline.Deadline) bool {
+	s := &c.send
+	out := s.pending
+	s.pending = nil
+	c.clogged.Store(false)
 	c.notifySendLocked()
 	c.mu.Unlock()
 	out = groupFragments(out)
-	c.transmit(out)
-	datagram.PutBatch(out)
+	n, err := c.transmit(out, d)
 	c.mu.Lock()
+	late := n < out.Len()
+	switch {
+	case late:
+		rest := datagram.GetBatch()
+		for ; n < out.Len(); n++ {
+			rest.Append(out.At(n))
+		}
+		if newer := s.pending; newer != nil {
+			for i := range newer.Len() {
+				rest.Append(newer.At(i))
+			}
+			datagram.PutBatch(newer)
+		}
+		s.pending = rest
+	case err != nil && s.failure == nil:
+		failure := err // only this one is to be allocated
+		s.failure = &failure
+	}
+	datagram.PutBatch(out)
+	return !late
 }
 
 // acquireLocked waits until nobody is busy and makes the caller so.
@@ -407,11 +507,18 @@ func (c *Conn) notifySendLocked() {
 	}
 }
 
-// drainLocked sends the queue and then out, before the connection goes. It
-// does not wait long for a sender that hangs.
-func (c *Conn) drainLocked(out *wire.Batch) {
+// drainLocked sends the queue and a last acknowledgement, if one is owed, before
+// the connection goes. What Writes are done with may take as long as linger; the
+// rest leaves at once or not at all.
+func (c *Conn) drainLocked() {
+	s := &c.send
+	until := longAgo
+	if c.taken {
+		until = time.Now().Add(linger)
+	}
+	s.giveUp.Set(until)
 	var timeout <-chan time.Time
-	for c.send.busy {
+	for s.busy {
 		if timeout == nil {
 			t := time.NewTimer(linger)
 			defer t.Stop()
@@ -426,14 +533,15 @@ func (c *Conn) drainLocked(out *wire.Batch) {
 			late = true
 		}
 		c.mu.Lock()
-		c.send.waiters--
+		s.waiters--
 		if late {
 			return
 		}
 	}
-	c.send.busy = true
-	c.releaseSendLocked()
-	c.mu.Unlock()
-	c.transmit(out)
-	c.mu.Lock()
+	now := c.now()
+	if _, owed := c.ackDueLocked(now); owed {
+		c.queueEmptyLocked(now)
+	}
+	s.busy = true
+	c.releaseSendLocked(&s.giveUp)
 }

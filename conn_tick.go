@@ -10,7 +10,7 @@ import (
 // HandleTick does what is due by time alone: acknowledgements that found no
 // message to travel with, keepalives, the timeouts of the connection and of
 // messages that lack fragments, and giving memory back.
-func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
+func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	c := (*Conn)(h)
 	now := at.Sub(c.born)
 	c.mu.Lock()
@@ -25,18 +25,21 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
+	older := c.send.pending != nil
 	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
-		c.counts.acksSent++
-		c.sendEmptyLocked(now, out)
+		c.ackLocked(now)
 	} else if c.set.keepAlive > 0 && now-c.lastSent >= c.set.keepAlive {
 		c.counts.keepAlivesSent++
-		c.sendEmptyLocked(now, out)
+		c.queueEmptyLocked(now)
 	}
 	c.freeLocked(at, now)
-	if c.tickAt = c.nextTickLocked(now); c.tickAt == 0 {
+	next := c.nextTickLocked(now)
+	c.tickAt = next
+	c.sendFreshLocked(older)
+	if next == 0 {
 		return time.Time{}
 	}
-	return c.at(c.tickAt)
+	return c.at(next)
 }
 
 // freeLocked gives memory back that has been held for too long: reassemblies,
@@ -118,9 +121,23 @@ func (c *Conn) ackDueLocked(now clock) (wait time.Duration, owed bool) {
 	return c.endpoint.AckDue(c.at(now), c.set.ackDelay)
 }
 
-// sendEmptyLocked appends a packet without payload, which the peer's
-// application does not see.
-func (c *Conn) sendEmptyLocked(now clock, out *wire.Batch) {
-	c.endpoint.Send(c.at(now), nil, out)
+// ackLocked queues an acknowledgement. While so many wait to leave that the
+// peer has forgotten what they speak of it stays owed.
+func (c *Conn) ackLocked(now clock) {
+	s := &c.send
+	if s.pending != nil && s.pending.Len() >= ackMax {
+		return
+	}
+	c.counts.acksSent++
+	c.queueEmptyLocked(now)
+	if s.pending.Len() > ackRoom {
+		c.clogged.Store(true)
+	}
+}
+
+// queueEmptyLocked queues a packet without payload, which the peer's application
+// does not see.
+func (c *Conn) queueEmptyLocked(now clock) {
+	c.endpoint.Send(c.at(now), nil, c.pendingLocked(now))
 	c.lastSent = now
 }

@@ -131,13 +131,12 @@ func socketConfig(cfg *Config) datagram.SocketConfig {
 
 // greet sends an empty packet.
 func (c *Conn) greet() {
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	older := c.send.pending != nil
 	c.counts.keepAlivesSent++
-	c.sendEmptyLocked(c.now(), out)
-	c.mu.Unlock()
-	c.transmit(out)
+	c.queueEmptyLocked(c.now())
+	c.sendFreshLocked(older)
 }
 
 func isUDP(network string) bool {

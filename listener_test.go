@@ -285,6 +285,7 @@ func TestReusedPort(t *testing.T) {
 			s := accept(t, l)
 			s.Write([]byte("hello"))
 			wantMessage(t, c, "hello")
+			c.Write([]byte("bye"))
 			wantMessage(t, s, "bye")
 			time.Sleep(100 * time.Millisecond)
 			c.Close()

@@ -41,12 +41,13 @@ type Conn struct {
 	drains bool  // ended by the peer or from below, and Close has not been called
 	sent   traffic
 
-	// recvMu guards the receiving half, and is held while the layer above
-	// handles what has been received. It comes before sendMu.
+	// recvMu guards the receiving half. It comes before sendMu, and is not held
+	// while the layer above is called.
 	recvMu   sync.Mutex
 	upper    datagram.Handler // what has been stacked on this; nil: Read
 	received traffic
 	ended    bool
+	attached bool // upper is taken, or about to be
 	alive    bool // the peer has been heard since it was accepted
 
 	// tickMu guards the time at which the layer above wants to be called.

@@ -10,20 +10,27 @@ import (
 
 // HandleBatch takes datagrams from the layer below, opens them in place, and
 // hands the payloads on, under one lock and with one wake-up for all of them.
+// The layer above is called without the lock, since what it sends may come back
+// from the other side before the call returns.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
-	defer c.recvMu.Unlock()
 	if c.ended {
+		c.recvMu.Unlock()
 		return
 	}
 	payloads, over := c.openLocked(now, bufs)
-	if len(payloads) > 0 {
-		c.deliverLocked(now, payloads, out)
+	c.ended = over
+	upper := c.upper
+	if upper == nil && len(payloads) > 0 {
+		c.queueLocked(payloads)
+	}
+	c.recvMu.Unlock()
+	if upper != nil && len(payloads) > 0 {
+		c.deliver(now, upper, payloads, out)
 	}
 	if over {
-		c.ended = true
-		c.end(c.upper, io.EOF)
+		c.end(upper, io.EOF)
 	}
 }
 
@@ -62,16 +69,16 @@ func (c *Conn) confirmLocked() {
 	c.sendMu.Unlock()
 }
 
-// deliverLocked hands payloads to the layer above, whose answers go to out, or
-// to those who Read.
-func (c *Conn) deliverLocked(now time.Time, payloads [][]byte, out *wire.Batch) {
-	if c.upper != nil {
-		up := datagram.GetBatch()
-		defer datagram.PutBatch(up)
-		c.upper.HandleBatch(now, payloads, up)
-		c.sealBatch(now, up, out)
-		return
-	}
+// deliver hands payloads to the layer above, whose answers go to out.
+func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte, out *wire.Batch) {
+	up := datagram.GetBatch()
+	defer datagram.PutBatch(up)
+	upper.HandleBatch(now, payloads, up)
+	c.sealBatch(now, up, out)
+}
+
+// queueLocked queues payloads for those who Read.
+func (c *Conn) queueLocked(payloads [][]byte) {
 	c.in.Lock()
 	for _, p := range payloads {
 		if !c.in.Push(p) {

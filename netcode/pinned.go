@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 )
 
 // A pinned socket makes an unconnected socket look connected to one server at
@@ -107,9 +108,22 @@ func (s *pinnedWake) WakeOnPacket(w datagram.Sleeper) error { return s.below.Wak
 
 // WriteBatch sends to the server.
 func (s *pinned) WriteBatch(ps []datagram.Packet) (int, error) {
+	s.address(ps)
+	return s.Socket.WriteBatch(ps)
+}
+
+// WriteBatchBy implements datagram.DeadlineSocket.
+func (s *pinned) WriteBatchBy(ps []datagram.Packet, d *deadline.Deadline) (int, error) {
+	s.address(ps)
+	if below, ok := s.Socket.(datagram.DeadlineSocket); ok {
+		return below.WriteBatchBy(ps, d)
+	}
+	return s.Socket.WriteBatch(ps)
+}
+
+func (s *pinned) address(ps []datagram.Packet) {
 	server := *s.server.Load()
 	for i := range ps {
 		ps[i].Addr = server
 	}
-	return s.Socket.WriteBatch(ps)
 }

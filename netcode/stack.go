@@ -18,7 +18,8 @@ func (c *Conn) DatagramConn() datagram.Conn { return (*stacked)(c) }
 type stacked Conn
 
 var (
-	_ datagram.InlineConn = (*stacked)(nil)
+	_ datagram.InlineConn   = (*stacked)(nil)
+	_ datagram.DeadlineConn = (*stacked)(nil)
 
 	errAttached = errors.New("netcode: another layer has taken the session over")
 )
@@ -39,30 +40,46 @@ func (s *stacked) Attach(h datagram.Handler) error {
 	return c.transmit(out)
 }
 
+// attach hands over what came early, until there is none left, and only then
+// has the layer above take what comes next: so the order is kept, and it is
+// called without a lock.
 func (c *Conn) attach(now time.Time, h datagram.Handler, out *wire.Batch) error {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
 	switch err := c.failure(); {
-	case c.upper != nil:
+	case c.attached:
 		return errAttached
 	case err == net.ErrClosed:
 		return err
 	}
+	c.attached = true
+	for c.in.Len() > 0 {
+		early := c.early()
+		c.recvMu.Unlock()
+		if len(early) > 0 {
+			c.deliver(now, h, early, out)
+		}
+		c.recvMu.Lock()
+		if len(early) == 0 {
+			break // somebody else reads, or Close was called
+		}
+	}
 	c.upper = h
-	var early [][]byte
-	var none deadline.Deadline // those of Read are not the upper layer's
+	c.in.Fail(errAttached)
+	return nil
+}
+
+// early takes what nobody has read.
+func (c *Conn) early() (payloads [][]byte) {
+	var none deadline.Deadline // the application's may have passed
 	for c.in.Len() > 0 {
 		p, err := c.in.ReadAppend(nil, &none)
 		if err != nil {
 			break
 		}
-		early = append(early, p)
+		payloads = append(payloads, p)
 	}
-	if len(early) > 0 {
-		c.deliverLocked(now, early, out)
-	}
-	c.in.Fail(errAttached)
-	return nil
+	return payloads
 }
 
 // failure returns why writes fail, nil while the session lives.
@@ -74,14 +91,26 @@ func (c *Conn) failure() error {
 
 // WriteBatch seals the datagrams of a batch and sends them.
 func (s *stacked) WriteBatch(b *wire.Batch) error {
+	_, err := s.WriteBatchBy(b, nil)
+	return err
+}
+
+// WriteBatchBy implements datagram.DeadlineConn. What finds no room in time is
+// sealed again when it is tried again.
+func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	c := (*Conn)(s)
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
 	first := c.sealBatch(time.Now(), b, out)
-	if err := c.dc.WriteBatch(out); first == nil {
+	if d == nil {
+		err = c.dc.WriteBatch(out)
+	} else if n, err = datagram.WriteBatchBy(c.dc, out, d); n < out.Len() {
+		return n, err // no more than n: what cannot be sealed is not in out
+	}
+	if first == nil {
 		first = err
 	}
-	return first
+	return b.Len(), first
 }
 
 // Schedule asks for a call of the layer above.

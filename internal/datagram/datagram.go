@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -56,6 +57,16 @@ type Socket interface {
 	Close() error
 }
 
+// A DeadlineSocket is a Socket whose writers need not wait for room in its send
+// buffer for ever.
+type DeadlineSocket interface {
+	Socket
+	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
+	// deadline. It then returns how many elements it is done with; of the next
+	// one, Buf is what was not sent.
+	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
+}
+
 // A Server is a Socket that can do without the step back to its caller between
 // two reads. Serve calls handle with what ReadBatch would have returned, until
 // an error; the packets are valid until handle returns. If Close is called
@@ -91,6 +102,24 @@ type Conn interface {
 	// Close ends the connection. Calls of the Handler that are under way may
 	// still finish afterwards; HandleClose is not called.
 	Close() error
+}
+
+// A DeadlineConn is a Conn whose writers need not wait for ever when a send buffer
+// below is full.
+type DeadlineConn interface {
+	Conn
+	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
+	// deadline. It then returns os.ErrDeadlineExceeded and how many datagrams
+	// it is done with; the others have not been tried. Otherwise n is b.Len().
+	WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error)
+}
+
+// WriteBatchBy is c's WriteBatchBy, if it has one, or else its WriteBatch.
+func WriteBatchBy(c Conn, b *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	if c, ok := c.(DeadlineConn); ok {
+		return c.WriteBatchBy(b, d)
+	}
+	return b.Len(), c.WriteBatch(b)
 }
 
 // A Handler is the layer above a Conn. Its methods may be called from several

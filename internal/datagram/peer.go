@@ -24,7 +24,10 @@ type Peer struct {
 	closed  atomic.Bool
 }
 
-var _ InlineConn = (*Peer)(nil)
+var (
+	_ InlineConn   = (*Peer)(nil)
+	_ DeadlineConn = (*Peer)(nil)
+)
 
 func newPeer(m *Mux, r route) *Peer {
 	p := &Peer{mux: m, addr: r.remote}
@@ -80,6 +83,11 @@ func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
 	return sendBatch(p.mux.sock, p.route(), b, &p.mux.writeErrors)
+}
+
+// WriteBatchBy implements DeadlineConn.
+func (p *Peer) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
+	return sendBatchBy(p.mux.sock, p.route(), b, &p.mux.writeErrors, d)
 }
 
 func (p *Peer) Schedule(at time.Time) {

@@ -1,12 +1,18 @@
 package datagram
 
 import (
+	"errors"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
+
+// errLate is that the send buffer was full until the writer's deadline.
+var errLate = errors.New("datagram: the send buffer was full until the deadline")
 
 const (
 	// maxRun and maxRunBytes limit one segmented send: no kernel takes more
@@ -48,15 +54,24 @@ type route struct {
 	local  netip.Addr // zero: the system chooses
 }
 
-// sendBatch sends all datagrams of b in as few segmented runs as their sizes
-// allow. It returns the first error; the rest is sent all the same.
+// sendBatch sends all datagrams of b in as few segmented runs as their
+// sizes allow. It returns the first error; the rest is sent all the same.
 func sendBatch(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64) error {
+	_, err := sendBatchBy(sock, r, b, errors, nil)
+	return err
+}
+
+// sendBatchBy is sendBatch until a deadline, see DeadlineConn; nil is none.
+func sendBatchBy(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
 	if b.Len() == 0 {
-		return nil
+		return 0, nil
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	var first error
+	w := packetWriter{sock: sock, errors: errors, until: d}
+	if d != nil {
+		w.patient, _ = sock.(DeadlineSocket)
+	}
 	for i := 0; i < b.Len(); {
 		n := 0
 		for n < sendPackets && i < b.Len() {
@@ -70,29 +85,63 @@ func sendBatch(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64) error
 			i = next
 			n++
 		}
-		if err := writePackets(sock, s.packets[:n], errors); first == nil {
+		unsent, err := w.write(s.packets[:n])
+		if first == nil {
 			first = err
 		}
+		for _, p := range unsent {
+			i -= p.datagrams()
+		}
+		late := len(unsent) > 0
 		clear(s.packets[:n])
+		if late {
+			return i, os.ErrDeadlineExceeded
+		}
 	}
-	return first
+	return b.Len(), first
 }
 
-// writePackets sends ps, going on behind each one that fails.
-func writePackets(sock Socket, ps []Packet, errors *atomic.Uint64) (first error) {
+// datagrams returns how many datagrams p is.
+func (p *Packet) datagrams() int {
+	if p.Segment <= 0 {
+		return 1
+	}
+	return (len(p.Buf) + p.Segment - 1) / p.Segment
+}
+
+// A packetWriter gives packets to a Socket.
+type packetWriter struct {
+	sock    Socket
+	patient DeadlineSocket // sock, if it can keep to until; or nil
+	until   *deadline.Deadline
+	errors  *atomic.Uint64
+}
+
+// write sends ps, going on behind each one that fails. It returns those for
+// which there was no room until the deadline.
+func (w *packetWriter) write(ps []Packet) (unsent []Packet, first error) {
 	for len(ps) > 0 {
-		n, err := sock.WriteBatch(ps)
-		if err == nil {
-			return first
+		var n int
+		var err error
+		if w.patient != nil {
+			n, err = w.patient.WriteBatchBy(ps, w.until)
+		} else {
+			n, err = w.sock.WriteBatch(ps)
 		}
-		errors.Add(1)
+		if err == nil {
+			return nil, first
+		}
+		if err == errLate {
+			return ps[n:], first
+		}
+		w.errors.Add(1)
 		if first == nil {
 			first = err
 		}
 		if !IsTransient(err) || n >= len(ps) {
-			return first
+			return nil, first
 		}
 		ps = ps[n+1:]
 	}
-	return first
+	return nil, first
 }

@@ -31,8 +31,9 @@ type Single struct {
 }
 
 var (
-	_ InlineConn = (*Single)(nil)
-	_ turnsOwner = (*Single)(nil)
+	_ InlineConn   = (*Single)(nil)
+	_ DeadlineConn = (*Single)(nil)
+	_ turnsOwner   = (*Single)(nil)
 )
 
 // MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
@@ -103,6 +104,15 @@ func (c *Single) WriteBatch(b *wire.Batch) error {
 		c.noteError(err)
 	}
 	return err
+}
+
+// WriteBatchBy implements DeadlineConn.
+func (c *Single) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
+	n, err := sendBatchBy(c.turns.sock, route{}, b, &c.writeErrors, d)
+	if err != nil {
+		c.noteError(err)
+	}
+	return n, err
 }
 
 // noteError counts those errors by which the other side's machine says that

@@ -25,6 +25,7 @@ type linuxSocket struct {
 	gso  gsoState
 	recv receiver // owned by the goroutine in ReadBatch
 	wake wakeState
+	room sendRoom
 
 	permissionRetried    atomic.Bool
 	gro                  bool // constant
@@ -33,7 +34,10 @@ type linuxSocket struct {
 	drops                atomic.Uint32 // newest count a message has come with
 }
 
-var _ StatsSocket = (*linuxSocket)(nil)
+var (
+	_ StatsSocket    = (*linuxSocket)(nil)
+	_ DeadlineSocket = (*linuxSocket)(nil)
+)
 
 func newPlatformSocket(c *net.UDPConn, cfg *SocketConfig) (Socket, error) {
 	return newLinuxSocket(c, cfg, linuxKernel{})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"volley/internal/deadline"
 )
 
 const (
@@ -34,9 +36,10 @@ type sendOp struct {
 	names  [sendMessages]sockaddr
 	ctls   [sendMessages]control
 	pieces [sendMessages]piece
-	n      int            // messages filled in
-	used   int            // messages ever filled in since op left the pool
-	addr   netip.AddrPort // destination put last into names
+	n      int                // messages filled in
+	used   int                // messages ever filled in since op left the pool
+	addr   netip.AddrPort     // destination put last into names
+	until  *deadline.Deadline // how long to wait for room; nil: as long as it takes
 
 	sent  int // messages sent by the last call
 	errno syscall.Errno
@@ -60,15 +63,21 @@ func (op *sendOp) call(fd uintptr) syscall.Errno {
 
 // WriteBatch implements Socket. An error amid a run does not keep the rest of
 // the run from being sent.
-func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) {
+func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) { return s.writeBatch(ps, nil) }
+
+func (s *linuxSocket) writeBatch(ps []Packet, until *deadline.Deadline) (int, error) {
 	op := sendOps.Get().(*sendOp)
-	op.socket = s
+	op.socket, op.until = s, until
 	defer op.recycle()
 	for elem, off := 0, 0; elem < len(ps); {
 		if err := op.fill(ps, elem, off); err != nil {
 			return elem, err
 		}
 		sent, err := op.send()
+		if err == errLate {
+			ps[elem].Buf = ps[elem].Buf[off:]
+			return elem, err
+		}
 		if err != nil {
 			if err := op.rescue(&ps[elem], op.pieces[0], err); err != nil {
 				return elem, sendError(err)
@@ -89,7 +98,7 @@ func (op *sendOp) recycle() {
 	for i := range op.used {
 		op.iovs[i].Base = nil
 	}
-	op.n, op.used, op.socket = 0, 0, nil
+	op.n, op.used, op.socket, op.until = 0, 0, nil, nil
 	sendOps.Put(op)
 }
 
@@ -213,7 +222,13 @@ func (op *sendOp) send() (int, error) {
 		return 0, err
 	}
 	if op.errno == syscall.EAGAIN {
-		if err := raw.Write(op.retry); err != nil {
+		err := error(nil)
+		if op.until == nil {
+			err = raw.Write(op.retry)
+		} else {
+			err = op.waitBy(op.until)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}

@@ -31,6 +31,8 @@ type kernel interface {
 	setsockopt(fd uintptr, level, name, value int) error
 	// drops returns how many datagrams the socket has dropped so far.
 	drops(fd uintptr) (n uint32, ok bool)
+	// writable reports whether there is room in the send buffer.
+	writable(fd uintptr) bool
 	// release returns the version of the kernel as uname tells it.
 	release() string
 }
