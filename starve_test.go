@@ -131,7 +131,7 @@ func TestForgersStarveNobody(t *testing.T) {
 					for _, c := range []*Conn{old, fresh} {
 						c.Write(pattern(uint32(i), 5000))
 					}
-					if i%12 == 11 {
+					if i%20 == 19 { // before the last has expired
 						attack()
 					}
 					time.Sleep(100 * time.Millisecond)

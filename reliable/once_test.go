@@ -112,8 +112,8 @@ func TestAtMostOnce(t *testing.T) {
 	small := *growing
 	small.MaxWindow = 256
 	trials := 25
-	if testing.Short() {
-		trials = 5
+	if testing.Short() || raceEnabled {
+		trials = 3
 	}
 	for name, cfg := range map[string]*Config{"fixed": fixed, "growing": growing, "small": &small} {
 		t.Run(name, func(t *testing.T) {
