@@ -83,7 +83,9 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.mu.Lock()
-	c.scheduleLocked(0)
+	if c.last == nil { // else the layer below has ended it already
+		c.scheduleLocked(0)
+	}
 	c.mu.Unlock()
 	return nil
 }

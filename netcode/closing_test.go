@@ -2,6 +2,7 @@ package netcode
 
 import (
 	"bytes"
+	"net"
 	"testing"
 	"time"
 
@@ -20,7 +21,12 @@ func (s *hookedSocket) WriteBatch(ps []datagram.Packet) (int, error) {
 	for _, p := range ps {
 		s.before(p.Buf)
 	}
-	return s.fakeSocket.WriteBatch(ps)
+	select {
+	case <-s.done:
+		return 0, net.ErrClosed
+	default:
+		return s.fakeSocket.WriteBatch(ps)
+	}
 }
 
 // TestHandshakeWhileClosing: a client whose handshake completes while the
