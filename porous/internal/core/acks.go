@@ -1,0 +1,82 @@
+package core
+
+import (
+	"slices"
+
+	"volley/internal/wire"
+)
+
+// An ackList collects the ids of accepted frames until the end of a batch of
+// received datagrams (T4). It remembers those of the last batches, to repeat
+// them once or twice where there is room (R5).
+type ackList struct {
+	ids    []uint32
+	recent [2][]uint32
+	repeat int // batches in which an id is repeated
+	max    int // ids that one frame holds
+}
+
+// maxRepeats is how many ids of a batch are repeated, the last ones.
+const maxRepeats = 32
+
+func (a *ackList) init(mtu, repeat int) {
+	a.max = (mtu - DataAckHeaderSize) / frameIDSize
+	a.repeat = min(repeat, len(a.recent))
+}
+
+func (a *ackList) add(id uint32) { a.ids = append(a.ids, id) }
+
+// flush appends the frames that acknowledge what was collected. No frame lists
+// an id twice (T5).
+func (a *ackList) flush(out *wire.Batch) {
+	if len(a.ids) == 0 {
+		return
+	}
+	if len(a.ids) > 1 {
+		slices.Sort(a.ids)
+		a.ids = slices.Compact(a.ids)
+	}
+	fresh := len(a.ids)
+	for i := 0; i < a.repeat; i++ {
+		for _, id := range a.recent[i] {
+			if _, there := slices.BinarySearch(a.ids[:fresh], id); !there && !slices.Contains(a.ids[fresh:], id) {
+				a.ids = append(a.ids, id)
+			}
+		}
+	}
+	rest := a.ids
+	for n := 0; n < fresh; {
+		ids := rest[:min(len(rest), a.max)]
+		AppendDataAck(out.Extend(DataAckHeaderSize + frameIDSize*len(ids))[:0], ids)
+		rest = rest[len(ids):]
+		n += len(ids)
+	}
+	if a.repeat > 0 {
+		a.recent[0], a.recent[1] = a.recent[1], a.recent[0]
+		a.recent[0] = append(a.recent[0][:0], a.ids[max(0, fresh-maxRepeats):fresh]...)
+	}
+	a.ids = a.ids[:0]
+}
+
+// free gives the memory back.
+func (a *ackList) free() {
+	a.ids, a.recent = nil, [2][]uint32{}
+}
+
+// A frameWindow is the window of frame ids that are accepted (T3).
+type frameWindow struct {
+	next uint32 // i_b
+	size uint32 // N_P
+}
+
+// accepts reports whether a frame lies inside the window.
+func (w *frameWindow) accepts(id uint32) bool {
+	return id-w.next < w.size || w.next-id <= w.size
+}
+
+// move notes an accepted frame.
+func (w *frameWindow) move(id uint32) {
+	if id-w.next < w.size {
+		w.next = id + 1
+	}
+}

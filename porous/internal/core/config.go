@@ -1,0 +1,82 @@
+package core
+
+import "time"
+
+// A Config has the parameters of a Peer. All of them must be set;
+// DefaultConfig has good ones. Peers may share a Config.
+type Config struct {
+	Version  uint8
+	MTU      int // bytes of the largest frame
+	Channels int // 1 to 256
+	// MaxPacket is the largest packet in bytes that is sent or taken.
+	MaxPacket int
+	// SendBandwidth and ReceiveBandwidth limit each direction in bytes/s; the
+	// peer is told the latter.
+	SendBandwidth, ReceiveBandwidth uint32
+	// SendBuffer limits the packets without a fate in bytes, and
+	// ReceiveBuffer what the receiving half holds, with what nobody has read.
+	SendBuffer, ReceiveBuffer int
+
+	// SendFrames and ReceiveFrames are N_P, SentinelFrames is S.
+	SendFrames, ReceiveFrames, SentinelFrames uint32
+	// Packets is N_Q; SendGroup and ReceiveGroup are M.
+	Packets, SendGroup, ReceiveGroup uint32
+
+	RequestInterval  time.Duration // between requests that nobody answers
+	HandshakeTimeout time.Duration
+	Watchdog         time.Duration // without a frame of the peer
+	Linger           time.Duration // in the state disconnected, and most in disconnecting
+	PingInterval     time.Duration // without a frame before a ping
+
+	Step       time.Duration // T_step
+	RTOFloor   time.Duration // R2; 0: none
+	MaxTimeout time.Duration // limits the back-off of the timeout (R3)
+	PaperRTT   bool          // the first sample is one like the others
+	// TimeoutOnly is the paper's loss detection: nothing but the timeout.
+	TimeoutOnly bool
+	Controller  ControllerKind
+	AckRepeats  int // batches in which an acknowledgement is repeated, 0 to 2
+
+	// EagerRequest repeats a request as soon as the peer shows itself, for
+	// the sake of a peer that keeps nothing before it knows our address (R12).
+	EagerRequest bool
+	// VerifyDisconnect has a disconnect request that was not expected answered
+	// by a ping, and ignored if that is answered.
+	VerifyDisconnect bool
+
+	// Reserve, if not nil, is asked before memory is taken for received
+	// packets and told when it is given back. Where it refuses, frames are.
+	Reserve func(delta int) bool
+}
+
+// DefaultConfig returns the parameters for version 0 or 1.
+func DefaultConfig(version uint8) Config {
+	mtu := MTU0
+	if version > 0 {
+		mtu = MTU1
+	}
+	return Config{
+		Version:          version,
+		MTU:              mtu,
+		Channels:         1,
+		MaxPacket:        64 << 10,
+		SendBandwidth:    1<<32 - 1,
+		ReceiveBandwidth: 1<<32 - 1,
+		SendBuffer:       4 << 20,
+		ReceiveBuffer:    4 << 20,
+		SendFrames:       32768,
+		ReceiveFrames:    65536,
+		SentinelFrames:   16384,
+		Packets:          65536,
+		SendGroup:        2048,
+		ReceiveGroup:     8192,
+		RequestInterval:  500 * time.Millisecond,
+		HandshakeTimeout: 20 * time.Second,
+		Watchdog:         20 * time.Second,
+		Linger:           20 * time.Second,
+		PingInterval:     5 * time.Second,
+		RTOFloor:         25 * time.Millisecond,
+		MaxTimeout:       time.Second,
+		AckRepeats:       2,
+	}
+}

@@ -1,0 +1,79 @@
+package core
+
+import "time"
+
+// A Controller decides how many bytes may be in flight, and how fast they
+// leave. Times do not go back.
+type Controller interface {
+	// Window returns the most bytes in flight.
+	Window() int
+	// Rate returns the pacing rate in bytes/s; 0: none.
+	Rate() float64
+	// HandleAck learns of frames acknowledged for the first time.
+	HandleAck(Ack)
+	// HandleLoss learns of frames that count as lost, and of the time at
+	// which the last one of them had been sent.
+	HandleLoss(now Clock, l Loss)
+	// HandleSpurious learns that a frame which counted as lost had not been.
+	HandleSpurious(now Clock, sentAt Clock)
+	// HandleTimeout learns of a long time without any acknowledgement.
+	HandleTimeout(now Clock)
+	// SetRTT tells the averaged round-trip time after each sample, and the
+	// limit of the bandwidth in bytes/s.
+	SetRTT(avg time.Duration, bandwidth uint64)
+}
+
+// An Ack is what a Controller learns of acknowledged frames.
+type Ack struct {
+	Now      Clock
+	Bytes    int           // of the frames acknowledged
+	Frames   int           // their number
+	SentAt   Clock         // when the newest of them had been sent
+	RTT      time.Duration // sample; 0: none
+	InFlight int           // bytes that were in flight before
+	Limited  bool          // the window, not the application, limited what was sent
+}
+
+// A Loss is what a Controller learns of lost frames.
+type Loss struct {
+	Bytes    int
+	SentAt   Clock // when the newest of them had been sent
+	First    Clock // when the first loss without an acknowledgement since then was met
+	RTO      time.Duration
+	InFlight int
+}
+
+// A ControllerKind selects a Controller.
+type ControllerKind uint8
+
+const (
+	// AIMD is the default: slow start and congestion avoidance in bytes,
+	// paced.
+	AIMD ControllerKind = iota
+	// Paper is the controller as the paper has it.
+	Paper
+)
+
+func newController(kind ControllerKind, mtu int) Controller {
+	if kind == Paper {
+		return newPaperController(mtu)
+	}
+	return newAIMD(mtu)
+}
+
+// unlimited is a window or threshold that never limits.
+const unlimited = 1 << 30
+
+// resetFactor is the paper's ρ: after so many timeouts without an
+// acknowledgement the window starts anew.
+const resetFactor = 8
+
+// windowLimit returns W_max, the bandwidth-delay product (T12).
+func windowLimit(avg time.Duration, bandwidth uint64, mtu int) int {
+	w := float64(bandwidth) * avg.Seconds()
+	if w >= unlimited {
+		return unlimited
+	}
+	us := uint64(avg / time.Microsecond)
+	return max(int(bandwidth*us/1e6), mtu)
+}

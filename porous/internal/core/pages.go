@@ -1,0 +1,151 @@
+package core
+
+const pageSize = 256
+
+// A page is a part of a channel's queue of received packets: one entry for
+// each of 256 consecutive ids.
+type page struct {
+	entries [pageSize]*incoming
+	count   int
+	next    *page
+}
+
+// What the parts of a queue count against the budget, in bytes.
+const (
+	pageCost  = 8*pageSize + 16
+	entryCost = 80
+	pieceCost = 32
+)
+
+// An incoming is a packet that has not been delivered yet.
+type incoming struct {
+	next     *incoming
+	id       uint32
+	lead     uint16
+	last     uint16
+	started  bool // there was a fragment, which told last
+	sentinel bool
+	bytes    int // that it counts against the budget
+	pieces   []piece
+}
+
+// A piece is a received fragment.
+type piece struct {
+	number uint16
+	data   []byte
+}
+
+func (e *incoming) complete() bool { return e.started && len(e.pieces) == int(e.last)+1 }
+
+// find returns the place of a fragment, and whether it is there.
+func (e *incoming) find(number uint16) (i int, ok bool) {
+	if n := len(e.pieces); n == 0 || e.pieces[n-1].number < number {
+		return n, false // the usual order
+	}
+	lo, hi := 0, len(e.pieces)
+	for lo < hi {
+		if mid := (lo + hi) / 2; e.pieces[mid].number < number {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, e.pieces[lo].number == number
+}
+
+// A pool keeps memory for received packets that a connection uses again and
+// again.
+type pool struct {
+	page    *page
+	entry   *incoming
+	buffers [len(bufferSizes)][][]byte
+	kept    int // bytes in buffers
+	pages   int
+	entries int
+}
+
+// bufferSizes are the sizes in bytes of buffers for fragments. Larger ones are
+// not kept.
+var bufferSizes = [...]int{64, 256, 736, MTU0}
+
+const (
+	keepBytes   = 128 << 10
+	keepPages   = 4
+	keepEntries = 256
+)
+
+func (a *pool) getPage() *page {
+	if p := a.page; p != nil {
+		a.page, p.next = p.next, nil
+		a.pages--
+		return p
+	}
+	return new(page)
+}
+
+func (a *pool) putPage(p *page) {
+	if a.pages < keepPages {
+		p.next, a.page = a.page, p
+		a.pages++
+	}
+}
+
+func (a *pool) getEntry() *incoming {
+	if e := a.entry; e != nil {
+		a.entry, e.next = e.next, nil
+		a.entries--
+		return e
+	}
+	return new(incoming)
+}
+
+func (a *pool) putEntry(e *incoming) {
+	for i := range e.pieces {
+		a.putBuffer(e.pieces[i].data)
+	}
+	clear(e.pieces)
+	if a.entries >= keepEntries || cap(e.pieces) > 64 {
+		return
+	}
+	*e = incoming{pieces: e.pieces[:0], next: a.entry}
+	a.entry = e
+	a.entries++
+}
+
+// copy returns a copy of b.
+func (a *pool) copy(b []byte) []byte {
+	for i, size := range bufferSizes {
+		if len(b) > size {
+			continue
+		}
+		free := a.buffers[i]
+		if n := len(free); n > 0 {
+			buf := free[n-1]
+			a.buffers[i] = free[:n-1]
+			a.kept -= size
+			return append(buf[:0], b...)
+		}
+		return append(make([]byte, 0, size), b...)
+	}
+	return append([]byte(nil), b...)
+}
+
+func (a *pool) putBuffer(b []byte) {
+	for i, size := range bufferSizes {
+		if cap(b) == size && a.kept+size <= keepBytes {
+			a.buffers[i] = append(a.buffers[i], b)
+			a.kept += size
+			return
+		}
+	}
+}
+
+// bufferCost returns what a buffer for n bytes counts.
+func bufferCost(n int) int {
+	for _, size := range bufferSizes {
+		if n <= size {
+			return size + pieceCost
+		}
+	}
+	return n + pieceCost
+}

@@ -1,0 +1,396 @@
+package core
+
+import (
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A State is that of a connection. It never goes back (S1).
+type State uint8
+
+const (
+	Connecting State = iota
+	Connected
+	Disconnecting
+	Disconnected // absorbs late duplicates, see S4
+	Zombie       // final (S2)
+)
+
+func (s State) String() string {
+	return [...]string{"connecting", "connected", "disconnecting", "disconnected", "zombie"}[s]
+}
+
+// An Event is what a Handler learns of the state.
+type Event uint8
+
+const (
+	EventConnect     Event = iota // packets can be sent and received
+	EventDisconnect               // the end of a connection, on either side's request (D5)
+	EventTimeout                  // the peer fell silent (D6)
+	EventRefused                  // incompatible, or ended by the peer before it began (C4, C5, D2)
+	EventUnanswered               // the handshake did not finish in time (C9)
+	EventUnconfirmed              // our own request to end was not answered in time (D4)
+)
+
+// A Fate says what became of a packet.
+type Fate struct {
+	Number    uint64 // as returned by Send
+	Channel   int
+	Delivered bool
+	RTT       time.Duration // from Send to the last acknowledgement; 0 if lost
+}
+
+// A Handler is told what a Peer receives.
+type Handler interface {
+	// HandlePacket takes a packet, which is valid until it returns.
+	HandlePacket(channel int, packet []byte)
+	// HandleFate learns what became of a packet, once for each.
+	HandleFate(Fate)
+	HandleEvent(Event)
+	// Unread returns how many bytes of a channel's packets, and of all
+	// packets, wait to be read.
+	Unread(channel int) (one, all int)
+}
+
+// A Peer is one connection. It must be set up by Init, and is not safe for
+// concurrent use.
+type Peer struct {
+	cfg *Config
+	h   Handler
+
+	state      State
+	acked      bool // our request was
+	requested  bool // by the peer, compatibly
+	flushing   bool // to disconnect when everything is sent
+	ownID      uint32
+	remoteID   uint32
+	bandwidth  uint64 // of sending, agreed upon (H6)
+	requestAt  Clock  // when to repeat a request
+	deadlineAt Clock  // when the state ends
+	lastHeard  Clock
+	lastPing   Clock
+	pingID     uint16
+	pinging    bool // a ping is unanswered
+	doubted    bool // a disconnect request came that the ping is to check
+	rejoined   bool // an eager request was sent
+
+	send sending
+	recv receiving
+
+	stats Stats
+}
+
+// Init sets p up at a time. The id of its request must be random. It sends
+// requests until it is answered.
+func (p *Peer) Init(now Clock, cfg *Config, id uint32, h Handler) {
+	*p = Peer{cfg: cfg, h: h, ownID: id, lastHeard: now, requestAt: now, deadlineAt: now + cfg.HandshakeTimeout}
+	p.send.init(p)
+	p.recv.init(p)
+}
+
+// InitAccepted sets p up for a peer that has acknowledged the request with the
+// given id already (R12).
+func (p *Peer) InitAccepted(now Clock, cfg *Config, id uint32, h Handler) {
+	p.Init(now, cfg, id, h)
+	p.acked = true
+}
+
+// State returns the present state.
+func (p *Peer) State() State { return p.state }
+
+// become changes the state.
+func (p *Peer) become(now Clock, s State) {
+	if s <= p.state {
+		return
+	}
+	p.state = s
+	switch s {
+	case Disconnecting:
+		p.requestAt, p.deadlineAt = now, now+p.cfg.Linger
+	case Disconnected:
+		p.deadlineAt = now + p.cfg.Linger
+	}
+	if s > Connected {
+		p.recv.deliver() // what came with the end
+		p.send.release()
+		p.recv.free()
+	}
+}
+
+// Receive takes a datagram. Answers are appended to out; those to data frames
+// come with EndBatch.
+func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
+	p.stats.Received++
+	if len(b) == 0 || len(b) > p.cfg.MTU || FrameType(b[0]) > TypeDataAck {
+		p.stats.Invalid++
+		return
+	}
+	valid := true
+	switch FrameType(b[0]) {
+	case TypeConnect:
+		valid = p.receiveConnect(now, b, out)
+	case TypeConnectAck:
+		valid = p.receiveConnectAck(now, b)
+	case TypeDisconnect:
+		if valid = ParseBare(b, TypeDisconnect); valid {
+			p.receiveDisconnect(now, out)
+		}
+	case TypeDisconnectAck:
+		if valid = ParseBare(b, TypeDisconnectAck); valid && p.state == Disconnecting {
+			p.become(now, Disconnected)
+			p.h.HandleEvent(EventDisconnect)
+		}
+	case TypePing:
+		valid = p.receivePing(b, out)
+	case TypePingAck:
+		valid = p.receivePingAck(now, b)
+	case TypeData:
+		valid = p.receiveData(b)
+	case TypeDataAck:
+		valid = p.receiveDataAck(now, b)
+	}
+	if valid {
+		p.lastHeard = max(p.lastHeard, now)
+	} else {
+		p.stats.Invalid++
+	}
+}
+
+// receiveConnect handles a request (C2 to C4, C12).
+func (p *Peer) receiveConnect(now Clock, b []byte, out *wire.Batch) bool {
+	c, ok := ParseConnect(b)
+	if !ok || p.state > Connected {
+		return ok
+	}
+	if c.Version != p.cfg.Version || c.Channels != p.cfg.Channels {
+		if p.state == Connecting {
+			p.become(now, Disconnected)
+			p.h.HandleEvent(EventRefused)
+		}
+		return true
+	}
+	AppendConnectAck(out.Extend(ConnectAckSize)[:0], c.ID)
+	if p.state == Connected {
+		return true
+	}
+	p.requested, p.remoteID = true, c.ID
+	p.bandwidth = uint64(min(c.Bandwidth, p.cfg.SendBandwidth))
+	if !p.acked && p.cfg.EagerRequest && !p.rejoined {
+		p.rejoined = true
+		p.request(now, out)
+	}
+	p.establish(now)
+	return true
+}
+
+// receiveConnectAck handles the answer to our request (C3, C5).
+func (p *Peer) receiveConnectAck(now Clock, b []byte) bool {
+	id, ok := ParseConnectAck(b)
+	if !ok || p.state != Connecting {
+		return ok
+	}
+	if id != p.ownID {
+		p.become(now, Disconnected)
+		p.h.HandleEvent(EventRefused)
+		return true
+	}
+	p.acked = true
+	p.establish(now)
+	return true
+}
+
+// establish ends the handshake when both halves of it are there (C3).
+func (p *Peer) establish(now Clock) {
+	if !p.acked || !p.requested {
+		return
+	}
+	p.state = Connected
+	p.lastHeard = now
+	p.recv.window = frameWindow{next: p.ownID, size: p.cfg.ReceiveFrames}
+	p.send.establish(now, p.remoteID, p.bandwidth)
+	p.lastPing = now - p.cfg.PingInterval // the first one at once
+	p.h.HandleEvent(EventConnect)
+}
+
+// receiveDisconnect handles a request to end (D2, D3).
+func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
+	if p.state == Zombie {
+		return
+	}
+	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.doubt(now, out) {
+		return
+	}
+	AppendDisconnectAck(out.Extend(DisconnectAckSize)[:0])
+	was := p.state
+	p.become(now, Disconnected)
+	switch was {
+	case Connected, Disconnecting:
+		p.h.HandleEvent(EventDisconnect)
+	case Connecting:
+		p.h.HandleEvent(EventRefused)
+	}
+}
+
+// doubt decides about a disconnect request that anybody may have forged: a
+// peer that has sent one answers no pings.
+func (p *Peer) doubt(now Clock, out *wire.Batch) bool {
+	if !p.doubted {
+		p.doubted = true
+		p.ping(now, out)
+		return true
+	}
+	return now-p.lastPing < 2*max(p.send.rtt.rto(), 50*time.Millisecond)
+}
+
+// receivePing answers a ping, when connected (T14).
+func (p *Peer) receivePing(b []byte, out *wire.Batch) bool {
+	id, ok := ParsePing(b, TypePing)
+	if ok && p.state == Connected {
+		AppendPing(out.Extend(PingSize)[:0], TypePingAck, id)
+	}
+	return ok
+}
+
+func (p *Peer) receivePingAck(now Clock, b []byte) bool {
+	id, ok := ParsePing(b, TypePingAck)
+	if ok && p.state == Connected && p.pinging && id == p.pingID {
+		p.pinging, p.doubted = false, false
+		p.send.sample(now - p.lastPing)
+		p.send.alive(now)
+	}
+	return ok
+}
+
+// ping sends a ping.
+func (p *Peer) ping(now Clock, out *wire.Batch) {
+	p.pingID++
+	p.pinging, p.lastPing = true, now
+	AppendPing(out.Extend(PingSize)[:0], TypePing, p.pingID)
+}
+
+// request sends a request to connect.
+func (p *Peer) request(now Clock, out *wire.Batch) {
+	AppendConnect(out.Extend(ConnectSize)[:0], Connect{
+		Version:   p.cfg.Version,
+		Channels:  p.cfg.Channels,
+		Bandwidth: p.cfg.ReceiveBandwidth,
+		ID:        p.ownID,
+	})
+	p.requestAt = now + p.cfg.RequestInterval
+}
+
+// EndBatch ends a batch of received datagrams: packets that may be delivered
+// are, and acknowledgements are appended to out.
+func (p *Peer) EndBatch(now Clock, out *wire.Batch) {
+	if p.state != Connected {
+		return
+	}
+	p.recv.deliver()
+	p.recv.acks.flush(out)
+	p.finish(now)
+}
+
+// Disconnect ends the connection in order (D1): with flush, when everything
+// that was sent has its fate. Tick sends the request.
+func (p *Peer) Disconnect(now Clock, flush bool) {
+	switch p.state {
+	case Connecting:
+		p.become(now, Disconnected)
+	case Connected:
+		p.flushing = true
+		if !flush {
+			p.become(now, Disconnecting)
+		} else {
+			p.finish(now)
+		}
+	}
+}
+
+// finish begins to disconnect when everything has been flushed.
+func (p *Peer) finish(now Clock) {
+	if p.flushing && p.state == Connected && p.send.idle() {
+		p.become(now, Disconnecting)
+	}
+}
+
+// Abort ends the connection at once, and tells the peer once.
+func (p *Peer) Abort(now Clock, out *wire.Batch) {
+	if p.state == Connected || p.state == Disconnecting {
+		AppendDisconnect(out.Extend(DisconnectSize)[:0])
+	}
+	p.become(now, Zombie)
+}
+
+// Tick does what is due by time: requests, pings, timeouts, and the detection
+// of losses. Transmit follows it.
+func (p *Peer) Tick(now Clock, out *wire.Batch) {
+	switch p.state {
+	case Connecting:
+		if now >= p.deadlineAt {
+			p.become(now, Zombie)
+			p.h.HandleEvent(EventUnanswered)
+		} else if !p.acked && now >= p.requestAt {
+			p.request(now, out)
+		}
+	case Connected:
+		if now-p.lastHeard >= p.cfg.Watchdog {
+			p.become(now, Zombie)
+			p.h.HandleEvent(EventTimeout)
+			return
+		}
+		p.send.tick(now)
+		if now >= p.pingAt() {
+			p.ping(now, out)
+		}
+		p.finish(now)
+		if p.state == Disconnecting {
+			p.Tick(now, out)
+		}
+	case Disconnecting:
+		if now >= p.deadlineAt {
+			p.become(now, Disconnected)
+			p.h.HandleEvent(EventUnconfirmed)
+		} else if now >= p.requestAt {
+			AppendDisconnect(out.Extend(DisconnectSize)[:0])
+			p.requestAt = now + p.cfg.RequestInterval
+		}
+	case Disconnected:
+		if now >= p.deadlineAt {
+			p.become(now, Zombie)
+		}
+	}
+}
+
+// pingAt returns when a ping is due: when the peer has been silent for a
+// while, and then again and again until it answers (T14, R4).
+func (p *Peer) pingAt() Clock {
+	switch {
+	case p.pinging:
+		return p.lastPing + max(p.send.rtt.rto(), time.Second)
+	case p.send.rtt.samples == 0:
+		return p.lastPing + p.cfg.PingInterval
+	default:
+		return max(p.lastPing, p.lastHeard) + p.cfg.PingInterval
+	}
+}
+
+// Next returns when Tick or Transmit has something to do; false: never.
+func (p *Peer) Next(now Clock) (at Clock, ok bool) {
+	switch p.state {
+	case Connecting:
+		at = p.deadlineAt
+		if !p.acked {
+			at = min(at, p.requestAt)
+		}
+	case Connected:
+		at = min(p.lastHeard+p.cfg.Watchdog, p.pingAt(), p.send.nextAt(now))
+	case Disconnecting:
+		at = min(p.requestAt, p.deadlineAt)
+	case Disconnected:
+		at = p.deadlineAt
+	default:
+		return 0, false
+	}
+	return at, true
+}

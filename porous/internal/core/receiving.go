@@ -1,0 +1,232 @@
+package core
+
+// receiving is the receiving half of a Peer.
+type receiving struct {
+	p        *Peer
+	window   frameWindow
+	acks     ackList
+	channels []*receiver // made with the first message of each
+	pool     pool
+	scratch  []byte // a packet of several fragments is put together here
+	held     int    // bytes held by all channels
+	reserved int    // of them, what Config.Reserve was asked for
+	dirty    bool   // a channel is to be scanned
+}
+
+func (r *receiving) init(p *Peer) {
+	r.p = p
+	r.acks.init(p.cfg.MTU, p.cfg.AckRepeats)
+}
+
+// channel returns the receiving half of a channel; nil: there is no such one.
+func (r *receiving) channel(n int) *receiver {
+	c := r.p.cfg
+	if n >= c.Channels {
+		return nil
+	}
+	if r.channels == nil {
+		r.channels = make([]*receiver, c.Channels)
+	}
+	if r.channels[n] == nil {
+		r.channels[n] = new(receiver)
+		r.channels[n].init(&r.pool, FragmentSize(c.MTU), c.MaxPacket, c.Packets, c.ReceiveGroup, 0)
+	}
+	return r.channels[n]
+}
+
+// receiveData handles a data frame.
+func (p *Peer) receiveData(b []byte) bool {
+	id, n, body, ok := ParseData(b)
+	if !ok || p.state != Connected {
+		return ok
+	}
+	r := &p.recv
+	if !r.window.accepts(id) {
+		p.stats.OutOfWindow++
+		return true
+	}
+	if !r.admit(n, body) {
+		p.stats.Refused++
+		return true
+	}
+	for range n {
+		var m Message
+		m, body, _ = NextMessage(body)
+		p.stats.count(r.message(&m))
+	}
+	r.window.move(id)
+	r.acks.add(id)
+	p.stats.Accepted++
+	return true
+}
+
+// admit reports whether there is room for all messages of a frame (R11). If
+// there is none, the frame is not acknowledged, and comes again.
+func (r *receiving) admit(n int, body []byte) bool {
+	most := 0
+	for rest := body; len(rest) > 0; {
+		var m Message
+		m, rest, _ = NextMessage(rest)
+		if m.Type == MessageWindowAck || int(m.Channel) >= r.p.cfg.Channels {
+			continue
+		}
+		c := r.channel(int(m.Channel))
+		if c.lies(m.Packet) != taken || m.Type == MessageFragment && c.check(&m) != taken {
+			continue
+		}
+		cost := c.cost(&m)
+		if most += cost; !r.fits(c, &m, most) {
+			return false
+		}
+	}
+	return most == 0 || r.reserve(most)
+}
+
+// fits reports whether a message may be taken that brings a frame's cost to n
+// bytes. A channel may hold as much as all of them leave free, so that one
+// which nobody reads, or several, leave room for the others; and beyond that
+// the one packet that everything waits for.
+func (r *receiving) fits(c *receiver, m *Message, n int) bool {
+	cfg := r.p.cfg
+	unread, all := r.p.h.Unread(int(m.Channel))
+	own := c.bytes + unread
+	limit := cfg.ReceiveBuffer - (r.held + all - own)
+	if cfg.Channels > 1 {
+		limit /= 2
+	}
+	return own+n <= limit || own+n <= max(0, limit)+packetCost(cfg) && c.needed(m.Packet)
+}
+
+// packetCost returns what the largest packet counts against the budget.
+func packetCost(c *Config) int {
+	n := c.MaxPacket/FragmentSize(c.MTU) + 1
+	return n*bufferCost(FragmentSize(c.MTU)) + entryCost + pageCost + int(c.Packets)/pageSize*8
+}
+
+// reserve asks for memory, in steps.
+func (r *receiving) reserve(n int) bool {
+	if r.p.cfg.Reserve == nil {
+		return true
+	}
+	missing := r.held + n - r.reserved
+	if missing <= 0 {
+		return true
+	}
+	step := (missing + reserveStep - 1) / reserveStep * reserveStep
+	if !r.p.cfg.Reserve(step) {
+		return false
+	}
+	r.reserved += step
+	return true
+}
+
+const reserveStep = 4096
+
+// settle gives memory back that is not needed.
+func (r *receiving) settle() {
+	if r.p.cfg.Reserve == nil {
+		return
+	}
+	if spare := r.reserved - r.held; spare >= 4*reserveStep || r.held == 0 && spare > 0 {
+		spare -= spare % reserveStep
+		r.p.cfg.Reserve(-spare)
+		r.reserved -= spare
+	}
+}
+
+// message handles one message of an accepted frame.
+func (r *receiving) message(m *Message) verdict {
+	if m.Type == MessageWindowAck {
+		return r.p.send.handleWindowAck(int(m.Channel), m.Packet)
+	}
+	c := r.channel(int(m.Channel))
+	if c == nil {
+		return outOfReach // Q14
+	}
+	before := c.bytes
+	var v verdict
+	switch {
+	case m.Type == MessageSentinel:
+		v = c.sentinel(m)
+	case c.check(m) != taken:
+		return c.check(m)
+	case c.immediate(m):
+		old := c.base
+		r.p.stats.Delivered++
+		c.advance(nextPacket(m.Packet))
+		r.moved(int(m.Channel), c, old)
+		c.dirty = c.count > 0
+		r.p.h.HandlePacket(int(m.Channel), m.Data)
+	default:
+		v = c.fragment(m)
+	}
+	r.held += c.bytes - before
+	r.dirty = r.dirty || c.dirty
+	return v
+}
+
+// moved sends a window acknowledgement if one is due.
+func (r *receiving) moved(number int, c *receiver, old uint32) {
+	if id, ok := c.due(old); ok {
+		r.p.send.mark(number, id)
+	}
+}
+
+// deliver hands over what has become deliverable.
+func (r *receiving) deliver() {
+	if !r.dirty {
+		return
+	}
+	r.dirty = false
+	for n, c := range r.channels {
+		if c != nil && c.dirty {
+			r.drain(n, c)
+		}
+	}
+	r.settle()
+}
+
+// drain delivers the packets of a channel that may be delivered.
+func (r *receiving) drain(n int, c *receiver) {
+	old, before := c.base, c.bytes
+	for {
+		e := c.scan()
+		if e == nil {
+			break
+		}
+		r.p.stats.Delivered++
+		r.p.h.HandlePacket(n, r.assemble(e))
+		c.advance(nextPacket(e.id))
+	}
+	r.held += c.bytes - before
+	r.moved(n, c, old)
+}
+
+// assemble returns the whole packet.
+func (r *receiving) assemble(e *incoming) []byte {
+	if len(e.pieces) == 1 {
+		return e.pieces[0].data
+	}
+	r.scratch = r.scratch[:0]
+	for i := range e.pieces {
+		r.scratch = append(r.scratch, e.pieces[i].data...)
+	}
+	return r.scratch
+}
+
+// compact gives memory back that only a busy connection needs.
+func (r *receiving) compact() {
+	r.scratch = nil
+	r.acks.free()
+	r.pool = pool{}
+}
+
+// free gives all memory back.
+func (r *receiving) free() {
+	r.channels, r.held, r.dirty = nil, 0, false
+	r.compact()
+	if r.reserved > 0 {
+		r.p.cfg.Reserve(-r.reserved)
+		r.reserved = 0
+	}
+}

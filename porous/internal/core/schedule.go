@@ -1,0 +1,88 @@
+package core
+
+// A schedule holds the channels that have something to send, by priority (T1).
+type schedule struct {
+	active [2][]*sender // low, high
+}
+
+// add puts a channel in, if it has something to send.
+func (q *schedule) add(s *sender) {
+	if !s.active && s.ready() {
+		s.active = true
+		p := &q.active[priority(s.high)]
+		*p = append(*p, s)
+	}
+}
+
+func priority(high bool) int {
+	if high {
+		return 1
+	}
+	return 0
+}
+
+// move notes that the priority of a channel changes.
+func (q *schedule) move(s *sender, high bool) {
+	if s.active {
+		p := &q.active[priority(s.high)]
+		for i, x := range *p {
+			if x == s {
+				*p = removeSender(*p, i)
+				break
+			}
+		}
+		s.active = false
+	}
+	s.high = high
+	q.add(s)
+}
+
+func removeSender(p []*sender, i int) []*sender {
+	last := len(p) - 1
+	p[i], p[last] = p[last], nil
+	return p[:last]
+}
+
+// pick returns the channel whose turn it is: of the highest priority, the one
+// whose packet was accepted first. Choked channels count only when their time
+// has come.
+func (q *schedule) pick(now Clock) *sender {
+	for _, level := range [...]int{1, 0} {
+		var best *sender
+		var order uint64
+		for i := 0; i < len(q.active[level]); i++ {
+			s := q.active[level][i]
+			if !s.ready() {
+				s.active = false
+				q.active[level] = removeSender(q.active[level], i)
+				i--
+				continue
+			}
+			if s.trust.level == choked && now < s.trust.probeAt {
+				continue
+			}
+			if o := s.order(); best == nil || o < order {
+				best, order = s, o
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}
+
+// empty reports whether no channel has anything to send within its window.
+func (q *schedule) empty() bool { return len(q.active[0]) == 0 && len(q.active[1]) == 0 }
+
+// probeAt returns when the first choked channel may try again; 0: there is none.
+func (q *schedule) probeAt() (at Clock) {
+	for _, p := range q.active {
+		for _, s := range p {
+			if s.trust.level == choked && s.ready() && (at == 0 || s.trust.probeAt < at) {
+				at = s.trust.probeAt
+			}
+		}
+	}
+	return at
+}

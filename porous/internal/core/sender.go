@@ -1,0 +1,217 @@
+package core
+
+// A Mode says what is done for a packet to arrive.
+type Mode uint8
+
+const (
+	// Reliable packets are delivered always, once, and in order.
+	Reliable Mode = iota
+	// Unreliable packets are sent once.
+	Unreliable
+	// Passive packets are sent until they are acknowledged, but the receiver
+	// does not wait for them: it skips those that come too late.
+	Passive
+)
+
+// An outgoing is a packet that was accepted for sending.
+type outgoing struct {
+	next    *outgoing
+	ch      *sender
+	data    []byte
+	number  uint64 // counts the packets of all channels, from 1
+	id      uint32 // once it has one
+	lead    uint16
+	last    uint16 // number of its last fragment
+	mode    Mode
+	hasID   bool
+	lost    bool  // one fragment, at least
+	sent    int   // fragments that were handed out
+	settled int   // fragments whose fate is known
+	expires Clock // not sent after this; 0: never
+	queued  Clock
+}
+
+func (o *outgoing) fragments() int { return int(o.last) + 1 }
+
+func (o *outgoing) fragmentLen(n, size int) int {
+	return min(size, len(o.data)-n*size)
+}
+
+func (o *outgoing) fragment(n, size int) []byte {
+	return o.data[n*size : n*size+o.fragmentLen(n, size)]
+}
+
+// expired reports whether the packet's time is over. A reliable one that has
+// an id must arrive, since others depend on it.
+func (o *outgoing) expired(now Clock) bool {
+	return o.expires != 0 && now >= o.expires && !(o.hasID && o.mode == Reliable)
+}
+
+// A sender is the sending half of a channel.
+type sender struct {
+	number       uint8
+	high         bool
+	fragmentSize int
+	window       uint32 // N_Q
+	group        uint32 // M
+	base, next   uint32 // n_b, and the next packet's id
+	lastReliable uint32
+	hasReliable  bool
+
+	head, tail *outgoing // packets of which fragments are to be sent
+	back       []part    // parts of frames that were given up, to be sent again
+	backAt     int       // those of back before this have been sent again
+	sentinel   part      // to follow the fragments of its packet
+	hasMark    bool      // whether there is one
+	mark       uint32    // the newest window acknowledgement
+	marked     bool      // there has been one
+	markDue    bool      // it is to be sent
+
+	active bool // in the schedule
+	trust  trust
+	queued int // bytes of packets without a fate
+}
+
+func (s *sender) init(number int, fragmentSize int, window, group uint32) {
+	*s = sender{number: uint8(number), fragmentSize: fragmentSize, window: window, group: group}
+}
+
+// open reports whether the next packet lies inside the peer's window (Q4).
+func (s *sender) open() bool { return packetLead(s.next, s.base) < s.window }
+
+// passed reports whether the peer has consumed or skipped a packet.
+func (s *sender) passed(id uint32) bool {
+	return packetLead(id, s.base) >= packetLead(s.next, s.base)
+}
+
+// handleWindowAck moves the window (Q9).
+func (s *sender) handleWindowAck(id uint32) bool {
+	if lead := packetLead(id, s.base); lead >= s.window || lead >= packetLead(s.next, s.base) {
+		return false
+	}
+	s.base = nextPacket(id)
+	return true
+}
+
+// queueMark makes a window acknowledgement due. Only the newest counts (Q8).
+func (s *sender) queueMark(id uint32) {
+	s.mark, s.marked, s.markDue = id, true, true
+}
+
+func (s *sender) push(o *outgoing) {
+	if s.tail == nil {
+		s.head = o
+	} else {
+		s.tail.next = o
+	}
+	s.tail = o
+}
+
+func (s *sender) pop() {
+	s.head = s.head.next
+	if s.head == nil {
+		s.tail = nil
+	}
+}
+
+// ready reports whether there is something to send within the peer's window.
+func (s *sender) ready() bool {
+	return s.markDue || s.hasMark || s.backAt < len(s.back) ||
+		s.head != nil && (s.head.hasID || s.open())
+}
+
+// order returns the place of what comes next among all channels: the number of
+// its packet.
+func (s *sender) order() uint64 {
+	switch {
+	case s.markDue || s.hasMark:
+		return 0
+	case s.backAt < len(s.back):
+		if o := s.back[s.backAt].packet; o != nil {
+			return o.number
+		}
+		return 0
+	default:
+		return s.head.number
+	}
+}
+
+// nextSize returns the size of the message that comes next.
+func (s *sender) nextSize() int {
+	switch {
+	case s.markDue:
+		return WindowAckSize
+	case s.backAt < len(s.back):
+		return s.back[s.backAt].size()
+	case s.hasMark:
+		return SentinelSize
+	default:
+		return FragmentHeaderSize + s.head.fragmentLen(s.head.sent, s.fragmentSize)
+	}
+}
+
+// take returns the message that comes next.
+func (s *sender) take() (p part) {
+	switch {
+	case s.markDue:
+		s.markDue = false
+		return part{kind: MessageWindowAck, reliable: true, id: s.mark, ch: s}
+	case s.backAt < len(s.back):
+		p = s.back[s.backAt]
+		s.back[s.backAt] = part{}
+		if s.backAt++; s.backAt == len(s.back) {
+			s.back, s.backAt = s.back[:0], 0
+		}
+		return p
+	case s.hasMark:
+		s.hasMark = false
+		return s.sentinel
+	default:
+		return s.takeFragment()
+	}
+}
+
+func (s *sender) takeFragment() part {
+	o := s.head
+	if !o.hasID {
+		s.assign(o)
+	}
+	p := part{kind: MessageFragment, reliable: o.mode != Unreliable, fragment: uint16(o.sent), ch: s, packet: o}
+	if o.sent++; o.sent == o.fragments() {
+		s.pop()
+		if o.mode == Unreliable && closes(o.id, s.group) {
+			s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
+			s.hasMark = true
+		}
+	}
+	return p
+}
+
+// assign gives a packet its id and dependency (Q2, Q7).
+func (s *sender) assign(o *outgoing) {
+	o.id, o.hasID = s.next, true
+	s.next = nextPacket(s.next)
+	if s.hasReliable {
+		if lead := packetLead(o.id, s.lastReliable); lead < s.window {
+			o.lead = uint16(lead)
+		} else {
+			s.hasReliable = false
+		}
+	}
+	if o.mode == Reliable {
+		s.lastReliable, s.hasReliable = o.id, true
+	}
+}
+
+// done reports whether a part need not be sent again: the peer has passed its
+// packet, or its time is over, or a newer part has taken its place (R15).
+func (p *part) done(now Clock) bool {
+	switch p.kind {
+	case MessageFragment:
+		return p.ch.passed(p.packet.id) || p.packet.expired(now)
+	case MessageSentinel:
+		return p.ch.passed(p.id)
+	default:
+		return p.id != p.ch.mark
+	}
+}

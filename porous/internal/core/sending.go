@@ -1,0 +1,419 @@
+package core
+
+import (
+	"math"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Limit is what keeps a Peer from sending more.
+type Limit uint8
+
+const (
+	LimitNone      Limit = iota // there is nothing to send
+	LimitHandshake              // not connected yet
+	LimitWindow                 // the congestion window
+	LimitPacing                 // the pacing rate
+	LimitBandwidth              // the bandwidth agreed upon
+	LimitFrames                 // the window of frame ids
+	LimitPackets                // the peer's window of a channel
+	LimitUnread                 // the peer takes nothing of a channel
+	LimitSilence                // acknowledgements do not come
+)
+
+// sending is the sending half of a Peer.
+type sending struct {
+	p        *Peer
+	queue    transfer
+	rtt      rtt
+	loss     lossDetector
+	control  Controller
+	pace     pacer
+	channels []*sender // made on first use
+	schedule schedule
+	number   uint64 // of the last packet
+	packets  int    // without a fate
+	queued   int    // their bytes, with overhead
+	limit    Limit
+	limited  bool // the congestion window, not the application, was the limit
+	probes   int  // frames that may leave whatever the window says
+
+	free     *outgoing // packets to use again
+	freeSize int       // bytes of them
+}
+
+// PacketOverhead is what a packet counts against the send buffer beside its
+// length, in bytes.
+const PacketOverhead = 112
+
+func (s *sending) init(p *Peer) {
+	s.p = p
+	s.limit = LimitHandshake
+	s.rtt.init(p.cfg.PaperRTT, p.cfg.Step, p.cfg.RTOFloor)
+	s.loss.init()
+}
+
+func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
+	c := s.p.cfg
+	s.queue.init(first, c.SendFrames, c.SentinelFrames)
+	s.control = newController(c.Controller, c.MTU)
+	s.control.SetRTT(s.rtt.avg, bandwidth)
+	s.pace = pacer{credit: burstFrames * float64(c.MTU), last: now}
+	s.limit = LimitNone
+}
+
+func (s *sending) channel(n int) *sender {
+	if s.channels == nil {
+		s.channels = make([]*sender, s.p.cfg.Channels)
+	}
+	if s.channels[n] == nil {
+		c := s.p.cfg
+		s.channels[n] = new(sender)
+		s.channels[n].init(n, FragmentSize(c.MTU), c.Packets, c.SendGroup)
+	}
+	return s.channels[n]
+}
+
+// Room reports whether a packet of n bytes finds room.
+func (p *Peer) Room(n int) bool {
+	return p.send.queued == 0 || p.send.queued+n+PacketOverhead <= p.cfg.SendBuffer
+}
+
+// Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel
+// that exists, and returns its number. It is not sent after expires (0: no
+// limit); a reliable packet can expire only before any of it has been sent. It
+// reports false, and takes nothing, if the send buffer has no room or the
+// connection is about to end.
+func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) (number uint64, ok bool) {
+	if p.state > Connected || p.flushing || !p.Room(len(b)) {
+		return 0, false
+	}
+	s := &p.send
+	ch := s.channel(channel)
+	o := s.newPacket(b)
+	s.number++
+	o.ch, o.number, o.mode, o.expires, o.queued = ch, s.number, mode, expires, now
+	o.last = uint16(max(0, len(b)-1) / ch.fragmentSize)
+	s.packets++
+	s.queued += len(b) + PacketOverhead
+	ch.queued += len(b) + PacketOverhead
+	ch.push(o)
+	s.schedule.add(ch)
+	return o.number, true
+}
+
+func (s *sending) newPacket(b []byte) *outgoing {
+	o := s.free
+	if o == nil {
+		return &outgoing{data: append(make([]byte, 0, roundUp(len(b))), b...)}
+	}
+	s.free = o.next
+	s.freeSize -= cap(o.data) + PacketOverhead
+	data := o.data[:0]
+	if cap(data) < len(b) {
+		data = make([]byte, 0, roundUp(len(b)))
+	}
+	*o = outgoing{data: append(data, b...)}
+	return o
+}
+
+// roundUp returns a capacity for n bytes, so that packets of similar sizes use
+// the same memory.
+func roundUp(n int) int {
+	c := 64
+	for c < n && c < 1<<16 {
+		c *= 2
+	}
+	return max(c, n)
+}
+
+// SetPriority makes a channel one of high priority, or one of low.
+func (p *Peer) SetPriority(channel int, high bool) {
+	if p.state <= Connected {
+		p.send.schedule.move(p.send.channel(channel), high)
+	}
+}
+
+// mark makes a window acknowledgement due.
+func (s *sending) mark(channel int, id uint32) {
+	ch := s.channel(channel)
+	ch.queueMark(id)
+	s.schedule.add(ch)
+}
+
+// handleWindowAck moves a channel's window.
+func (s *sending) handleWindowAck(channel int, id uint32) verdict {
+	if channel >= len(s.channels) || s.channels[channel] == nil {
+		return outOfReach
+	}
+	ch := s.channels[channel]
+	if !ch.handleWindowAck(id) {
+		return outOfReach
+	}
+	s.schedule.add(ch)
+	return taken
+}
+
+// settlePart learns what became of a part of a frame.
+func (s *sending) settlePart(p *part, acked bool) {
+	if p.kind != MessageFragment {
+		return
+	}
+	o := p.packet
+	if acked {
+		p.ch.trust.losses, p.ch.trust.level = 0, trusted
+	} else if o.mode != Reliable || !p.ch.passed(o.id) {
+		o.lost = true
+	}
+	o.settled++
+	s.complete(o)
+}
+
+// complete reports the fate of a packet once it is known.
+func (s *sending) complete(o *outgoing) {
+	if o.settled < o.fragments() {
+		return
+	}
+	n := len(o.data) + PacketOverhead
+	s.packets--
+	s.queued -= n
+	o.ch.queued -= n
+	f := Fate{Number: o.number, Channel: int(o.ch.number), Delivered: !o.lost}
+	if f.Delivered {
+		f.RTT = max(1, s.queue.now-o.queued)
+		s.p.stats.FatesDelivered++
+	} else {
+		s.p.stats.FatesLost++
+	}
+	s.recycle(o)
+	s.p.h.HandleFate(f)
+}
+
+// recycle keeps the memory of a packet.
+func (s *sending) recycle(o *outgoing) {
+	n := cap(o.data) + PacketOverhead
+	if s.freeSize+n > s.p.cfg.SendBuffer/2 {
+		return
+	}
+	o.ch = nil
+	o.next, s.free = s.free, o
+	s.freeSize += n
+}
+
+// giveUp settles what has not been sent of the packet that is next in a
+// channel.
+func (s *sending) giveUp(ch *sender) {
+	o := ch.head
+	ch.pop()
+	o.lost = true
+	o.settled += o.fragments() - o.sent
+	o.sent = o.fragments()
+	s.complete(o)
+}
+
+// expire gives up packets at the head of a channel whose time is over.
+func (s *sending) expire(now Clock, ch *sender) {
+	for ch.head != nil && ch.head.expired(now) {
+		s.giveUp(ch)
+	}
+}
+
+// pick returns the channel that sends next.
+func (s *sending) pick(now Clock) *sender {
+	for {
+		ch := s.schedule.pick(now)
+		if ch == nil || ch.head == nil || !ch.head.expired(now) {
+			return ch
+		}
+		s.expire(now, ch)
+	}
+}
+
+// idle reports whether everything that was accepted has its fate, and no frame
+// waits for its acknowledgement.
+func (s *sending) idle() bool {
+	return s.packets == 0 && s.queue.flight == 0 && s.schedule.empty()
+}
+
+// Transmit appends up to max frames that may leave now to out, resends first,
+// and reports whether there may be more at once.
+func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
+	s := &p.send
+	if p.state != Connected {
+		return false
+	}
+	s.queue.now = now
+	rate := s.control.Rate()
+	if rate > 0 {
+		s.pace.refill(now, rate, p.cfg.MTU)
+	}
+	s.limit = LimitNone
+	for n := 0; ; n++ {
+		if s.empty() {
+			s.limited = false
+			s.limit = s.blocked()
+			return false
+		}
+		if n == max {
+			return true
+		}
+		if rate > 0 && !s.pace.ready() && s.probes == 0 {
+			s.limited = true // as the pacing rate follows the window
+			if s.limit = LimitPacing; rate >= float64(p.bandwidth) {
+				s.limit = LimitBandwidth
+			}
+			return false
+		}
+		before := out.Size()
+		if !s.resend(now, out) && !s.fresh(now, out) {
+			return false
+		}
+		s.pace.spend(out.Size() - before)
+	}
+}
+
+// empty reports whether there is nothing to send.
+func (s *sending) empty() bool {
+	return s.queue.waits == 0 && s.schedule.empty()
+}
+
+// blocked returns why there is nothing to send.
+func (s *sending) blocked() Limit {
+	if s.queue.flying > 0 && s.loss.backoff > 1 {
+		return LimitSilence
+	}
+	for _, ch := range s.channels {
+		if ch != nil && ch.head != nil && !ch.ready() {
+			return LimitPackets
+		}
+	}
+	return LimitNone
+}
+
+// resend sends the first frame that waits, if the congestion window allows
+// (T9).
+func (s *sending) resend(now Clock, out *wire.Batch) bool {
+	id, f := s.queue.firstWaiting()
+	if f == nil {
+		return false
+	}
+	if s.probes == 0 && s.queue.pipe()+f.size > s.control.Window() && s.queue.pipe() > 0 {
+		s.limit, s.limited = LimitWindow, true
+		if s.loss.backoff > 1 {
+			s.limit = LimitSilence
+		}
+		return false
+	}
+	s.probes = max(0, s.probes-1)
+	f.append(id, out)
+	s.queue.sent(now, id, f)
+	s.p.stats.FramesResent++
+	return true
+}
+
+// fresh sends a new frame, if the windows allow.
+func (s *sending) fresh(now Clock, out *wire.Batch) bool {
+	if s.queue.waits > 0 {
+		return false // limit is set: they come first
+	}
+	if !s.queue.open() {
+		s.limit = LimitFrames
+		return false
+	}
+	room := min(s.p.cfg.MTU, s.control.Window()-s.queue.flight)
+	if s.probes > 0 {
+		room = s.p.cfg.MTU
+	}
+	ch := s.pick(now)
+	switch {
+	case ch == nil && s.schedule.empty():
+		s.limited = false
+		s.limit = s.blocked()
+		return false
+	case ch == nil:
+		s.limit = LimitUnread
+		return false
+	case DataHeaderSize+ch.nextSize() > room:
+		s.limit, s.limited = LimitWindow, true
+		if s.loss.backoff > 1 {
+			s.limit = LimitSilence
+		}
+		return false
+	}
+	id, f := s.queue.add()
+	s.fill(now, f, ch, room-DataHeaderSize)
+	s.queue.seal(id, f)
+	f.append(id, out)
+	s.queue.sent(now, id, f)
+	s.probes = max(0, s.probes-1)
+	s.p.stats.FramesSent++
+	return true
+}
+
+// fill takes messages until one does not fit (T1). A channel that is not
+// trusted shares no frame.
+func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
+	first := ch
+	for ch != nil && ch.nextSize() <= room {
+		if ch != first && (ch.trust.level != trusted || first.trust.level != trusted) {
+			break
+		}
+		if len(f.parts) == math.MaxUint16 {
+			break
+		}
+		p := ch.take()
+		room -= p.size()
+		f.parts = append(f.parts, p)
+		if room < WindowAckSize {
+			break
+		}
+		ch = s.pick(now)
+	}
+	first.trust.sent(now)
+}
+
+// sample takes a sample of the round-trip time.
+func (s *sending) sample(t time.Duration) {
+	s.rtt.add(t)
+	s.control.SetRTT(s.rtt.avg, s.p.bandwidth)
+}
+
+// compact gives memory back that only a busy connection needs.
+func (s *sending) compact() {
+	s.free, s.freeSize = nil, 0
+	s.queue.shrink()
+	for _, ch := range s.channels {
+		if ch != nil && len(ch.back) == 0 {
+			ch.back = nil
+		}
+	}
+	if s.schedule.empty() {
+		s.schedule = schedule{}
+	}
+}
+
+// release gives everything up: packets without a fate are lost.
+func (s *sending) release() {
+	for id := s.queue.base; id != s.queue.next; id++ {
+		if f := s.queue.at(id); f.state != frameGone {
+			for i := range f.parts {
+				s.settlePart(&f.parts[i], false)
+			}
+		}
+	}
+	for _, ch := range s.channels {
+		if ch == nil {
+			continue
+		}
+		for i := ch.backAt; i < len(ch.back); i++ {
+			s.settlePart(&ch.back[i], false)
+		}
+		for ch.head != nil {
+			s.giveUp(ch)
+		}
+	}
+	s.queue = transfer{}
+	s.channels, s.schedule, s.free, s.freeSize = nil, schedule{}, nil, 0
+	s.limit = LimitNone
+}

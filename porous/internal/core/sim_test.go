@@ -1,0 +1,199 @@
+package core
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A simLink is one direction of a network.
+type simLink struct {
+	delay, jitter time.Duration // each datagram takes delay to delay+jitter
+	loss, dup     float64
+	rate          float64 // bytes/s, 0: unlimited
+	queue         int     // bytes that wait for the rate
+	dark          func(now Clock) bool
+
+	busy              Clock // until when what was sent occupies the link
+	sent, lost, bytes int
+}
+
+type simEvent struct {
+	at   Clock
+	n    int
+	to   *simNode
+	data []byte // nil: f, or a wake-up
+	f    func()
+}
+
+type simHeap []simEvent
+
+func (h simHeap) Len() int { return len(h) }
+func (h simHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].n < h[j].n
+}
+func (h simHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *simHeap) Push(x any)   { *h = append(*h, x.(simEvent)) }
+func (h *simHeap) Pop() any {
+	x := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return x
+}
+
+// A simNode is a Peer in a sim, with what it has been told.
+type simNode struct {
+	recorder
+	s        *sim
+	p        Peer
+	link     simLink // towards the other one
+	other    *simNode
+	wakeAt   Clock
+	onPacket func(channel int, b []byte)
+}
+
+func (n *simNode) HandlePacket(channel int, b []byte) {
+	if n.onPacket != nil {
+		n.onPacket(channel, b)
+		return
+	}
+	n.recorder.HandlePacket(channel, b)
+}
+
+// A sim runs two peers in virtual time.
+type sim struct {
+	now    Clock
+	n      int
+	events simHeap
+	a, b   *simNode
+	rand   *rand.Rand
+	out    wire.Batch
+}
+
+func newSim(seed uint64, a, b *Config, link simLink) *sim {
+	s := &sim{rand: rand.New(rand.NewPCG(seed, 7))}
+	s.a = &simNode{s: s, link: link}
+	s.b = &simNode{s: s, link: link}
+	s.a.other, s.b.other = s.b, s.a
+	s.a.p.Init(0, a, s.rand.Uint32(), s.a)
+	s.b.p.Init(0, b, s.rand.Uint32(), s.b)
+	return s
+}
+
+// connected runs s until the handshake is done.
+func (s *sim) connect(t testing.TB) {
+	t.Helper()
+	s.a.step()
+	s.b.step()
+	s.until(t, time.Minute, func() bool { return s.a.p.State() == Connected && s.b.p.State() == Connected })
+}
+
+func (s *sim) push(e simEvent) {
+	s.n++
+	e.n = s.n
+	heap.Push(&s.events, e)
+}
+
+// at calls f at a time.
+func (s *sim) at(t Clock, f func()) { s.push(simEvent{at: t, f: f}) }
+
+// run lets a duration pass.
+func (s *sim) run(d time.Duration) {
+	end := s.now + d
+	for len(s.events) > 0 && s.events[0].at <= end {
+		s.next()
+	}
+	s.now = end
+}
+
+// until runs s until the condition holds, and fails after a duration.
+func (s *sim) until(t testing.TB, d time.Duration, cond func() bool) {
+	t.Helper()
+	for end := s.now + d; !cond(); s.next() {
+		if len(s.events) == 0 || s.events[0].at > end {
+			t.Fatalf("nothing happened within %v: a %+v, b %+v", d, s.a.p.Stats(), s.b.p.Stats())
+		}
+	}
+}
+
+func (s *sim) next() {
+	e := heap.Pop(&s.events).(simEvent)
+	s.now = max(s.now, e.at)
+	switch {
+	case e.f != nil:
+		e.f()
+	case e.data != nil:
+		e.to.p.Receive(s.now, e.data, &s.out)
+		for len(s.events) > 0 && s.events[0].to == e.to && s.events[0].data != nil && s.events[0].at == e.at {
+			e = heap.Pop(&s.events).(simEvent)
+			e.to.p.Receive(s.now, e.data, &s.out)
+		}
+		e.to.p.EndBatch(s.now, &s.out)
+		e.to.flush()
+		e.to.transmit()
+	case e.to.wakeAt == e.at:
+		e.to.step()
+	}
+}
+
+// step is what a timer does.
+func (n *simNode) step() {
+	n.p.Tick(n.s.now, &n.s.out)
+	n.flush()
+	n.transmit()
+}
+
+func (n *simNode) transmit() {
+	for more := true; more; {
+		more = n.p.Transmit(n.s.now, &n.s.out, 16)
+		n.flush()
+	}
+	at, ok := n.p.Next(n.s.now)
+	if ok && at != n.wakeAt {
+		n.wakeAt = max(at, n.s.now)
+		n.s.push(simEvent{at: n.wakeAt, to: n})
+	}
+}
+
+// flush gives what was appended to the link.
+func (n *simNode) flush() {
+	out := &n.s.out
+	for i := range out.Len() {
+		n.link.send(n.s, n.other, out.At(i))
+	}
+	out.Reset()
+}
+
+const simHeaders = 28
+
+func (l *simLink) send(s *sim, to *simNode, b []byte) {
+	l.sent++
+	l.bytes += len(b) + simHeaders
+	copies := 1
+	if s.rand.Float64() < l.dup {
+		copies = 2
+	}
+	for range copies {
+		if s.rand.Float64() < l.loss || l.dark != nil && l.dark(s.now) {
+			l.lost++
+			continue
+		}
+		at := s.now
+		if l.rate > 0 {
+			l.busy = max(l.busy, s.now)
+			if float64(l.queue) < (l.busy-s.now).Seconds()*l.rate {
+				l.lost++
+				continue
+			}
+			l.busy += time.Duration(float64(len(b)+simHeaders) / l.rate * float64(time.Second))
+			at = l.busy
+		}
+		at += l.delay
+		if l.jitter > 0 {
+			at += time.Duration(s.rand.Int64N(int64(l.jitter)))
+		}
+		s.push(simEvent{at: at, to: to, data: append([]byte(nil), b...)})
+	}
+}
