@@ -49,6 +49,9 @@ type Config struct {
 	Reserve func(delta int) bool
 }
 
+// NoBandwidthLimit as a bandwidth is none: the most that a request can say.
+const NoBandwidthLimit = 1<<32 - 1
+
 // DefaultConfig returns the parameters for version 0 or 1.
 func DefaultConfig(version uint8) Config {
 	mtu := MTU0
@@ -60,7 +63,7 @@ func DefaultConfig(version uint8) Config {
 		MTU:              mtu,
 		Channels:         1,
 		MaxPacket:        64 << 10,
-		SendBandwidth:    1<<32 - 1,
+		SendBandwidth:    NoBandwidthLimit,
 		ReceiveBandwidth: 1<<32 - 1,
 		SendBuffer:       4 << 20,
 		ReceiveBuffer:    4 << 20,

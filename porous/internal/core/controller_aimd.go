@@ -48,6 +48,10 @@ func (c *aimd) Rate() float64 {
 
 func (c *aimd) SetRTT(avg time.Duration, bandwidth uint64) {
 	c.rtt, c.bandwidth = avg, bandwidth
+	if bandwidth >= NoBandwidthLimit {
+		c.bandwidth = 0
+		return
+	}
 	// A window for twice the bandwidth-delay product, and some frames: the
 	// pacing rate is what holds the bandwidth.
 	c.limit = max(min(2*windowLimit(avg, bandwidth, c.mtu), unlimited), 10*c.mtu)

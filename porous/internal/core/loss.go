@@ -111,7 +111,7 @@ func (s *sending) overdue(now Clock, f *frame) bool {
 // lose handles a lost frame.
 func (s *sending) lose(now Clock, id uint32, f *frame, l *Loss) {
 	s.p.stats.FramesLost++
-	if s.suspect(now, id, f, l.RTO) {
+	if s.suspect(now, id, f, l.RTO, 1) {
 		return
 	}
 	l.Bytes += f.size
@@ -136,7 +136,7 @@ func (s *sending) report(now Clock, l Loss) {
 // suspect counts a loss for the channels of a frame. Of those that are not
 // trusted it takes the messages back. It reports whether the loss says nothing
 // about the network.
-func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration) bool {
+func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration, n int) bool {
 	var last *sender
 	doubtful, fragments := 0, 0
 	for i := range f.parts {
@@ -147,7 +147,7 @@ func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration) boo
 		fragments++
 		if p.ch != last {
 			last = p.ch
-			last.trust.lost(now, rto)
+			last.trust.lost(now, rto, n)
 		}
 		if last.trust.level != trusted {
 			doubtful++
@@ -185,6 +185,12 @@ func (s *sending) timeout(now Clock) {
 		s.report(now, l)
 		return
 	}
+	// Who has been heard since the last timeout, and acknowledges nothing,
+	// refuses what we send.
+	suspects := 0
+	if s.loss.backoff > 0 && s.p.lastHeard > s.loss.timeoutAt {
+		suspects = probeFrames
+	}
 	s.loss.timeoutAt = now
 	s.loss.backoff = min(s.loss.backoff+1, maxBackoff)
 	if !s.loss.failing {
@@ -201,7 +207,8 @@ func (s *sending) timeout(now Clock) {
 			break
 		}
 		s.p.stats.FramesLost++
-		if s.queue.drop(id, f, s) {
+		suspects--
+		if suspects >= 0 && s.suspect(now, id, f, l.RTO, perTimeout) || s.queue.drop(id, f, s) {
 			s.probes++
 		} else {
 			l.Bytes += f.size

@@ -58,6 +58,7 @@ func (e *incoming) find(number uint16) (i int, ok bool) {
 type pool struct {
 	page    *page
 	entry   *incoming
+	dirs    [][]*page
 	buffers [len(bufferSizes)][][]byte
 	kept    int // bytes in buffers
 	pages   int
@@ -70,9 +71,27 @@ var bufferSizes = [...]int{64, 256, 736, MTU0}
 
 const (
 	keepBytes   = 128 << 10
+	keepDirs    = 2
 	keepPages   = 4
 	keepEntries = 256
 )
+
+// getDir returns n empty places for pages. All channels have as many.
+func (a *pool) getDir(n int) []*page {
+	if last := len(a.dirs) - 1; last >= 0 {
+		d := a.dirs[last]
+		a.dirs = a.dirs[:last]
+		return d
+	}
+	return make([]*page, n)
+}
+
+// putDir keeps places that are empty again.
+func (a *pool) putDir(d []*page) {
+	if len(a.dirs) < keepDirs {
+		a.dirs = append(a.dirs, d)
+	}
+}
 
 func (a *pool) getPage() *page {
 	if p := a.page; p != nil {

@@ -363,9 +363,12 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 }
 
 // pingAt returns when a ping is due: when the peer has been silent for a
-// while, and then again and again until it answers (T14, R4).
+// while, and then again and again until it answers (T14, R4); and when frames
+// time out, since whether it is there at all makes a difference.
 func (p *Peer) pingAt() Clock {
 	switch {
+	case p.send.loss.backoff > 0 && p.send.queue.flying > 0:
+		return p.lastPing + max(p.send.rtt.rto(), 50*time.Millisecond)
 	case p.pinging:
 		return p.lastPing + max(p.send.rtt.rto(), time.Second)
 	case p.send.rtt.samples == 0:

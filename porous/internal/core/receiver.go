@@ -110,7 +110,7 @@ func (r *receiver) make(m *Message) *incoming {
 		return e
 	}
 	if r.dir == nil {
-		r.dir = make([]*page, int(r.mask+1)/pageSize)
+		r.dir = r.pool.getDir(int(r.mask+1) / pageSize)
 		r.bytes += 8 * len(r.dir)
 	}
 	p := &r.dir[m.Packet&r.mask/pageSize]
@@ -162,6 +162,7 @@ func (r *receiver) drop(e *incoming) {
 	}
 	if r.count == 0 {
 		r.bytes -= 8 * len(r.dir)
+		r.pool.putDir(r.dir)
 		r.dir = nil
 	}
 	r.pool.putEntry(e)
@@ -286,18 +287,21 @@ func (r *receiver) due(old uint32) (id uint32, ok bool) {
 	return (r.base - behind - 1) & (packetIDs - 1), true
 }
 
-// needed returns the last id that has to arrive before anything else can be
-// delivered, as far as one can tell.
-func (r *receiver) needed(id uint32) bool {
+// needed reports whether a packet may be one that has to arrive before anything
+// else can be delivered, and how many bytes are held for such ones.
+func (r *receiver) needed(id uint32) (held int, ok bool) {
 	if r.count == 0 {
-		return true
+		return 0, true
 	}
 	lead := packetLead(id, r.base)
-	if lead <= packetLead(r.first(r.base).id, r.base) {
-		return true
+	last := packetLead(r.first(r.base).id, r.base)
+	if e := r.first(r.base + packetLead(r.from, r.base)); e != nil && r.waits(e) {
+		last = max(last, packetLead(e.id, r.base)-uint32(e.lead))
 	}
-	e := r.first(r.base + packetLead(r.from, r.base))
-	return e != nil && r.waits(e) && lead+uint32(e.lead) <= packetLead(e.id, r.base)
+	for e := r.first(r.base); e != nil && packetLead(e.id, r.base) <= last; e = r.first(r.base + packetLead(e.id, r.base) + 1) {
+		held += e.bytes
+	}
+	return held, lead <= last
 }
 
 // reset gives all memory back.

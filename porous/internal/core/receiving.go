@@ -94,7 +94,11 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	if cfg.Channels > 1 {
 		limit /= 2
 	}
-	return own+n <= limit || own+n <= max(0, limit)+packetCost(cfg) && c.needed(m.Packet)
+	if own+n <= limit {
+		return true
+	}
+	held, needed := c.needed(m.Packet)
+	return needed && held+unread+n <= max(0, limit)+packetCost(cfg)
 }
 
 // packetCost returns what the largest packet counts against the budget.

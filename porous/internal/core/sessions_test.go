@@ -74,7 +74,7 @@ func TestSessionPerfectLink(t *testing.T) {
 	for _, x := range s.a.fates {
 		require.True(t, x.Delivered)
 	}
-	require.True(t, s.a.p.Idle())
+	require.True(t, s.a.p.Flushed())
 }
 
 // The bottleneck of the protocol page: a queue of one bandwidth-delay product.

@@ -134,6 +134,7 @@ func (s *sim) next() {
 		e.to.flush()
 		e.to.transmit()
 	case e.to.wakeAt == e.at:
+		e.to.wakeAt = -1
 		e.to.step()
 	}
 }

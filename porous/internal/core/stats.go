@@ -87,8 +87,6 @@ func (p *Peer) Compact() {
 	p.recv.compact()
 }
 
-// Idle reports whether nothing is queued or in flight.
-func (p *Peer) Idle() bool { return p.send.idle() && p.recv.held == 0 }
-
-// Flushing reports whether everything that was accepted has its fate.
+// Flushed reports whether everything that was accepted has its fate, and
+// nothing is in flight.
 func (p *Peer) Flushed() bool { return p.send.idle() }

@@ -20,6 +20,7 @@ const (
 const (
 	aloneAfter  = 8  // losses in a row
 	chokedAfter = 24 // losses in a row
+	perTimeout  = 4  // losses that a timeout counts for, if the peer was heard
 	maxProbe    = time.Second
 )
 
@@ -31,9 +32,9 @@ type trust struct {
 	probeAt Clock // when a choked channel may try again
 }
 
-// lost notes that a frame was lost while later ones were acknowledged.
-func (t *trust) lost(now Clock, rto time.Duration) {
-	t.losses++
+// lost notes that n frames were lost though the peer was heard.
+func (t *trust) lost(now Clock, rto time.Duration, n int) {
+	t.losses += n
 	switch {
 	case t.level == trusted && t.losses >= aloneAfter:
 		t.level = alone

@@ -1,0 +1,79 @@
+package core
+
+import (
+	"bytes"
+	"testing"
+
+	"volley/internal/wire"
+)
+
+// FuzzFrame parses and appends again; what is accepted comes out as it was.
+func FuzzFrame(f *testing.F) {
+	f.Add(AppendConnect(nil, Connect{0, 2, 1 << 20, 77}))
+	f.Add(AppendConnectAck(nil, 77))
+	f.Add([]byte{2})
+	f.Add([]byte{3})
+	f.Add(AppendPing(nil, TypePing, 5))
+	f.Add(AppendDataAck(nil, []uint32{1, 2}))
+	b := AppendMessage(AppendDataHeader(nil, 9, 3), &Message{Packet: 5, Lead: 1, Fragment: 1, Last: 2, Data: []byte("data")})
+	b = AppendMessage(b, &Message{Type: MessageSentinel, Packet: 6})
+	f.Add(AppendMessage(b, &Message{Type: MessageWindowAck, Packet: 7}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if again, ok := parseFrame(b); ok && !bytes.Equal(again, b) {
+			t.Fatalf("%x came out as %x", b, again)
+		}
+	})
+}
+
+// FuzzPeer gives a connected peer datagrams, time and packets to send.
+func FuzzPeer(f *testing.F) {
+	f.Add([]byte{23, 6, 0, 0, 3, 232, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 200, 201, 202}, uint8(0))
+	f.Add([]byte{7, 7, 0, 1, 0, 0, 7, 208, 210, 7, 7, 0, 1, 0, 0, 7, 209}, uint8(1))
+	f.Add([]byte{1, 2, 230, 255}, uint8(2))
+	f.Fuzz(func(t *testing.T, script []byte, kind uint8) {
+		cfg := testConfig()
+		cfg.ReceiveBuffer, cfg.SendBuffer = 128<<10, 64<<10
+		cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 256, 16, 16
+		cfg.TimeoutOnly, cfg.VerifyDisconnect = kind&1 != 0, kind&2 != 0
+		p, h := connectedPeer(t, cfg)
+		var out wire.Batch
+		now := Clock(0)
+		sent := 0
+		for len(script) > 0 {
+			n := int(script[0])
+			script = script[1:]
+			switch {
+			case n >= 240:
+				now += ms(100 * (n - 239))
+				p.Tick(now, &out)
+			case n >= 220:
+				if _, ok := p.Send(now, n%2, make([]byte, n*n%5000), Mode(n%3), 0); ok {
+					sent++
+				}
+			case n >= 200:
+				p.EndBatch(now, &out)
+				p.Transmit(now, &out, n-199)
+			default:
+				n = min(n, len(script))
+				p.Receive(now, script[:n], &out)
+				script = script[n:]
+			}
+			for i := range out.Len() {
+				if b := out.At(i); len(b) > cfg.MTU {
+					t.Fatalf("a frame of %d bytes", len(b))
+				} else if _, ok := parseFrame(b); !ok {
+					t.Fatalf("sent %x, which is no frame", b)
+				}
+			}
+			out.Reset()
+			p.Next(now)
+		}
+		p.Abort(now, &out)
+		if len(h.fates) != sent {
+			t.Fatalf("%d fates of %d packets", len(h.fates), sent)
+		}
+		if p.recv.held != 0 || p.send.queued != 0 {
+			t.Fatalf("%d and %d bytes are left", p.recv.held, p.send.queued)
+		}
+	})
+}

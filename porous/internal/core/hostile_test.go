@@ -1,0 +1,327 @@
+package core
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// bounded fails if p holds more than its Config allows.
+func bounded(t *testing.T, p *Peer, unread int) {
+	t.Helper()
+	held := 0
+	for _, c := range p.recv.channels {
+		if c != nil {
+			held += c.bytes
+		}
+	}
+	require.Equal(t, held, p.recv.held, "the account of what is held")
+	limit := p.cfg.ReceiveBuffer + p.cfg.Channels*packetCost(p.cfg) // as Config says
+	require.LessOrEqual(t, held+unread, limit)
+}
+
+// Fragments of packets that are never finished, all over the window and over
+// all channels.
+func TestHostileFragmentFlood(t *testing.T) {
+	cfg := testConfig()
+	cfg.Channels, cfg.ReceiveBuffer, cfg.MaxPacket = 256, 1<<20, 16<<10
+	reserved := 0
+	cfg.Reserve = func(n int) bool { reserved += n; return true }
+	p, h := connectedPeer(t, cfg)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var out wire.Batch
+	id := uint32(1000)
+	full := make([]byte, FragmentSize(cfg.MTU))
+	for i := range 30_000 {
+		m := Message{Channel: uint8(rng.Uint32()), Packet: rng.Uint32N(70_000), Lead: uint16(rng.Uint32N(3)), Last: 1 + uint16(rng.Uint32N(10))}
+		if m.Data = full; i%2 == 0 {
+			m.Fragment, m.Data = m.Last, full[:rng.IntN(40)]
+		}
+		if i%16 == 0 {
+			m.Type = MessageSentinel
+		}
+		b := AppendMessage(AppendDataHeader(nil, id, 1), &m)
+		before := p.Stats().Accepted
+		p.Receive(ms(i/10), b, &out)
+		if p.Stats().Accepted > before {
+			id++
+		}
+		if i%7 == 0 {
+			p.EndBatch(ms(i/10), &out)
+			out.Reset()
+		}
+		if i%1000 == 0 {
+			bounded(t, p, 0)
+			require.GreaterOrEqual(t, reserved, p.recv.held)
+		}
+	}
+	require.Greater(t, p.Stats().Refused, uint64(1000))
+	require.Empty(t, h.packets)
+
+	// What is needed still finds a way: the packet at the base of a channel
+	// that is full.
+	found := 0
+	for n, c := range p.recv.channels {
+		if c == nil || c.count == 0 || c.get(c.base) != nil {
+			continue
+		}
+		h.packets = nil
+		m := Message{Channel: uint8(n), Packet: c.base, Data: []byte("needed")}
+		p.Receive(ms(4000), AppendMessage(AppendDataHeader(nil, id, 1), &m), &out)
+		require.Equal(t, []received{{n, "needed"}}, h.packets)
+		id++
+		found++
+	}
+	require.NotZero(t, found)
+
+	p.Abort(ms(5000), &out)
+	require.Zero(t, reserved, "everything is given back")
+}
+
+// Where the host has no memory left, frames are refused and nothing else
+// happens.
+func TestHostileNoMemory(t *testing.T) {
+	cfg := testConfig()
+	allowed := 0
+	cfg.Reserve = func(n int) bool {
+		if n > 0 && n > allowed {
+			return false
+		}
+		allowed -= n
+		return true
+	}
+	p, _ := connectedPeer(t, cfg)
+	var out wire.Batch
+	m := Message{Packet: 1, Lead: 1, Data: make([]byte, 1000)}
+	b := AppendMessage(AppendDataHeader(nil, 1000, 1), &m)
+	p.Receive(0, b, &out)
+	p.EndBatch(0, &out)
+	require.Zero(t, out.Len(), "refused, so not acknowledged (R11)")
+	require.Zero(t, p.recv.held)
+	allowed = 1 << 20
+	p.Receive(0, b, &out)
+	p.EndBatch(0, &out)
+	require.Equal(t, 1, out.Len())
+}
+
+// A peer that answers everything with nonsense: nothing breaks or grows.
+func TestHostileGarbage(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, verify := range []bool{false, true} {
+		cfg := testConfig()
+		cfg.VerifyDisconnect = verify
+		cfg.ReceiveBuffer, cfg.SendBuffer = 256<<10, 64<<10
+		p, _ := connectedPeer(t, cfg)
+		var out wire.Batch
+		for i := range 100_000 {
+			now := ms(i / 10)
+			b := make([]byte, rng.IntN(60))
+			for j := range b {
+				b[j] = byte(rng.Uint32())
+			}
+			if len(b) > 7 && i%2 == 0 {
+				copy(b, []byte{byte(TypeData) + byte(i/2%2), 0, 0, 3, byte(rng.Uint32()), 0, 1})
+			}
+			if len(b) > 0 && FrameType(b[0]) == TypeDisconnect && !verify {
+				b[0] = byte(TypePing)
+			}
+			p.Receive(now, b, &out)
+			p.Send(now, rng.IntN(2), b, Mode(rng.IntN(3)), 0)
+			if i%5 == 0 {
+				p.EndBatch(now, &out)
+				p.Tick(now, &out)
+				p.Transmit(now, &out, 4)
+			}
+			require.LessOrEqual(t, p.send.queued, cfg.SendBuffer)
+			out.Reset()
+		}
+		bounded(t, p, 0)
+		require.Equal(t, Connected, p.State())
+	}
+}
+
+// Acknowledgements of what was never sent do not open any window.
+func TestHostileWindowAcks(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	var out wire.Batch
+	for id := range uint32(2000) {
+		b := AppendDataHeader(nil, 1000+id, 3)
+		for _, packet := range []uint32{0, id * 8000, packetIDs - 1 - id} {
+			b = AppendMessage(b, &Message{Type: MessageWindowAck, Channel: uint8(id), Packet: packet & (packetIDs - 1)})
+		}
+		p.Receive(0, b, &out)
+	}
+	for _, ch := range p.send.channels {
+		if ch != nil {
+			require.Zero(t, ch.base)
+		}
+	}
+}
+
+// Sending goes on when acknowledgements are taken for frames that have not
+// arrived: only the reliable packets of these are missing.
+func TestHostileOptimisticAcks(t *testing.T) {
+	cfg := testConfig()
+	p, _ := connectedPeer(t, cfg)
+	var out wire.Batch
+	sent := 0
+	for i := range 20_000 {
+		now := time.Duration(i) * 100 * time.Microsecond
+		for {
+			if _, ok := p.Send(now, 0, make([]byte, 1000), Reliable, 0); !ok {
+				break
+			}
+			sent++
+		}
+		p.Transmit(now, &out, 64)
+		var ids []uint32
+		for j := range out.Len() {
+			if id, _, _, ok := ParseData(out.At(j)); ok {
+				ids = append(ids, id)
+			}
+		}
+		out.Reset()
+		p.Receive(now, AppendDataAck(nil, ids[:min(len(ids), 367)]), &out)
+		p.Tick(now, &out)
+		out.Reset()
+		require.LessOrEqual(t, p.Stats().InFlight, 2*unlimited)
+		require.LessOrEqual(t, len(p.send.queue.ring), int(cfg.SendFrames))
+	}
+	// The channel's window is the limit that no frame's acknowledgement moves.
+	require.LessOrEqual(t, sent, int(cfg.Packets)+cfg.SendBuffer/1000)
+	require.Equal(t, LimitPackets, p.Stats().Limit)
+}
+
+// R11: a channel that nobody reads holds no more than its share, the other one
+// goes on at full speed, and everything arrives once it is read.
+func TestR11UnreadChannel(t *testing.T) {
+	for _, mode := range []Mode{Reliable, Unreliable, Passive} {
+		cfg := simConfig()
+		cfg.ReceiveBuffer = 1 << 20
+		s := newSim(9, cfg, cfg, simLink{delay: 10 * time.Millisecond, loss: 0.01})
+		s.connect(t)
+		s.b.unread = map[int]int{1: 0}
+		var fill func()
+		fill = func() {
+			for range 5 {
+				s.a.p.Send(s.now, 0, make([]byte, 500), Reliable, 0)
+			}
+			if s.a.p.ChannelStats(1).Queued < cfg.SendBuffer/2 {
+				s.a.p.Send(s.now, 1, make([]byte, 3000), mode, 0)
+			}
+			s.a.transmit()
+			s.at(s.now+5*time.Millisecond, fill)
+		}
+		fill()
+		s.run(60 * time.Second)
+		bounded(t, &s.b.p, s.b.unread[1])
+		require.Less(t, s.b.unread[1], cfg.ReceiveBuffer)
+		require.Greater(t, s.b.p.Stats().Refused, uint64(10))
+		require.True(t, s.a.p.ChannelStats(1).Unread, "mode %d", mode)
+
+		arrived := func() (n int) {
+			for _, r := range s.b.packets {
+				if r.channel == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		before := arrived()
+		s.run(10 * time.Second)
+		require.Greater(t, arrived()-before, 9000, "mode %d: of 10,000 packets of the other channel", mode)
+
+		s.b.unread = nil
+		n := len(s.b.packets) - arrived()
+		s.run(5 * time.Second)
+		require.Greater(t, len(s.b.packets)-arrived(), n+100, "mode %d: it goes on when it is read", mode)
+		require.False(t, s.a.p.ChannelStats(1).Unread)
+	}
+}
+
+// The same with one channel alone: it waits, and goes on.
+func TestR11UnreadAlone(t *testing.T) {
+	cfg := simConfig()
+	cfg.Channels, cfg.ReceiveBuffer = 1, 256<<10
+	s := newSim(9, cfg, cfg, simLink{delay: 10 * time.Millisecond})
+	s.connect(t)
+	s.b.unread = map[int]int{0: 0}
+	count := 0
+	f := &feed{n: s.a, size: 1000, total: 3000}
+	f.keepFull()
+	s.run(30 * time.Second)
+	require.Less(t, len(s.b.packets), 400)
+	require.Equal(t, Connected, s.a.p.State())
+	bounded(t, &s.b.p, s.b.unread[0])
+	s.b.unread = nil
+	s.until(t, 20*time.Second, func() bool { count = len(s.b.packets); return count == f.total })
+	for i, r := range s.b.packets {
+		require.Equal(t, string(numbered(i, 1000)), r.data)
+	}
+}
+
+func TestR12Cookie(t *testing.T) {
+	c := NewCookie([]byte("a secret of some length"))
+	d := NewCookie([]byte("another secret"))
+	from, other := Address{1, 2, 3}, Address{1, 2, 4}
+	now := 100 * time.Second
+	id := c.ID(now, from)
+	require.True(t, c.Check(now, from, id))
+	require.True(t, c.Check(now+19*time.Second, from, id))
+	require.False(t, c.Check(now+20*time.Second, from, id))
+	require.False(t, c.Check(now, other, id))
+	require.False(t, d.Check(now, from, id))
+	require.False(t, c.Check(now, from, id+1))
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.Check(now, from, id) }))
+}
+
+// R12: the handshake with a side that keeps nothing before the address is
+// proved, for the original library (which repeats its request after 500 ms)
+// and for volley's own dialing side.
+func TestR12Handshake(t *testing.T) {
+	for _, eager := range []bool{false, true} {
+		cfg := testConfig()
+		cfg.EagerRequest = eager
+		cookie := NewCookie([]byte("secret"))
+		from := Address{10}
+		p, _ := newPeer(cfg)
+		var q *Peer
+		var out, back wire.Batch
+		now := ms(0)
+		deliver := func() {
+			for i := range out.Len() {
+				b := out.At(i)
+				if q != nil {
+					q.Receive(now, b, &back)
+				} else if _, ok := ParseConnect(b); ok {
+					AppendConnect(back.Extend(ConnectSize)[:0], Connect{0, 2, 1, cookie.ID(now, from)})
+					require.Equal(t, len(b), ConnectSize, "amplification 1.0")
+				} else if id, ok := ParseConnectAck(b); ok && cookie.Check(now, from, id) {
+					q = new(Peer)
+					q.InitAccepted(now, cfg, id, &recorder{})
+				}
+			}
+			out.Reset()
+		}
+		for p.State() != Connected || q.State() != Connected {
+			require.Less(t, now, ms(1500))
+			p.Tick(now, &out)
+			deliver()
+			now += ms(20)
+			for i := range back.Len() {
+				p.Receive(now, back.At(i), &out)
+			}
+			back.Reset()
+			deliver()
+		}
+		if eager {
+			require.LessOrEqual(t, now, ms(100))
+		} else {
+			require.LessOrEqual(t, now, ms(600))
+		}
+	}
+}
