@@ -87,6 +87,9 @@ func (c *Conn) nextTickLocked(now clock) clock {
 
 // scheduleLocked asks for a tick if none is asked for that is early enough.
 func (c *Conn) scheduleLocked(now clock) {
+	if c.err != nil {
+		return // the endpoint is gone
+	}
 	next := c.nextTickLocked(now)
 	if next == 0 || c.tickAt != 0 && next >= c.tickAt {
 		return
