@@ -14,7 +14,7 @@ const (
 // waits for news.
 type ackState struct {
 	last   uint16 // ack of our last header
-	newest uint16 // newest sequence that waits for an ack, if owed
+	newest uint16 // newest sequence received since an ack is owed, if one is
 	owed   bool
 	spoken bool  // a packet of ours has left
 	sentAt int64 // time of the last one
@@ -35,14 +35,22 @@ func (a *ackState) owe(s uint16) {
 	a.owed = true
 }
 
+// pass notes the sequence s of a packet that only acknowledges. It is owed
+// nothing, but moves what is towards the end of what the ack field covers.
+func (a *ackState) pass(s uint16) {
+	if a.owed {
+		a.owe(s)
+	}
+}
+
 // AckDue reports whether the other side waits for an acknowledgement, and how
 // long one may still wait for a packet to travel with before an ack-only packet
 // should be sent: with a wait of 0, at once. So every packet is acknowledged
 // while the ack field covers it.
 //
 // One is owed after a packet with a payload, or a fragment, that no header of
-// ours has told of. It is due at once when 16 sequences wait (8 while
-// Stats.PacketLoss is above 2 %), or if no packet of ours left during the last
+// ours has told of. It is due at once when 16 sequences have come since our last
+// header (8 while Stats.PacketLoss is above 2 %), or if no packet of ours left during the last
 // delay; else when delay has passed since the last one.
 func (e *Endpoint) AckDue(now time.Time, delay time.Duration) (wait time.Duration, owed bool) {
 	a := &e.ackState

@@ -199,3 +199,34 @@ func TestAckGuard(t *testing.T) {
 		})
 	}
 }
+
+// A message that many empty packets follow is acknowledged while the ack field
+// still covers it; empty packets alone are not.
+func TestAckDueBehindEmptyPackets(t *testing.T) {
+	now := testTime(0)
+	e, _ := New(nil, now, nil)
+	var out Batch
+	receive := func(s uint16, payload ...byte) {
+		t.Helper()
+		if v := e.Receive(now, append(AppendHeader(nil, Header{s, 65535, 0}), payload...)); v != Delivered {
+			t.Fatalf("packet %d: %v", s, v)
+		}
+	}
+	receive(0, 'x')
+	mustSend(t, e, now, nil, &out)
+	for s := range uint16(100) {
+		receive(1 + s)
+		if _, owed := e.AckDue(now, time.Second); owed {
+			t.Fatalf("an acknowledgement is owed after %d empty packets", s+1)
+		}
+	}
+	mustSend(t, e, now, nil, &out)
+	receive(101, 'x')
+	for s := range uint16(ackDistance) {
+		wait, owed := e.AckDue(now, time.Second)
+		if !owed || (wait == 0) != (s == ackDistance-1) {
+			t.Fatalf("%d empty packets behind a message: AckDue = %v, %v", s, wait, owed)
+		}
+		receive(102 + s)
+	}
+}

@@ -79,6 +79,8 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 	}
 	if len(payload) > 0 {
 		e.ackState.owe(h.Sequence)
+	} else {
+		e.ackState.pass(h.Sequence)
 	}
 	e.handleAcks(h)
 	return Delivered
