@@ -7,6 +7,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -250,7 +251,7 @@ func (c *Conn) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error
 	case n < out.Len():
 		return n, os.ErrDeadlineExceeded
 	}
-	if datagram.IsTransient(err) {
+	if socket.IsTransient(err) {
 		return n, nil
 	}
 	return n, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A Dialer has options for dialing. The zero value dials as [Dial] does.
@@ -111,18 +112,18 @@ func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error
 	if !ok {
 		return datagram.NewForeign(inner, min(set.maxDatagram(), datagram.MaxUDP), set.maxMessage), nil
 	}
-	sock, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
+	sock, err := socket.NewUDP(udp, socketConfig(cfg))
 	if err != nil {
 		return nil, err
 	}
 	return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), datagram.MaxUDP), nil
 }
 
-func socketConfig(cfg *Config) datagram.SocketConfig {
+func socketConfig(cfg *Config) socket.Config {
 	if cfg == nil {
-		return datagram.SocketConfig{}
+		return socket.Config{}
 	}
-	return datagram.SocketConfig{
+	return socket.Config{
 		ReadBuffer:     cfg.SocketBuffer,
 		WriteBuffer:    cfg.SocketBuffer,
 		DisableOffload: cfg.DisableOffload,

@@ -14,6 +14,7 @@ import (
 
 	"volley/internal/backlog"
 	"volley/internal/datagram"
+	"volley/internal/socket"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -146,7 +147,7 @@ func (l *Listener) addAll(pcs []net.PacketConn, cfg *Config) error {
 	if len(pcs) > 1 {
 		l.group = datagram.NewMuxGroup()
 		for _, pc := range pcs {
-			n, err := datagram.DiscardQueued(pc.(*net.UDPConn))
+			n, err := socket.DiscardQueued(pc.(*net.UDPConn))
 			if err != nil {
 				return err
 			}
@@ -167,7 +168,7 @@ func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) err
 		return lc.Control
 	}
 	return func(network, address string, c syscall.RawConn) error {
-		if err := datagram.ReusePortControl(network, address, c); err != nil || lc.Control == nil {
+		if err := socket.ReusePortControl(network, address, c); err != nil || lc.Control == nil {
 			return err
 		}
 		return lc.Control(network, address, c)
@@ -214,13 +215,13 @@ func limit[T int | int64](n, def T) T {
 }
 
 func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
-	sock := datagram.NewPacketSocket
+	sock := socket.NewPacket
 	if udp, ok := pc.(*net.UDPConn); ok {
-		s, err := datagram.NewUDPSocket(udp, socketConfig(cfg))
+		s, err := socket.NewUDP(udp, socketConfig(cfg))
 		if err != nil {
 			return err
 		}
-		sock = func(net.PacketConn) datagram.Socket { return s }
+		sock = func(net.PacketConn) socket.Socket { return s }
 	}
 	l.muxes = append(l.muxes, datagram.NewMux(sock(pc), datagram.MuxConfig{
 		Acceptor:      (*acceptor)(l),

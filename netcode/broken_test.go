@@ -10,24 +10,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"volley/internal/datagram"
+	"volley/internal/socket"
 	"volley/simnet"
 )
 
 // A brokenSocket fails for good once broken is closed.
 type brokenSocket struct {
-	datagram.Socket
+	socket.Socket
 	broken chan struct{}
-	got    chan datagram.Packet
+	got    chan socket.Packet
 }
 
 var errBroken = errors.New("cable cut")
 
-func breakable(sock datagram.Socket) *brokenSocket {
-	s := &brokenSocket{Socket: sock, broken: make(chan struct{}), got: make(chan datagram.Packet)}
+func breakable(sock socket.Socket) *brokenSocket {
+	s := &brokenSocket{Socket: sock, broken: make(chan struct{}), got: make(chan socket.Packet)}
 	go func() {
 		for {
-			ps := make([]datagram.Packet, 1)
+			ps := make([]socket.Packet, 1)
 			if _, err := sock.ReadBatch(ps); err != nil {
 				close(s.got)
 				return
@@ -42,7 +42,7 @@ func breakable(sock datagram.Socket) *brokenSocket {
 	return s
 }
 
-func (s *brokenSocket) ReadBatch(ps []datagram.Packet) (int, error) {
+func (s *brokenSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	select {
 	case <-s.broken:
 		return 0, errBroken
@@ -59,7 +59,7 @@ func (s *brokenSocket) ReadBatch(ps []datagram.Packet) (int, error) {
 func TestBrokenSocket(t *testing.T) {
 	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
 		pc, _ := n.Listen(simServer)
-		sock := breakable(datagram.NewPacketSocket(pc))
+		sock := breakable(socket.NewPacket(pc))
 		lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
 		l, err := lc.newListener()
 		if err == nil {

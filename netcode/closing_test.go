@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A hookedSocket calls a function before it writes.
@@ -17,7 +17,7 @@ type hookedSocket struct {
 	before func(b []byte)
 }
 
-func (s *hookedSocket) WriteBatch(ps []datagram.Packet) (int, error) {
+func (s *hookedSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	for _, p := range ps {
 		s.before(p.Buf)
 	}

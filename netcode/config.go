@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"volley/internal/datagram"
 	"volley/internal/inbox"
+	"volley/internal/socket"
 )
 
 // A Config says how sessions behave. The zero value, and a nil *Config, is the
@@ -53,7 +53,7 @@ type settings struct {
 	interval   time.Duration // of keep alives
 	window     int
 	readBuffer int
-	socket     datagram.SocketConfig
+	socket     socket.Config
 }
 
 // A ConfigError says which field of a configuration cannot be used.
@@ -82,7 +82,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		interval:   cmp.Or(cfg.KeepAlive, sendInterval),
 		window:     cmp.Or(cfg.ReplayWindow, defaultWindow),
 		readBuffer: cmp.Or(cfg.ReadBuffer, defaultReadBuffer),
-		socket: datagram.SocketConfig{
+		socket: socket.Config{
 			ReadBuffer:     cfg.SocketBuffer,
 			WriteBuffer:    cfg.SocketBuffer,
 			DisableOffload: cfg.DisableOffload,

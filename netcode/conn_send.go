@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -188,7 +189,7 @@ func (c *Conn) sealBatch(now time.Time, from, out *wire.Batch) (first error) {
 // transmit hands packets to the layer below. Only an error that ends the
 // connection is returned.
 func (c *Conn) transmit(out *wire.Batch) error {
-	if err := c.dc.WriteBatch(out); err != nil && !datagram.IsTransient(err) {
+	if err := c.dc.WriteBatch(out); err != nil && !socket.IsTransient(err) {
 		return err
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
 			c.Close()
 			return nil, fmt.Errorf("netcode: a socket of type %T", c)
 		}
-		sock, err := datagram.NewUDPSocket(udp, set.socket)
+		sock, err := socket.NewUDP(udp, set.socket)
 		if err != nil {
 			c.Close()
 			return nil, err

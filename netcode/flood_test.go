@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A fakeSocket is a socket whose other side is the test.
 type fakeSocket struct {
-	in   chan []datagram.Packet
+	in   chan []socket.Packet
 	done chan struct{}
 	once sync.Once
 	bufs [2][]byte // of the last put and the one before, which may be in use
@@ -26,10 +27,10 @@ type fakeSocket struct {
 }
 
 func newFakeSocket() *fakeSocket {
-	return &fakeSocket{in: make(chan []datagram.Packet), done: make(chan struct{}), out: make(map[netip.AddrPort][][]byte)}
+	return &fakeSocket{in: make(chan []socket.Packet), done: make(chan struct{}), out: make(map[netip.AddrPort][][]byte)}
 }
 
-func (s *fakeSocket) ReadBatch(ps []datagram.Packet) (int, error) {
+func (s *fakeSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	select {
 	case in := <-s.in:
 		return copy(ps, in), nil
@@ -38,7 +39,7 @@ func (s *fakeSocket) ReadBatch(ps []datagram.Packet) (int, error) {
 	}
 }
 
-func (s *fakeSocket) WriteBatch(ps []datagram.Packet) (int, error) {
+func (s *fakeSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range ps {
@@ -65,7 +66,7 @@ func (s *fakeSocket) Close() error {
 func (s *fakeSocket) put(from netip.AddrPort, b []byte) {
 	s.next ^= 1
 	s.bufs[s.next] = append(s.bufs[s.next][:0], b...)
-	s.in <- []datagram.Packet{{Buf: s.bufs[s.next], Addr: from}}
+	s.in <- []socket.Packet{{Buf: s.bufs[s.next], Addr: from}}
 }
 
 // sent takes what has been sent to an address.
@@ -91,7 +92,7 @@ func (s *fakeSocket) discard() {
 	s.out = nil
 }
 
-func listenFake(t *testing.T, sock datagram.Socket, clients int) *Listener {
+func listenFake(t *testing.T, sock socket.Socket, clients int) *Listener {
 	t.Helper()
 	lc := ListenConfig{
 		PrivateKey: testKey, ProtocolID: testProtocol, MaxClients: clients,

@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/backlog"
 	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A ListenConfig has options for servers. PrivateKey is required.
@@ -152,11 +153,11 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 }
 
 // newSocket returns the fastest socket there is on pc.
-func newSocket(pc net.PacketConn, set *settings) (datagram.Socket, error) {
+func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
 	if udp, ok := pc.(*net.UDPConn); ok {
-		return datagram.NewUDPSocket(udp, set.socket)
+		return socket.NewUDP(udp, set.socket)
 	}
-	return datagram.NewPacketSocket(pc), nil
+	return socket.NewPacket(pc), nil
 }
 
 // newListener checks the options.
@@ -190,7 +191,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 }
 
 // serve begins to serve on a socket.
-func (l *Listener) serve(sock datagram.Socket, privateKey Key) error {
+func (l *Listener) serve(sock socket.Socket, privateKey Key) error {
 	addrs, err := ownAddresses(l.cfg.Addresses, sock.LocalAddr())
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A pinned socket can do what the one below can, and lets only its server's
@@ -34,11 +34,11 @@ func TestPinnedKeepsFastPath(t *testing.T) {
 	}
 	defer sock.Close()
 	pin(server.LocalAddr().(*net.UDPAddr).AddrPort())
-	if _, ok := sock.(datagram.StatsSocket); !ok {
+	if _, ok := sock.(socket.StatsSocket); !ok {
 		t.Error("a pinned socket has no SocketStats")
 	}
-	_, want := bare.(datagram.WakeSocket)
-	fast, ok := sock.(datagram.WakeSocket)
+	_, want := bare.(socket.WakeSocket)
+	fast, ok := sock.(socket.WakeSocket)
 	if ok != want {
 		t.Fatalf("a pinned socket can be read in turns: %v, the socket below: %v", ok, want)
 	}
@@ -50,7 +50,7 @@ func TestPinnedKeepsFastPath(t *testing.T) {
 	fast.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var got []string
 	for len(got) == 0 {
-		err := fast.ServeOnce(func(ps []datagram.Packet) {
+		err := fast.ServeOnce(func(ps []socket.Packet) {
 			for _, p := range ps {
 				got = append(got, string(p.Buf))
 			}

@@ -1,8 +1,7 @@
-// Package datagram is the transport seam of volley: batches of datagrams go to
-// and come from a Socket; a Mux shares one Socket among many peers; and every
-// protocol stands as a Handler on top of a Conn, one peer's share of a
-// transport. Layers of volley stack by function calls through these types, so
-// that a batch stays a batch from the socket to the application.
+// Package datagram is the transport seam of volley: every protocol stands as a
+// Handler on top of a Conn, one peer's share of a transport, and a Mux shares
+// one Socket among many peers. Layers of volley stack by function calls through
+// these types, so that a batch stays a batch from the socket to the application.
 package datagram
 
 import (
@@ -12,70 +11,9 @@ import (
 	"time"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
-
-// A Packet is one datagram, or a run of datagrams of equal size, on its way
-// through a Socket.
-type Packet struct {
-	// Buf holds the datagram, or the run of datagrams one behind the other.
-	Buf []byte
-	// Addr is the other side. On a connected socket it is ignored when
-	// sending. IPv4 addresses are never in their IPv6-mapped form.
-	Addr netip.AddrPort
-	// Local is our side's address: the one that a received packet was sent to,
-	// and the one to send a packet from. It is zero where the socket has just
-	// one, or the platform does not tell; then the system chooses by its routes,
-	// on machines of several addresses perhaps another one than the other side
-	// knows us by.
-	Local netip.Addr
-	// Segment is the size in bytes of each datagram of a run; the last one
-	// may be shorter. Zero: Buf is one datagram.
-	Segment int
-	// Drops is, for a received packet, the total number of datagrams that
-	// the kernel has dropped because this socket's buffer was full, as far as
-	// the platform tells; otherwise zero.
-	Drops uint32
-}
-
-// A Socket is a packet transport. Reads come from one goroutine; writes may
-// come from many, also during a read and during Close.
-type Socket interface {
-	// ReadBatch waits for datagrams and describes them in ps. It returns how
-	// many elements it has set, at least one if the error is nil. The buffers
-	// belong to the socket and stay valid, and writable, until the next call.
-	// After Close the error is net.ErrClosed, perhaps wrapped. Errors for
-	// which IsTransient is true do not end the socket.
-	ReadBatch(ps []Packet) (int, error)
-	// WriteBatch sends ps in order and returns the number of elements sent.
-	// If it is short, the error says why element n was not sent; the caller
-	// may go on with element n+1.
-	WriteBatch(ps []Packet) (int, error)
-	// LocalAddr returns the address the socket is bound to.
-	LocalAddr() net.Addr
-	// Close closes the socket and makes ReadBatch return.
-	Close() error
-}
-
-// A DeadlineSocket is a Socket whose writers need not wait for room in its send
-// buffer for ever.
-type DeadlineSocket interface {
-	Socket
-	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
-	// deadline. It then returns how many elements it is done with; of the next
-	// one, Buf is what was not sent.
-	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
-}
-
-// A Server is a Socket that can do without the step back to its caller between
-// two reads. Serve calls handle with what ReadBatch would have returned, until
-// an error; the packets are valid until handle returns. If Close is called
-// while handle runs, also by handle itself, the socket goes once handle has
-// returned.
-type Server interface {
-	Socket
-	Serve(handle func(ps []Packet)) error
-}
 
 // A Conn is an unreliable, message-preserving connection to one peer.
 type Conn interface {
@@ -169,7 +107,7 @@ type Stats struct {
 	// Unknown counts datagrams of addresses without a Conn that were dropped.
 	Unknown uint64
 	// Socket is what the socket itself tells.
-	Socket SocketStats
+	Socket socket.Stats
 }
 
 // A Provider is a connection of volley's own that stands on a Conn, so that

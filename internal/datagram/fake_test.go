@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -15,7 +16,7 @@ var errBroken = errors.New("broken")
 
 // A fakeSocket is a Socket whose other side is the test.
 type fakeSocket struct {
-	in      chan any // []Packet or error
+	in      chan any // []socket.Packet or error
 	done    chan struct{}
 	once    sync.Once
 	refuses func(n int) error // asked for each packet written, numbered; may be nil
@@ -23,14 +24,14 @@ type fakeSocket struct {
 	mu    sync.Mutex
 	reads int
 	count int // packets written, or tried
-	sent  []Packet
+	sent  []socket.Packet
 }
 
 func newFakeSocket() *fakeSocket {
 	return &fakeSocket{in: make(chan any, 100), done: make(chan struct{})}
 }
 
-func (s *fakeSocket) ReadBatch(ps []Packet) (int, error) {
+func (s *fakeSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	s.mu.Lock()
 	s.reads++
 	s.mu.Unlock()
@@ -39,13 +40,13 @@ func (s *fakeSocket) ReadBatch(ps []Packet) (int, error) {
 		if err, ok := x.(error); ok {
 			return 0, err
 		}
-		return copy(ps, x.([]Packet)), nil
+		return copy(ps, x.([]socket.Packet)), nil
 	case <-s.done:
 		return 0, net.ErrClosed
 	}
 }
 
-func (s *fakeSocket) WriteBatch(ps []Packet) (int, error) {
+func (s *fakeSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range ps {
@@ -78,7 +79,7 @@ func (s *fakeSocket) datagrams() (ds []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.sent {
-		for d, rest := nextDatagram(p.Buf, p.Segment); ; d, rest = nextDatagram(rest, p.Segment) {
+		for d, rest := socket.NextDatagram(p.Buf, p.Segment); ; d, rest = socket.NextDatagram(rest, p.Segment) {
 			ds = append(ds, string(d))
 			if rest == nil {
 				break
@@ -89,9 +90,9 @@ func (s *fakeSocket) datagrams() (ds []string) {
 }
 
 // from makes the packets of single datagrams of one address.
-func from(addr netip.AddrPort, ds ...string) (ps []Packet) {
+func from(addr netip.AddrPort, ds ...string) (ps []socket.Packet) {
 	for _, d := range ds {
-		ps = append(ps, Packet{Buf: []byte(d), Addr: addr})
+		ps = append(ps, socket.Packet{Buf: []byte(d), Addr: addr})
 	}
 	return ps
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -55,17 +56,17 @@ func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 	return s
 }
 
-func (s *connSocket) ReadBatch(ps []Packet) (int, error) {
+func (s *connSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	n, err := s.Read(s.buf)
 	if err != nil && (n == 0 || !errors.Is(err, io.ErrShortBuffer)) {
-		forgetPassed(err, s)
+		socket.ForgetPassed(err, s)
 		return 0, err
 	}
-	ps[0] = Packet{Buf: s.buf[:n]}
+	ps[0] = socket.Packet{Buf: s.buf[:n]}
 	return 1, nil
 }
 
-func (s *connSocket) WriteBatch(ps []Packet) (int, error) {
+func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -86,8 +87,8 @@ func (s *connSocket) WriteBatch(ps []Packet) (int, error) {
 
 // queueLocked queues the datagrams of p. Writers have waited for room; answers
 // of the reader find none when the other side does not read.
-func (s *connSocket) queueLocked(p *Packet) {
-	for d, rest := nextDatagram(p.Buf, p.Segment); ; d, rest = nextDatagram(rest, p.Segment) {
+func (s *connSocket) queueLocked(p *socket.Packet) {
+	for d, rest := socket.NextDatagram(p.Buf, p.Segment); ; d, rest = socket.NextDatagram(rest, p.Segment) {
 		if s.queue.Size() < s.limit {
 			s.queue.Append(d)
 		} else {
@@ -123,7 +124,7 @@ func (s *connSocket) send() {
 
 func (s *connSocket) fail(err error) {
 	s.failed.Add(1)
-	if IsTransient(err) {
+	if socket.IsTransient(err) {
 		return
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -32,7 +33,7 @@ type MuxConfig struct {
 // Read where there are no others, and one timer serves all Conns.
 type Mux struct {
 	cfg    MuxConfig
-	sock   Socket
+	sock   socket.Socket
 	timers timers
 	turns  turns
 	closed atomic.Bool
@@ -63,7 +64,7 @@ type readState struct {
 
 // NewMux returns a Mux on sock, which it takes over. Nothing is read before
 // Start.
-func NewMux(sock Socket, cfg MuxConfig) *Mux {
+func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers, &m.readErrors)
@@ -175,7 +176,7 @@ func (m *Mux) handleBroken(err error) {
 
 // handlePackets hands packets on, those of one route that follow each other as
 // one batch.
-func (m *Mux) handlePackets(now time.Time, ps []Packet) {
+func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 	r := &m.reading
 	for i := 0; i < len(ps); {
 		from := route{ps[i].Addr, ps[i].Local}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func TestMuxDispatch(t *testing.T) {
 	}}
 	withMux(t, MuxConfig{}, a, func(t *testing.T, m *Mux, s *fakeSocket) {
 		one, two := peerAddr(1), peerAddr(2)
-		ps := append(from(one, "a", "b"), Packet{Buf: []byte("112233"), Segment: 2, Addr: one})
+		ps := append(from(one, "a", "b"), socket.Packet{Buf: []byte("112233"), Segment: 2, Addr: one})
 		ps = append(ps, from(two, "c")...)
 		ps = append(ps, from(one, "d")...)
 		s.in <- ps
@@ -478,8 +479,8 @@ func (echoHandler) HandleTick(_ time.Time, out *wire.Batch) time.Time {
 func (echoHandler) HandleClose(error) {}
 
 // nullSocket takes everything and has nothing.
-type nullSocket struct{ Socket }
+type nullSocket struct{ socket.Socket }
 
-func (nullSocket) ReadBatch([]Packet) (int, error)     { return 0, net.ErrClosed }
-func (nullSocket) WriteBatch(ps []Packet) (int, error) { return len(ps), nil }
-func (nullSocket) Close() error                        { return nil }
+func (nullSocket) ReadBatch([]socket.Packet) (int, error)     { return 0, net.ErrClosed }
+func (nullSocket) WriteBatch(ps []socket.Packet) (int, error) { return len(ps), nil }
+func (nullSocket) Close() error                               { return nil }

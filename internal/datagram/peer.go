@@ -10,6 +10,7 @@ import (
 	"unique"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -131,7 +132,7 @@ func (p *Peer) LocalAddr() net.Addr {
 
 // RemoteAddr returns the address as the socket below knows it.
 func (p *Peer) RemoteAddr() net.Addr {
-	if m, ok := p.mux.sock.(AddrMapper); ok {
+	if m, ok := p.mux.sock.(socket.AddrMapper); ok {
 		if a := m.NetAddr(p.addr); a != nil {
 			return a
 		}

@@ -3,6 +3,8 @@ package datagram
 import (
 	"sync"
 	"time"
+
+	"volley/internal/socket"
 )
 
 // bufList is a reusable list of received datagrams.
@@ -17,11 +19,11 @@ func (l *bufList) put() {
 }
 
 // add splits a received packet into its datagrams.
-func (l *bufList) add(p *Packet) {
+func (l *bufList) add(p *socket.Packet) {
 	rest := p.Buf
 	for {
 		var d []byte
-		d, rest = nextDatagram(rest, p.Segment)
+		d, rest = socket.NextDatagram(rest, p.Segment)
 		l.bufs = append(l.bufs, d)
 		if rest == nil {
 			return
@@ -32,11 +34,11 @@ func (l *bufList) add(p *Packet) {
 const readPackets = 8
 
 // serve reads from a socket and calls handle with each batch, until an error.
-func serve(sock Socket, handle func([]Packet)) error {
-	if s, ok := sock.(Server); ok {
+func serve(sock socket.Socket, handle func([]socket.Packet)) error {
+	if s, ok := sock.(socket.Server); ok {
 		return s.Serve(handle)
 	}
-	ps := make([]Packet, readPackets)
+	ps := make([]socket.Packet, readPackets)
 	for {
 		n, err := sock.ReadBatch(ps)
 		if err != nil {
@@ -71,7 +73,7 @@ func (r *reader) again(err error) bool {
 // it. So there are several attempts after every pause: otherwise whoever sends
 // us one ICMP message each pause would keep us from ever reading a packet.
 func (r *reader) failed(err error) (pause time.Duration, again bool) {
-	if !IsTransient(err) {
+	if !socket.IsTransient(err) {
 		return 0, false
 	}
 	r.failures++

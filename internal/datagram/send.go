@@ -1,18 +1,15 @@
 package datagram
 
 import (
-	"errors"
 	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
-
-// errLate is that the send buffer was full until the writer's deadline.
-var errLate = errors.New("datagram: the send buffer was full until the deadline")
 
 const (
 	// maxRun and maxRunBytes limit one segmented send: no kernel takes more
@@ -26,7 +23,7 @@ const (
 
 // scratch is what handing a batch to a Socket takes beside the batch.
 type scratch struct {
-	packets [sendPackets]Packet
+	packets [sendPackets]socket.Packet
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -56,13 +53,13 @@ type route struct {
 
 // sendBatch sends all datagrams of b in as few segmented runs as their
 // sizes allow. It returns the first error; the rest is sent all the same.
-func sendBatch(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64) error {
+func sendBatch(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64) error {
 	_, err := sendBatchBy(sock, r, b, errors, nil)
 	return err
 }
 
 // sendBatchBy is sendBatch until a deadline, see DeadlineConn; nil is none.
-func sendBatchBy(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
+func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
 	if b.Len() == 0 {
 		return 0, nil
 	}
@@ -70,7 +67,7 @@ func sendBatchBy(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *
 	defer scratches.Put(s)
 	w := packetWriter{sock: sock, errors: errors, until: d}
 	if d != nil {
-		w.patient, _ = sock.(DeadlineSocket)
+		w.patient, _ = sock.(socket.DeadlineSocket)
 	}
 	for i := 0; i < b.Len(); {
 		n := 0
@@ -90,7 +87,7 @@ func sendBatchBy(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *
 			first = err
 		}
 		for _, p := range unsent {
-			i -= p.datagrams()
+			i -= p.Datagrams()
 		}
 		late := len(unsent) > 0
 		clear(s.packets[:n])
@@ -101,25 +98,17 @@ func sendBatchBy(sock Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *
 	return b.Len(), first
 }
 
-// datagrams returns how many datagrams p is.
-func (p *Packet) datagrams() int {
-	if p.Segment <= 0 {
-		return 1
-	}
-	return (len(p.Buf) + p.Segment - 1) / p.Segment
-}
-
 // A packetWriter gives packets to a Socket.
 type packetWriter struct {
-	sock    Socket
-	patient DeadlineSocket // sock, if it can keep to until; or nil
+	sock    socket.Socket
+	patient socket.DeadlineSocket // sock, if it can keep to until; or nil
 	until   *deadline.Deadline
 	errors  *atomic.Uint64
 }
 
 // write sends ps, going on behind each one that fails. It returns those for
 // which there was no room until the deadline.
-func (w *packetWriter) write(ps []Packet) (unsent []Packet, first error) {
+func (w *packetWriter) write(ps []socket.Packet) (unsent []socket.Packet, first error) {
 	for len(ps) > 0 {
 		var n int
 		var err error
@@ -131,14 +120,14 @@ func (w *packetWriter) write(ps []Packet) (unsent []Packet, first error) {
 		if err == nil {
 			return nil, first
 		}
-		if err == errLate {
+		if err == socket.ErrLate {
 			return ps[n:], first
 		}
 		w.errors.Add(1)
 		if first == nil {
 			first = err
 		}
-		if !IsTransient(err) || n >= len(ps) {
+		if !socket.IsTransient(err) || n >= len(ps) {
 			return nil, first
 		}
 		ps = ps[n+1:]

@@ -3,13 +3,12 @@ package datagram
 import (
 	"errors"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -40,12 +39,12 @@ var (
 const MaxUDP = 65507
 
 // NewSingle returns a Conn on a connected socket, which it takes over.
-func NewSingle(sock Socket, local, remote net.Addr, maxDatagram int) *Single {
+func NewSingle(sock socket.Socket, local, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
 	c.turns.passed = c.noteError
-	_, c.turns.wakes = sock.(WakeSocket)
+	_, c.turns.wakes = sock.(socket.WakeSocket)
 	return c
 }
 
@@ -75,7 +74,7 @@ func (c *Single) isClosed() bool         { return c.closed.Load() }
 func (c *Single) mayRead(*Peer) bool     { return true }
 func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
 
-func (c *Single) handlePackets(now time.Time, ps []Packet) {
+func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
 	l := bufLists.Get().(*bufList)
 	defer l.put()
 	for i := range ps {
@@ -118,7 +117,7 @@ func (c *Single) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) 
 // noteError counts those errors by which the other side's machine says that
 // nobody listens on the port.
 func (c *Single) noteError(err error) {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(refusedErrnos, errno) {
+	if socket.IsRefused(err) {
 		c.refused.Add(1)
 	}
 }
@@ -154,9 +153,9 @@ func (c *Single) Stats() Stats {
 	}
 }
 
-func socketStats(s Socket) SocketStats {
-	if s, ok := s.(StatsSocket); ok {
-		return s.SocketStats()
+func socketStats(s socket.Socket) socket.Stats {
+	if s, ok := s.(socket.StatsSocket); ok {
+		return s.Stats()
 	}
-	return SocketStats{}
+	return socket.Stats{}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/socket"
 	"volley/internal/wire"
 	"volley/simnet"
 )
@@ -37,7 +38,7 @@ func TestSingleReceivesAndAnswers(t *testing.T) {
 		},
 	}
 	withSingle(t, h, func(t *testing.T, c *Single, s *fakeSocket) {
-		s.in <- append(from(peerAddr(1), "a"), Packet{Buf: []byte("bbc"), Segment: 2})
+		s.in <- append(from(peerAddr(1), "a"), socket.Packet{Buf: []byte("bbc"), Segment: 2})
 		synctest.Wait()
 		c.Schedule(time.Now().Add(time.Second))
 		time.Sleep(2500 * time.Millisecond)

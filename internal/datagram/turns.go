@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 )
 
 // A socket with one peer is best read by the goroutine that waits for its
@@ -18,29 +19,6 @@ import (
 // whenever no caller has come back for inlinePatience. Where the socket can
 // tell of packets without being read, that goroutine is there only while some
 // come.
-
-// An InlineSocket is a Server that can be read by its users in turns.
-type InlineSocket interface {
-	Server
-	// ServeOnce waits for packets until the read deadline and calls handle
-	// once with what is there.
-	ServeOnce(handle func(ps []Packet)) error
-	// SetReadDeadline concerns Serve and ServeOnce, also one under way, which
-	// then return os.ErrDeadlineExceeded.
-	SetReadDeadline(time.Time) error
-}
-
-// A WakeSocket is an InlineSocket that need not be read all the time.
-type WakeSocket interface {
-	InlineSocket
-	// WakeOnPacket has s.WakeUp called once, as soon as there is something to
-	// receive; nil takes that back, unless the call is under way. WakeUp must
-	// not block, but for a lock that the caller of WakeOnPacket may hold.
-	WakeOnPacket(s Sleeper) error
-}
-
-// A Sleeper is to be told of packets.
-type Sleeper interface{ WakeUp() }
 
 // An InlineConn is a Conn whose socket may be read by the callers of the
 // application's Read.
@@ -76,7 +54,7 @@ type turnsOwner interface {
 	// mayRead reports whether the readers of a Peer may read the socket. A
 	// Single asks for nil.
 	mayRead(p *Peer) bool
-	handlePackets(now time.Time, ps []Packet)
+	handlePackets(now time.Time, ps []socket.Packet)
 	handleBroken(err error)
 }
 
@@ -84,14 +62,14 @@ type turnsOwner interface {
 // its owner are called with mu held, except for handlePackets and handleBroken.
 type turns struct {
 	owner  turnsOwner
-	sock   Socket
-	inline InlineSocket // sock; nil if only the goroutine can read it
+	sock   socket.Socket
+	inline socket.InlineSocket // sock; nil if only the goroutine can read it
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
 
 	base   time.Time
-	handle func(ps []Packet)
+	handle func(ps []socket.Packet)
 
 	// These belong to who reads.
 	reader reader
@@ -111,11 +89,11 @@ type turns struct {
 	watch    alarm
 }
 
-func (t *turns) init(owner turnsOwner, sock Socket, timers *timers, errors *atomic.Uint64) {
+func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, errors *atomic.Uint64) {
 	t.owner, t.sock, t.timers, t.errors = owner, sock, timers, errors
-	t.inline, _ = sock.(InlineSocket)
+	t.inline, _ = sock.(socket.InlineSocket)
 	t.base = time.Now()
-	t.handle = func(ps []Packet) {
+	t.handle = func(ps []socket.Packet) {
 		t.reader.ok()
 		t.seen = time.Since(t.base)
 		t.owner.handlePackets(t.base.Add(t.seen), ps)
@@ -202,7 +180,7 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 	t.peer, t.readers = p, r
 	if t.asleep {
 		t.asleep = false
-		t.sock.(WakeSocket).WakeOnPacket(nil)
+		t.sock.(socket.WakeSocket).WakeOnPacket(nil)
 	}
 	if t.behind {
 		if !t.yield && !r.Several() {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"volley/internal/socket"
 )
 
 // sleepAfter is how long no packet may come before the goroutine ends. It is
@@ -59,7 +61,7 @@ func (t *turns) sleepLocked() {
 	if t.owner.isClosed() || t.asleep || t.behind {
 		return
 	}
-	if !t.wakes || t.sock.(WakeSocket).WakeOnPacket(t) != nil {
+	if !t.wakes || t.sock.(socket.WakeSocket).WakeOnPacket(t) != nil {
 		t.readBehindLocked()
 		return
 	}
@@ -67,7 +69,7 @@ func (t *turns) sleepLocked() {
 	t.peer, t.readers = nil, nil
 }
 
-// WakeUp implements Sleeper.
+// WakeUp implements socket.Sleeper.
 func (t *turns) WakeUp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

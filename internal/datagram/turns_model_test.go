@@ -12,6 +12,7 @@ import (
 
 	"volley/internal/deadline"
 	"volley/internal/inbox"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -19,11 +20,11 @@ import (
 type steppedSocket struct {
 	*fakeSocket
 	mu       sync.Mutex
-	queue    []Packet
+	queue    []socket.Packet
 	broken   error
 	deadline time.Time
 	changed  chan struct{} // closed at every change
-	sleeper  Sleeper
+	sleeper  socket.Sleeper
 	readers  int // in Serve or ServeOnce
 	serves   int // calls of Serve
 }
@@ -42,7 +43,7 @@ func (s *steppedSocket) change(f func()) {
 }
 
 // push gives the socket something to receive.
-func (s *steppedSocket) push(ps ...Packet) {
+func (s *steppedSocket) push(ps ...socket.Packet) {
 	s.change(func() {
 		s.queue = append(s.queue, ps...)
 		if s.sleeper != nil {
@@ -63,7 +64,7 @@ func (s *steppedSocket) Close() error {
 	return nil
 }
 
-func (s *steppedSocket) WakeOnPacket(sleeper Sleeper) error {
+func (s *steppedSocket) WakeOnPacket(sleeper socket.Sleeper) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sleeper = sleeper
@@ -77,10 +78,10 @@ func (s *steppedSocket) WakeOnPacket(sleeper Sleeper) error {
 	return nil
 }
 
-func (s *steppedSocket) Serve(handle func([]Packet)) error     { return s.serve(handle, false) }
-func (s *steppedSocket) ServeOnce(handle func([]Packet)) error { return s.serve(handle, true) }
+func (s *steppedSocket) Serve(handle func([]socket.Packet)) error     { return s.serve(handle, false) }
+func (s *steppedSocket) ServeOnce(handle func([]socket.Packet)) error { return s.serve(handle, true) }
 
-func (s *steppedSocket) serve(handle func([]Packet), once bool) error {
+func (s *steppedSocket) serve(handle func([]socket.Packet), once bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers++; s.readers > 1 {
@@ -111,7 +112,7 @@ func (s *steppedSocket) serve(handle func([]Packet), once bool) error {
 	}
 }
 
-func (s *steppedSocket) hand(ps []Packet, handle func([]Packet)) {
+func (s *steppedSocket) hand(ps []socket.Packet, handle func([]socket.Packet)) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	handle(ps)

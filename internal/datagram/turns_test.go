@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -22,7 +23,7 @@ type inlineSocket struct {
 	n  int
 }
 
-func (s *inlineSocket) ServeOnce(handle func([]Packet)) error {
+func (s *inlineSocket) ServeOnce(handle func([]socket.Packet)) error {
 	s.mu.Lock()
 	s.n++
 	n := s.n
@@ -34,7 +35,7 @@ func (s *inlineSocket) ServeOnce(handle func([]Packet)) error {
 	return nil
 }
 
-func (s *inlineSocket) Serve(handle func([]Packet)) error {
+func (s *inlineSocket) Serve(handle func([]socket.Packet)) error {
 	<-s.done
 	return nil
 }
@@ -72,7 +73,7 @@ func TestInlineTurns(t *testing.T) {
 // A refusedSocket has nothing but passing errors.
 type refusedSocket struct{ inlineSocket }
 
-func (*refusedSocket) ServeOnce(func([]Packet)) error { return syscall.ECONNREFUSED }
+func (*refusedSocket) ServeOnce(func([]socket.Packet)) error { return syscall.ECONNREFUSED }
 
 // However many errors there were, a caller of Read pauses for a moment only, and
 // never past its deadline.

@@ -1,0 +1,14 @@
+package socket
+
+import "syscall"
+
+// goneErrnos say that a socket is gone, or leads nowhere for good, by codes of
+// Winsock or of the system.
+var goneErrnos = []syscall.Errno{
+	6,     // ERROR_INVALID_HANDLE
+	10009, // WSAEBADF
+	10038, // WSAENOTSOCK
+	10057, // WSAENOTCONN
+	10058, // WSAESHUTDOWN
+	10093, // WSANOTINITIALISED
+}

@@ -1,0 +1,160 @@
+package socket
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// gsoState decides which runs are sent in one call. Most reasons for a kernel to
+// refuse a run lie on the way to its destination: a path of small MTU (EMSGSIZE,
+// EINVAL on older kernels), a device without checksums or an IPsec policy
+// (EIO). So a refusal is remembered for that address, and one peer on a bad path
+// does not slow down the others of a listener.
+type gsoState struct {
+	loopbackOnly bool         // constant after setUp
+	off          atomic.Bool  // not offered, or refused to everybody
+	maxSegments  atomic.Int32 // of one run
+
+	refusals atomic.Pointer[refusals] // nil: none
+	streak   atomic.Int32             // addresses refused since a run has left
+	mu       sync.Mutex               // held to change refusals and streak
+}
+
+// refusals is a table of addresses that does not change any more.
+type refusals struct {
+	until  time.Time // forgotten then
+	limits map[netip.Addr]segmentLimit
+}
+
+// A segmentLimit is what is known of runs to one address.
+type segmentLimit struct {
+	max     int // bytes; larger segments were refused
+	invalid int // refusals by EINVAL
+}
+
+const (
+	// refusalLifetime is how long a refusal is remembered: that of the kernel's
+	// knowledge of a path's MTU.
+	refusalLifetime = 10 * time.Minute
+	// maxRefusals bounds the table; it starts anew when it is full.
+	maxRefusals = 256
+	// maxStreak is how many addresses in a row the kernel may refuse runs to,
+	// with errors that may be about all of them, before there are none for a
+	// while.
+	maxStreak = 64
+	// maxInvalid is how many refusals by EINVAL may be about the size of the
+	// segments. A faulty device refuses all.
+	maxInvalid = 4
+)
+
+// Every kernel with UDP_SEGMENT takes few segments a run, those from 6.9 on
+// take many (UDP_MAX_SEGMENTS).
+const (
+	fewSegments  = 64
+	manySegments = 128
+)
+
+func takesManySegments(release string) bool {
+	major, minor, _ := kernelVersion(release)
+	return major > 6 || major == 6 && minor >= 9
+}
+
+// shorten makes runs have few segments from now on, if pc, which was refused,
+// had more.
+func (g *gsoState) shorten(pc piece) bool {
+	if pc.segment == 0 || pc.end-pc.off <= fewSegments*pc.segment {
+		return false
+	}
+	g.maxSegments.Store(fewSegments)
+	return true
+}
+
+// allows tells whether a run of segments of the given size may go to addr in
+// one call.
+func (g *gsoState) allows(segment int, addr netip.AddrPort) bool {
+	if g.off.Load() || g.loopbackOnly && !addr.Addr().IsLoopback() {
+		return false
+	}
+	t := g.refusals.Load()
+	if t == nil {
+		return true
+	}
+	limit, ok := t.limits[addr.Addr()]
+	if (!ok || segment <= limit.max) && g.streak.Load() < maxStreak {
+		return true
+	}
+	if time.Now().Before(t.until) {
+		return false
+	}
+	g.forget(t)
+	return true
+}
+
+// forget drops a table that has had its time.
+func (g *gsoState) forget(t *refusals) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refusals.CompareAndSwap(t, nil) {
+		g.streak.Store(0)
+	}
+}
+
+// took notes that a run has left.
+func (g *gsoState) took() {
+	if g.streak.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.streak.Load() < maxStreak {
+		g.streak.Store(0)
+	}
+}
+
+// refuse notes that a run of segments of the given size to addr was refused with
+// err, and that its datagrams left.
+func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := g.refusals.Load()
+	t := &refusals{until: time.Now().Add(refusalLifetime)}
+	if old != nil && len(old.limits) < maxRefusals {
+		t.until, t.limits = old.until, maps.Clone(old.limits)
+	} else {
+		t.limits = make(map[netip.Addr]segmentLimit)
+	}
+	limit, known := t.limits[addr]
+	limit.max = segment - 1
+	switch {
+	case errors.Is(err, syscall.EINVAL):
+		if limit.invalid++; limit.invalid >= maxInvalid {
+			limit.max = 0
+		}
+	case !errors.Is(err, syscall.EMSGSIZE):
+		limit.max = 0
+	}
+	t.limits[addr] = limit
+	if !known && !errors.Is(err, syscall.EMSGSIZE) {
+		g.streak.Add(1)
+	}
+	g.refusals.Store(t)
+}
+
+// offered tells whether some runs are sent in one call at present: to peer, if
+// the socket has just that one.
+func (g *gsoState) offered(peer netip.AddrPort) bool {
+	t := g.refusals.Load()
+	switch {
+	case g.off.Load():
+		return false
+	case t == nil:
+		return true
+	}
+	limit, ok := t.limits[peer.Addr()]
+	return (!ok || limit.max > 0) && g.streak.Load() < maxStreak
+}

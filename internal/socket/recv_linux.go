@@ -1,0 +1,183 @@
+package socket
+
+import (
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// recvMessages is the largest number of messages that one call receives. Beyond
+// it, calls become no cheaper per message.
+const recvMessages = 8
+
+// A receiveOp is the memory for one call: headers for all messages, and
+// buffers, which are made when first needed and stay. At 64 KiB a buffer it is
+// too large for each socket to have its own, so it is taken from a pool once
+// there may be something to receive, and never held by a goroutine that waits.
+type receiveOp struct {
+	msgs  [recvMessages]mmsghdr
+	iovs  [recvMessages]syscall.Iovec
+	names [recvMessages]sockaddr
+	ctls  [recvMessages]control
+	bufs  [recvMessages]*[maxDatagram]byte
+
+	packets [recvMessages]Packet // used by Serve
+}
+
+var receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
+
+// prepare makes the first n messages ready to be filled.
+func (op *receiveOp) prepare(n int, connected bool) []mmsghdr {
+	for i := range n {
+		if op.bufs[i] == nil {
+			op.attachBuffer(i)
+		}
+		h := &op.msgs[i].hdr
+		h.Name, h.Namelen = nil, 0
+		if !connected {
+			h.Name = (*byte)(unsafe.Pointer(&op.names[i]))
+			h.Namelen = syscall.SizeofSockaddrInet6
+		}
+		h.SetControllen(controlSize)
+		h.Flags = 0
+	}
+	return op.msgs[:n]
+}
+
+func (op *receiveOp) attachBuffer(i int) {
+	buf := new([maxDatagram]byte)
+	op.bufs[i] = buf
+	op.iovs[i].Base = &buf[0]
+	op.iovs[i].SetLen(maxDatagram)
+	h := &op.msgs[i].hdr
+	h.Iov = &op.iovs[i]
+	setLen(&h.Iovlen, 1)
+	h.Control = (*byte)(unsafe.Pointer(&op.ctls[i]))
+}
+
+// A receiver is the state of ReadBatch and of Serve, of which only one is used
+// at a time.
+type receiver struct {
+	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
+	limit int        // how many messages the caller of ReadBatch has room for
+	n     int        // how many were received
+	errno syscall.Errno
+	try   func(fd uintptr) bool // tryReceive, made by the first ReadBatch
+
+	handle func([]Packet)        // of Serve
+	serve  func(fd uintptr) bool // serveReady, made once
+	once   bool                  // ServeOnce
+	ask    asker
+}
+
+// ReadBatch implements Socket.
+func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
+	if len(ps) == 0 {
+		return 0, nil
+	}
+	r := &s.recv
+	r.release()
+	r.limit = len(ps)
+	if r.try == nil {
+		r.try = s.tryReceive
+	}
+	if err := s.raw.Read(r.try); err != nil {
+		ForgetPassed(err, s.conn)
+		return 0, err
+	}
+	if r.errno != 0 {
+		r.release()
+		return 0, os.NewSyscallError("recvmsg", r.errno)
+	}
+	for i := range r.n {
+		s.describe(&ps[i], i)
+	}
+	return r.n, nil
+}
+
+// release gives the buffers of the last ReadBatch back.
+func (r *receiver) release() {
+	if r.op != nil {
+		receiveOps.Put(r.op)
+		r.op = nil
+	}
+}
+
+// tryReceive receives what is there and returns false if that is nothing.
+func (s *linuxSocket) tryReceive(fd uintptr) bool {
+	r := &s.recv
+	if r.op == nil {
+		r.op = receiveOps.Get().(*receiveOp)
+	}
+	want := min(r.ask.count(), r.limit)
+	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+	s.readCalls.Add(1)
+	r.ask.learn(want, r.n)
+	if r.errno == syscall.EAGAIN {
+		r.release()
+		return false
+	}
+	return true
+}
+
+// An asker decides how many messages to ask for in one call. One is the rule:
+// a call that asks for more than there are costs a tenth of a datagram's way
+// for nothing. Where the reader keeps finding messages it asks for twice as
+// many each time.
+type asker struct {
+	exponent uint8 // the count is 1 << exponent
+	found    uint8 // calls in a row that got all they asked for
+}
+
+// askPatience is how often a call for one message must succeed before the next
+// one asks for two.
+const askPatience = 8
+
+func (a *asker) count() int { return 1 << a.exponent }
+
+// learn takes the outcome of a call.
+func (a *asker) learn(asked, got int) {
+	if got < asked {
+		*a = asker{}
+		return
+	}
+	if a.found < askPatience {
+		a.found++
+		return
+	}
+	if asked == a.count() && 2*asked <= recvMessages {
+		a.exponent++
+	}
+}
+
+// describe sets p to received message i.
+func (s *linuxSocket) describe(p *Packet, i int) {
+	op := s.recv.op
+	m := &op.msgs[i]
+	size := int(m.len)
+	var info controlInfo
+	if m.hdr.Controllen > 0 {
+		info = op.ctls[i].parse(int(m.hdr.Controllen))
+	}
+	if info.hasDrops {
+		s.drops.Store(info.drops)
+	} else {
+		info.drops = s.drops.Load()
+	}
+	if info.segment >= size {
+		info.segment = 0 // a run of one
+	}
+	*p = Packet{
+		Buf: op.bufs[i][:size:size], Addr: s.source(&op.names[i]), Local: info.local,
+		Segment: info.segment, Drops: info.drops,
+	}
+}
+
+func (s *linuxSocket) source(name *sockaddr) netip.AddrPort {
+	if s.peer.IsValid() {
+		return s.peer
+	}
+	return sockaddrAddrPort(name)
+}

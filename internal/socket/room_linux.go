@@ -1,0 +1,79 @@
+package socket
+
+import (
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"volley/internal/deadline"
+)
+
+// The writers of one socket have deadlines of their own, so they cannot wait in
+// the runtime's poller, which knows one for all. They wait for a channel that a
+// goroutine closes; it waits in the poller, and is there only while the send
+// buffer is full.
+
+// A sendRoom is where writers wait for room in the send buffer.
+type sendRoom struct {
+	mu    sync.Mutex
+	ready chan struct{} // closed when there is room, or the socket is closed; nil: nobody waits
+}
+
+// WriteBatchBy implements DeadlineSocket.
+func (s *linuxSocket) WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error) {
+	return s.writeBatch(ps, d)
+}
+
+// waitBy repeats a call that found the send buffer full until it finds room or
+// the deadline passes.
+func (op *sendOp) waitBy(d *deadline.Deadline) error {
+	passed := d.Arm()
+	defer d.Disarm()
+	for op.errno == syscall.EAGAIN {
+		select {
+		case <-op.socket.roomToSend():
+		case <-passed:
+			return ErrLate
+		}
+		if err := op.socket.raw.Control(op.try); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roomToSend returns what is closed as soon as there is room.
+func (s *linuxSocket) roomToSend() <-chan struct{} {
+	r := &s.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ready == nil {
+		r.ready = make(chan struct{})
+		go s.watchRoom(r.ready)
+	}
+	return r.ready
+}
+
+func (s *linuxSocket) watchRoom(ready chan struct{}) {
+	_ = s.raw.Write(s.kernel.writable) // fails after Close, which the writers see next
+	s.room.mu.Lock()
+	s.room.ready = nil
+	s.room.mu.Unlock()
+	close(ready)
+}
+
+// pollfd is struct pollfd of poll(2).
+type pollfd struct {
+	fd              int32
+	events, revents int16
+}
+
+const pollOut = 4
+
+func (linuxKernel) writable(fd uintptr) bool {
+	p := pollfd{fd: int32(fd), events: pollOut}
+	var now syscall.Timespec
+	n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1,
+		uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return n != 0 || errno != 0
+}

@@ -1,0 +1,75 @@
+package socket
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Serve implements Server. The goroutine never leaves the poller's read of the
+// descriptor, so no readiness is forgotten between two reads, and a call that
+// received less than it asked for need not be repeated just to learn that the
+// socket is empty: that would be one system call more for each lone datagram.
+func (s *linuxSocket) Serve(handle func([]Packet)) error { return s.serve(handle, false) }
+
+// ServeOnce implements InlineSocket.
+func (s *linuxSocket) ServeOnce(handle func([]Packet)) error { return s.serve(handle, true) }
+
+// SetReadDeadline implements InlineSocket.
+func (s *linuxSocket) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
+
+func (s *linuxSocket) serve(handle func([]Packet), once bool) error {
+	r := &s.recv
+	r.handle, r.once = handle, once
+	if err := s.raw.Read(r.serve); err != nil {
+		return err
+	}
+	if s.open.closed.Load() {
+		return net.ErrClosed
+	}
+	if r.errno != 0 {
+		return os.NewSyscallError("recvmsg", r.errno)
+	}
+	return nil
+}
+
+// serveReady hands over all that is there and returns false to wait for more.
+// It returns true if there was an error, or the socket is closed.
+func (s *linuxSocket) serveReady(fd uintptr) bool {
+	r := &s.recv
+	for !s.open.closed.Load() {
+		r.op = receiveOps.Get().(*receiveOp)
+		want := r.ask.count()
+		if !r.once {
+			want = max(2, want) // with one, none left is not seen
+		}
+		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+		s.readCalls.Add(1)
+		r.ask.learn(want, r.n)
+		if r.errno != 0 {
+			r.release()
+			return r.errno != syscall.EAGAIN
+		}
+		ps := r.op.packets[:r.n]
+		for i := range ps {
+			s.describe(&ps[i], i)
+		}
+		s.hand(ps)
+		r.release()
+		if r.once {
+			return true
+		}
+		if r.n < want {
+			return false
+		}
+	}
+	return true
+}
+
+// hand calls the handler. Close may be called from within it.
+func (s *linuxSocket) hand(ps []Packet) {
+	s.open.busy.Store(true)
+	defer s.open.busy.Store(false) // even if it panics
+	s.recv.handle(ps)
+}

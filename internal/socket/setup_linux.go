@@ -1,0 +1,114 @@
+package socket
+
+import (
+	"math"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// setUp finds out what the socket is and can do, and sets its options.
+func (s *linuxSocket) setUp(fd uintptr, cfg *Config) error {
+	var err error
+	if s.family, err = s.kernel.getsockopt(fd, syscall.SOL_SOCKET, soDomain); err != nil {
+		return err
+	}
+	s.readBuffer = s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))
+	s.writeBuffer = s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))
+	// Without it Drops stays zero, no more.
+	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
+	s.tellAddresses(fd)
+	s.gso.maxSegments.Store(fewSegments)
+	s.gso.off.Store(true)
+	if cfg.offload() {
+		s.gso.off.Store(!s.hasGSO(fd))
+		release := s.kernel.release()
+		s.gso.loopbackOnly = manglesGSO(release)
+		if takesManySegments(release) {
+			s.gso.maxSegments.Store(manySegments)
+		}
+		s.gro = s.enableGRO(fd)
+	}
+	return nil
+}
+
+// tellAddresses has the kernel tell at which of our addresses each packet
+// arrived, if the socket is bound to all of them. On a dual-stack socket, the
+// option of IPv4 is for its packets.
+func (s *linuxSocket) tellAddresses(fd uintptr) {
+	local, _ := s.conn.LocalAddr().(*net.UDPAddr)
+	if local == nil || local.IP != nil && !local.IP.IsUnspecified() || s.peer.IsValid() {
+		return
+	}
+	v4 := s.kernel.setsockopt(fd, syscall.IPPROTO_IP, syscall.IP_PKTINFO, 1)
+	v6 := error(nil)
+	if s.family == syscall.AF_INET6 {
+		v6 = s.kernel.setsockopt(fd, syscall.IPPROTO_IPV6, syscall.IPV6_RECVPKTINFO, 1)
+	}
+	s.manyAddrs = v4 == nil || v6 == nil
+}
+
+// offload tells whether segmentation offload may be used.
+func (cfg *Config) offload() bool {
+	env := os.Getenv(DisableOffloadEnv)
+	return !cfg.DisableOffload && (env == "" || env == "0")
+}
+
+// setBuffer asks for a buffer of size bytes, unless that is zero, and returns
+// what was granted. The option force needs a privilege and no limit holds for it.
+func (s *linuxSocket) setBuffer(fd uintptr, force, option, size int) int {
+	size = min(size, math.MaxInt32/2) // the kernel doubles it
+	if size > 0 && s.kernel.setsockopt(fd, syscall.SOL_SOCKET, force, size) != nil {
+		_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, option, size) // cut to the limit
+	}
+	granted, err := s.kernel.getsockopt(fd, syscall.SOL_SOCKET, option)
+	if err != nil {
+		return 0
+	}
+	return granted / 2 // the kernel has doubled it for its own records
+}
+
+func (s *linuxSocket) hasGSO(fd uintptr) bool {
+	_, err := s.kernel.getsockopt(fd, solUDP, udpSegment)
+	return err == nil
+}
+
+// enableGRO turns UDP_GRO on, and off again on kernels that cannot tell
+// whether it is on: those are older than 5.12 and have faults in it.
+func (s *linuxSocket) enableGRO(fd uintptr) bool {
+	if s.kernel.setsockopt(fd, solUDP, udpGRO, 1) != nil {
+		return false
+	}
+	if on, err := s.kernel.getsockopt(fd, solUDP, udpGRO); err == nil && on == 1 {
+		return true
+	}
+	_ = s.kernel.setsockopt(fd, solUDP, udpGRO, 0)
+	return false
+}
+
+// manglesGSO tells whether a kernel is one of those, 7.0.0 to 7.1.4, that give
+// some network devices runs of equal segments with a wrong length and
+// checksum. Nothing shows it at run time, so runs are kept off devices there.
+func manglesGSO(release string) bool {
+	major, minor, patch := kernelVersion(release)
+	return major == 7 && (minor == 0 || minor == 1 && patch <= 4)
+}
+
+// kernelVersion returns the numbers at the start of a release such as
+// "6.18.2-arch1-1", zero for those that are not there.
+func kernelVersion(release string) (major, minor, patch int) {
+	var v [3]int
+	for i, field := range strings.SplitN(release, ".", 3) {
+		digits := 0
+		for digits < len(field) && '0' <= field[digits] && field[digits] <= '9' {
+			digits++
+		}
+		v[i], _ = strconv.Atoi(field[:digits])
+		if digits < len(field) && i < 2 {
+			break
+		}
+	}
+	return v[0], v[1], v[2]
+}

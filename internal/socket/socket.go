@@ -1,0 +1,196 @@
+// Package socket moves packets between us and the system, in batches: on Linux
+// several messages a system call, and runs of datagrams with segmentation
+// offload; elsewhere, and on any net.PacketConn, one datagram a call.
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"volley/internal/deadline"
+)
+
+// A Packet is one datagram, or a run of datagrams of equal size, on its way
+// through a Socket.
+type Packet struct {
+	// Buf holds the datagram, or the run of datagrams one behind the other.
+	Buf []byte
+	// Addr is the other side. On a connected socket it is ignored when
+	// sending. IPv4 addresses are never in their IPv6-mapped form.
+	Addr netip.AddrPort
+	// Local is our side's address: the one that a received packet was sent to,
+	// and the one to send a packet from. It is zero where the socket has just
+	// one, or the platform does not tell; then the system chooses by its routes,
+	// on machines of several addresses perhaps another one than the other side
+	// knows us by.
+	Local netip.Addr
+	// Segment is the size in bytes of each datagram of a run; the last one
+	// may be shorter. Zero: Buf is one datagram.
+	Segment int
+	// Drops is, for a received packet, the total number of datagrams that
+	// the kernel has dropped because this socket's buffer was full, as far as
+	// the platform tells; otherwise zero.
+	Drops uint32
+}
+
+// Datagrams returns how many datagrams p is.
+func (p *Packet) Datagrams() int {
+	if p.Segment <= 0 {
+		return 1
+	}
+	return (len(p.Buf) + p.Segment - 1) / p.Segment
+}
+
+// A Socket is a packet transport. Reads come from one goroutine; writes may
+// come from many, also during a read and during Close.
+type Socket interface {
+	// ReadBatch waits for datagrams and describes them in ps. It returns how
+	// many elements it has set, at least one if the error is nil. The buffers
+	// belong to the socket and stay valid, and writable, until the next call.
+	// After Close the error is net.ErrClosed, perhaps wrapped. Errors for
+	// which IsTransient is true do not end the socket.
+	ReadBatch(ps []Packet) (int, error)
+	// WriteBatch sends ps in order and returns the number of elements sent.
+	// If it is short, the error says why element n was not sent; the caller
+	// may go on with element n+1.
+	WriteBatch(ps []Packet) (int, error)
+	// LocalAddr returns the address the socket is bound to.
+	LocalAddr() net.Addr
+	// Close closes the socket and makes ReadBatch return.
+	Close() error
+}
+
+// A DeadlineSocket is a Socket whose writers need not wait for room in its send
+// buffer for ever.
+type DeadlineSocket interface {
+	Socket
+	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
+	// deadline. It then returns ErrLate and how many elements it is done with;
+	// of the next one, Buf is what was not sent.
+	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
+}
+
+// ErrLate is that the send buffer was full until the writer's deadline.
+var ErrLate = errors.New("socket: the send buffer was full until the deadline")
+
+// A Server is a Socket that can do without the step back to its caller between
+// two reads. Serve calls handle with what ReadBatch would have returned, until
+// an error; the packets are valid until handle returns. If Close is called
+// while handle runs, also by handle itself, the socket goes once handle has
+// returned.
+type Server interface {
+	Socket
+	Serve(handle func(ps []Packet)) error
+}
+
+// An InlineSocket is a Server that can be read by its users in turns.
+type InlineSocket interface {
+	Server
+	// ServeOnce waits for packets until the read deadline and calls handle
+	// once with what is there.
+	ServeOnce(handle func(ps []Packet)) error
+	// SetReadDeadline concerns Serve and ServeOnce, also one under way, which
+	// then return os.ErrDeadlineExceeded.
+	SetReadDeadline(time.Time) error
+}
+
+// A WakeSocket is an InlineSocket that need not be read all the time.
+type WakeSocket interface {
+	InlineSocket
+	// WakeOnPacket has s.WakeUp called once, as soon as there is something to
+	// receive; nil takes that back, unless the call is under way. WakeUp must
+	// not block, but for a lock that the caller of WakeOnPacket may hold.
+	WakeOnPacket(s Sleeper) error
+}
+
+// A Sleeper is to be told of packets.
+type Sleeper interface{ WakeUp() }
+
+// DisableOffloadEnv is the environment variable that, set to anything but
+// "" and "0", makes every new socket do without segmentation offload
+// (UDP_SEGMENT and UDP_GRO), as Config.DisableOffload does for one.
+const DisableOffloadEnv = "VOLLEY_DISABLE_OFFLOAD"
+
+const (
+	// defaultSocketBuffer is asked for as receive and send buffer. A small
+	// datagram is charged three times its size, so that the usual default of
+	// 208 KiB holds fewer than 300 of them.
+	defaultSocketBuffer = 4 << 20
+
+	// maxDatagram is the size in bytes of a buffer that holds every UDP
+	// datagram, and every run that the kernel delivers at once.
+	maxDatagram = 1 << 16
+)
+
+// A Config says how a Socket on a net.UDPConn is set up. The zero value
+// is the documented default.
+type Config struct {
+	// ReadBuffer and WriteBuffer are the sizes in bytes to ask for of the
+	// kernel's buffers of the socket (SO_RCVBUF, SO_SNDBUF). The kernel may
+	// give less. Zero: 4 MiB. Negative: the system's default.
+	ReadBuffer, WriteBuffer int
+	// DisableOffload makes the socket send and receive each datagram by
+	// itself. See also DisableOffloadEnv.
+	DisableOffload bool
+}
+
+// bufferSize applies the default to one of the buffer sizes of a Config.
+// Zero is: leave it alone.
+func bufferSize(asked int) int {
+	if asked == 0 {
+		return defaultSocketBuffer
+	}
+	return max(asked, 0)
+}
+
+// Stats tells what a Socket has done and what it can do.
+type Stats struct {
+	// GSO and GRO tell whether runs of datagrams are at present sent, and
+	// received, in one system call.
+	GSO, GRO bool
+	// ReadBufferSize and WriteBufferSize are the sizes in bytes that the
+	// kernel has granted; zero where the platform does not tell.
+	ReadBufferSize, WriteBufferSize int
+	// ReadCalls and SendCalls count the system calls, or calls of the
+	// net.PacketConn, that moved datagrams.
+	ReadCalls, SendCalls uint64
+	// Retries counts the errors of sends after which the same was sent again,
+	// since they may have been about an earlier datagram.
+	Retries uint64
+	// Fallbacks counts the runs that the kernel refused to send in one call
+	// and that were sent datagram by datagram instead.
+	Fallbacks uint64
+	// Drops is the newest value of Packet.Drops.
+	Drops uint32
+}
+
+// A StatsSocket is a Socket that keeps Stats; all Sockets of this package
+// do. Stats may be called at any time from any goroutine.
+type StatsSocket interface {
+	Socket
+	Stats() Stats
+}
+
+// NewUDP returns a Socket on c, connected or not, which it takes over:
+// neither read from, write to nor close c afterwards. It is the fastest one
+// that the platform has, and behaves like NewPacket's otherwise.
+func NewUDP(c *net.UDPConn, cfg Config) (Socket, error) {
+	s, err := newPlatformSocket(c, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("socket: socket on %v: %w", c.LocalAddr(), err)
+	}
+	return s, nil
+}
+
+// NextDatagram cuts the first datagram off b, a run of datagrams of the given
+// size. A size of zero or less makes b one datagram. The rest is nil after the
+// last one.
+func NextDatagram(b []byte, segment int) (datagram, rest []byte) {
+	if segment <= 0 || len(b) <= segment {
+		return b, nil
+	}
+	return b[:segment:segment], b[segment:]
+}

@@ -1,0 +1,95 @@
+package socket
+
+import (
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+)
+
+// A linuxSocket is a Socket on a net.UDPConn that makes the system calls for
+// messages itself: several messages a call, and with offload (UDP_SEGMENT,
+// UDP_GRO) a run of datagrams a message. It waits in the runtime's poller.
+type linuxSocket struct {
+	conn   *net.UDPConn
+	raw    syscall.RawConn
+	kernel kernel
+	open   openState
+
+	// constant
+	family                  int            // AF_INET or AF_INET6, the latter perhaps dual-stack
+	peer                    netip.AddrPort // of a connected socket, otherwise zero
+	manyAddrs               bool           // bound to all addresses, so packets carry theirs
+	readBuffer, writeBuffer int            // bytes
+
+	gso  gsoState
+	recv receiver // owned by the goroutine in ReadBatch
+	wake wakeState
+	room sendRoom
+
+	permissionRetried    atomic.Bool
+	gro                  bool // constant
+	readCalls, sendCalls atomic.Uint64
+	fallbacks, retried   atomic.Uint64
+	drops                atomic.Uint32 // newest count a message has come with
+}
+
+var (
+	_ StatsSocket    = (*linuxSocket)(nil)
+	_ DeadlineSocket = (*linuxSocket)(nil)
+)
+
+func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
+	return newLinuxSocket(c, cfg, linuxKernel{})
+}
+
+func newLinuxSocket(c *net.UDPConn, cfg *Config, k kernel) (*linuxSocket, error) {
+	forgetDeadlines(c)
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &linuxSocket{conn: c, raw: raw, kernel: k, peer: remoteAddrPort(c)}
+	s.recv.serve = s.serveReady
+	controlErr := raw.Control(func(fd uintptr) { err = s.setUp(fd, cfg) })
+	if controlErr != nil {
+		return nil, controlErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// LocalAddr implements Socket.
+func (s *linuxSocket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
+
+// Close implements Socket. Every call returns the result of the first.
+func (s *linuxSocket) Close() error {
+	return s.open.close(func() error {
+		s.unwatch()
+		return s.conn.Close()
+	})
+}
+
+// Stats implements StatsSocket. Drops is newer than the one of the
+// newest Packet where the kernel tells.
+func (s *linuxSocket) Stats() Stats {
+	drops := s.drops.Load()
+	_ = s.raw.Control(func(fd uintptr) { // fails after Close
+		if n, ok := s.kernel.drops(fd); ok {
+			drops = n
+		}
+	})
+	return Stats{
+		GSO:             s.gso.offered(s.peer),
+		GRO:             s.gro,
+		ReadBufferSize:  s.readBuffer,
+		WriteBufferSize: s.writeBuffer,
+		ReadCalls:       s.readCalls.Load(),
+		SendCalls:       s.sendCalls.Load(),
+		Retries:         s.retried.Load(),
+		Fallbacks:       s.fallbacks.Load(),
+		Drops:           drops,
+	}
+}

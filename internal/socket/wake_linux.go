@@ -1,0 +1,154 @@
+package socket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A waker waits for packets on behalf of many sockets that nobody reads: one
+// goroutine for all of them, where one each would take a stack each. It waits in
+// the runtime's poller for a descriptor of epoll that knows their descriptors.
+type waker struct {
+	file  *os.File // of epoll
+	raw   syscall.RawConn
+	epoll int
+	socks map[int32]*linuxSocket // by descriptor; guarded by wakers.mu
+}
+
+// wakers holds the one waker, which is there as long as some socket uses it.
+var wakers struct {
+	mu  sync.Mutex
+	now *waker
+}
+
+// A wakeState is a socket's part, guarded by wakers.mu.
+type wakeState struct {
+	waker   *waker // that knows the socket, until Close; nil: none yet
+	fd      int32
+	sleeper Sleeper // nil: nobody wants to be told
+}
+
+var errNoPolling = errors.New("socket: no polling of epoll")
+
+// WakeOnPacket implements WakeSocket.
+func (s *linuxSocket) WakeOnPacket(sleeper Sleeper) error {
+	wakers.mu.Lock()
+	defer wakers.mu.Unlock()
+	if s.open.closed.Load() {
+		return net.ErrClosed
+	}
+	// Once somebody has closed our descriptor, its number may be another's.
+	if w := s.wake.waker; w != nil && w.socks[s.wake.fd] == s {
+		s.wake.sleeper = sleeper
+		return w.control(syscall.EPOLL_CTL_MOD, s.wake.fd, sleeper != nil)
+	}
+	if sleeper == nil {
+		return nil
+	}
+	return s.watchLocked(sleeper)
+}
+
+// watchLocked makes the waker know the socket.
+func (s *linuxSocket) watchLocked(sleeper Sleeper) (err error) {
+	if wakers.now == nil {
+		if wakers.now, err = newWaker(); err != nil {
+			return err
+		}
+	}
+	w := wakers.now
+	controlErr := s.raw.Control(func(fd uintptr) {
+		if err = w.control(syscall.EPOLL_CTL_ADD, int32(fd), true); err == nil {
+			w.socks[int32(fd)] = s
+			s.wake = wakeState{w, int32(fd), sleeper}
+		}
+	})
+	if len(w.socks) == 0 {
+		w.closeLocked()
+	}
+	return errors.Join(controlErr, err)
+}
+
+// control asks for one event of a descriptor, or for none.
+func (w *waker) control(op int, fd int32, on bool) error {
+	event := syscall.EpollEvent{Events: syscall.EPOLLONESHOT, Fd: fd}
+	if on {
+		event.Events |= syscall.EPOLLIN
+	}
+	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(w.epoll, op, int(fd), &event))
+}
+
+// unwatch makes the waker forget a socket that is about to close its
+// descriptor.
+func (s *linuxSocket) unwatch() {
+	wakers.mu.Lock()
+	defer wakers.mu.Unlock()
+	w, fd := s.wake.waker, s.wake.fd
+	s.wake = wakeState{}
+	if w == nil || w.socks[fd] != s {
+		return
+	}
+	delete(w.socks, fd)
+	_ = s.raw.Control(func(fd uintptr) {
+		_ = syscall.EpollCtl(w.epoll, syscall.EPOLL_CTL_DEL, int(fd), nil)
+	})
+	if len(w.socks) == 0 {
+		w.closeLocked()
+	}
+}
+
+// newWaker starts the goroutine.
+func newWaker() (*waker, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	_ = syscall.SetNonblock(fd, true) // else the next but one fails
+	file := os.NewFile(uintptr(fd), "epoll")
+	raw, err := file.SyscallConn()
+	if err != nil || file.SetReadDeadline(time.Time{}) != nil {
+		file.Close()
+		return nil, errNoPolling
+	}
+	w := &waker{file: file, raw: raw, epoll: fd, socks: make(map[int32]*linuxSocket)}
+	go w.run()
+	return w, nil
+}
+
+// closeLocked ends the goroutine.
+func (w *waker) closeLocked() {
+	wakers.now = nil
+	w.file.Close()
+}
+
+func (w *waker) run() {
+	var events [16]syscall.EpollEvent
+	var n int
+	wait := func(fd uintptr) bool {
+		err := error(syscall.EINTR)
+		for err == syscall.EINTR {
+			n, err = syscall.EpollWait(int(fd), events[:], 0)
+		}
+		return n > 0
+	}
+	for w.raw.Read(wait) == nil {
+		for _, e := range events[:n] {
+			if sleeper := w.take(e.Fd); sleeper != nil {
+				sleeper.WakeUp()
+			}
+		}
+	}
+}
+
+// take returns whom to tell of a descriptor, once.
+func (w *waker) take(fd int32) (sleeper Sleeper) {
+	wakers.mu.Lock()
+	defer wakers.mu.Unlock()
+	if s := w.socks[fd]; s != nil {
+		sleeper, s.wake.sleeper = s.wake.sleeper, nil
+	}
+	return sleeper
+}
