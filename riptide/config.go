@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"volley/internal/datagram"
 )
 
 // A Config has options of connections, for servers and clients alike. Its zero
@@ -60,6 +62,11 @@ type Config struct {
 	// handler, in bytes. What finds no room is dropped; a reliable message is
 	// not acknowledged then, so it comes again. Default 1 MiB.
 	ReadBuffer int
+
+	// SocketBuffer is the size in bytes to ask for of the kernel's receive
+	// and send buffer, each, of a UDP socket. The system may grant less.
+	// Default 4 MiB. Negative: the system's default.
+	SocketBuffer int
 }
 
 const (
@@ -93,6 +100,25 @@ func configError(field, format string, args ...any) error {
 	return &ConfigError{field, fmt.Sprintf(format, args...)}
 }
 
+// settings are a Config with its defaults applied.
+type settings struct {
+	codec
+	maxPayload     int
+	heartbeat      time.Duration
+	timeout        time.Duration // negative: never
+	pendingTimeout time.Duration
+	attempts       int
+	minResend      time.Duration
+	maxSends       int // negative: any number
+	sendBuffer     int
+	readBuffer     int
+	quality        bool
+	maxMeanSends   float64
+	maxNotifyLoss  float64
+	repeats        int // of a disconnect
+	socket         datagram.SocketConfig
+}
+
 // newSettings checks a Config, which may be nil, and applies the defaults.
 func newSettings(cfg *Config) (*settings, error) {
 	if cfg == nil {
@@ -113,6 +139,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		maxMeanSends:   cmp.Or(cfg.MaxMeanSends, defaultMaxMeanSends),
 		maxNotifyLoss:  cmp.Or(cfg.MaxNotifyLoss, defaultMaxNotifyLoss),
 		repeats:        disconnectRepeats,
+		socket:         datagram.SocketConfig{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
 	}
 	if s.maxMeanSends < 0 {
 		s.maxMeanSends = 1 << 30

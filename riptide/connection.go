@@ -19,24 +19,6 @@ const (
 	stateClosed
 )
 
-// settings are what a connection needs of a Config.
-type settings struct {
-	codec
-	maxPayload     int
-	heartbeat      time.Duration
-	timeout        time.Duration // negative: never
-	pendingTimeout time.Duration
-	attempts       int
-	minResend      time.Duration
-	maxSends       int // negative: any number
-	sendBuffer     int
-	readBuffer     int
-	quality        bool
-	maxMeanSends   float64
-	maxNotifyLoss  float64
-	repeats        int // of a disconnect
-}
-
 const (
 	firstResend = 50 * time.Millisecond // while no round-trip time is known
 	maxResend   = time.Second           // what slow acknowledgements can make of it
@@ -55,8 +37,11 @@ type events interface {
 	delivered(id uint16)
 	// connected says that the connection stands, and the client's id.
 	connected(id uint16)
-	// client says that another client has come or gone.
-	client(id uint16, here bool)
+	// client says that another client has come or gone, and returns whether
+	// that is taken, like received.
+	client(id uint16, here bool) bool
+	// request says that a client has asked to be accepted; the data is a body.
+	request(data []byte)
 	// ended says that the connection is over; rejected is meant if the reason
 	// is ConnectionRejected. The data is a body, empty if there is none.
 	ended(reason DisconnectReason, rejected RejectReason, data []byte)
@@ -78,6 +63,7 @@ type connection struct {
 	ping     uint8     // client: id of the next heartbeat
 	pinged   time.Time // client: when the last one left; zero: it was answered
 	restart  time.Time // server: a connect came, and nothing else since
+	asked    bool      // server: the first connect has come
 
 	rtt     roundTrip
 	history history
@@ -88,8 +74,13 @@ type connection struct {
 	counts  Stats
 }
 
+// init makes c a new connection. That of a server is pending until accept or
+// reject is called.
 func (c *connection) init(set *settings, s side, now time.Time, ev events) {
 	*c = connection{set: set, side: s, events: ev, heard: now, rtt: newRoundTrip()}
+	if s == serverSide {
+		c.state = statePending
+	}
 	c.sender.init(set.codec)
 	c.notify.init()
 }
@@ -103,7 +94,6 @@ func (c *connection) connect(now time.Time, data []byte, out *wire.Batch) {
 
 // pend tells the client that a decision is pending.
 func (c *connection) pend(out *wire.Batch) {
-	c.state = statePending
 	if c.set.layout == Packed {
 		c.set.appendConnect(out, nil)
 	}

@@ -1,10 +1,58 @@
 package riptide
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
 var (
 	// ErrLayout is the error of using messages of one layout with the other.
 	ErrLayout = errors.New("riptide: message of another layout")
+	// ErrNoMode is the error of sending a message of [NewData], which can
+	// only accompany others.
+	ErrNoMode = errors.New("riptide: data is not a message to be sent")
+	// ErrServerClosed is the error of serving after [Server.Close] or
+	// [Server.Shutdown]. It matches net.ErrClosed.
+	ErrServerClosed error = closedError("riptide: server closed")
 
-	errNotConnected = errors.New("riptide: not connected")
+	errNotConnected error = closedError("riptide: not connected")
+	errSlow               = errors.New("riptide: the other side does not read")
 )
+
+// A closedError matches net.ErrClosed.
+type closedError string
+
+func (e closedError) Error() string        { return string(e) }
+func (e closedError) Is(target error) bool { return target == net.ErrClosed }
+
+// A ConnectError is the error of a client whose connection did not come about.
+type ConnectError struct {
+	// Reason is [NoConnection] if nobody answered.
+	Reason RejectReason
+	// Data is what the application at the server has sent along; nil if it
+	// has sent nothing.
+	Data *Message
+}
+
+func (e *ConnectError) Error() string { return "riptide: connection failed: " + e.Reason.String() }
+
+// A DisconnectError says why a connection ended. It matches net.ErrClosed.
+type DisconnectError struct {
+	Reason DisconnectReason
+	// Data is what a server has sent along with a kick; nil if it has sent
+	// nothing.
+	Data *Message
+}
+
+func (e *DisconnectError) Error() string { return "riptide: connection ended: " + e.Reason.String() }
+
+// Is reports whether target is net.ErrClosed.
+func (e *DisconnectError) Is(target error) bool { return target == net.ErrClosed }
+
+// A RejectError is what [Server.Accept] returns to send data to a client that
+// it refuses.
+type RejectError struct {
+	Data *Message
+}
+
+func (e *RejectError) Error() string { return "riptide: rejected" }

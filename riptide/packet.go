@@ -37,6 +37,17 @@ func typeOf(m Mode) packetType {
 	return typeUnreliable
 }
 
+// modeOf returns the mode of user messages of a type.
+func modeOf(typ packetType) Mode {
+	switch typ {
+	case typeNotify:
+		return Notify
+	case typeReliable:
+		return Reliable
+	}
+	return Unreliable
+}
+
 // An ack says which messages have been received: the newest id, and in bit i
 // whether newest-1-i has been. Reliable messages have 16 bits, notify messages
 // 8.

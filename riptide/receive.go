@@ -114,18 +114,28 @@ func (c *connection) receiveReliable(now time.Time, p *packet, size int, out *wi
 		c.set.appendAck(out, c.history.ack(p.seq))
 		return true
 	}
-	if p.typ == typeReliable && !c.hand(Reliable, p, size) {
+	if !c.handReliable(p, size) {
 		return true
 	}
 	c.history.add(p.seq)
 	c.set.appendAck(out, c.history.ack(p.seq))
-	switch p.typ {
-	case typeWelcome:
+	if p.typ == typeWelcome {
 		c.welcome(now, p.client, out)
-	case typeClientConnected:
-		c.events.client(p.client, true)
-	case typeClientDisconnected:
-		c.events.client(p.client, false)
+	}
+	return true
+}
+
+// handReliable gives what a reliable message says to the application, which may
+// refuse it.
+func (c *connection) handReliable(p *packet, size int) bool {
+	switch p.typ {
+	case typeReliable:
+		return c.hand(Reliable, p, size)
+	case typeClientConnected, typeClientDisconnected:
+		if !c.events.client(p.client, p.typ == typeClientConnected) {
+			c.counts.Refused++
+			return false
+		}
 	}
 	return true
 }
@@ -287,6 +297,9 @@ func (c *connection) receiveFromClient(now time.Time, p *packet) bool {
 		c.end(Disconnected, 0, nil)
 	case typeConnect: // a repeated one brings no answer
 		switch {
+		case !c.asked:
+			c.asked = true
+			c.events.request(p.body)
 		case c.state != stateConnected:
 		case c.restart.IsZero():
 			c.restart = now

@@ -15,6 +15,7 @@ type recorder struct {
 	ids       []uint16 // reliable messages delivered
 	fates     []fate
 	log       []string
+	requests  []string
 	refuse    bool
 	connectID uint16
 	end       DisconnectReason
@@ -36,8 +37,12 @@ func (r *recorder) received(m Mode, body []byte) bool {
 }
 func (r *recorder) delivered(id uint16) { r.ids = append(r.ids, id) }
 func (r *recorder) connected(id uint16) { r.connectID = id; r.log = append(r.log, "connected") }
-func (r *recorder) client(id uint16, here bool) {
-	r.log = append(r.log, map[bool]string{true: "client connected", false: "client disconnected"}[here])
+func (r *recorder) request(data []byte) { r.requests = append(r.requests, string(data)) }
+func (r *recorder) client(id uint16, here bool) bool {
+	if !r.refuse {
+		r.log = append(r.log, map[bool]string{true: "client connected", false: "client disconnected"}[here])
+	}
+	return !r.refuse
 }
 func (r *recorder) notifyFate(id uint16, delivered, known bool) {
 	r.fates = append(r.fates, fate{id, delivered, known})
@@ -60,7 +65,7 @@ func newConnected(t testing.TB, cfg *Config, s side) (*connection, *recorder) {
 	}
 	c, r := new(connection), new(recorder)
 	c.init(set, s, start, r)
-	c.state = stateConnected
+	c.state, c.asked = stateConnected, true
 	c.beat = start.Add(time.Hour)
 	return c, r
 }

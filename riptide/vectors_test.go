@@ -195,16 +195,6 @@ func (c *valueCase) readBack(t *testing.T, datagram []byte) {
 	}
 }
 
-func modeOf(typ packetType) Mode {
-	switch typ {
-	case typeNotify:
-		return Notify
-	case typeReliable:
-		return Reliable
-	}
-	return Unreliable
-}
-
 type decodeRead struct {
 	valueOp
 	Errors     int

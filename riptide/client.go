@@ -1,0 +1,376 @@
+package riptide
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Client connects to a server, a C# or Unity program with Riptide or a
+// [Server]. The zero value is ready to use. It can connect again once its
+// connection has ended. Fields must not be changed while it is connected.
+//
+// Functions given to it are called one after the other, on a goroutine of its
+// own that reads no socket.
+type Client struct {
+	// Config is for the connection; nil: the defaults.
+	Config *Config
+	// Data is sent along with the attempt to connect; see [NewData].
+	Data *Message
+	// NetDialer makes the socket.
+	NetDialer net.Dialer
+
+	// Connected is called when the client is connected, before any message.
+	Connected func(*Client)
+	// Disconnected is called when the connection has ended, after all
+	// messages. The data is what a server sends along with a kick; nil if
+	// nothing.
+	Disconnected func(*Client, DisconnectReason, *Message)
+	// ClientConnected and ClientDisconnected are called with the ids of other
+	// clients that come and go. A new client is not told who was there.
+	ClientConnected, ClientDisconnected func(*Client, uint16)
+	// Notify is called with notify messages, which have no handlers. They
+	// have no id in the packed layout.
+	Notify func(*Client, *Message) error
+	// Unhandled is called with messages that have no handler. Nil: they are
+	// dropped.
+	Unhandled func(*Client, *Message) error
+	// Delivered is called with the ids of reliable messages that the server
+	// has acknowledged, those of the protocol's own included.
+	Delivered func(*Client, uint16)
+	// NotifyFate is called with the id of each notify message, in order, and
+	// whether it is known to have arrived.
+	NotifyFate func(c *Client, id uint16, delivered bool)
+
+	// KickOnError ends the connection when a handler returns an error.
+	KickOnError bool
+	// Logger is told of errors of handlers. Nil: silence.
+	Logger *slog.Logger
+
+	handlers handlerTable[*Client]
+
+	mu  sync.Mutex
+	cur *clientConn // the connection, or the last one
+}
+
+func (c *Client) handlerTable() *handlerTable[*Client] { return &c.handlers }
+
+// A clientConn is one connection of a Client.
+type clientConn struct {
+	client *Client
+	s      session
+
+	ready chan struct{} // closed when it is decided whether there is a connection
+	done  chan struct{} // closed when it has ended and all was handled
+	// guarded by s.mu
+	stands bool // it has been connected
+	id     uint16
+	failed end // why not; the data is a copy
+}
+
+// errConnected is the error of connecting twice at a time.
+var errConnected = errors.New("riptide: connected already")
+
+// Connect connects to a server. The network is "udp", "udp4" or "udp6", or one
+// of net.Dial for streams, such as "tcp"; the address is as for net.Dial. It
+// returns once the server has accepted, and else a *[ConnectError] with the
+// reason, a *[DisconnectError], the context's error, a *[ConfigError], the error
+// of Data, or that of dialing. The context means nothing to the connection
+// afterwards.
+func (c *Client) Connect(ctx context.Context, network, address string) error {
+	if _, err := newSettings(c.Config); err != nil {
+		return err
+	}
+	conn, err := c.NetDialer.DialContext(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	return c.ConnectConn(ctx, conn)
+}
+
+// ConnectConn connects, as [Client.Connect] does, over a connection to the
+// server, which it takes over: a stream, or anything that preserves message
+// boundaries, such as a session of package netcode.
+func (c *Client) ConnectConn(ctx context.Context, conn net.Conn) error {
+	cc, err := c.open(conn)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	select {
+	case <-cc.ready:
+	case <-ctx.Done():
+		cc.leave()
+		return ctx.Err()
+	}
+	return cc.outcome()
+}
+
+// open begins to connect.
+func (c *Client) open(conn net.Conn) (*clientConn, error) {
+	set, err := newSettings(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	data, err := set.dataBody(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cur != nil {
+		select {
+		case <-c.cur.done:
+		default:
+			return nil, errConnected
+		}
+	}
+	dc, set, err := newTransport(conn, set)
+	if err != nil {
+		return nil, err
+	}
+	cc := &clientConn{client: c, ready: make(chan struct{}), done: make(chan struct{})}
+	cc.s.init((*clientOwner)(cc), dc, set, clientSide, time.Now())
+	if err := dc.Attach(&cc.s); err != nil {
+		return nil, err
+	}
+	c.cur = cc
+	cc.s.do(func(now time.Time, c *connection, out *wire.Batch) { c.connect(now, data, out) })
+	return cc, nil
+}
+
+// outcome returns nil if the connection stands, or stood.
+func (cc *clientConn) outcome() error {
+	cc.s.mu.Lock()
+	defer cc.s.mu.Unlock()
+	switch e := cc.failed; {
+	case cc.stands:
+		return nil
+	case e.reason == ConnectionRejected, e.reason == NeverConnected:
+		return &ConnectError{e.rejected, e.message(cc.s.set)}
+	default:
+		return &DisconnectError{e.reason, e.message(cc.s.set)}
+	}
+}
+
+// current returns the connection, or the last one; nil if there was none.
+func (c *Client) current() *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cur
+}
+
+// Close ends the connection, if there is one, and tells the server. Disconnected
+// is called, with the reason [Disconnected]. It does not wait for functions that
+// are being called; [Client.Done] tells when they have returned.
+func (c *Client) Close() error {
+	if cc := c.current(); cc != nil {
+		cc.leave()
+	}
+	return nil
+}
+
+func (cc *clientConn) leave() {
+	cc.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.leave(out) })
+}
+
+// closedChan is what Done returns before the first connection.
+var closedChan = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Done returns a channel that is closed when the connection has ended and
+// Disconnected has returned. It is of the connection that there is when Done is
+// called.
+func (c *Client) Done() <-chan struct{} {
+	if cc := c.current(); cc != nil {
+		return cc.done
+	}
+	return closedChan
+}
+
+// Err returns why the last connection has ended: a *[DisconnectError], or nil if
+// there was none, or it has not ended.
+func (c *Client) Err() error {
+	cc := c.current()
+	if cc == nil {
+		return nil
+	}
+	cc.s.mu.Lock()
+	defer cc.s.mu.Unlock()
+	if !cc.stands || cc.s.core.state != stateClosed {
+		return nil
+	}
+	return &DisconnectError{cc.failed.reason, cc.failed.message(cc.s.set)}
+}
+
+// ID returns the number that the server has given the client, 0 before it has.
+func (c *Client) ID() uint16 {
+	cc := c.current()
+	if cc == nil {
+		return 0
+	}
+	cc.s.mu.Lock()
+	defer cc.s.mu.Unlock()
+	return cc.id
+}
+
+// Send sends a message, which is copied. The error is [ErrSendBuffer] if too
+// much waits, see [Config.SendBuffer], that of the message, [ErrLayout],
+// [ErrNoMode], or one that matches net.ErrClosed if there is no connection.
+func (c *Client) Send(m *Message) error {
+	_, err := c.SendID(m)
+	return err
+}
+
+// SendID is Send and returns the id by which Delivered or NotifyFate will tell
+// of a reliable or notify message; 0 for others.
+func (c *Client) SendID(m *Message) (uint16, error) {
+	cc := c.current()
+	if cc == nil {
+		return 0, errNotConnected
+	}
+	if err := cc.s.set.sendable(m); err != nil {
+		return 0, err
+	}
+	return cc.s.send(m)
+}
+
+// Stats returns the counters and figures of the connection, or of the last one.
+func (c *Client) Stats() Stats {
+	if cc := c.current(); cc != nil {
+		return cc.s.stats()
+	}
+	return Stats{RTT: -time.Millisecond, SmoothRTT: -time.Millisecond}
+}
+
+// RTT returns the smoothed round-trip time, negative if it is not known yet, as
+// in the first second.
+func (c *Client) RTT() time.Duration { return c.Stats().SmoothRTT }
+
+// SetTimeout changes [Config.Timeout] for the connection, for instance while a
+// level is loaded. A negative one turns it off.
+func (c *Client) SetTimeout(d time.Duration) {
+	if cc := c.current(); cc != nil {
+		cc.s.change(func(set *settings) { set.timeout = d })
+	}
+}
+
+// SetIgnoreQuality changes [Config.IgnoreQuality] for the connection.
+func (c *Client) SetIgnoreQuality(ignore bool) {
+	if cc := c.current(); cc != nil {
+		cc.s.change(func(set *settings) { set.quality = !ignore })
+	}
+}
+
+// LocalAddr returns the local address of the connection, nil if there was none.
+func (c *Client) LocalAddr() net.Addr {
+	if cc := c.current(); cc != nil {
+		return cc.s.conn.LocalAddr()
+	}
+	return nil
+}
+
+// RemoteAddr returns the server's address, nil if there was no connection.
+func (c *Client) RemoteAddr() net.Addr {
+	if cc := c.current(); cc != nil {
+		return cc.s.conn.RemoteAddr()
+	}
+	return nil
+}
+
+// clientOwner is a clientConn as its session sees it.
+type clientOwner clientConn
+
+var _ owner = (*clientOwner)(nil)
+
+func (cc *clientOwner) started() {}
+func (cc *clientOwner) stopped() {}
+
+func (cc *clientOwner) requested(time.Time, []byte, *wire.Batch) {}
+
+func (cc *clientOwner) wants(kind packetType) bool {
+	switch c := cc.client; kind {
+	case eventDelivered:
+		return c.Delivered != nil
+	case eventFate:
+		return c.NotifyFate != nil
+	case eventClient:
+		return c.ClientConnected != nil || c.ClientDisconnected != nil
+	}
+	return false
+}
+
+func (cc *clientOwner) joined() bool {
+	cc.stands, cc.id = true, cc.s.core.id
+	close(cc.ready)
+	return true
+}
+
+func (cc *clientOwner) left(e end) {
+	e.data = append([]byte(nil), e.data...)
+	cc.failed = e
+	if !cc.stands {
+		close(cc.ready)
+	}
+}
+
+// event implements owner.
+func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
+	c := cc.client
+	switch kind {
+	case typeUnreliable, typeNotify, typeReliable:
+		c.handle(cc, kind, body, m)
+	case eventConnected:
+		if c.Connected != nil {
+			c.Connected(c)
+		}
+	case eventClient:
+		f := c.ClientDisconnected
+		if body[2] == 1 {
+			f = c.ClientConnected
+		}
+		if f != nil {
+			f(c, eventID(body))
+		}
+	case eventDelivered:
+		c.Delivered(c, eventID(body))
+	case eventFate:
+		c.NotifyFate(c, eventID(body), body[2] == 1)
+	case eventEnded:
+		if e := endOf(body); cc.stands && c.Disconnected != nil {
+			c.Disconnected(c, e.reason, e.message(cc.s.set))
+		}
+		close(cc.done)
+	}
+}
+
+// handle hands a user message to its handler.
+func (c *Client) handle(cc *clientOwner, kind packetType, body []byte, m *Message) {
+	mode := modeOf(kind)
+	if m.loadUser(cc.s.set.layout, mode, body); m.err != nil {
+		return // too short for an id
+	}
+	f := c.Notify
+	if mode != Notify {
+		f = c.handlers.get(m.id, c.Unhandled)
+	}
+	if f == nil {
+		return
+	}
+	if err := f(c, m); err != nil {
+		if c.Logger != nil {
+			c.Logger.Warn("riptide: handler failed", "message", m.id, "error", err)
+		}
+		if c.KickOnError {
+			(*clientConn)(cc).leave()
+		}
+	}
+}

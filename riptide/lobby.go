@@ -1,0 +1,106 @@
+package riptide
+
+import "time"
+
+// A stage is how far a client has come.
+type stage uint8
+
+const (
+	stagePending   stage = iota // not accepted
+	stageAccepted               // has not answered
+	stageConnected              //
+	stageGone
+)
+
+// A lobby keeps account of a server's clients. It is guarded by Server.mu, and
+// so are the fields of a Peer that it uses.
+type lobby struct {
+	maxClients, maxPending int
+
+	nextID  uint16   // from here on no id has been used
+	freed   []uint16 // in the order in which they became free
+	peers   map[*Peer]struct{}
+	pending int     // of peers, those that are not connected
+	called  []*Peer // in the order of acceptance; some have answered, or gone
+}
+
+// confirmAfter is how long an accepted client may take to answer before it has
+// to give way to another one.
+const confirmAfter = time.Second
+
+func (l *lobby) init(maxClients, maxPending int) {
+	*l = lobby{maxClients: maxClients, maxPending: maxPending, nextID: 1, peers: make(map[*Peer]struct{})}
+}
+
+// enter admits a client that is not accepted yet.
+func (l *lobby) enter(p *Peer) bool {
+	if l.pending >= l.maxPending {
+		return false
+	}
+	l.pending++
+	l.peers[p] = struct{}{}
+	return true
+}
+
+// full reports whether no id is free.
+func (l *lobby) full() bool { return len(l.freed) == 0 && int(l.nextID) > l.maxClients }
+
+// accept gives a client an id: the smallest that has not been used, then the
+// one that has been free for the longest time.
+func (l *lobby) accept(p *Peer, now time.Time) (id uint16, ok bool) {
+	switch {
+	case l.full():
+		return 0, false
+	case int(l.nextID) <= l.maxClients:
+		id = l.nextID
+		l.nextID++
+	default:
+		id = l.freed[0]
+		l.freed = l.freed[1:]
+	}
+	p.stage, p.accepted = stageAccepted, now
+	l.called = append(l.called, p)
+	return id, true
+}
+
+// connected notes that a client has answered.
+func (l *lobby) connected(p *Peer) {
+	p.stage = stageConnected
+	l.pending--
+}
+
+// left forgets a client, except for its id, and returns how far it had come.
+func (l *lobby) left(p *Peer) stage {
+	was := p.stage
+	if was == stagePending || was == stageAccepted {
+		l.pending--
+	}
+	p.stage = stageGone
+	delete(l.peers, p)
+	return was
+}
+
+// free makes the id of a client that has left free.
+func (l *lobby) free(id uint16) { l.freed = append(l.freed, id) }
+
+// unanswered returns the client that has gone the longest without an answer
+// to its acceptance, if that is too long.
+func (l *lobby) unanswered(now time.Time) *Peer {
+	for len(l.called) > 0 && l.called[0].stage != stageAccepted {
+		l.called[0] = nil
+		l.called = l.called[1:]
+	}
+	if len(l.called) == 0 || now.Sub(l.called[0].accepted) < confirmAfter {
+		return nil
+	}
+	return l.called[0]
+}
+
+// all returns everybody.
+func (l *lobby) all() []*Peer {
+	all := make([]*Peer, 0, len(l.peers))
+	for p := range l.peers {
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,149 @@
+package riptide
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// A Peer is a client of a Server. Its methods may be called from several
+// goroutines at once.
+type Peer struct {
+	server *Server
+	s      session
+	id     uint16             // set before it is connected
+	cancel context.CancelFunc // of the request; guarded by s.mu
+
+	// guarded by Server.mu
+	stage    stage
+	was      stage // before it had gone
+	accepted time.Time
+	order    uint64 // number of its join
+}
+
+// ID returns the client's number, 1 to [Server.MaxClients]. Once the client has
+// gone and Disconnected has returned, another one may be given it.
+func (p *Peer) ID() uint16 { return p.id }
+
+// RemoteAddr returns the client's address.
+func (p *Peer) RemoteAddr() net.Addr { return p.s.conn.RemoteAddr() }
+
+// LocalAddr returns the address at which the client is served.
+func (p *Peer) LocalAddr() net.Addr { return p.s.conn.LocalAddr() }
+
+// Send sends a message, which is copied. A client for which too much waits, see
+// [Config.SendBuffer], is disconnected, and the error is [ErrSendBuffer]. Other
+// errors are those of the message, [ErrLayout], [ErrNoMode], and one that matches
+// net.ErrClosed if the client is not connected.
+func (p *Peer) Send(m *Message) error {
+	_, err := p.SendID(m)
+	return err
+}
+
+// SendID is Send and returns the id by which [Server.Delivered] or
+// [Server.NotifyFate] will tell of a reliable or notify message; 0 for others.
+func (p *Peer) SendID(m *Message) (uint16, error) {
+	if err := p.s.set.sendable(m); err != nil {
+		return 0, err
+	}
+	id, err := p.s.send(m)
+	if err == ErrSendBuffer {
+		p.overflow()
+	}
+	return id, err
+}
+
+// overflow ends the connection of a client for which too much waits.
+func (p *Peer) overflow() { p.kick(PoorConnection, Kicked, nil) }
+
+// Kick disconnects the client. The data, which may be nil, goes to it. The
+// error is that of the data.
+func (p *Peer) Kick(data *Message) error {
+	body, err := p.s.set.dataBody(data)
+	if err != nil {
+		return err
+	}
+	p.kick(Kicked, Kicked, body)
+	return nil
+}
+
+func (p *Peer) kick(local, told DisconnectReason, body []byte) {
+	p.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.kick(local, told, body, out) })
+}
+
+// announce tells the client that another one has come or gone.
+func (p *Peer) announce(kind packetType, id uint16) {
+	fits := true
+	p.s.do(func(now time.Time, c *connection, out *wire.Batch) {
+		if c.state != stateConnected {
+			return
+		}
+		if fits = c.sender.fits(c.set.idBodySize(), c.set.sendBuffer); fits {
+			c.sendID(now, kind, id, out)
+		}
+	})
+	if !fits {
+		p.overflow()
+	}
+}
+
+// Stats returns the connection's counters and figures.
+func (p *Peer) Stats() Stats { return p.s.stats() }
+
+// RTT returns the smoothed round-trip time, negative if it is not known yet,
+// as in the first two seconds.
+func (p *Peer) RTT() time.Duration { return p.s.stats().SmoothRTT }
+
+// SetTimeout changes [Config.Timeout] for this client, for instance while it
+// loads a level. A negative one turns it off.
+func (p *Peer) SetTimeout(d time.Duration) { p.s.change(func(set *settings) { set.timeout = d }) }
+
+// SetIgnoreQuality changes [Config.IgnoreQuality] for this client.
+func (p *Peer) SetIgnoreQuality(ignore bool) {
+	p.s.change(func(set *settings) { set.quality = !ignore })
+}
+
+// peerOwner is a Peer as its session sees it.
+type peerOwner Peer
+
+var _ owner = (*peerOwner)(nil)
+
+func (p *peerOwner) started() { p.server.work.Add(1) }
+func (p *peerOwner) stopped() { p.server.work.Done() }
+
+func (p *peerOwner) wants(kind packetType) bool {
+	switch kind {
+	case eventDelivered:
+		return p.server.Delivered != nil
+	case eventFate:
+		return p.server.NotifyFate != nil
+	}
+	return false
+}
+
+func (p *peerOwner) requested(now time.Time, data []byte, out *wire.Batch) {
+	(*Peer)(p).requested(now, data, out)
+}
+func (p *peerOwner) joined() bool { return p.server.joined((*Peer)(p)) }
+func (p *peerOwner) left(end)     { p.server.left((*Peer)(p)) }
+
+// event implements owner.
+func (p *peerOwner) event(kind packetType, body []byte, m *Message) {
+	s, peer := p.server, (*Peer)(p)
+	switch kind {
+	case typeUnreliable, typeNotify, typeReliable:
+		s.handle(peer, kind, body, m)
+	case eventConnected:
+		if s.Connected != nil {
+			s.Connected(peer)
+		}
+	case eventDelivered:
+		s.Delivered(peer, eventID(body))
+	case eventFate:
+		s.NotifyFate(peer, eventID(body), body[2] == 1)
+	case eventEnded:
+		s.ended(peer, endOf(body))
+	}
+}

@@ -1,0 +1,267 @@
+package riptide
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// An acceptor is a Server as its sockets see it.
+type acceptor Server
+
+var _ datagram.Acceptor = (*acceptor)(nil)
+
+// HandleUnknown sees the datagrams of an address without a connection. A
+// connect makes one, if there is room.
+func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool) {
+	s := (*Server)(a)
+	for _, b := range bufs {
+		p, ok := s.set.parse(clientSide, b)
+		if ok && p.typ == typeConnect && len(b) <= s.set.maxPayload+maxHeaderSize {
+			return s.hasRoom(now, out)
+		}
+	}
+	return false
+}
+
+// hasRoom reports whether a client may ask to be accepted. If all places are
+// taken it makes one free, if it can, for the next attempt, or says that the
+// server is full.
+func (s *Server) hasRoom(now time.Time, out *wire.Batch) bool {
+	s.mu.Lock()
+	full, pending := s.lobby.full(), s.lobby.pending >= s.lobby.maxPending
+	var late *Peer
+	if full || pending {
+		late = s.lobby.unanswered(now)
+	}
+	s.mu.Unlock()
+	switch {
+	case !full && !pending:
+		return true
+	case late != nil:
+		late.s.end(TimedOut)
+	case full:
+		for range rejectSends {
+			s.set.appendReject(out, ServerFull, nil)
+		}
+	}
+	return false
+}
+
+// HandlePeer makes the connection of a client that is about to ask to be
+// accepted.
+func (a *acceptor) HandlePeer(now time.Time, conn datagram.Conn) {
+	(*Server)(a).newPeer(conn, a.set, now)
+}
+
+// serveConn serves a client on a connection of its own.
+func (s *Server) serveConn(c net.Conn) {
+	conn, set, err := newTransport(c, s.set)
+	if err != nil {
+		s.log(slog.LevelWarn, "connection unusable", "remote", c.RemoteAddr(), "error", err)
+		c.Close()
+		return
+	}
+	s.newPeer(conn, set, time.Now())
+}
+
+// newPeer makes the connection of a client.
+func (s *Server) newPeer(conn datagram.Conn, set *settings, now time.Time) {
+	p := &Peer{server: s}
+	p.s.init((*peerOwner)(p), conn, set, serverSide, now)
+	s.mu.Lock()
+	ok := !s.isClosedLocked() && s.lobby.enter(p)
+	s.mu.Unlock()
+	if !ok {
+		conn.Close()
+		return
+	}
+	if err := conn.Attach(&p.s); err != nil {
+		p.s.HandleClose(err)
+		return
+	}
+	p.s.schedule()
+}
+
+// requested is told that the client has asked to be accepted. The session is
+// locked.
+func (p *Peer) requested(now time.Time, data []byte, out *wire.Batch) {
+	s, c := p.server, &p.s.core
+	if s.Accept == nil {
+		p.admit(now, out)
+		return
+	}
+	s.mu.Lock()
+	full := s.lobby.full()
+	s.mu.Unlock()
+	if full {
+		c.reject(ServerFull, nil, out)
+		return
+	}
+	c.pend(out)
+	m := new(Message)
+	m.load(c.set.layout, Unreliable, data)
+	m.kind = dataMessage
+	r := &Request{Data: m, remote: p.RemoteAddr()}
+	r.ctx, p.cancel = context.WithCancel(context.Background())
+	s.work.Add(1)
+	go p.decide(r)
+}
+
+// admit accepts the client if there is room. The session is locked.
+func (p *Peer) admit(now time.Time, out *wire.Batch) {
+	s := p.server
+	s.mu.Lock()
+	id, ok := s.lobby.accept(p, now)
+	s.mu.Unlock()
+	if !ok {
+		p.s.core.reject(ServerFull, nil, out)
+		return
+	}
+	p.id = id
+	p.s.core.accept(now, id, out)
+}
+
+// decide asks the application whether the client may connect.
+func (p *Peer) decide(r *Request) {
+	defer p.server.work.Done()
+	err := p.server.Accept(r)
+	reason, body := Rejected, []byte(nil)
+	if re, ok := errors.AsType[*RejectError](err); ok {
+		var bad error
+		if body, bad = p.s.set.dataBody(re.Data); bad != nil {
+			p.server.log(slog.LevelWarn, "data of a rejection unusable", "error", bad)
+		}
+		if body != nil {
+			reason = RejectedWithData
+		}
+	}
+	p.s.do(func(now time.Time, c *connection, out *wire.Batch) {
+		p.cancel()
+		switch {
+		case c.state != statePending: // it waits no more
+		case err != nil:
+			c.reject(reason, body, out)
+		default:
+			p.admit(now, out)
+		}
+	})
+}
+
+// A notice says that a client has come or gone, to those that joined before.
+type notice struct {
+	kind   packetType
+	id     uint16
+	before uint64
+}
+
+// joined takes a client among the connected ones. It reports false if the
+// client has had to give way. The session is locked.
+func (s *Server) joined(p *Peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.stage != stageAccepted {
+		return false
+	}
+	s.lobby.connected(p)
+	s.joins++
+	p.order = s.joins
+	s.peers[p.id] = p
+	old := *s.list.Load()
+	list := append(old[:len(old):len(old)], p)
+	s.list.Store(&list)
+	s.noticeLocked(notice{typeClientConnected, p.id, p.order})
+	return true
+}
+
+// left forgets a client. The session is locked.
+func (s *Server) left(p *Peer) {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.was = s.lobby.left(p)
+	if p.was != stageConnected {
+		return
+	}
+	delete(s.peers, p.id)
+	old := *s.list.Load()
+	list := make([]*Peer, 0, len(old))
+	for _, q := range old {
+		if q != p {
+			list = append(list, q)
+		}
+	}
+	s.list.Store(&list)
+	st := p.s.core.stats()
+	s.past.plus(&st)
+	s.noticeLocked(notice{typeClientDisconnected, p.id, s.joins + 1})
+}
+
+// noticeLocked has a notice sent, by a goroutine that exists while there are
+// any.
+func (s *Server) noticeLocked(n notice) {
+	if s.NoAnnouncements || s.isClosedLocked() {
+		return
+	}
+	s.notices = append(s.notices, n)
+	if !s.noticing {
+		s.noticing = true
+		s.work.Add(1)
+		go s.announce()
+	}
+}
+
+// announce sends notices until there are none.
+func (s *Server) announce() {
+	defer s.work.Done()
+	for {
+		s.mu.Lock()
+		notices := s.notices
+		s.notices = nil
+		s.noticing = len(notices) > 0
+		s.mu.Unlock()
+		if len(notices) == 0 {
+			return
+		}
+		for _, n := range notices {
+			for _, p := range *s.list.Load() {
+				if p.order < n.before {
+					p.announce(n.kind, n.id)
+				}
+			}
+		}
+	}
+}
+
+// ended handles the end of a client's connection, as the last of its events.
+func (s *Server) ended(p *Peer, e end) {
+	s.mu.Lock()
+	was := p.was
+	s.mu.Unlock()
+	switch was {
+	case stageConnected:
+		s.log(slog.LevelInfo, "client disconnected", "client", p.id, "remote", p.RemoteAddr(), "reason", e.reason)
+		if s.Disconnected != nil {
+			s.Disconnected(p, e.reason)
+		}
+	case stageAccepted:
+		s.log(slog.LevelInfo, "client never answered", "client", p.id, "remote", p.RemoteAddr())
+		if s.ConnectionFailed != nil {
+			s.ConnectionFailed(p)
+		}
+	default:
+		s.log(slog.LevelDebug, "client not accepted", "remote", p.RemoteAddr(), "reason", e.reason)
+		return
+	}
+	s.mu.Lock()
+	s.lobby.free(p.id)
+	s.mu.Unlock()
+}

@@ -1,0 +1,354 @@
+package riptide
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// Kinds of events beside the user messages, which are queued under the
+// packetType of their mode. Their bodies are appended and taken apart by
+// session's methods.
+const (
+	eventConnected packetType = 0x20 + iota
+	eventClient
+	eventDelivered
+	eventFate
+	eventEnded
+)
+
+// An owner is what a session belongs to: a Peer or a Client.
+type owner interface {
+	// event handles an event, on the session's own goroutine.
+	event(kind packetType, body []byte, m *Message)
+	// wants reports whether anybody is interested in a kind of event.
+	wants(kind packetType) bool
+	// requested, joined and left are called with the session locked, when a
+	// client has asked to be accepted, and when the connection stands and
+	// ends. They must be quick, and only requested may use the connection.
+	// If joined reports false the application learns nothing of it.
+	requested(now time.Time, data []byte, out *wire.Batch)
+	joined() bool
+	left(end)
+	// started and stopped enclose the life of the session's goroutine.
+	started()
+	stopped()
+}
+
+// A session gives a connection the datagrams and the time of a transport, and
+// hands its events to the application on a goroutine that exists while there
+// are any, so that a slow handler makes nobody else wait.
+type session struct {
+	owner owner
+	conn  datagram.Conn
+	set   *settings
+	run   func() // dispatch, made once
+
+	held atomic.Int64 // bytes of events that wait or are being handled
+
+	// mu guards everything below. It is never held while something is sent,
+	// or while code of the application runs.
+	mu      sync.Mutex
+	core    connection
+	events  *queue // what waits; nil if nothing does
+	running bool   // the goroutine is there
+	armed   time.Time
+	closed  bool   // the conn is being closed
+	asked   bool   // a client has asked to be accepted
+	data    []byte // with this, a body
+}
+
+var _ datagram.Handler = (*session)(nil)
+
+func (s *session) init(o owner, conn datagram.Conn, set *settings, as side, now time.Time) {
+	s.owner, s.conn, s.set = o, conn, set
+	s.run = s.dispatch
+	s.core.init(set, as, now, (*sessionEvents)(s))
+}
+
+// HandleBatch implements datagram.Handler.
+func (s *session) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
+	s.mu.Lock()
+	for _, b := range bufs {
+		s.core.receive(now, b, out)
+	}
+	if s.asked {
+		s.asked = false
+		s.owner.requested(now, s.data, out)
+		s.data = nil
+	}
+	s.unlock(out)
+}
+
+// HandleTick implements datagram.Handler.
+func (s *session) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
+	s.mu.Lock()
+	next = s.core.tick(now, out)
+	s.armed = next
+	s.unlock(out)
+	return next
+}
+
+// HandleClose implements datagram.Handler.
+func (s *session) HandleClose(err error) {
+	reason := TransportError
+	if errors.Is(err, errSlow) {
+		reason = PoorConnection
+	}
+	s.end(reason)
+}
+
+// end ends the connection without a word to the other side.
+func (s *session) end(reason DisconnectReason) {
+	s.mu.Lock()
+	s.core.end(reason, 0, nil)
+	s.unlock(nil)
+}
+
+// schedule asks for the first tick.
+func (s *session) schedule() {
+	s.mu.Lock()
+	s.unlock(nil)
+}
+
+// stats returns the connection's counters and figures.
+func (s *session) stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.stats()
+}
+
+// waiting returns the number of reliable messages without an acknowledgement.
+func (s *session) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.sender.waiting()
+}
+
+// change changes a setting of this connection alone.
+func (s *session) change(f func(*settings)) {
+	s.mu.Lock()
+	set := *s.core.set
+	f(&set)
+	s.core.set = &set
+	s.unlock(nil)
+}
+
+// do runs f with the connection, and sends what it appends.
+func (s *session) do(f func(now time.Time, c *connection, out *wire.Batch)) {
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	now := time.Now()
+	s.mu.Lock()
+	f(now, &s.core, out)
+	s.unlock(out)
+	s.conn.WriteBatch(out)
+}
+
+// unlock ends a use of the connection: it arranges for the next tick, and for
+// the events to be handled. If the connection has ended, it sends out, while
+// that is possible, and closes the transport.
+func (s *session) unlock(out *wire.Batch) {
+	next := s.core.next()
+	arm := !next.IsZero() && (s.armed.IsZero() || next.Before(s.armed))
+	if arm {
+		s.armed = next
+	}
+	if s.events != nil && !s.running {
+		s.running = true
+		s.owner.started()
+		go s.run()
+	}
+	ended := s.core.state == stateClosed && !s.closed
+	s.closed = s.closed || ended
+	s.mu.Unlock()
+	switch {
+	case ended:
+		if out != nil {
+			s.conn.WriteBatch(out)
+			out.Reset()
+		}
+		s.conn.Close()
+	case arm:
+		s.conn.Schedule(next)
+	}
+}
+
+// send sends a message. It returns ErrSendBuffer if too much waits.
+func (s *session) send(m *Message) (id uint16, err error) {
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	now := time.Now()
+	s.mu.Lock()
+	id, err = s.core.send(now, m.mode, m.body(), out)
+	s.unlock(out)
+	if err != nil {
+		return 0, err
+	}
+	s.conn.WriteBatch(out) // what a socket says is the network's affair
+	return id, nil
+}
+
+// sendable returns what keeps a message from being sent.
+func (s *settings) sendable(m *Message) error {
+	switch {
+	case m == nil || m.kind == dataMessage:
+		return ErrNoMode
+	case m.err != nil:
+		return m.err
+	case m.layout != s.layout:
+		return ErrLayout
+	case len(m.body())+s.layout.headerBits(m.mode)/8 > s.maxPayload+maxHeaderSize:
+		return ErrMessageFull
+	}
+	return nil
+}
+
+// dataBody returns data as the body of a datagram; nil if there is none.
+func (s *settings) dataBody(data *Message) ([]byte, error) {
+	if data == nil {
+		return nil, nil
+	}
+	m := newMessage()
+	defer m.Release()
+	m.init(s.layout, Unreliable, s.maxPayload)
+	m.AddMessage(data)
+	if m.err != nil || m.BitLen() == 0 {
+		return nil, m.err
+	}
+	return append([]byte(nil), m.body()...), nil
+}
+
+// queues are the memory of events, which sessions have only while they have
+// events.
+var queues = sync.Pool{New: func() any { return new(queue) }}
+
+// maxPooledQueue is the largest memory in bytes of a queue that is kept.
+const maxPooledQueue = 64 << 10
+
+func putQueue(q *queue) {
+	if q != nil && cap(q.buf) <= maxPooledQueue {
+		*q = queue{buf: q.buf[:0]}
+		queues.Put(q)
+	}
+}
+
+// dispatch hands events to the owner until there are none.
+func (s *session) dispatch() {
+	defer s.owner.stopped()
+	m := newMessage()
+	defer m.Release()
+	s.mu.Lock()
+	for s.events != nil {
+		q := s.events
+		s.events = nil
+		s.mu.Unlock()
+		for q.len() > 0 {
+			kind, body := q.pop()
+			s.owner.event(kind, body, m)
+			s.held.Add(-eventCost(body))
+		}
+		putQueue(q)
+		s.mu.Lock()
+	}
+	s.running = false
+	s.mu.Unlock()
+}
+
+func eventCost(body []byte) int64 { return int64(len(body) + messageCost) }
+
+// sessionEvents is a session as its connection sees it. All methods are called
+// with the session locked.
+type sessionEvents session
+
+var _ events = (*sessionEvents)(nil)
+
+// push queues an event whatever waits.
+func (s *sessionEvents) push(kind packetType, body []byte) {
+	if s.events == nil {
+		s.events = queues.Get().(*queue)
+	}
+	s.held.Add(eventCost(body))
+	s.events.push(kind, body)
+}
+
+// offer queues an event that may be refused.
+func (s *sessionEvents) offer(kind packetType, body []byte) bool {
+	if s.held.Load()+eventCost(body) > int64(s.set.readBuffer) {
+		return false
+	}
+	s.push(kind, body)
+	return true
+}
+
+func (s *sessionEvents) received(m Mode, body []byte) bool { return s.offer(typeOf(m), body) }
+
+func (s *sessionEvents) client(id uint16, here bool) bool {
+	if !s.owner.wants(eventClient) {
+		return true
+	}
+	return s.offer(eventClient, []byte{byte(id), byte(id >> 8), flag(here)})
+}
+
+func (s *sessionEvents) delivered(id uint16) {
+	if s.owner.wants(eventDelivered) {
+		s.push(eventDelivered, []byte{byte(id), byte(id >> 8)})
+	}
+}
+
+func (s *sessionEvents) notifyFate(id uint16, delivered, _ bool) {
+	if s.owner.wants(eventFate) {
+		s.push(eventFate, []byte{byte(id), byte(id >> 8), flag(delivered)})
+	}
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (s *sessionEvents) connected(uint16) {
+	if s.owner.joined() {
+		s.push(eventConnected, nil)
+	}
+}
+
+func (s *sessionEvents) request(data []byte) {
+	s.asked, s.data = true, append([]byte(nil), data...)
+}
+
+func (s *sessionEvents) ended(reason DisconnectReason, rejected RejectReason, data []byte) {
+	s.push(eventEnded, append([]byte{byte(reason), byte(rejected)}, data...))
+	s.owner.left(end{reason, rejected, data})
+}
+
+// eventID returns the id in an event.
+func eventID(body []byte) uint16 { return uint16(body[0]) | uint16(body[1])<<8 }
+
+// An end is what eventEnded says.
+type end struct {
+	reason   DisconnectReason
+	rejected RejectReason
+	data     []byte // a body
+}
+
+func endOf(body []byte) end {
+	return end{DisconnectReason(body[0]), RejectReason(body[1]), body[2:]}
+}
+
+// message returns the data of the end as a message; nil if there is none.
+func (e end) message(set *settings) *Message {
+	if len(e.data) == 0 {
+		return nil
+	}
+	m := new(Message)
+	m.load(set.layout, Unreliable, e.data)
+	m.kind = dataMessage
+	return m
+}

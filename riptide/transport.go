@@ -1,0 +1,73 @@
+package riptide
+
+import (
+	"net"
+	"strings"
+
+	"volley/internal/datagram"
+)
+
+// Transports: datagrams come over a Mux at a server and over a connected socket
+// at a client, or over any connection of volley's own or of others that
+// preserves message boundaries; over streams they are framed (stream.go).
+
+// maxDatagram is the size of the longest datagram plus one, so that a longer
+// one that a transport cuts is not taken for one that fits.
+func (s *settings) maxDatagram() int { return s.maxPayload + maxHeaderSize + 1 }
+
+// overStream returns the settings for a stream, on which nothing is repeated
+// that cannot be lost.
+func (s *settings) overStream() *settings {
+	t := *s
+	t.repeats = 1
+	return &t
+}
+
+// newPacketMux shares a socket among clients.
+func newPacketMux(pc net.PacketConn, set *settings, cfg datagram.MuxConfig) (*datagram.Mux, error) {
+	sock, err := newSocket(pc, set)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxDatagram = set.maxDatagram()
+	return datagram.NewMux(sock, cfg), nil
+}
+
+func newSocket(pc net.PacketConn, set *settings) (datagram.Socket, error) {
+	if udp, ok := pc.(*net.UDPConn); ok {
+		return datagram.NewUDPSocket(udp, set.socket)
+	}
+	return datagram.NewPacketSocket(pc), nil
+}
+
+// newTransport returns the transport on a connection to one peer, which it
+// takes over, and the settings that go with it.
+func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
+	if p, ok := c.(datagram.Provider); ok {
+		return p.DatagramConn(), set, nil
+	}
+	if isStream(c) {
+		set = set.overStream()
+		return newStream(c, set), set, nil
+	}
+	if udp, ok := c.(*net.UDPConn); ok {
+		sock, err := datagram.NewUDPSocket(udp, set.socket)
+		if err != nil {
+			return nil, nil, err
+		}
+		return datagram.NewSingle(sock, c.LocalAddr(), c.RemoteAddr(), set.maxDatagram()), set, nil
+	}
+	return datagram.NewForeign(c, set.maxDatagram(), set.sendBuffer), set, nil
+}
+
+// isStream reports whether a connection does not preserve message boundaries.
+func isStream(c net.Conn) bool {
+	addr := c.LocalAddr()
+	if addr == nil {
+		return false
+	}
+	n := addr.Network()
+	return n == "unix" || n == "pipe" || strings.HasPrefix(n, "tcp")
+}
+
+func isUDP(network string) bool { return strings.HasPrefix(network, "udp") }
