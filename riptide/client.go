@@ -28,8 +28,8 @@ type Client struct {
 	// Connected is called when the client is connected, before any message.
 	Connected func(*Client)
 	// Disconnected is called when the connection has ended, after all
-	// messages. The data is what a server sends along with a kick; nil if
-	// nothing.
+	// messages. The data is what the server has sent along if the reason is
+	// [Kicked], of less than 8 bits if nothing, and else nil.
 	Disconnected func(*Client, DisconnectReason, *Message)
 	// ClientConnected and ClientDisconnected are called with the ids of other
 	// clients that come and go. A new client is not told who was there.

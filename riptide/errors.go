@@ -29,8 +29,8 @@ func (e closedError) Is(target error) bool { return target == net.ErrClosed }
 type ConnectError struct {
 	// Reason is [NoConnection] if nobody answered.
 	Reason RejectReason
-	// Data is what the application at the server has sent along; nil if it
-	// has sent nothing.
+	// Data is what the application at the server has sent along if the
+	// reason is [RejectedWithData], else nil.
 	Data *Message
 }
 
@@ -39,8 +39,8 @@ func (e *ConnectError) Error() string { return "riptide: connection failed: " + 
 // A DisconnectError says why a connection ended. It matches net.ErrClosed.
 type DisconnectError struct {
 	Reason DisconnectReason
-	// Data is what a server has sent along with a kick; nil if it has sent
-	// nothing.
+	// Data is what the server has sent along if the reason is [Kicked], of
+	// less than 8 bits if nothing, and else nil.
 	Data *Message
 }
 

@@ -102,7 +102,10 @@ func (j *journal) server(s *Server) *Server {
 	s.Connected = func(p *Peer) { j.add("server: %d connected", p.ID()) }
 	s.Disconnected = func(p *Peer, r DisconnectReason) { j.add("server: %d %v", p.ID(), r) }
 	s.ConnectionFailed = func(p *Peer) { j.add("server: %d failed", p.ID()) }
-	s.Unhandled = func(p *Peer, m *Message) error { j.add("server: %d: %v message %d: %s", p.ID(), m.Mode(), m.ID(), m.String()); return m.Err() }
+	s.Unhandled = func(p *Peer, m *Message) error {
+		j.add("server: %d: %v message %d: %s", p.ID(), m.Mode(), m.ID(), m.String())
+		return m.Err()
+	}
 	return s
 }
 
@@ -117,7 +120,10 @@ func (j *journal) client(name string, cfg *Config) *Client {
 	}
 	c.ClientConnected = func(_ *Client, id uint16) { j.add("%s: %d has come", name, id) }
 	c.ClientDisconnected = func(_ *Client, id uint16) { j.add("%s: %d has gone", name, id) }
-	c.Unhandled = func(_ *Client, m *Message) error { j.add("%s: %v message %d: %s", name, m.Mode(), m.ID(), m.String()); return m.Err() }
+	c.Unhandled = func(_ *Client, m *Message) error {
+		j.add("%s: %v message %d: %s", name, m.Mode(), m.ID(), m.String())
+		return m.Err()
+	}
 	return c
 }
 

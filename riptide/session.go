@@ -342,9 +342,9 @@ func endOf(body []byte) end {
 	return end{DisconnectReason(body[0]), RejectReason(body[1]), body[2:]}
 }
 
-// message returns the data of the end as a message; nil if there is none.
+// message returns the data of the end as a message; nil if it can have none.
 func (e end) message(set *settings) *Message {
-	if len(e.data) == 0 {
+	if e.reason != Kicked && (e.reason != ConnectionRejected || e.rejected != RejectedWithData) {
 		return nil
 	}
 	m := new(Message)
