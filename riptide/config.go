@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A Config has options of connections, for servers and clients alike. Its zero
@@ -116,7 +116,7 @@ type settings struct {
 	maxMeanSends   float64
 	maxNotifyLoss  float64
 	repeats        int // of a disconnect
-	socket         datagram.SocketConfig
+	socket         socket.Config
 }
 
 // newSettings checks a Config, which may be nil, and applies the defaults.
@@ -139,7 +139,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		maxMeanSends:   cmp.Or(cfg.MaxMeanSends, defaultMaxMeanSends),
 		maxNotifyLoss:  cmp.Or(cfg.MaxNotifyLoss, defaultMaxNotifyLoss),
 		repeats:        disconnectRepeats,
-		socket:         datagram.SocketConfig{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
+		socket:         socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
 	}
 	if s.maxMeanSends < 0 {
 		s.maxMeanSends = 1 << 30

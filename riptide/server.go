@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // A Server accepts clients, C# and Unity programs with Riptide or [Client]s,
@@ -234,7 +235,7 @@ func (s *Server) Serve(l net.Listener) error {
 			s.serveConn(c)
 		case s.isClosed():
 			return ErrServerClosed
-		case !datagram.IsTransient(err):
+		case !socket.IsTransient(err):
 			return err
 		default:
 			pause = min(max(5*time.Millisecond, 2*pause), time.Second)

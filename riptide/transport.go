@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"volley/internal/datagram"
+	"volley/internal/socket"
 )
 
 // Transports: datagrams come over a Mux at a server and over a connected socket
@@ -33,11 +34,11 @@ func newPacketMux(pc net.PacketConn, set *settings, cfg datagram.MuxConfig) (*da
 	return datagram.NewMux(sock, cfg), nil
 }
 
-func newSocket(pc net.PacketConn, set *settings) (datagram.Socket, error) {
+func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
 	if udp, ok := pc.(*net.UDPConn); ok {
-		return datagram.NewUDPSocket(udp, set.socket)
+		return socket.NewUDP(udp, set.socket)
 	}
-	return datagram.NewPacketSocket(pc), nil
+	return socket.NewPacket(pc), nil
 }
 
 // newTransport returns the transport on a connection to one peer, which it
@@ -51,7 +52,7 @@ func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
 		return newStream(c, set), set, nil
 	}
 	if udp, ok := c.(*net.UDPConn); ok {
-		sock, err := datagram.NewUDPSocket(udp, set.socket)
+		sock, err := socket.NewUDP(udp, set.socket)
 		if err != nil {
 			return nil, nil, err
 		}
