@@ -29,13 +29,15 @@ func TestFullSendBuffer(t *testing.T) {
 	c := inner.(*volley.Conn)
 	msg := make([]byte, 1000)
 
-	c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	begin := time.Now()
+	c.SetWriteDeadline(begin.Add(300 * time.Millisecond))
 	n := 0
 	for err = error(nil); err == nil && n < 10_000; n++ {
 		_, err = c.Write(msg)
 	}
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "after %d messages", n)
 	require.Less(t, n, 10_000)
+	require.Less(t, time.Since(begin), 8*time.Second, "room comes after 16 s")
 
 	c.SetWriteDeadline(time.Time{})
 	failed := make(chan error)
