@@ -76,8 +76,10 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.send.run = c.flush
-	if p, ok := dc.(datagram.InlineConn); ok {
-		c.in.SetPoller(p)
+	features := dc.Features()
+	c.waits = features.Waits
+	if features.Inline != nil {
+		c.in.SetPoller(features.Inline)
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
@@ -250,13 +252,13 @@ const strayTime = time.Second
 // sends none that could, but for stray copies of its first; one that timed out
 // sends none at all.
 func (c *Conn) buryLocked() {
-	p, ok := c.dc.(*datagram.Peer)
+	tombstone := c.dc.Features().Tombstone
 	switch {
-	case !ok:
+	case tombstone == nil:
 	case c.err == ErrIdleTimeout:
-		p.SetTombstone(0)
+		tombstone.SetTombstone(0)
 	case c.last.PacketsAcked > 0:
-		p.SetTombstone(strayTime)
+		tombstone.SetTombstone(strayTime)
 	}
 }
 

@@ -5,12 +5,9 @@ import (
 	"os"
 	"time"
 
-	"volley/internal/datagram"
 	"volley/internal/wire"
 	"volley/reliable"
 )
-
-var _ datagram.RoomWaiter = (*handler)(nil)
 
 // HandleBatch takes datagrams from the layer below, under one lock and with
 // one wake-up for all of them. Acknowledgements leave in the order of all that

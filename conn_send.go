@@ -244,7 +244,7 @@ func (c *Conn) frameLocked(now clock, b []byte, out *wire.Batch) (uint64, error)
 // connection, or os.ErrDeadlineExceeded if there was no room for the datagrams
 // from n on in time.
 func (c *Conn) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
-	n, err = datagram.WriteBatchBy(c.dc, out, d)
+	n, err = c.dc.WriteBatchBy(out, d)
 	switch {
 	case err == nil:
 		return n, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -31,6 +32,12 @@ func (s *slowConn) Schedule(time.Time)              {}
 func (s *slowConn) LocalAddr() net.Addr             { return pipeAddr("slow") }
 func (s *slowConn) RemoteAddr() net.Addr            { return pipeAddr("far") }
 func (s *slowConn) Close() error                    { return nil }
+func (s *slowConn) Stats() datagram.Stats           { return datagram.Stats{} }
+func (s *slowConn) Features() datagram.Features     { return datagram.Features{} }
+
+func (s *slowConn) WriteBatchBy(b *wire.Batch, _ *deadline.Deadline) (int, error) {
+	return b.Len(), s.WriteBatch(b)
+}
 
 func (s *slowConn) WriteBatch(b *wire.Batch) error {
 	s.mu.Lock()

@@ -201,6 +201,110 @@ func checkFile(t *testing.T, name string) {
 	}
 }
 
+// TestImportsPublic checks that what a package exports shows no type of an
+// internal one, which its users could neither name nor look up.
+func TestImportsPublic(t *testing.T) {
+	for _, pkg := range publicPackages {
+		dir := path.Join(".", strings.TrimPrefix(strings.TrimPrefix(pkg, "volley"), "/"))
+		files, err := filepath.Glob(path.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, shown := range internalShown(f) {
+				t.Errorf("%s: %s", name, shown)
+			}
+		}
+	}
+}
+
+// internalShown returns the exported declarations of a file that show a type of
+// an internal package.
+func internalShown(f *ast.File) (found []string) {
+	internal := make(map[string]bool)
+	for _, spec := range f.Imports {
+		if p, _ := strconv.Unquote(spec.Path.Value); strings.Contains(p, "/internal/") {
+			internal[path.Base(p)] = true
+		}
+	}
+	var look func(name string, n ast.Node)
+	look = func(name string, n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if s, ok := n.(*ast.StructType); ok {
+				for _, field := range s.Fields.List {
+					if len(field.Names) == 0 || slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
+						look(name, field.Type)
+					}
+				}
+				return false
+			}
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && internal[x.Name] {
+					found = append(found, fmt.Sprintf("%s shows %s.%s", name, x.Name, sel.Sel.Name))
+				}
+			}
+			return true
+		})
+	}
+	for _, decl := range f.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && receiverExported(d) {
+				for _, list := range []*ast.FieldList{d.Type.Params, d.Type.Results} {
+					if list == nil {
+						continue
+					}
+					for _, field := range list.List {
+						look(d.Name.Name, field.Type)
+					}
+				}
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() && !s.Assign.IsValid() { // an alias gives it a public name
+						look(s.Name.Name, s.Type)
+					}
+				case *ast.ValueSpec:
+					if s.Type != nil && slices.ContainsFunc(s.Names, (*ast.Ident).IsExported) {
+						look(s.Names[0].Name, s.Type)
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// receiverExported reports whether a function has no receiver, or one of an
+// exported type.
+func receiverExported(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	t := d.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.IsExported()
+		default:
+			return true
+		}
+	}
+}
+
 // TestImportsModules checks what a user of the library downloads: the modules
 // that its packages depend on, directly or not.
 func TestImportsModules(t *testing.T) {
@@ -295,6 +399,22 @@ func TestImportRules(t *testing.T) {
 		problem := checkImport(test.pkg, test.imported, test.kind)
 		if (problem == "") != test.ok {
 			t.Errorf("checkImport(%s, %s, %d) = %q, want ok: %v", test.pkg, test.imported, test.kind, problem, test.ok)
+		}
+	}
+	for src, want := range map[string]int{
+		"type T struct { a wire.Batch; b func(wire.Batch) }":                                              0,
+		"type T struct { A wire.Batch; B func(wire.Batch) }":                                              2,
+		"type t struct { A wire.Batch }\nfunc (t) F() wire.Batch { return nil }":                          0,
+		"func F(a int) (b int, c *wire.Batch) { var d wire.Batch; return 0, &d }":                         1,
+		"type T int\nfunc (*T) F(f func([]wire.Batch)) {}\nfunc (T) g(wire.Batch) {}":                     1,
+		"type T[X any] struct { *wire.Batch }\nfunc (*T[X]) F(m map[int]wire.Batch) {}\nvar V wire.Batch": 3,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p\nimport \"volley/internal/wire\"\n"+src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := internalShown(f); len(found) != want {
+			t.Errorf("internalShown(%s) = %q, want %d", src, found, want)
 		}
 	}
 	for src, want := range map[string]int{

@@ -339,19 +339,19 @@ type acceptor Listener
 var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown admits a peer by its first datagram, or one that overtook it.
-func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, bufs [][]byte, _ *wire.Batch) bool {
-	if !a.midway && !slices.ContainsFunc(bufs, a.opens) {
-		return false
+func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bufs [][]byte, _ *wire.Batch) datagram.Admit {
+	if late || !a.midway && !slices.ContainsFunc(bufs, a.opens) {
+		return nil
 	}
 	if a.filter != nil && !a.filter(from) {
 		a.filtered.Add(1)
-		return false
+		return nil
 	}
 	if a.conns.Load() >= int64(a.maxConns) || a.queue.Full() {
 		a.refused.Add(1)
-		return false
+		return nil
 	}
-	return true
+	return a.admit
 }
 
 // opens reports whether a datagram can be the first of a connection.
@@ -359,8 +359,8 @@ func (a *acceptor) opens(datagram []byte) bool {
 	return reliable.ParseOpening(&a.set.reliable, datagram)
 }
 
-// HandlePeer makes a connection and queues it for Accept.
-func (a *acceptor) HandlePeer(_ time.Time, dc datagram.Conn) {
+// admit makes a connection and queues it for Accept.
+func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 	l := (*Listener)(a)
 	c := &Conn{onClose: l.forget}
 	l.conns.Add(1)

@@ -302,10 +302,10 @@ func TestOpeningBehindOthers(t *testing.T) {
 		opening := reliable.AppendHeader(nil, reliable.Header{Sequence: 0, Ack: 65535})
 		later := reliable.AppendHeader(nil, reliable.Header{Sequence: 5, Ack: 3, AckBits: 15})
 		from := netip.MustParseAddrPort("10.0.0.2:1")
-		if (*acceptor)(l).HandleUnknown(time.Now(), from, [][]byte{later, later}, nil) {
+		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, later}, nil) != nil {
 			t.Error("two later datagrams make a connection")
 		}
-		if !(*acceptor)(l).HandleUnknown(time.Now(), from, [][]byte{later, opening}, nil) {
+		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, opening}, nil) == nil {
 			t.Error("a first datagram behind a later one makes no connection")
 		}
 	})

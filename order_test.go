@@ -23,6 +23,10 @@ type orderConn struct {
 	sequences []uint16
 }
 
+func (o *orderConn) WriteBatchBy(b *wire.Batch, _ *deadline.Deadline) (int, error) {
+	return b.Len(), o.WriteBatch(b)
+}
+
 func (o *orderConn) WriteBatch(b *wire.Batch) error {
 	o.mu.Lock()
 	for i := range b.Len() {

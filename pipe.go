@@ -47,7 +47,7 @@ func Pipe(cfg *PipeConfig) (a, b *Conn) {
 func losslessPipe(cfg *Config) (a, b *Conn) {
 	set, err := newSettings(sessionConfig(cfg), datagram.MaxUDP, nil)
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
-	a, b = &Conn{waits: true}, &Conn{waits: true}
+	a, b = new(Conn), new(Conn)
 	a.start(x, set, err)
 	b.start(y, set, err)
 	return a, b

@@ -111,9 +111,7 @@ func (c *Conn) Stats() Stats {
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.truncated.Load()
 	stats.ReadQueue = c.in.Len()
-	if t, ok := c.dc.(interface{ Stats() datagram.Stats }); ok {
-		stats.Transport = transportStats(t.Stats())
-	}
+	stats.Transport = transportStats(c.dc.Stats())
 	return stats
 }
 

@@ -22,12 +22,6 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
-	switch dc := dc.(type) {
-	case *datagram.Foreign:
-		c.waits = true
-	case interface{ Lossless() bool }:
-		c.waits = dc.Lossless() // a session on a lossless pipe
-	}
 	if err := c.start(dc, set, err); err != nil && c.err == nil {
 		c.err = err
 		c.last = &Stats{}
@@ -43,8 +37,7 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		far.Close()
 		return datagram.NewForeign(standIn, 0, 0), nil, &ConfigError{Field: "inner", Reason: "it is nil"}
 	}
-	if p, ok := inner.(datagram.Provider); ok {
-		dc := p.DatagramConn()
+	if dc := datagram.Below(inner); dc != nil {
 		set, err := newSettings(sessionConfig(cfg), dc.MaxDatagram(), nil)
 		return dc, set, err
 	}

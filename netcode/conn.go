@@ -64,10 +64,8 @@ func (t *traffic) add(n int) {
 }
 
 var (
-	_ net.Conn            = (*Conn)(nil)
-	_ datagram.Provider   = (*Conn)(nil)
-	_ datagram.Handler    = (*handler)(nil)
-	_ datagram.RoomWaiter = (*handler)(nil)
+	_ net.Conn         = (*Conn)(nil)
+	_ datagram.Handler = (*handler)(nil)
 )
 
 // init prepares c for a session on dc, which is attached by the caller.
@@ -75,8 +73,13 @@ func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func
 	c.dc, c.sess = dc, sess
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
 	c.in.Init(set.readBuffer, reserve)
-	if p, ok := dc.(datagram.InlineConn); ok {
-		c.in.SetPoller(p)
+	features := dc.Features()
+	if c.lossless = features.Waits; c.lossless {
+		c.writing = make(chan struct{}, 1)
+		c.writing <- struct{}{}
+	}
+	if features.Inline != nil {
+		c.in.SetPoller(features.Inline)
 	}
 }
 

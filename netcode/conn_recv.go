@@ -200,8 +200,5 @@ func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	if upper == nil {
 		return c.in.WaitRoom(n, cancel)
 	}
-	if w, ok := upper.(datagram.RoomWaiter); ok {
-		return w.WaitRoom(n, cancel)
-	}
-	return nil
+	return upper.WaitRoom(n, cancel)
 }

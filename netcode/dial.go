@@ -232,8 +232,8 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 // refusals returns how often the network has said that nobody listens at the
 // other end of dc.
 func refusals(dc datagram.Conn) uint64 {
-	if s, ok := dc.(*datagram.Single); ok {
-		return s.Refused()
+	if r := dc.Features().Refusals; r != nil {
+		return r.Refused()
 	}
 	return 0
 }
@@ -355,6 +355,15 @@ type dialHandler struct {
 }
 
 var _ datagram.Handler = (*dialHandler)(nil)
+
+// WaitRoom waits until the session takes a payload of n bytes. Before there is
+// one nobody sends any.
+func (h *dialHandler) WaitRoom(n int, cancel <-chan struct{}) error {
+	if c := h.conn.Load(); c != nil {
+		return (*handler)(c).WaitRoom(n, cancel)
+	}
+	return nil
+}
 
 func (h *dialHandler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c := h.conn.Load()

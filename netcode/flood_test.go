@@ -39,6 +39,9 @@ func (s *fakeSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	}
 }
 
+func (s *fakeSocket) Stats() socket.Stats       { return socket.Stats{} }
+func (s *fakeSocket) Features() socket.Features { return socket.Features{} }
+
 func (s *fakeSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,16 +16,16 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 // HandleUnknown handles the datagrams of an address without a session. Once a
 // client has proved its address, the rest of its datagrams are for the
 // session; those before are emptied.
-func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool) {
+func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	if l.cfg.Filter != nil && !l.cfg.Filter(from) {
-		return false
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, b := range bufs {
 		if l.closed {
-			return false
+			return nil
 		}
 		sess, reason := l.core.receive(now, from, b, out)
 		if reason != DropNone {
@@ -33,11 +33,11 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]by
 		}
 		bufs[i] = b[:0]
 		if sess != nil {
-			return true
+			return func(_ time.Time, dc datagram.Conn) { l.admit(dc, sess) }
 		}
 	}
 	l.sweepLocked(now)
-	return false
+	return nil
 }
 
 // sweepLocked arranges for the core to forget what expires.
@@ -65,17 +65,8 @@ func (l *Listener) sweep() {
 	l.sweepLocked(now)
 }
 
-// HandlePeer makes the Conn of a client that was let in, and queues it for
-// Accept.
-func (a *acceptor) HandlePeer(now time.Time, dc datagram.Conn) {
-	l := (*Listener)(a)
-	l.mu.Lock()
-	sess := l.core.sessions[dc.(*datagram.Peer).AddrPort()]
-	l.mu.Unlock()
-	if sess == nil {
-		dc.Close()
-		return
-	}
+// admit makes the Conn of a client that was let in, and queues it for Accept.
+func (l *Listener) admit(dc datagram.Conn, sess *session) {
 	c := &Conn{shared: &l.shared, slot: sess.index, slots: sess.maxClients}
 	c.init(dc, sess, l.set, l.shared.reserve)
 	c.onClose = func() { l.forget(c) }

@@ -14,23 +14,13 @@ import (
 // a time. Datagrams of others do not get through.
 type pinned struct {
 	socket.Socket
+	below  socket.Features
 	server atomic.Pointer[netip.AddrPort]
-}
-
-// A pinnedWake is a pinned socket on a socket that can be read in turns.
-type pinnedWake struct {
-	*pinned
-	below socket.WakeSocket
 
 	// These belong to who reads.
-	handle func([]socket.Packet) // of Serve or ServeOnce
+	handle func([]socket.Packet) // of ReadLoop or ReadStep
 	filter func([]socket.Packet) // made once
 }
-
-var (
-	_ socket.StatsSocket = (*pinned)(nil)
-	_ socket.WakeSocket  = (*pinnedWake)(nil)
-)
 
 // newPinned returns the socket, and what pins it to a server.
 func newPinned(pc net.PacketConn, set *settings) (sock socket.Socket, pin func(netip.AddrPort), err error) {
@@ -38,14 +28,24 @@ func newPinned(pc net.PacketConn, set *settings) (sock socket.Socket, pin func(n
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &pinned{Socket: below}
-	pin = func(server netip.AddrPort) { s.server.Store(&server) }
-	if wake, ok := below.(socket.WakeSocket); ok {
-		w := &pinnedWake{pinned: s, below: wake}
-		w.filter = w.handleServer
-		return w, pin, nil
+	s := &pinned{Socket: below, below: below.Features()}
+	s.filter = s.handleServer
+	return s, func(server netip.AddrPort) { s.server.Store(&server) }, nil
+}
+
+// Features are those of the socket below.
+func (s *pinned) Features() socket.Features {
+	f := s.below
+	if f.Loop != nil {
+		f.Loop = s
 	}
-	return s, pin, nil
+	if f.Steps != nil {
+		f.Steps = s
+	}
+	if f.Late != nil {
+		f.Late = s
+	}
+	return f
 }
 
 // keep moves the packets of the server to the front and returns them.
@@ -74,37 +74,26 @@ func (s *pinned) ReadBatch(ps []socket.Packet) (int, error) {
 	}
 }
 
-// Stats tells of the socket below.
-func (s *pinned) Stats() socket.Stats {
-	if below, ok := s.Socket.(socket.StatsSocket); ok {
-		return below.Stats()
-	}
-	return socket.Stats{}
-}
-
-func (s *pinnedWake) handleServer(ps []socket.Packet) {
+func (s *pinned) handleServer(ps []socket.Packet) {
 	if ps = s.keep(ps); len(ps) > 0 {
 		s.handle(ps)
 	}
 }
 
-// Serve implements socket.Server.
-func (s *pinnedWake) Serve(handle func([]socket.Packet)) error {
+// ReadLoop implements socket.Looper.
+func (s *pinned) ReadLoop(handle func([]socket.Packet)) error {
 	s.handle = handle
-	return s.below.Serve(s.filter)
+	return s.below.Loop.ReadLoop(s.filter)
 }
 
-// ServeOnce implements socket.InlineSocket.
-func (s *pinnedWake) ServeOnce(handle func([]socket.Packet)) error {
+// ReadStep implements socket.Stepper.
+func (s *pinned) ReadStep(handle func([]socket.Packet)) error {
 	s.handle = handle
-	return s.below.ServeOnce(s.filter)
+	return s.below.Steps.ReadStep(s.filter)
 }
 
-// SetReadDeadline implements socket.InlineSocket.
-func (s *pinnedWake) SetReadDeadline(t time.Time) error { return s.below.SetReadDeadline(t) }
-
-// WakeOnPacket implements socket.WakeSocket.
-func (s *pinnedWake) WakeOnPacket(w socket.Sleeper) error { return s.below.WakeOnPacket(w) }
+// SetReadDeadline implements socket.Stepper.
+func (s *pinned) SetReadDeadline(t time.Time) error { return s.below.Steps.SetReadDeadline(t) }
 
 // WriteBatch sends to the server.
 func (s *pinned) WriteBatch(ps []socket.Packet) (int, error) {
@@ -112,13 +101,10 @@ func (s *pinned) WriteBatch(ps []socket.Packet) (int, error) {
 	return s.Socket.WriteBatch(ps)
 }
 
-// WriteBatchBy implements socket.DeadlineSocket.
+// WriteBatchBy implements socket.DeadlineWriter.
 func (s *pinned) WriteBatchBy(ps []socket.Packet, d *deadline.Deadline) (int, error) {
 	s.address(ps)
-	if below, ok := s.Socket.(socket.DeadlineSocket); ok {
-		return below.WriteBatchBy(ps, d)
-	}
-	return s.Socket.WriteBatch(ps)
+	return s.below.Late.WriteBatchBy(ps, d)
 }
 
 func (s *pinned) address(ps []socket.Packet) {

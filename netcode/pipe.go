@@ -33,8 +33,7 @@ func newPipeConn(dc datagram.Conn, send, recv *Key, other datagram.Conn) *Conn {
 	sess.recv.window = newReplayWindow(defaultWindow)
 	sess.send.last, sess.recv.last = time.Now(), time.Now()
 	sess.addr = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
-	c := &Conn{lossless: true, slots: 1, alive: true, writing: make(chan struct{}, 1)}
-	c.writing <- struct{}{}
+	c := &Conn{slots: 1, alive: true}
 	c.init(dc, sess, &settings{readBuffer: defaultReadBuffer}, nil)
 	c.remote = other.LocalAddr()
 	return c

@@ -10,19 +10,16 @@ import (
 	"volley/internal/wire"
 )
 
-// DatagramConn returns the connection for another layer of volley to stack on,
-// which takes the Conn over. It is not for other use.
-func (c *Conn) DatagramConn() datagram.Conn { return (*stacked)(c) }
-
 // stacked is a Conn as the layer above sees it.
 type stacked Conn
 
-var (
-	_ datagram.InlineConn   = (*stacked)(nil)
-	_ datagram.DeadlineConn = (*stacked)(nil)
+var _ datagram.Conn = (*stacked)(nil)
 
-	errAttached = errors.New("netcode: another layer has taken the session over")
-)
+func init() {
+	datagram.RegisterLayer(func(c *Conn) datagram.Conn { return (*stacked)(c) })
+}
+
+var errAttached = errors.New("netcode: another layer has taken the session over")
 
 // Attach gives the layer above. Payloads that nobody has read are handed over
 // first.
@@ -95,7 +92,7 @@ func (s *stacked) WriteBatch(b *wire.Batch) error {
 	return err
 }
 
-// WriteBatchBy implements datagram.DeadlineConn. What finds no room in time is
+// WriteBatchBy implements datagram.Conn. What finds no room in time is
 // sealed again when it is tried again.
 func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	c := (*Conn)(s)
@@ -104,7 +101,7 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 	first := c.sealBatch(time.Now(), b, out)
 	if d == nil {
 		err = c.dc.WriteBatch(out)
-	} else if n, err = datagram.WriteBatchBy(c.dc, out, d); n < out.Len() {
+	} else if n, err = c.dc.WriteBatchBy(out, d); n < out.Len() {
 		return n, err // no more than n: what cannot be sealed is not in out
 	}
 	if first == nil {
@@ -124,29 +121,12 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 	return s.dc.WaitWritable(n, cancel)
 }
 
-// ReadInline has the socket below read.
-func (s *stacked) ReadInline(d *deadline.Deadline, r datagram.Readers) bool {
-	below, ok := s.dc.(datagram.InlineConn)
-	return ok && below.ReadInline(d, r)
-}
-
-func (s *stacked) InterruptInline(r datagram.Readers) {
-	if below, ok := s.dc.(datagram.InlineConn); ok {
-		below.InterruptInline(r)
-	}
-}
-
 // Stats returns what happened below the session.
-func (s *stacked) Stats() datagram.Stats {
-	if below, ok := s.dc.(interface{ Stats() datagram.Stats }); ok {
-		return below.Stats()
-	}
-	return datagram.Stats{}
-}
+func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Lossless reports whether the link below delivers everything.
-func (s *stacked) Lossless() bool       { return s.lossless }
-func (s *stacked) MaxDatagram() int     { return MaxPayload }
-func (s *stacked) LocalAddr() net.Addr  { return (*Conn)(s).LocalAddr() }
-func (s *stacked) RemoteAddr() net.Addr { return (*Conn)(s).RemoteAddr() }
-func (s *stacked) Close() error         { return (*Conn)(s).Close() }
+// Features are those of the layer below.
+func (s *stacked) Features() datagram.Features { return s.dc.Features() }
+func (s *stacked) MaxDatagram() int            { return MaxPayload }
+func (s *stacked) LocalAddr() net.Addr         { return (*Conn)(s).LocalAddr() }
+func (s *stacked) RemoteAddr() net.Addr        { return (*Conn)(s).RemoteAddr() }
+func (s *stacked) Close() error                { return (*Conn)(s).Close() }

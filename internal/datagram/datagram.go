@@ -31,33 +31,76 @@ type Conn interface {
 	// bytes; the batch is the caller's again on return. An error is the
 	// first one met; the remaining datagrams have been tried all the same.
 	WriteBatch(*wire.Batch) error
+	// WriteBatchBy is WriteBatch, but waits for room in a send buffer below no
+	// longer than until the deadline, as far as that is possible. It then
+	// returns os.ErrDeadlineExceeded and how many datagrams it is done with;
+	// the others have not been tried. Otherwise n is b.Len().
+	WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error)
 	// Schedule asks for a call of HandleTick no later than at. The earliest
 	// time asked for wins. It may be called from any goroutine, also from
 	// the Handler's own methods.
 	Schedule(at time.Time)
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
+	// Stats tells what happened below.
+	Stats() Stats
+	// Features says what else the Conn can do. It is always the same.
+	Features() Features
 	// Close ends the connection. Calls of the Handler that are under way may
 	// still finish afterwards; HandleClose is not called.
 	Close() error
 }
 
-// A DeadlineConn is a Conn whose writers need not wait for ever when a send buffer
-// below is full.
-type DeadlineConn interface {
-	Conn
-	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
-	// deadline. It then returns os.ErrDeadlineExceeded and how many datagrams
-	// it is done with; the others have not been tried. Otherwise n is b.Len().
-	WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error)
+// Features are what not every Conn can do or does; nil and false is what this
+// one does not. A layer that makes a Conn on top of another one passes all of
+// them on, but for those that it changes.
+type Features struct {
+	// Lossless: what is written arrives, in order.
+	Lossless bool
+	// Waits: there is no room at times, and writers call WaitWritable before
+	// each message, or else datagrams may be lost.
+	Waits bool
+	// Inline has the socket below read by the callers of the application's
+	// Read.
+	Inline InlineReader
+	// Refusals counts how often the other side's machine has refused.
+	Refusals RefusalCounter
+	// Tombstone sets what becomes of the address after Close.
+	Tombstone TombstoneSetter
 }
 
-// WriteBatchBy is c's WriteBatchBy, if it has one, or else its WriteBatch.
-func WriteBatchBy(c Conn, b *wire.Batch, d *deadline.Deadline) (n int, err error) {
-	if c, ok := c.(DeadlineConn); ok {
-		return c.WriteBatchBy(b, d)
-	}
-	return b.Len(), c.WriteBatch(b)
+// An InlineReader is a Conn whose socket may be read by the callers of the
+// application's Read.
+type InlineReader interface {
+	// ReadInline reads the socket once for a Read that is about to block,
+	// until the deadline. It returns false if the caller has to wait until it
+	// is woken: somebody else reads.
+	ReadInline(d *deadline.Deadline, r Readers) bool
+	// InterruptInline makes one of r who reads look at the deadline again.
+	InterruptInline(r Readers)
+}
+
+// Readers are the callers of one Conn's Read that are blocked until there are
+// messages.
+type Readers = interface {
+	Kick()         // makes one of them call ReadInline again
+	Several() bool // whether there is more than one, with the caller of ReadInline
+}
+
+// A RefusalCounter is a Conn that learns when nobody listens at the other side.
+type RefusalCounter interface {
+	// Refused returns how often the other side's machine has said that nobody
+	// listens on the port, as far as the system tells. Anybody may have sent
+	// that: it is a hint.
+	Refused() uint64
+}
+
+// A TombstoneSetter is a Conn whose address stays closed for a while after
+// Close.
+type TombstoneSetter interface {
+	// SetTombstone changes, before Close, how long that is, in whole
+	// milliseconds.
+	SetTombstone(time.Duration)
 }
 
 // A Handler is the layer above a Conn. Its methods may be called from several
@@ -74,30 +117,29 @@ type Handler interface {
 	// HandleClose says that the Conn has ended other than by its Close
 	// method. The error is io.EOF after an orderly end by the peer.
 	HandleClose(error)
-}
-
-// A RoomWaiter is a Handler that accepts messages up to a limit. WaitRoom waits
-// until a message of n bytes would be accepted; it returns
-// os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed if there
-// is nobody to read any more. A lossless Conn asks the other side's Handler
-// before a message is framed.
-type RoomWaiter interface {
+	// WaitRoom waits until a message of n bytes would be accepted. It returns
+	// os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed if
+	// there is nobody to read any more. A lossless Conn asks the other side's
+	// Handler before a message is framed. A Handler without a limit returns nil.
 	WaitRoom(n int, cancel <-chan struct{}) error
 }
 
-// An Acceptor decides which addresses become Conns of a Mux. Its methods are
-// called on the reader's goroutines of the Mux's socket.
+// An Acceptor decides which addresses become Conns of a Mux. Its method is
+// called on the reader's goroutine of the Mux's socket.
 type Acceptor interface {
-	// HandleUnknown sees the datagrams of an address without a Conn. It may
-	// append answers to out without creating any state, and returns whether
-	// a Conn is to be made. Now is the time of the system's clock.
-	HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool)
-	// HandlePeer is given the new Conn and must attach a Handler to it before
-	// it returns, or close it. The datagrams then go to that Handler. It
-	// follows whenever HandleUnknown says so, also if the Mux has been closed
-	// in between.
-	HandlePeer(now time.Time, c Conn)
+	// HandleUnknown sees the datagrams of an address without a Conn. Late says
+	// that there was one until not long ago, see MuxConfig.Tombstone. It may
+	// append answers to out without creating any state. If it returns nil,
+	// there will be no Conn; or else admit is called next, also if the Mux has
+	// been closed in between, and knows what HandleUnknown has found. Now is the
+	// time of the system's clock.
+	HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) (admit Admit)
 }
+
+// An Admit is given a new Conn. It must attach a Handler to it before it
+// returns, or close it. The datagrams for which the Conn was made then go to
+// that Handler.
+type Admit func(now time.Time, c Conn)
 
 // Stats counts what happened below a Conn or a Mux.
 type Stats struct {
@@ -108,13 +150,6 @@ type Stats struct {
 	Unknown uint64
 	// Socket is what the socket itself tells.
 	Socket socket.Stats
-}
-
-// A Provider is a connection of volley's own that stands on a Conn, so that
-// another layer can stack on it without a goroutine or copy in between. Its
-// one method is the only trace of this seam in public types.
-type Provider interface {
-	DatagramConn() Conn
 }
 
 // ErrPeerClosed is what a write meets after the peer has closed. It is

@@ -62,8 +62,10 @@ func (s *fakeSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	return len(ps), nil
 }
 
-func (s *fakeSocket) LocalAddr() net.Addr { return &net.UDPAddr{Port: 1} }
-func (s *fakeSocket) Close() error        { s.once.Do(func() { close(s.done) }); return nil }
+func (s *fakeSocket) LocalAddr() net.Addr       { return &net.UDPAddr{Port: 1} }
+func (s *fakeSocket) Stats() socket.Stats       { return socket.Stats{} }
+func (s *fakeSocket) Features() socket.Features { return socket.Features{} }
+func (s *fakeSocket) Close() error              { s.once.Do(func() { close(s.done) }); return nil }
 
 func (s *fakeSocket) closed() bool {
 	select {
@@ -143,6 +145,8 @@ func (h *fakeHandler) HandleClose(err error) {
 	}
 }
 
+func (h *fakeHandler) WaitRoom(int, <-chan struct{}) error { return nil }
+
 func (h *fakeHandler) received() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,17 +163,23 @@ type fakeAcceptor struct {
 	conns   []*Peer
 }
 
-func (a *fakeAcceptor) HandleUnknown(_ time.Time, _ netip.AddrPort, bufs [][]byte, out *wire.Batch) bool {
+func (a *fakeAcceptor) HandleUnknown(_ time.Time, _ netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) Admit {
+	if late {
+		return nil
+	}
 	a.mu.Lock()
 	a.unknown++
 	a.mu.Unlock()
 	if string(bufs[0]) == "ask" {
 		out.Append([]byte("answer"))
 	}
-	return string(bufs[0]) != "no" && string(bufs[0]) != "ask"
+	if string(bufs[0]) == "no" || string(bufs[0]) == "ask" {
+		return nil
+	}
+	return a.admit
 }
 
-func (a *fakeAcceptor) HandlePeer(_ time.Time, c Conn) {
+func (a *fakeAcceptor) admit(_ time.Time, c Conn) {
 	var h Handler = new(fakeHandler)
 	if a.handler != nil {
 		h = a.handler(c)

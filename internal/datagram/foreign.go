@@ -85,6 +85,12 @@ func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	return len(ps), nil
 }
 
+// Stats implements socket.Socket: nothing is known.
+func (s *connSocket) Stats() socket.Stats { return socket.Stats{} }
+
+// Features implements socket.Socket: it has none.
+func (s *connSocket) Features() socket.Features { return socket.Features{} }
+
 // queueLocked queues the datagrams of p. Writers have waited for room; answers
 // of the reader find none when the other side does not read.
 func (s *connSocket) queueLocked(p *socket.Packet) {
@@ -228,6 +234,13 @@ func (c *Foreign) Stats() Stats {
 	s := c.Single.Stats()
 	s.WriteErrors += c.sock.failed.Load()
 	return s
+}
+
+// Features implements Conn.
+func (c *Foreign) Features() Features {
+	f := c.Single.Features()
+	f.Waits = true
+	return f
 }
 
 // unknownAddr stands for an address that a foreign net.Conn does not tell.

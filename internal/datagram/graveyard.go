@@ -28,6 +28,9 @@ func (g *graveyard) has(addr netip.AddrPort, now time.Time) bool {
 	return ok
 }
 
+// forget forgets an address.
+func (g *graveyard) forget(addr netip.AddrPort) { delete(g.until, addr) }
+
 func (g *graveyard) add(addr netip.AddrPort, now, until time.Time) {
 	if g.max <= 0 {
 		return

@@ -16,8 +16,9 @@ type MuxConfig struct {
 	Acceptor Acceptor
 	// MaxDatagram is the largest datagram in bytes that Conns promise.
 	MaxDatagram int
-	// Tombstone is how long the address of a closed Conn stays closed, so
-	// that late datagrams do not make a new one. Zero: not at all.
+	// Tombstone is how long datagrams of the address of a closed Conn count as
+	// late ones, which the Acceptor may answer but which should make no new
+	// Conn. Zero: not at all.
 	Tombstone time.Duration
 	// MaxTombstones limits their number; the oldest give way.
 	MaxTombstones int
@@ -44,7 +45,7 @@ type Mux struct {
 	peers  map[netip.AddrPort]*Peer
 	peak   int // most peers since the map was made: maps do not shrink
 	graves graveyard
-	// admitting is the Peer that Acceptor.HandlePeer has at present. There is
+	// admitting is the Peer that an Admit has at present. There is
 	// one reader, hence one at most.
 	admitting *Peer
 	closing   bool // no new peers; the socket goes with the last one
@@ -93,7 +94,7 @@ func (m *Mux) Stats() Stats {
 		ReadErrors:  m.readErrors.Load(),
 		WriteErrors: m.writeErrors.Load(),
 		Unknown:     m.unknown.Load(),
-		Socket:      socketStats(m.sock),
+		Socket:      m.sock.Stats(),
 	}
 }
 
@@ -219,7 +220,8 @@ func (m *Mux) answer(to route) {
 func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	m.mu.Lock()
 	p := m.peers[from.remote]
-	refuse := m.closing || p == nil && m.graves.has(from.remote, now)
+	late := p == nil && m.graves.has(from.remote, now)
+	refuse := m.closing
 	m.entering = p == nil && !refuse
 	m.mu.Unlock()
 	if p != nil {
@@ -230,13 +232,13 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 		return nil
 	}
 	defer m.entered()
-	if !m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, bufs, &m.reading.out) {
+	admit := m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, late, bufs, &m.reading.out)
+	m.answer(from)
+	if admit == nil {
 		m.unknown.Add(uint64(len(bufs)))
-		m.answer(from)
 		return nil
 	}
-	m.answer(from)
-	return m.admit(now, from)
+	return m.admit(now, from, admit)
 }
 
 // entered ends what lookup has begun.
@@ -251,16 +253,17 @@ func (m *Mux) entered() {
 }
 
 // admit makes a Conn, even if the Mux has been closed since the Acceptor
-// decided: the other side may know already that it is let in, and only its
-// HandlePeer can tell it otherwise.
-func (m *Mux) admit(now time.Time, from route) *Peer {
+// decided: the other side may know already that it is let in, and only its Admit
+// can tell it otherwise.
+func (m *Mux) admit(now time.Time, from route, admit Admit) *Peer {
 	p := newPeer(m, from)
 	m.mu.Lock()
 	m.peers[from.remote] = p
+	m.graves.forget(from.remote)
 	m.admitting = p
 	m.peak = max(m.peak, len(m.peers))
 	m.mu.Unlock()
-	m.cfg.Acceptor.HandlePeer(now, p)
+	admit(now, p)
 	refused := p.handler == nil || p.closed.Load()
 	m.mu.Lock()
 	m.admitting = nil

@@ -17,9 +17,9 @@ type deciding struct {
 	meanwhile func()
 }
 
-func (a *deciding) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) bool {
+func (a *deciding) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) Admit {
 	a.meanwhile()
-	return a.fakeAcceptor.HandleUnknown(now, from, bufs, out)
+	return a.fakeAcceptor.HandleUnknown(now, from, late, bufs, out)
 }
 
 // Who is let in while the Mux is being closed becomes a Conn, which can say

@@ -140,7 +140,7 @@ func TestPeerCloseInside(t *testing.T) {
 		name    string
 		handler func(c Conn) Handler
 	}{
-		{"HandlePeer", func(c Conn) Handler { c.Attach(new(fakeHandler)); c.Close(); return nil }},
+		{"Admit", func(c Conn) Handler { c.Attach(new(fakeHandler)); c.Close(); return nil }},
 		{"HandleBatch", func(c Conn) Handler {
 			return &fakeHandler{batch: func([][]byte, *wire.Batch) { c.Close() }}
 		}},
@@ -478,9 +478,12 @@ func (echoHandler) HandleTick(_ time.Time, out *wire.Batch) time.Time {
 }
 func (echoHandler) HandleClose(error) {}
 
+func (echoHandler) WaitRoom(int, <-chan struct{}) error { return nil }
+
 // nullSocket takes everything and has nothing.
 type nullSocket struct{ socket.Socket }
 
 func (nullSocket) ReadBatch([]socket.Packet) (int, error)     { return 0, net.ErrClosed }
 func (nullSocket) WriteBatch(ps []socket.Packet) (int, error) { return len(ps), nil }
 func (nullSocket) Close() error                               { return nil }
+func (nullSocket) Features() socket.Features                  { return socket.Features{} }

@@ -10,7 +10,6 @@ import (
 	"unique"
 
 	"volley/internal/deadline"
-	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -19,16 +18,13 @@ type Peer struct {
 	mux     *Mux
 	addr    netip.AddrPort
 	local   unique.Handle[netip.Addr] // that the peer knows us by; zero: the socket's
-	handler Handler                   // set by Attach within Acceptor.HandlePeer
+	handler Handler                   // set by Attach within Admit
 	alarm   alarm
 	grave   uint32 // milliseconds that the address stays closed after Close
 	closed  atomic.Bool
 }
 
-var (
-	_ InlineConn   = (*Peer)(nil)
-	_ DeadlineConn = (*Peer)(nil)
-)
+var _ Conn = (*Peer)(nil)
 
 func newPeer(m *Mux, r route) *Peer {
 	p := &Peer{mux: m, addr: r.remote}
@@ -51,7 +47,7 @@ func (p *Peer) route() route {
 	return r
 }
 
-// Attach gives the layer above; only within Acceptor.HandlePeer.
+// Attach gives the layer above; only within Admit.
 func (p *Peer) Attach(h Handler) error {
 	if p.handler != nil {
 		return errors.New("datagram: a Handler is attached already")
@@ -74,19 +70,19 @@ func (p *Peer) tick(now time.Time) time.Time {
 	return next
 }
 
-// ReadInline implements InlineConn.
+// ReadInline implements InlineReader.
 func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
 	return p.mux.only.Load() == p && p.mux.turns.readInline(d, p, r)
 }
 
-// InterruptInline implements InlineConn.
+// InterruptInline implements InlineReader.
 func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
 	return sendBatch(p.mux.sock, p.route(), b, &p.mux.writeErrors)
 }
 
-// WriteBatchBy implements DeadlineConn.
+// WriteBatchBy implements Conn.
 func (p *Peer) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
 	return sendBatchBy(p.mux.sock, p.route(), b, &p.mux.writeErrors, d)
 }
@@ -97,8 +93,7 @@ func (p *Peer) Schedule(at time.Time) {
 	}
 }
 
-// SetTombstone changes, before Close, how long the address stays closed
-// afterwards, in whole milliseconds.
+// SetTombstone implements TombstoneSetter.
 func (p *Peer) SetTombstone(d time.Duration) {
 	ms := max(d, 0) / time.Millisecond
 	if d > ms*time.Millisecond {
@@ -132,7 +127,7 @@ func (p *Peer) LocalAddr() net.Addr {
 
 // RemoteAddr returns the address as the socket below knows it.
 func (p *Peer) RemoteAddr() net.Addr {
-	if m, ok := p.mux.sock.(socket.AddrMapper); ok {
+	if m := p.mux.sock.Features().Addrs; m != nil {
 		if a := m.NetAddr(p.addr); a != nil {
 			return a
 		}
@@ -145,3 +140,6 @@ func (p *Peer) AddrPort() netip.AddrPort { return p.addr }
 
 // Stats returns what happened below all Conns of the Mux.
 func (p *Peer) Stats() Stats { return p.mux.Stats() }
+
+// Features implements Conn.
+func (p *Peer) Features() Features { return Features{Inline: p, Tombstone: p} }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -117,11 +118,10 @@ func (c *PipeConn) WaitWritable(n int, cancel <-chan struct{}) error {
 	if closed {
 		return ErrPeerClosed
 	}
-	w, ok := h.(RoomWaiter)
-	if !ok {
+	if h == nil {
 		return nil
 	}
-	err := w.WaitRoom(n, cancel)
+	err := h.WaitRoom(n, cancel)
 	if errors.Is(err, net.ErrClosed) {
 		return ErrPeerClosed
 	}
@@ -140,6 +140,17 @@ func (c *PipeConn) WriteBatch(b *wire.Batch) error {
 	c.peer.receive(b)
 	return nil
 }
+
+// WriteBatchBy is WriteBatch, which does not wait.
+func (c *PipeConn) WriteBatchBy(b *wire.Batch, _ *deadline.Deadline) (int, error) {
+	return b.Len(), c.WriteBatch(b)
+}
+
+// Stats implements Conn: nothing happens below.
+func (c *PipeConn) Stats() Stats { return Stats{} }
+
+// Features implements Conn.
+func (c *PipeConn) Features() Features { return Features{Lossless: true, Waits: true} }
 
 func (c *PipeConn) isClosed() bool {
 	c.mu.Lock()

@@ -35,8 +35,8 @@ const readPackets = 8
 
 // serve reads from a socket and calls handle with each batch, until an error.
 func serve(sock socket.Socket, handle func([]socket.Packet)) error {
-	if s, ok := sock.(socket.Server); ok {
-		return s.Serve(handle)
+	if l := sock.Features().Loop; l != nil {
+		return l.ReadLoop(handle)
 	}
 	ps := make([]socket.Packet, readPackets)
 	for {

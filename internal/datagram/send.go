@@ -58,7 +58,7 @@ func sendBatch(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64
 	return err
 }
 
-// sendBatchBy is sendBatch until a deadline, see DeadlineConn; nil is none.
+// sendBatchBy is sendBatch until a deadline, see Conn.WriteBatchBy; nil is none.
 func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
 	if b.Len() == 0 {
 		return 0, nil
@@ -67,7 +67,7 @@ func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint
 	defer scratches.Put(s)
 	w := packetWriter{sock: sock, errors: errors, until: d}
 	if d != nil {
-		w.patient, _ = sock.(socket.DeadlineSocket)
+		w.patient = sock.Features().Late
 	}
 	for i := 0; i < b.Len(); {
 		n := 0
@@ -101,7 +101,7 @@ func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint
 // A packetWriter gives packets to a Socket.
 type packetWriter struct {
 	sock    socket.Socket
-	patient socket.DeadlineSocket // sock, if it can keep to until; or nil
+	patient socket.DeadlineWriter // sock, if it can keep to until; or nil
 	until   *deadline.Deadline
 	errors  *atomic.Uint64
 }

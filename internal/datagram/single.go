@@ -30,9 +30,8 @@ type Single struct {
 }
 
 var (
-	_ InlineConn   = (*Single)(nil)
-	_ DeadlineConn = (*Single)(nil)
-	_ turnsOwner   = (*Single)(nil)
+	_ Conn       = (*Single)(nil)
+	_ turnsOwner = (*Single)(nil)
 )
 
 // MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
@@ -44,7 +43,7 @@ func NewSingle(sock socket.Socket, local, remote net.Addr, maxDatagram int) *Sin
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
 	c.turns.passed = c.noteError
-	_, c.turns.wakes = sock.(socket.WakeSocket)
+	c.turns.wakes = sock.Features().Notifier != nil
 	return c
 }
 
@@ -62,12 +61,12 @@ func (c *Single) Attach(h Handler) error {
 	return nil
 }
 
-// ReadInline implements InlineConn.
+// ReadInline implements InlineReader.
 func (c *Single) ReadInline(d *deadline.Deadline, r Readers) bool {
 	return c.turns.readInline(d, nil, r)
 }
 
-// InterruptInline implements InlineConn.
+// InterruptInline implements InlineReader.
 func (c *Single) InterruptInline(r Readers) { c.turns.interrupt(r) }
 
 func (c *Single) isClosed() bool         { return c.closed.Load() }
@@ -105,7 +104,7 @@ func (c *Single) WriteBatch(b *wire.Batch) error {
 	return err
 }
 
-// WriteBatchBy implements DeadlineConn.
+// WriteBatchBy implements Conn.
 func (c *Single) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
 	n, err := sendBatchBy(c.turns.sock, route{}, b, &c.writeErrors, d)
 	if err != nil {
@@ -122,9 +121,7 @@ func (c *Single) noteError(err error) {
 	}
 }
 
-// Refused returns how often the other side's machine has said that nobody
-// listens on the port, as far as the system tells. Anybody may have sent that:
-// it is a hint.
+// Refused implements RefusalCounter.
 func (c *Single) Refused() uint64 { return c.refused.Load() }
 
 func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
@@ -149,13 +146,9 @@ func (c *Single) Stats() Stats {
 	return Stats{
 		ReadErrors:  c.readErrors.Load(),
 		WriteErrors: c.writeErrors.Load(),
-		Socket:      socketStats(c.turns.sock),
+		Socket:      c.turns.sock.Stats(),
 	}
 }
 
-func socketStats(s socket.Socket) socket.Stats {
-	if s, ok := s.(socket.StatsSocket); ok {
-		return s.Stats()
-	}
-	return socket.Stats{}
-}
+// Features implements Conn.
+func (c *Single) Features() Features { return Features{Inline: c, Refusals: c} }

@@ -20,25 +20,6 @@ import (
 // tell of packets without being read, that goroutine is there only while some
 // come.
 
-// An InlineConn is a Conn whose socket may be read by the callers of the
-// application's Read.
-type InlineConn interface {
-	Conn
-	// ReadInline reads the socket once for a Read that is about to block,
-	// until the deadline. It returns false if the caller has to wait until it
-	// is woken: somebody else reads.
-	ReadInline(d *deadline.Deadline, r Readers) bool
-	// InterruptInline makes one of r who reads look at the deadline again.
-	InterruptInline(r Readers)
-}
-
-// Readers are the callers of one Conn's Read that are blocked until there are
-// messages.
-type Readers = interface {
-	Kick()         // makes one of them call ReadInline again
-	Several() bool // whether there is more than one, with the caller of ReadInline
-}
-
 // inlinePatience is how long nobody may read before the goroutine takes over.
 const inlinePatience = 5 * time.Millisecond
 
@@ -63,7 +44,7 @@ type turnsOwner interface {
 type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
-	inline socket.InlineSocket // sock; nil if only the goroutine can read it
+	inline socket.Stepper // sock; nil if only the goroutine can read it
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
@@ -81,7 +62,7 @@ type turns struct {
 	yield    bool          // and was asked to stop
 	reading  bool          // a caller reads
 	watching bool          // watch is scheduled
-	wakes    bool          // constant: sock is a WakeSocket, so there need not be a goroutine
+	wakes    bool          // constant: sock is a Notifier, so there need not be a goroutine
 	peer     *Peer         // whose readers they are who read, or want to
 	readers  Readers       // and they
 	deadline time.Time     // of the socket
@@ -91,7 +72,7 @@ type turns struct {
 
 func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, errors *atomic.Uint64) {
 	t.owner, t.sock, t.timers, t.errors = owner, sock, timers, errors
-	t.inline, _ = sock.(socket.InlineSocket)
+	t.inline = sock.Features().Steps
 	t.base = time.Now()
 	t.handle = func(ps []socket.Packet) {
 		t.reader.ok()
@@ -105,7 +86,7 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, error
 // is set, so only differences of such times count.
 func (t *turns) now() time.Time { return t.base.Add(time.Since(t.base)) }
 
-// readInline is InlineConn.ReadInline for the readers of p.
+// readInline is InlineReader.ReadInline for the readers of p.
 func (t *turns) readInline(d *deadline.Deadline, p *Peer, r Readers) bool {
 	if t.inline == nil || !t.begin(d, p, r) {
 		return false
@@ -124,7 +105,7 @@ func (t *turns) readInline(d *deadline.Deadline, p *Peer, r Readers) bool {
 
 // readOnce reads the socket once and returns the error if that broke.
 func (t *turns) readOnce(d *deadline.Deadline) error {
-	err := t.inline.ServeOnce(t.handle)
+	err := t.inline.ReadStep(t.handle)
 	if err == nil {
 		return nil
 	}
@@ -180,7 +161,7 @@ func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
 	t.peer, t.readers = p, r
 	if t.asleep {
 		t.asleep = false
-		t.sock.(socket.WakeSocket).WakeOnPacket(nil)
+		t.sock.Features().Notifier.WakeOnPacket(nil)
 	}
 	if t.behind {
 		if !t.yield && !r.Several() {

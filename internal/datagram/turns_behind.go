@@ -4,8 +4,6 @@ import (
 	"errors"
 	"os"
 	"time"
-
-	"volley/internal/socket"
 )
 
 // sleepAfter is how long no packet may come before the goroutine ends. It is
@@ -61,7 +59,7 @@ func (t *turns) sleepLocked() {
 	if t.owner.isClosed() || t.asleep || t.behind {
 		return
 	}
-	if !t.wakes || t.sock.(socket.WakeSocket).WakeOnPacket(t) != nil {
+	if !t.wakes || t.sock.Features().Notifier.WakeOnPacket(t) != nil {
 		t.readBehindLocked()
 		return
 	}

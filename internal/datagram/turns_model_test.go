@@ -25,8 +25,8 @@ type steppedSocket struct {
 	deadline time.Time
 	changed  chan struct{} // closed at every change
 	sleeper  socket.Sleeper
-	readers  int // in Serve or ServeOnce
-	serves   int // calls of Serve
+	readers  int // in ReadLoop or ReadStep
+	serves   int // calls of ReadLoop
 }
 
 func newSteppedSocket() *steppedSocket {
@@ -78,8 +78,12 @@ func (s *steppedSocket) WakeOnPacket(sleeper socket.Sleeper) error {
 	return nil
 }
 
-func (s *steppedSocket) Serve(handle func([]socket.Packet)) error     { return s.serve(handle, false) }
-func (s *steppedSocket) ServeOnce(handle func([]socket.Packet)) error { return s.serve(handle, true) }
+func (s *steppedSocket) Features() socket.Features {
+	return socket.Features{Loop: s, Steps: s, Notifier: s}
+}
+
+func (s *steppedSocket) ReadLoop(handle func([]socket.Packet)) error { return s.serve(handle, false) }
+func (s *steppedSocket) ReadStep(handle func([]socket.Packet)) error { return s.serve(handle, true) }
 
 func (s *steppedSocket) serve(handle func([]socket.Packet), once bool) error {
 	s.mu.Lock()

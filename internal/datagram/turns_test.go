@@ -23,7 +23,7 @@ type inlineSocket struct {
 	n  int
 }
 
-func (s *inlineSocket) ServeOnce(handle func([]socket.Packet)) error {
+func (s *inlineSocket) ReadStep(handle func([]socket.Packet)) error {
 	s.mu.Lock()
 	s.n++
 	n := s.n
@@ -35,12 +35,14 @@ func (s *inlineSocket) ServeOnce(handle func([]socket.Packet)) error {
 	return nil
 }
 
-func (s *inlineSocket) Serve(handle func([]socket.Packet)) error {
+func (s *inlineSocket) ReadLoop(handle func([]socket.Packet)) error {
 	<-s.done
 	return nil
 }
 
 func (s *inlineSocket) SetReadDeadline(time.Time) error { return nil }
+
+func (s *inlineSocket) Features() socket.Features { return socket.Features{Loop: s, Steps: s} }
 
 type noReaders struct{}
 
@@ -73,7 +75,9 @@ func TestInlineTurns(t *testing.T) {
 // A refusedSocket has nothing but passing errors.
 type refusedSocket struct{ inlineSocket }
 
-func (*refusedSocket) ServeOnce(func([]socket.Packet)) error { return syscall.ECONNREFUSED }
+func (*refusedSocket) ReadStep(func([]socket.Packet)) error { return syscall.ECONNREFUSED }
+
+func (s *refusedSocket) Features() socket.Features { return socket.Features{Loop: s, Steps: s} }
 
 // However many errors there were, a caller of Read pauses for a moment only, and
 // never past its deadline.
@@ -262,9 +266,9 @@ type wallAcceptor struct {
 	off time.Duration
 }
 
-func (a *wallAcceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) bool {
+func (a *wallAcceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) Admit {
 	a.off = time.Now().Round(0).Sub(now.Round(0))
-	return a.fakeAcceptor.HandleUnknown(now, from, bufs, out)
+	return a.fakeAcceptor.HandleUnknown(now, from, late, bufs, out)
 }
 
 // An Acceptor is told the time of the system's clock, whatever that was when the

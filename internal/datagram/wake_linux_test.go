@@ -24,7 +24,7 @@ func TestWakeMany(t *testing.T) {
 	}
 	defer server.Close()
 	to := server.LocalAddr().(*net.UDPAddr)
-	go server.(socket.Server).Serve(func(ps []socket.Packet) { // echo
+	go server.Features().Loop.ReadLoop(func(ps []socket.Packet) { // echo
 		for _, p := range ps {
 			server.WriteBatch([]socket.Packet{p})
 		}

@@ -187,7 +187,7 @@ func faultyPair(t *testing.T, k *faultyKernel, dial bool) *pair {
 func TestOffloadInUse(t *testing.T) {
 	k := new(faultyKernel)
 	p := faultyPair(t, k, true)
-	stats := p.client.(StatsSocket).Stats()
+	stats := p.client.Stats()
 	if !stats.GSO || !stats.GRO {
 		t.Skip("this kernel has no segmentation offload")
 	}
@@ -196,7 +196,7 @@ func TestOffloadInUse(t *testing.T) {
 	if k.runs.Load() != 1 || k.sends.Load() != 2 {
 		t.Errorf("sent %d messages, %d of them runs, want 2 and 1", k.sends.Load(), k.runs.Load())
 	}
-	if calls := p.client.(StatsSocket).Stats().SendCalls; calls != 1 {
+	if calls := p.client.Stats().SendCalls; calls != 1 {
 		t.Errorf("SendCalls = %d, want 1", calls)
 	}
 	ps := make([]Packet, 2)
@@ -232,7 +232,7 @@ func TestRunRefused(t *testing.T) {
 			send(t, p.client, Packet{Buf: pattern(i, 110), Addr: p.serverAddr}, run)
 			expect(t, p.server, p.clientAddr, Packet{Buf: pattern(i, 110)}, run)
 		}
-		stats := p.client.(StatsSocket).Stats()
+		stats := p.client.Stats()
 		if stats.GSO != test.gso || stats.Fallbacks != test.fallbacks {
 			t.Errorf("%v, dialed %t: GSO = %t after %d fallbacks, want %t after %d",
 				test.errno, test.dial, stats.GSO, stats.Fallbacks, test.gso, test.fallbacks)
@@ -266,7 +266,7 @@ func TestLongRunRefused(t *testing.T) {
 			send(t, p.client, run)
 			expect(t, p.server, p.clientAddr, run)
 		}
-		stats := p.client.(StatsSocket).Stats()
+		stats := p.client.Stats()
 		if got := k.runs.Load(); got != test.runs || !stats.GSO || stats.Fallbacks != 0 {
 			t.Errorf("%s, refused %t: %d runs, GSO %t, %d fallbacks, want %d, true, 0",
 				test.version, test.refuse, got, stats.GSO, stats.Fallbacks, test.runs)
@@ -294,7 +294,7 @@ func TestSmallerSegmentsStayFast(t *testing.T) {
 	if got := k.runs.Load(); got != 2 {
 		t.Errorf("%d runs sent, want 2", got)
 	}
-	if got := p.client.(StatsSocket).Stats().Fallbacks; got != 1 {
+	if got := p.client.Stats().Fallbacks; got != 1 {
 		t.Errorf("Fallbacks = %d, want 1", got)
 	}
 }
@@ -308,7 +308,7 @@ func TestRefusedDatagramKeepsOffload(t *testing.T) {
 	if n != 0 || !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("WriteBatch to port 0 = %d, %v, want 0, EINVAL", n, err)
 	}
-	if stats := p.client.(StatsSocket).Stats(); !stats.GSO || stats.Fallbacks != 0 {
+	if stats := p.client.Stats(); !stats.GSO || stats.Fallbacks != 0 {
 		t.Errorf("GSO = %t after %d fallbacks, want true after 0", stats.GSO, stats.Fallbacks)
 	}
 }
@@ -321,7 +321,7 @@ func TestPermissionRetriedOnce(t *testing.T) {
 		if n != 0 || !errors.Is(err, syscall.EPERM) || !IsTransient(err) {
 			t.Errorf("WriteBatch %d = %d, %v, want 0, EPERM", i, n, err)
 		}
-		if got := p.client.(StatsSocket).Stats().SendCalls; got != calls {
+		if got := p.client.Stats().SendCalls; got != calls {
 			t.Errorf("SendCalls after WriteBatch %d = %d, want %d", i, got, calls)
 		}
 	}
@@ -360,7 +360,7 @@ func TestPendingErrorCostsNothing(t *testing.T) {
 		batch := []Packet{{Buf: pattern(1, 64*200), Segment: 200}, {Buf: pattern(2, 20)}}
 		send(t, p.client, batch...)
 		expect(t, p.server, p.clientAddr, batch...)
-		if stats := p.client.(StatsSocket).Stats(); stats.Fallbacks != 0 || k.runs.Load() != 1 {
+		if stats := p.client.Stats(); stats.Fallbacks != 0 || k.runs.Load() != 1 {
 			t.Errorf("%v: %d fallbacks and %d runs, want 0 and 1", errnos, stats.Fallbacks, k.runs.Load())
 		}
 		p.close()
@@ -456,7 +456,7 @@ func TestOffloadSwitches(t *testing.T) {
 	open := func(cfg Config) Stats {
 		s := udpSocket(t, listenUDP(t, "udp4", host), cfg)
 		defer s.Close()
-		return s.(StatsSocket).Stats()
+		return s.Stats()
 	}
 	plain := open(Config{DisableOffload: true})
 	t.Setenv(DisableOffloadEnv, "1")
@@ -511,7 +511,7 @@ func TestSocketDrops(t *testing.T) {
 		batch = append(batch, Packet{Buf: pattern(i, 500), Addr: addr})
 	}
 	send(t, client, batch...)
-	dropped := server.(StatsSocket).Stats().Drops
+	dropped := server.Stats().Drops
 	if dropped == 0 || dropped >= count {
 		t.Fatalf("Drops = %d of %d datagrams, want some", dropped, count)
 	}

@@ -46,7 +46,7 @@ func TestOnePeerKeepsOffload(t *testing.T) {
 			expect(t, other, p.clientAddr, a)
 			expect(t, p.server, p.clientAddr, b)
 		}
-		stats := p.client.(StatsSocket).Stats()
+		stats := p.client.Stats()
 		if stats.Fallbacks != 1 || !stats.GSO || k.runs.Load() != 10 {
 			t.Errorf("%v: %d fallbacks, GSO %t, %d runs, want 1, true, and 10 to the other peer",
 				errno, stats.Fallbacks, stats.GSO, k.runs.Load())

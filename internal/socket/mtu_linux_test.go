@@ -90,7 +90,7 @@ func TestSmallPaths(t *testing.T) {
 	})
 	defer watchdog.Stop()
 	runs := func() (calls uint64) {
-		before := server.(StatsSocket).Stats().SendCalls
+		before := server.Stats().SendCalls
 		for i, p := range paths {
 			run := Packet{Buf: pattern(i, 20*1260), Segment: 1260}
 			to := netip.AddrPortFrom(netip.MustParseAddr(p.addr), uint16(clients[i].LocalAddr().(*net.UDPAddr).Port))
@@ -102,11 +102,11 @@ func TestSmallPaths(t *testing.T) {
 			}
 			expect(t, readers[i], from, run)
 		}
-		return server.(StatsSocket).Stats().SendCalls - before
+		return server.Stats().SendCalls - before
 	}
 	first := runs()
 	second := runs()
-	stats := server.(StatsSocket).Stats()
+	stats := server.Stats()
 	t.Logf("%d and %d calls, %d fallbacks", first, second, stats.Fallbacks)
 	if !stats.GSO {
 		t.Error("one path of small MTU has switched segmentation offload off")

@@ -28,7 +28,7 @@ type plainSocket struct {
 	readCalls, sendCalls, retried atomic.Uint64
 }
 
-var _ StatsSocket = (*plainSocket)(nil)
+var _ Socket = (*plainSocket)(nil)
 
 // NewPacket returns a Socket on any net.PacketConn, which it takes over.
 // It moves one datagram a call. Where pc has the methods ReadFromUDPAddrPort
@@ -140,7 +140,10 @@ func (s *plainSocket) LocalAddr() net.Addr { return s.pc.LocalAddr() }
 // Close implements Socket. Every call returns the result of the first.
 func (s *plainSocket) Close() error { return s.open.close(s.pc.Close) }
 
-// Stats implements StatsSocket.
+// Features implements Socket: it has none.
+func (s *plainSocket) Features() Features { return Features{} }
+
+// Stats implements Socket.
 func (s *plainSocket) Stats() Stats {
 	return Stats{ReadCalls: s.readCalls.Load(), SendCalls: s.sendCalls.Load(), Retries: s.retried.Load()}
 }
@@ -191,7 +194,7 @@ func (io addrPortIO) writeTo(b []byte, addr netip.AddrPort) error {
 type openState struct {
 	once   sync.Once
 	closed atomic.Bool
-	busy   atomic.Bool // whether packets are being handled within a read, see Server
+	busy   atomic.Bool // whether packets are being handled within a read, see Looper
 	err    error       // of the first close; guarded by once
 }
 

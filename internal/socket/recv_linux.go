@@ -23,7 +23,7 @@ type receiveOp struct {
 	ctls  [recvMessages]control
 	bufs  [recvMessages]*[maxDatagram]byte
 
-	packets [recvMessages]Packet // used by Serve
+	packets [recvMessages]Packet // used by ReadLoop
 }
 
 var receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
@@ -57,7 +57,7 @@ func (op *receiveOp) attachBuffer(i int) {
 	h.Control = (*byte)(unsafe.Pointer(&op.ctls[i]))
 }
 
-// A receiver is the state of ReadBatch and of Serve, of which only one is used
+// A receiver is the state of ReadBatch and of ReadLoop, of which only one is used
 // at a time.
 type receiver struct {
 	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
@@ -66,9 +66,9 @@ type receiver struct {
 	errno syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made by the first ReadBatch
 
-	handle func([]Packet)        // of Serve
+	handle func([]Packet)        // of ReadLoop
 	serve  func(fd uintptr) bool // serveReady, made once
-	once   bool                  // ServeOnce
+	once   bool                  // ReadStep
 	ask    asker
 }
 

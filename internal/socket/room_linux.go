@@ -19,7 +19,7 @@ type sendRoom struct {
 	ready chan struct{} // closed when there is room, or the socket is closed; nil: nobody waits
 }
 
-// WriteBatchBy implements DeadlineSocket.
+// WriteBatchBy implements DeadlineWriter.
 func (s *linuxSocket) WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error) {
 	return s.writeBatch(ps, d)
 }

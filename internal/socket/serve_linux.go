@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Serve implements Server. The goroutine never leaves the poller's read of the
+// ReadLoop implements Looper. The goroutine never leaves the poller's read of the
 // descriptor, so no readiness is forgotten between two reads, and a call that
 // received less than it asked for need not be repeated just to learn that the
 // socket is empty: that would be one system call more for each lone datagram.
-func (s *linuxSocket) Serve(handle func([]Packet)) error { return s.serve(handle, false) }
+func (s *linuxSocket) ReadLoop(handle func([]Packet)) error { return s.serve(handle, false) }
 
-// ServeOnce implements InlineSocket.
-func (s *linuxSocket) ServeOnce(handle func([]Packet)) error { return s.serve(handle, true) }
+// ReadStep implements Stepper.
+func (s *linuxSocket) ReadStep(handle func([]Packet)) error { return s.serve(handle, true) }
 
-// SetReadDeadline implements InlineSocket.
+// SetReadDeadline implements Stepper.
 func (s *linuxSocket) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
 
 func (s *linuxSocket) serve(handle func([]Packet), once bool) error {

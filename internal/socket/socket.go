@@ -59,47 +59,47 @@ type Socket interface {
 	WriteBatch(ps []Packet) (int, error)
 	// LocalAddr returns the address the socket is bound to.
 	LocalAddr() net.Addr
+	// Stats tells what the socket has done. It may be called at any time from
+	// any goroutine.
+	Stats() Stats
+	// Features says what else the socket can do. It is always the same.
+	Features() Features
 	// Close closes the socket and makes ReadBatch return.
 	Close() error
 }
 
-// A DeadlineSocket is a Socket whose writers need not wait for room in its send
-// buffer for ever.
-type DeadlineSocket interface {
-	Socket
-	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
-	// deadline. It then returns ErrLate and how many elements it is done with;
-	// of the next one, Buf is what was not sent.
-	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
+// Features are what not every Socket can do; nil is what this one cannot. A
+// Socket that stands on another one passes its Features on, those that it
+// changes in its own form.
+type Features struct {
+	Loop     Looper         // it is read without a step back between two reads
+	Steps    Stepper        // its users can read it in turns; then there is a Loop, too
+	Notifier Notifier       // it need not be read all the time; then there are Steps, too
+	Late     DeadlineWriter // its writers need not wait for ever
+	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
 }
 
-// ErrLate is that the send buffer was full until the writer's deadline.
-var ErrLate = errors.New("socket: the send buffer was full until the deadline")
-
-// A Server is a Socket that can do without the step back to its caller between
-// two reads. Serve calls handle with what ReadBatch would have returned, until
-// an error; the packets are valid until handle returns. If Close is called
-// while handle runs, also by handle itself, the socket goes once handle has
-// returned.
-type Server interface {
-	Socket
-	Serve(handle func(ps []Packet)) error
+// A Looper can do without the step back to its caller between two reads.
+type Looper interface {
+	// ReadLoop calls handle with what ReadBatch would have returned, until an
+	// error; the packets are valid until handle returns. If Close is called
+	// while handle runs, also by handle itself, the socket goes once handle has
+	// returned.
+	ReadLoop(handle func(ps []Packet)) error
 }
 
-// An InlineSocket is a Server that can be read by its users in turns.
-type InlineSocket interface {
-	Server
-	// ServeOnce waits for packets until the read deadline and calls handle
+// A Stepper can be read by its users in turns.
+type Stepper interface {
+	// ReadStep waits for packets until the read deadline and calls handle
 	// once with what is there.
-	ServeOnce(handle func(ps []Packet)) error
-	// SetReadDeadline concerns Serve and ServeOnce, also one under way, which
+	ReadStep(handle func(ps []Packet)) error
+	// SetReadDeadline concerns ReadLoop and ReadStep, also one under way, which
 	// then return os.ErrDeadlineExceeded.
 	SetReadDeadline(time.Time) error
 }
 
-// A WakeSocket is an InlineSocket that need not be read all the time.
-type WakeSocket interface {
-	InlineSocket
+// A Notifier can tell of packets without being read.
+type Notifier interface {
 	// WakeOnPacket has s.WakeUp called once, as soon as there is something to
 	// receive; nil takes that back, unless the call is under way. WakeUp must
 	// not block, but for a lock that the caller of WakeOnPacket may hold.
@@ -108,6 +108,18 @@ type WakeSocket interface {
 
 // A Sleeper is to be told of packets.
 type Sleeper interface{ WakeUp() }
+
+// A DeadlineWriter need not have its writers wait for ever for room in its send
+// buffer.
+type DeadlineWriter interface {
+	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
+	// deadline. It then returns ErrLate and how many elements it is done with;
+	// of the next one, Buf is what was not sent.
+	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
+}
+
+// ErrLate is that the send buffer was full until the writer's deadline.
+var ErrLate = errors.New("socket: the send buffer was full until the deadline")
 
 // DisableOffloadEnv is the environment variable that, set to anything but
 // "" and "0", makes every new socket do without segmentation offload
@@ -165,13 +177,6 @@ type Stats struct {
 	Fallbacks uint64
 	// Drops is the newest value of Packet.Drops.
 	Drops uint32
-}
-
-// A StatsSocket is a Socket that keeps Stats; all Sockets of this package
-// do. Stats may be called at any time from any goroutine.
-type StatsSocket interface {
-	Socket
-	Stats() Stats
 }
 
 // NewUDP returns a Socket on c, connected or not, which it takes over:

@@ -13,7 +13,6 @@ import (
 // block 100::/64 of RFC 6666, which no real peer has. The same address has the
 // same stand-in for the life of the Socket.
 type AddrMapper interface {
-	Socket
 	// AddrPort returns what stands for addr in a Packet.
 	AddrPort(addr net.Addr) netip.AddrPort
 	// NetAddr returns the address for which addr stands: a *net.UDPAddr,
@@ -28,7 +27,7 @@ type standInSocket struct {
 	addrs addrTable
 }
 
-var _ AddrMapper = (*standInSocket)(nil)
+var _ Socket = (*standInSocket)(nil)
 
 func newStandInSocket(pc net.PacketConn) *standInSocket {
 	s := &standInSocket{addrs: newAddrTable()}
@@ -36,6 +35,9 @@ func newStandInSocket(pc net.PacketConn) *standInSocket {
 	s.io = standInIO{pc, &s.addrs}
 	return s
 }
+
+// Features implements Socket.
+func (s *standInSocket) Features() Features { return Features{Addrs: s} }
 
 // AddrPort implements AddrMapper.
 func (s *standInSocket) AddrPort(addr net.Addr) netip.AddrPort { return s.addrs.addrPort(addr) }

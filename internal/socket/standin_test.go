@@ -79,8 +79,8 @@ func (c *memConn) Close() error {
 
 func TestForeignAddresses(t *testing.T) {
 	hub := newMemHub()
-	server := NewPacket(hub.listen("server")).(AddrMapper)
-	client := NewPacket(hub.listen("client")).(AddrMapper)
+	server := NewPacket(hub.listen("server")).(*standInSocket)
+	client := NewPacket(hub.listen("client")).(*standInSocket)
 	defer client.Close()
 
 	toServer := client.AddrPort(memAddr("server"))
@@ -112,7 +112,7 @@ func TestForeignAddresses(t *testing.T) {
 }
 
 func TestUDPAddressesStandForThemselves(t *testing.T) {
-	s := NewPacket(newMemHub().listen("x")).(AddrMapper)
+	s := NewPacket(newMemHub().listen("x")).(*standInSocket)
 	defer s.Close()
 	udp := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7}
 	want := netip.MustParseAddrPort("192.0.2.1:7")

@@ -34,10 +34,7 @@ type linuxSocket struct {
 	drops                atomic.Uint32 // newest count a message has come with
 }
 
-var (
-	_ StatsSocket    = (*linuxSocket)(nil)
-	_ DeadlineSocket = (*linuxSocket)(nil)
-)
+var _ Socket = (*linuxSocket)(nil)
 
 func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
 	return newLinuxSocket(c, cfg, linuxKernel{})
@@ -72,7 +69,12 @@ func (s *linuxSocket) Close() error {
 	})
 }
 
-// Stats implements StatsSocket. Drops is newer than the one of the
+// Features implements Socket.
+func (s *linuxSocket) Features() Features {
+	return Features{Loop: s, Steps: s, Notifier: s, Late: s}
+}
+
+// Stats implements Socket. Drops is newer than the one of the
 // newest Packet where the kernel tells.
 func (s *linuxSocket) Stats() Stats {
 	drops := s.drops.Load()

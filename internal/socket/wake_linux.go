@@ -34,7 +34,7 @@ type wakeState struct {
 
 var errNoPolling = errors.New("socket: no polling of epoll")
 
-// WakeOnPacket implements WakeSocket.
+// WakeOnPacket implements Notifier.
 func (s *linuxSocket) WakeOnPacket(sleeper Sleeper) error {
 	wakers.mu.Lock()
 	defer wakers.mu.Unlock()

@@ -47,7 +47,7 @@ func wakeOn(t *testing.T, s *linuxSocket, sleeper Sleeper) {
 // receiveAll empties the socket.
 func receiveAll(s *linuxSocket) {
 	s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	s.Serve(func([]Packet) {})
+	s.ReadLoop(func([]Packet) {})
 	s.SetReadDeadline(time.Time{})
 }
 
