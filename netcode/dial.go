@@ -119,24 +119,28 @@ func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*
 		pc.Close()
 		return nil, err
 	}
-	sock, pin, err := newPinned(pc, set)
+	sock, err := newSocket(pc, set)
 	if err != nil {
 		pc.Close()
 		return nil, err
 	}
-	single := datagram.NewSingle(sock, pc.LocalAddr(), nil, maxPacketSize)
-	c, err := dial(ctx, t, set, func(_ context.Context, server netip.AddrPort) (datagram.Conn, error) {
-		pin(server)
-		return single, nil
+	mux := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: maxPacketSize})
+	mux.Start()
+	defer mux.Close() // the socket goes with the Conn, or now
+	var former *datagram.Peer
+	return dial(ctx, t, set, func(_ context.Context, server netip.AddrPort) (datagram.Conn, error) {
+		if former != nil {
+			former.Close() // perhaps of the same address
+		}
+		var err error
+		if former, err = mux.Dial(server); err != nil {
+			return nil, err
+		}
+		return former, nil
 	})
-	if err != nil {
-		single.Close()
-	}
-	return c, err
 }
 
-// An opener returns the connection to a server. It may return the same one
-// again, once it leads to that server.
+// An opener returns a connection to a server.
 type opener func(ctx context.Context, server netip.AddrPort) (datagram.Conn, error)
 
 // A dialing is a handshake under way, and what the layer below knows of the
@@ -207,10 +211,10 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 	addr, server, former := d.core.addr, d.core.server, d.dc
 	d.mu.Unlock()
 	dc, err := open(ctx, addr)
-	if former != nil && former != dc {
+	if former != nil {
 		former.Close()
 	}
-	if err == nil && dc != former {
+	if err == nil {
 		err = dc.Attach(&dialHandler{dialing: d, dc: dc})
 	}
 	if err != nil {

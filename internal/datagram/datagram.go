@@ -131,8 +131,9 @@ type Acceptor interface {
 	// that there was one until not long ago, see MuxConfig.Tombstone. It may
 	// append answers to out without creating any state. If it returns nil,
 	// there will be no Conn; or else admit is called next, also if the Mux has
-	// been closed in between, and knows what HandleUnknown has found. Now is the
-	// time of the system's clock.
+	// been closed in between, and knows what HandleUnknown has found. It is not
+	// called if the address has been dialed at that moment: then the Conn of
+	// Mux.Dial gets the datagrams. Now is the time of the system's clock.
 	HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) (admit Admit)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A MuxConfig says how a Mux treats its peers.
 type MuxConfig struct {
-	Acceptor Acceptor
+	Acceptor Acceptor // nil: the only Conns are those dialed
 	// MaxDatagram is the largest datagram in bytes that Conns promise.
 	MaxDatagram int
 	// Tombstone is how long datagrams of the address of a closed Conn count as
@@ -41,14 +41,16 @@ type Mux struct {
 	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
-	mu     sync.Mutex
-	peers  map[netip.AddrPort]*Peer
-	peak   int // most peers since the map was made: maps do not shrink
-	graves graveyard
+	mu      sync.Mutex
+	peers   map[netip.AddrPort]*Peer
+	peak    int // most peers since the map was made: maps do not shrink
+	dialing map[netip.AddrPort]*dialing
+	graves  graveyard
 	// admitting is the Peer that an Admit has at present. There is
 	// one reader, hence one at most.
 	admitting *Peer
-	closing   bool // no new peers; the socket goes with the last one
+	closing   bool  // no new peers; the socket goes with the last one
+	broken    error // of the socket
 	// entering: the Acceptor is deciding about an address, and may have let
 	// somebody in already. Whoever closes meanwhile leaves the socket to it.
 	entering bool
@@ -69,6 +71,7 @@ func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers, &m.readErrors)
+	m.turns.wakes = cfg.Acceptor == nil && sock.Features().Notifier != nil
 	if cfg.Group != nil {
 		cfg.Group.join(m)
 	}
@@ -112,7 +115,9 @@ func (m *Mux) Close() error {
 }
 
 // lastLocked reports whether nobody here needs the socket any more.
-func (m *Mux) lastLocked() bool { return m.closing && len(m.peers) == 0 && !m.entering }
+func (m *Mux) lastLocked() bool {
+	return m.closing && len(m.peers) == 0 && len(m.dialing) == 0 && !m.entering
+}
 
 // leave closes the socket, as soon as nobody needs it to be there.
 func (m *Mux) leave() error {
@@ -155,6 +160,7 @@ func (m *Mux) mayRead(p *Peer) bool { return p != nil && m.only.Load() == p }
 // handleBroken ends all Conns after the socket broke.
 func (m *Mux) handleBroken(err error) {
 	m.mu.Lock()
+	m.broken = err
 	peers := make([]*Peer, 0, len(m.peers))
 	for _, p := range m.peers {
 		peers = append(peers, p)
@@ -219,14 +225,14 @@ func (m *Mux) answer(to route) {
 // with.
 func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	m.mu.Lock()
-	p := m.peers[from.remote]
-	late := p == nil && m.graves.has(from.remote, now)
-	refuse := m.closing
-	m.entering = p == nil && !refuse
-	m.mu.Unlock()
-	if p != nil {
+	if p, there := m.findLocked(from.remote, bufs); there {
+		m.mu.Unlock()
 		return p
 	}
+	late := m.graves.has(from.remote, now)
+	refuse := m.closing || m.cfg.Acceptor == nil
+	m.entering = !refuse
+	m.mu.Unlock()
 	if refuse {
 		m.unknown.Add(uint64(len(bufs)))
 		return nil
@@ -238,7 +244,7 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 		m.unknown.Add(uint64(len(bufs)))
 		return nil
 	}
-	return m.admit(now, from, admit)
+	return m.admit(now, from, bufs, admit)
 }
 
 // entered ends what lookup has begun.
@@ -255,13 +261,16 @@ func (m *Mux) entered() {
 // admit makes a Conn, even if the Mux has been closed since the Acceptor
 // decided: the other side may know already that it is let in, and only its Admit
 // can tell it otherwise.
-func (m *Mux) admit(now time.Time, from route, admit Admit) *Peer {
+func (m *Mux) admit(now time.Time, from route, bufs [][]byte, admit Admit) *Peer {
 	p := newPeer(m, from)
 	m.mu.Lock()
-	m.peers[from.remote] = p
-	m.graves.forget(from.remote)
+	if other, there := m.findLocked(p.addr, bufs); there {
+		m.mu.Unlock()
+		return other
+	}
+	m.addLocked(p)
+	m.graves.forget(p.addr)
 	m.admitting = p
-	m.peak = max(m.peak, len(m.peers))
 	m.mu.Unlock()
 	admit(now, p)
 	refused := p.handler == nil || p.closed.Load()
@@ -277,6 +286,11 @@ func (m *Mux) admit(now time.Time, from route, admit Admit) *Peer {
 	}
 	m.turns.reconsider()
 	return p
+}
+
+func (m *Mux) addLocked(p *Peer) {
+	m.peers[p.addr] = p
+	m.peak = max(m.peak, len(m.peers))
 }
 
 // countLocked notes whether there is one Peer only.
@@ -296,6 +310,9 @@ func (m *Mux) countLocked() {
 func (m *Mux) remove(p *Peer) error {
 	m.last.CompareAndSwap(p, nil)
 	m.mu.Lock()
+	if d := m.dialing[p.addr]; d != nil && d.peer == p {
+		delete(m.dialing, p.addr)
+	}
 	if m.peers[p.addr] == p {
 		delete(m.peers, p.addr)
 		if d := p.tombstone(); d > 0 && !m.closing {

@@ -1,7 +1,6 @@
 package datagram
 
 import (
-	"errors"
 	"math"
 	"net"
 	"net/netip"
@@ -18,7 +17,7 @@ type Peer struct {
 	mux     *Mux
 	addr    netip.AddrPort
 	local   unique.Handle[netip.Addr] // that the peer knows us by; zero: the socket's
-	handler Handler                   // set by Attach within Admit
+	handler Handler                   // set by Attach before the Peer is read
 	alarm   alarm
 	grave   uint32 // milliseconds that the address stays closed after Close
 	closed  atomic.Bool
@@ -47,14 +46,8 @@ func (p *Peer) route() route {
 	return r
 }
 
-// Attach gives the layer above; only within Admit.
-func (p *Peer) Attach(h Handler) error {
-	if p.handler != nil {
-		return errors.New("datagram: a Handler is attached already")
-	}
-	p.handler = h
-	return nil
-}
+// Attach gives the layer above: within Admit, or soon after Mux.Dial.
+func (p *Peer) Attach(h Handler) error { return p.mux.attach(p, h) }
 
 func (p *Peer) tick(now time.Time) time.Time {
 	if p.closed.Load() {
