@@ -106,9 +106,23 @@ func (c *Client) ConnectConn(ctx context.Context, conn net.Conn) error {
 	case <-cc.ready:
 	case <-ctx.Done():
 		cc.leave()
-		return ctx.Err()
+		err = ctx.Err()
 	}
-	return cc.outcome()
+	if cc.stood() {
+		return err
+	}
+	<-cc.done // at once, for no function has been called
+	if err == nil {
+		err = cc.failure()
+	}
+	return err
+}
+
+// stood reports whether there is or was a connection.
+func (cc *clientConn) stood() bool {
+	cc.s.mu.Lock()
+	defer cc.s.mu.Unlock()
+	return cc.stands
 }
 
 // open begins to connect.
@@ -144,14 +158,12 @@ func (c *Client) open(conn net.Conn) (*clientConn, error) {
 	return cc, nil
 }
 
-// outcome returns nil if the connection stands, or stood.
-func (cc *clientConn) outcome() error {
+// failure returns why there was no connection.
+func (cc *clientConn) failure() error {
 	cc.s.mu.Lock()
 	defer cc.s.mu.Unlock()
-	switch e := cc.failed; {
-	case cc.stands:
-		return nil
-	case e.reason == ConnectionRejected, e.reason == NeverConnected:
+	switch e := cc.failed; e.reason {
+	case ConnectionRejected, NeverConnected:
 		return &ConnectError{e.rejected, e.message(cc.s.set)}
 	default:
 		return &DisconnectError{e.reason, e.message(cc.s.set)}
