@@ -76,6 +76,7 @@ func TestAccept(t *testing.T) {
 				j.want(t, "nobody waits for 10.0.0.2:4")
 			}
 			w.close()
+			time.Sleep(2 * time.Second) // for decisions that nobody waits for
 		})
 	}
 }

@@ -36,7 +36,9 @@ type Config struct {
 	// MinResend is the least time after which a reliable message is sent
 	// again. It is 1.2 times the smoothed round-trip time otherwise, or
 	// longer where acknowledgements are seen to take longer; 50 ms or this if
-	// no round-trip time is known yet. Default 10 ms.
+	// no round-trip time is known yet. Default 50 ms. The released library has
+	// 10 ms, but its peers acknowledge once a frame, and nobody always has a
+	// processor within 10 ms.
 	MinResend time.Duration
 	// MaxSends is how often a reliable message is sent. If it is not
 	// acknowledged then, the connection ends with [PoorConnection]. Default
@@ -74,7 +76,7 @@ const (
 	defaultTimeout        = 5 * time.Second
 	defaultPendingTimeout = 10 * time.Second
 	defaultAttempts       = 5
-	defaultMinResend      = 10 * time.Millisecond
+	defaultMinResend      = 50 * time.Millisecond
 	defaultMaxSends       = 15
 	defaultMaxMeanSends   = 5
 	defaultMaxNotifyLoss  = 0.05

@@ -178,8 +178,8 @@ func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []
 }
 
 // interval returns the time between two sends of a reliable message: that of
-// the released library, and longer where acknowledgements take longer than
-// heartbeats make believe.
+// the released library but for the least one, and longer where acknowledgements
+// take longer than heartbeats make believe.
 func (c *connection) interval() time.Duration {
 	if c.rtt.smooth < 0 {
 		return max(firstResend, c.set.minResend)

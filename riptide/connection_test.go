@@ -190,7 +190,7 @@ func TestBlackout(t *testing.T) {
 // TestPoorConnection: a message that is never acknowledged is sent 15 times,
 // and the next time the connection ends.
 func TestPoorConnection(t *testing.T) {
-	s := newSimulation(t, nil, 1)
+	s := newSimulation(t, &Config{MinResend: 10 * time.Millisecond}, 1)
 	s.connect()
 	s.step(s.now.Add(2500 * time.Millisecond)) // for a round-trip time
 	s.blackout = func(time.Time) bool { return true }

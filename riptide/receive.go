@@ -218,7 +218,7 @@ func (c *connection) acked(now time.Time, id uint16) {
 	if c.state == stateClosed {
 		return
 	}
-	sends := c.sender.acked(now, id)
+	sends := c.sender.acked(now, id, c.half())
 	if sends == 0 {
 		return
 	}

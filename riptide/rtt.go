@@ -32,11 +32,13 @@ func fromMillis(ms int16) time.Duration { return time.Duration(ms) * time.Millis
 // varies; acknowledgements do.
 type ackTime struct {
 	smooth, variance time.Duration
+	worst            time.Duration // of late, decaying
 }
 
 // measured takes the time in which a message was acknowledged that had been
 // sent once.
 func (a *ackTime) measured(d time.Duration) {
+	a.worst = max(d, a.worst-a.worst/128)
 	if a.smooth == 0 {
 		a.smooth = max(d, 1) // no variance but what is seen: it only adds to a rule
 		return
@@ -49,5 +51,11 @@ func (a *ackTime) measured(d time.Duration) {
 	a.smooth += (d - a.smooth) / 8
 }
 
+// spurious takes the time in which a message was acknowledged that was sent
+// again for nothing.
+func (a *ackTime) spurious(d time.Duration) { a.worst = max(a.worst, d) }
+
 // limit returns the time after which an acknowledgement is late.
-func (a *ackTime) limit() time.Duration { return a.smooth + 4*a.variance }
+func (a *ackTime) limit() time.Duration {
+	return max(a.smooth+4*a.variance, a.worst+a.worst/8)
+}

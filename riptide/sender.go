@@ -40,6 +40,7 @@ func (s *sender) fits(n, limit int) bool {
 type outgoing struct {
 	typ       packetType
 	pending   bool
+	excused   bool // has been given time for a late tick
 	seq       uint16
 	sends     int
 	firstSent time.Time
@@ -158,6 +159,9 @@ func (s *sender) resend(now time.Time, interval, half time.Duration, maxSends in
 			return resends, false
 		case now.Sub(m.lastSent) < half: // the round trip has become longer
 			s.setDue(m, m.lastSent.Add(interval))
+		case now.Sub(m.due) >= lateTick && !m.excused: // so may be who reads
+			m.excused = true
+			s.setDue(m, now.Add(now.Sub(m.due)))
 		default:
 			resends++
 			s.transmit(now, m, interval, out)
@@ -166,15 +170,18 @@ func (s *sender) resend(now time.Time, interval, half time.Duration, maxSends in
 	return resends, true
 }
 
-// acked takes an id as delivered. It returns how often it was sent, zero if it
-// was not pending.
-func (s *sender) acked(now time.Time, id uint16) (sends int) {
+// acked takes an id as delivered; half is half a round-trip time. It returns how
+// often the message was sent, zero if it was not pending.
+func (s *sender) acked(now time.Time, id uint16, half time.Duration) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
 		return 0
 	}
-	if m.sends == 1 {
-		s.delay.measured(now.Sub(m.firstSent))
+	switch d := now.Sub(m.firstSent); {
+	case m.sends == 1:
+		s.delay.measured(d)
+	case now.Sub(m.lastSent) < half: // too soon for the last send
+		s.delay.spurious(d)
 	}
 	m.pending = false
 	s.bytes -= len(m.body) + messageCost
@@ -186,6 +193,10 @@ func (s *sender) acked(now time.Time, id uint16) (sends int) {
 	}
 	return m.sends
 }
+
+// lateTick is how late a look at a message must be to show that the processors
+// are busy, so that acknowledgements may be waiting to be read.
+const lateTick = 2 * time.Millisecond
 
 // idleMemory is how long the memory of the window is kept without use.
 const idleMemory = 5 * time.Second

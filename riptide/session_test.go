@@ -72,6 +72,9 @@ func testSessions(t *testing.T, version Version, data []byte) {
 	}
 }
 
+// recordedConfig has the times of the released library.
+func recordedConfig(v Version) *Config { return &Config{Version: v, MinResend: 10 * time.Millisecond} }
+
 func (r *recording) clients() (n int) {
 	for _, e := range r.Log {
 		n = max(n, e.Client)
@@ -187,7 +190,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (r *recording) testServer(t *testing.T, version Version) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		s := &Server{Config: &Config{Version: version}}
+		s := &Server{Config: recordedConfig(version)}
 		s.MaxClients = r.Log[0].Data.Clients
 		r.handleServer(s, &j)
 		n := simnet.New(1)
@@ -434,7 +437,7 @@ func (r *recording) testClient(t *testing.T, version Version, number int) {
 
 func (r *recording) newClient(j *journal, version Version) *Client {
 	return &Client{
-		Config:             &Config{Version: version},
+		Config:             recordedConfig(version),
 		Connected:          func(c *Client) { j.add("connected %d", c.ID()) },
 		Disconnected:       func(_ *Client, reason DisconnectReason, m *Message) { j.add("disconnected %v %d", reason, unread(m)) },
 		ClientConnected:    func(_ *Client, id uint16) { j.add("other_client_connected %d", id) },
