@@ -338,6 +338,8 @@ func (i *injector) WriteTo(b []byte, to net.Addr) (int, error) {
 	return i.PacketConn.WriteTo(b, to)
 }
 
+func addrOf(s string) netip.Addr { return netip.MustParseAddr(s) }
+
 func heapSize() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

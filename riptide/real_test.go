@@ -1,0 +1,106 @@
+package riptide
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestRealSockets talks over UDP and TCP at the same time, by the names of
+// hosts.
+func TestRealSockets(t *testing.T) {
+	s := &Server{Unhandled: func(p *Peer, m *Message) error { return p.Send(m) }}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", pc.LocalAddr().String())
+	if err != nil {
+		t.Skip(err) // the port is taken
+	}
+	var served sync.WaitGroup
+	for _, serve := range []func() error{func() error { return s.ServePacket(pc) }, func() error { return s.Serve(l) }} {
+		served.Go(func() {
+			if err := serve(); err != ErrServerClosed {
+				t.Errorf("serving: %v", err)
+			}
+		})
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		back := make(chan string, 1)
+		c := &Client{Unhandled: func(_ *Client, m *Message) error { back <- m.String(); return m.Err() }}
+		if err := c.Connect(t.Context(), network, pc.LocalAddr().String()); err != nil {
+			t.Fatalf("%s: %v", network, err)
+		}
+		if c.ID() == 0 || c.LocalAddr() == nil || c.RemoteAddr().String() != pc.LocalAddr().String() {
+			t.Errorf("%s: ID %d, %v to %v", network, c.ID(), c.LocalAddr(), c.RemoteAddr())
+		}
+		if err := c.Send(text(nil, Reliable, 1, network)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-back:
+			if got != network {
+				t.Errorf("%s came back as %s", network, got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: nothing came back", network)
+		}
+		c.Close()
+		<-c.Done()
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	served.Wait()
+}
+
+// TestServerAllocs counts allocations of a round of messages of each mode from
+// a client to the server and back, with all that belongs to them, in the steady
+// state.
+func TestServerAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	back := func(p *Peer, m *Message) error { return p.Send(m) }
+	s := &Server{Unhandled: back, Notify: back, Config: &Config{IgnoreQuality: true}}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- s.ServePacket(pc) }()
+	came := make(chan struct{}, 16)
+	got := func(*Client, *Message) error { came <- struct{}{}; return nil }
+	c := &Client{Unhandled: got, Notify: got, Config: &Config{IgnoreQuality: true}}
+	if err := c.Connect(t.Context(), "udp", pc.LocalAddr().String()); err != nil {
+		t.Fatal(err)
+	}
+	patience := time.NewTimer(0)
+	<-patience.C
+	round := func() {
+		for _, m := range []Mode{Reliable, Unreliable, Notify} {
+			msg := NewMessage(m, 1)
+			msg.AddUint64(1)
+			c.Send(msg)
+			msg.Release()
+			patience.Reset(10 * time.Second)
+			select {
+			case <-came:
+			case <-patience.C:
+				t.Error("nothing came back")
+			}
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(1000, round); n > 0 {
+		t.Errorf("%v allocations for 6 messages", n)
+	}
+	c.Close()
+	<-c.Done()
+	s.Close()
+	<-served
+}
