@@ -73,6 +73,8 @@ type Server struct {
 	once sync.Once
 	err  error // of the options
 	set  *settings
+	// admit makes the connection of a client over datagrams
+	admit datagram.Admit
 
 	work sync.WaitGroup // goroutines that call functions of the application
 
@@ -149,6 +151,7 @@ func (s *Server) init() error {
 		s.peers = make(map[uint16]*Peer)
 		s.done = make(chan struct{})
 		s.list.Store(new([]*Peer))
+		s.admit = func(now time.Time, conn datagram.Conn) { s.newPeer(now, conn, s.set) }
 	})
 	return s.err
 }

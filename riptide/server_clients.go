@@ -19,15 +19,18 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown sees the datagrams of an address without a connection. A
 // connect makes one, if there is room.
-func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) (create bool) {
+func (a *acceptor) HandleUnknown(now time.Time, _ netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	s := (*Server)(a)
 	for _, b := range bufs {
 		p, ok := s.set.parse(clientSide, b)
 		if ok && p.typ == typeConnect && len(b) <= s.set.maxPayload+maxHeaderSize {
-			return s.hasRoom(now, out)
+			if s.hasRoom(now, out) {
+				return s.admit
+			}
+			break
 		}
 	}
-	return false
+	return nil
 }
 
 // hasRoom reports whether a client may ask to be accepted. If all places are
@@ -54,12 +57,6 @@ func (s *Server) hasRoom(now time.Time, out *wire.Batch) bool {
 	return false
 }
 
-// HandlePeer makes the connection of a client that is about to ask to be
-// accepted.
-func (a *acceptor) HandlePeer(now time.Time, conn datagram.Conn) {
-	(*Server)(a).newPeer(conn, a.set, now)
-}
-
 // serveConn serves a client on a connection of its own.
 func (s *Server) serveConn(c net.Conn) {
 	conn, set, err := newTransport(c, s.set)
@@ -68,11 +65,11 @@ func (s *Server) serveConn(c net.Conn) {
 		c.Close()
 		return
 	}
-	s.newPeer(conn, set, time.Now())
+	s.newPeer(time.Now(), conn, set)
 }
 
 // newPeer makes the connection of a client.
-func (s *Server) newPeer(conn datagram.Conn, set *settings, now time.Time) {
+func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings) {
 	p := &Peer{server: s}
 	p.s.init((*peerOwner)(p), conn, set, serverSide, now)
 	s.mu.Lock()

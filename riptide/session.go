@@ -102,6 +102,9 @@ func (s *session) HandleClose(err error) {
 	s.end(reason)
 }
 
+// WaitRoom implements datagram.Handler.
+func (s *session) WaitRoom(int, <-chan struct{}) error { return nil }
+
 // end ends the connection without a word to the other side.
 func (s *session) end(reason DisconnectReason) {
 	s.mu.Lock()

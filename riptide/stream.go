@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 	"volley/internal/wire"
 )
 
@@ -260,6 +261,13 @@ func (s *stream) Close() error {
 	return s.c.Close()
 }
 
+// WriteBatchBy is WriteBatch, which never waits.
+func (s *stream) WriteBatchBy(b *wire.Batch, _ *deadline.Deadline) (int, error) {
+	return b.Len(), s.WriteBatch(b)
+}
+
+func (s *stream) Features() datagram.Features             { return datagram.Features{Lossless: true} }
+func (s *stream) Stats() datagram.Stats                   { return datagram.Stats{} }
 func (s *stream) WaitWritable(int, <-chan struct{}) error { return nil }
 func (s *stream) MaxDatagram() int                        { return s.max }
 func (s *stream) LocalAddr() net.Addr                     { return s.c.LocalAddr() }

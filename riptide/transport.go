@@ -44,8 +44,8 @@ func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
 // newTransport returns the transport on a connection to one peer, which it
 // takes over, and the settings that go with it.
 func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
-	if p, ok := c.(datagram.Provider); ok {
-		return p.DatagramConn(), set, nil
+	if dc := datagram.Below(c); dc != nil {
+		return dc, set, nil
 	}
 	if isStream(c) {
 		set = set.overStream()
