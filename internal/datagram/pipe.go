@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 
 // A PipeConn is one end of a lossless, ordered link between two Conns in one
 // process. A datagram is handled by the other side's Handler before WriteBatch
-// returns.
+// returns, unless that Handler is busy with an earlier one, as it is if the
+// datagram answers its answer: then whoever called it hands on this one, too, so
+// that no stack grows however long two Handlers answer each other.
 type PipeConn struct {
 	peer   *PipeConn
 	addr   net.Addr
@@ -22,15 +25,16 @@ type PipeConn struct {
 
 	mu      sync.Mutex
 	handler Handler
-	early   wire.Batch // received before Attach
+	queue   *wire.Batch   // received before Attach, or while busy; nil: nothing
+	busy    bool          // somebody is calling the Handler
+	idle    chan struct{} // closed when busy ends; nil: nobody waits
 	closed  bool
 	told    bool // of the other side's Close
 }
 
 var _ Conn = (*PipeConn)(nil)
 
-// maxEarly limits what a pipe keeps for a Handler that is not there yet, in
-// bytes.
+// maxEarly limits what is kept for a Handler that is not there yet, in bytes.
 const maxEarly = 64 << 10
 
 // NewPipe returns the two ends of a pipe.
@@ -52,15 +56,11 @@ func (c *PipeConn) Attach(h Handler) error {
 		return errors.New("datagram: a Handler is attached already")
 	}
 	c.handler = h
-	early := c.early
-	c.early = wire.Batch{}
+	early := c.queue
+	c.queue = nil
+	c.busy = true
 	c.mu.Unlock()
-	if early.Len() > 0 {
-		c.handle(h, &early)
-	}
-	if c.peer.isClosed() {
-		c.tellEOF()
-	}
+	c.deliver(h, early)
 	return nil
 }
 
@@ -68,15 +68,69 @@ func (c *PipeConn) Attach(h Handler) error {
 func (c *PipeConn) receive(b *wire.Batch) {
 	c.mu.Lock()
 	h := c.handler
-	if h == nil && !c.closed {
-		for i := 0; i < b.Len() && c.early.Size() < maxEarly; i++ {
-			c.early.Append(b.At(i))
-		}
+	switch {
+	case c.closed:
+	case h == nil || c.busy:
+		c.keepLocked(b)
+	default:
+		c.busy = true
+		c.mu.Unlock()
+		c.deliver(h, b)
+		return
 	}
-	closed := c.closed
 	c.mu.Unlock()
-	if h != nil && !closed {
-		c.handle(h, b)
+}
+
+func (c *PipeConn) keepLocked(b *wire.Batch) {
+	if c.queue == nil {
+		c.queue = GetBatch()
+	}
+	for i := 0; i < b.Len() && (c.busy || c.queue.Size() < maxEarly); i++ {
+		c.queue.Append(b.At(i))
+	}
+}
+
+// deliver hands on a batch, nil for none, and what comes meanwhile, and then the
+// end, if the other side has closed.
+func (c *PipeConn) deliver(h Handler, b *wire.Batch) {
+	done := false
+	defer func() {
+		if !done { // the Handler panics
+			c.rest()
+		}
+	}()
+	for own := false; !done; own = true {
+		if b != nil {
+			c.handle(h, b)
+		}
+		if own {
+			PutBatch(b)
+		}
+		c.mu.Lock()
+		b = c.queue
+		c.queue = nil
+		if done = b == nil || c.closed; done {
+			c.restLocked()
+		}
+		c.mu.Unlock()
+	}
+	if c.peer.isClosed() {
+		c.tellEOF()
+	}
+}
+
+// rest ends busy.
+func (c *PipeConn) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restLocked()
+}
+
+func (c *PipeConn) restLocked() {
+	c.busy = false
+	if c.idle != nil {
+		close(c.idle)
+		c.idle = nil
 	}
 }
 
@@ -106,26 +160,45 @@ func (c *PipeConn) tick(now time.Time) time.Time {
 	return next
 }
 
-// WaitWritable waits until the other side's Handler has room.
+// WaitWritable waits until the other side's Handler has dealt with what was
+// written before, and has room.
 func (c *PipeConn) WaitWritable(n int, cancel <-chan struct{}) error {
 	if c.isClosed() {
 		return net.ErrClosed
 	}
-	p := c.peer
-	p.mu.Lock()
-	h, closed := p.handler, p.closed
-	p.mu.Unlock()
-	if closed {
-		return ErrPeerClosed
+	h, err := c.peer.waitIdle(cancel)
+	if err != nil || h == nil {
+		return err
 	}
-	if h == nil {
-		return nil
-	}
-	err := h.WaitRoom(n, cancel)
+	err = h.WaitRoom(n, cancel)
 	if errors.Is(err, net.ErrClosed) {
 		return ErrPeerClosed
 	}
 	return err
+}
+
+// waitIdle waits until nobody calls the Handler, which it returns.
+func (c *PipeConn) waitIdle(cancel <-chan struct{}) (Handler, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.busy && !c.closed {
+		if c.idle == nil {
+			c.idle = make(chan struct{})
+		}
+		idle := c.idle
+		c.mu.Unlock()
+		select {
+		case <-idle:
+			c.mu.Lock()
+		case <-cancel:
+			c.mu.Lock()
+			return nil, os.ErrDeadlineExceeded
+		}
+	}
+	if c.closed {
+		return nil, ErrPeerClosed
+	}
+	return c.handler, nil
 }
 
 // WriteBatch hands the batch over. After the other side has closed, the
@@ -162,7 +235,7 @@ func (c *PipeConn) isClosed() bool {
 func (c *PipeConn) Close() error {
 	c.mu.Lock()
 	already := c.closed
-	c.closed = true
+	c.closed, c.queue = true, nil
 	c.mu.Unlock()
 	if already {
 		return nil
@@ -172,12 +245,12 @@ func (c *PipeConn) Close() error {
 	return nil
 }
 
-// tellEOF tells the Handler, once there is one and only once, that the other
-// side has closed.
+// tellEOF tells the Handler, once there is one, behind all data and only once,
+// that the other side has closed.
 func (c *PipeConn) tellEOF() {
 	c.mu.Lock()
 	h := c.handler
-	tell := h != nil && !c.closed && !c.told
+	tell := h != nil && !c.busy && !c.closed && !c.told
 	c.told = c.told || tell
 	c.mu.Unlock()
 	if tell {

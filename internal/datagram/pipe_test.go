@@ -5,10 +5,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"volley/internal/wire"
 )
@@ -191,6 +194,86 @@ func TestPipeTicks(t *testing.T) {
 		}
 		b.Close()
 	})
+}
+
+// Handlers that answer each other's answers need no more stack for many of them
+// than for a few, whether they answer by the batch or by a call of their own.
+func TestPipeAnswersAnswers(t *testing.T) {
+	const answers = 100_000
+	for _, direct := range []bool{false, true} {
+		a, b := NewPipe(testAddr("a"), testAddr("b"))
+		count, deepest := 0, 0
+		var calls [1000]uintptr
+		answer := func(c Conn) Handler {
+			return &fakeHandler{batch: func(_ [][]byte, out *wire.Batch) {
+				deepest = max(deepest, runtime.Callers(0, calls[:]))
+				if count++; count >= answers {
+					return
+				}
+				if direct {
+					write(c, "x")
+				} else {
+					out.Append([]byte("x"))
+				}
+			}}
+		}
+		require.NoError(t, a.Attach(answer(a)))
+		require.NoError(t, b.Attach(answer(b)))
+		require.NoError(t, write(a, "x"))
+		require.Equal(t, answers, count)
+		require.Less(t, deepest, 50, "calls within each other, answering directly: %v", direct)
+	}
+}
+
+// What is written while the Handler is busy with something else comes next, in
+// order; who waits for room waits until it has been dealt with; and the end
+// comes behind it.
+func TestPipeBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := NewPipe(testAddr("a"), testAddr("b"))
+		busy := make(chan struct{})
+		h := &fakeHandler{batch: func([][]byte, *wire.Batch) { <-busy }}
+		require.NoError(t, b.Attach(h))
+		go write(a, "1")
+		synctest.Wait()
+		require.NoError(t, write(a, "2", "3"))
+		require.Equal(t, []string{"1"}, h.received())
+		cancel := make(chan struct{})
+		close(cancel)
+		require.ErrorIs(t, a.WaitWritable(1, cancel), os.ErrDeadlineExceeded)
+		room := make(chan error, 1)
+		go func() { room <- a.WaitWritable(1, nil) }()
+		synctest.Wait()
+		require.Empty(t, room)
+		busy <- struct{}{}
+		busy <- struct{}{}
+		require.NoError(t, <-room)
+		go write(a, "4")
+		synctest.Wait()
+		require.NoError(t, write(a, "5"))
+		require.NoError(t, a.Close())
+		require.Empty(t, h.ends)
+		busy <- struct{}{}
+		busy <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, []string{"1", "2", "3", "4", "5"}, h.received())
+		require.Equal(t, []error{io.EOF}, h.ends)
+		require.NoError(t, b.Close())
+	})
+}
+
+// A Handler that panics is called for what comes next all the same.
+func TestPipePanic(t *testing.T) {
+	a, b := NewPipe(testAddr("a"), testAddr("b"))
+	h := &fakeHandler{batch: func(bufs [][]byte, _ *wire.Batch) {
+		if string(bufs[0]) == "panic" {
+			panic("on purpose")
+		}
+	}}
+	require.NoError(t, b.Attach(h))
+	require.Panics(t, func() { write(a, "panic") })
+	require.NoError(t, write(a, "next"))
+	require.Equal(t, []string{"panic", "next"}, h.received())
 }
 
 func TestPipeNoAllocation(t *testing.T) {
