@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/socket"
+	"volley/simnet"
 )
 
 // A hookedSocket calls a function before it writes.
@@ -61,4 +62,42 @@ func TestHandshakeWhileClosing(t *testing.T) {
 	}
 	require.Equal(t, StateDisconnected, c.state, "after %d datagrams", len(answers))
 	require.Zero(t, l.Stats().Conns)
+}
+
+// Sessions that timed out while they waited for Accept keep nobody out: those
+// with nothing to read are gone, the others give way.
+func TestBacklogForgetsTimedOut(t *testing.T) {
+	bubble(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, func(lc *ListenConfig) { lc.MaxClients, lc.Backlog = 100, 3 })
+		defer l.Close()
+		for id := range uint64(3) {
+			c, err := simDial(t, n, simToken(t, id+1))
+			require.NoError(t, err)
+			if id > 0 {
+				c.Write([]byte{byte(id)})
+			}
+			time.Sleep(time.Second)
+			c.dc.Close() // the peer is not told
+			defer c.Close()
+		}
+		time.Sleep(time.Minute)
+		for id := range uint64(2) {
+			c, err := simDial(t, n, simToken(t, id+11))
+			require.NoError(t, err)
+			defer c.Close()
+		}
+		time.Sleep(time.Second)
+		require.Zero(t, l.Stats().Refused)
+		var ids []uint64
+		for range 3 {
+			c, err := l.AcceptConn()
+			require.NoError(t, err)
+			defer c.Close()
+			ids = append(ids, c.ClientID())
+			if c.ClientID() == 3 {
+				wantRead(t, c, "\x02")
+			}
+		}
+		require.Equal(t, []uint64{3, 11, 12}, ids)
+	})
 }

@@ -180,6 +180,9 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	return nil
 }
 
+// closeLinger is how long Close waits for room in the socket's send buffer.
+const closeLinger = 100 * time.Millisecond
+
 // Close ends the session and tells the peer, ten times over, since nobody
 // acknowledges it. Payloads that nobody has read are dropped, and pending
 // calls return an error that matches net.ErrClosed. Close may be called more
@@ -189,7 +192,9 @@ func (c *Conn) Close() error {
 		out := datagram.GetBatch()
 		defer datagram.PutBatch(out)
 		if c.stopSending(net.ErrClosed, func(now time.Time) { c.sess.send.disconnect(now, out) }) {
-			c.dc.WriteBatch(out)
+			var giveUp deadline.Deadline
+			giveUp.Set(time.Now().Add(closeLinger))
+			c.dc.WriteBatchBy(out, &giveUp)
 		} else {
 			c.forgetEnd()
 		}

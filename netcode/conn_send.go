@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -40,7 +41,11 @@ func (c *Conn) write(b []byte) error {
 	if err := c.seal(time.Now(), b, out); err != nil {
 		return err
 	}
-	return c.transmit(out)
+	n, err := c.transmit(out, &c.writeDeadline)
+	if n < out.Len() {
+		return c.expired(b)
+	}
+	return err
 }
 
 // waitRoom waits, on a lossless link, until the peer has room for a payload.
@@ -155,10 +160,28 @@ func (c *Conn) writeSome(payloads [][]byte) (n int, err error) {
 		n++
 	}
 	c.sendMu.Unlock()
-	if e := c.transmit(out); e != nil {
+	sent, e := c.transmit(out, &c.writeDeadline)
+	switch {
+	case sent < out.Len():
+		return indexOfPacket(payloads, sent), c.expired(nil)
+	case e != nil:
 		return 0, e
 	}
 	return n, err
+}
+
+// indexOfPacket returns which of payloads is in packet i: empty ones are in
+// none.
+func indexOfPacket(payloads [][]byte, i int) int {
+	for n, p := range payloads {
+		if len(p) > 0 {
+			if i == 0 {
+				return n
+			}
+			i--
+		}
+	}
+	return len(payloads)
 }
 
 // sealBatch seals what the layer above wants to send, straight from its batch
@@ -186,11 +209,13 @@ func (c *Conn) sealBatch(now time.Time, from, out *wire.Batch) (first error) {
 	return first
 }
 
-// transmit hands packets to the layer below. Only an error that ends the
+// transmit hands packets to the layer below. It returns how many: those from
+// there on found no room until the deadline. Only an error that ends the
 // connection is returned.
-func (c *Conn) transmit(out *wire.Batch) error {
-	if err := c.dc.WriteBatch(out); err != nil && !socket.IsTransient(err) {
-		return err
+func (c *Conn) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	n, err = c.dc.WriteBatchBy(out, d)
+	if n < out.Len() || socket.IsTransient(err) {
+		err = nil
 	}
-	return nil
+	return n, err
 }

@@ -34,7 +34,8 @@ func (s *stacked) Attach(h datagram.Handler) error {
 		h.HandleClose(err)
 		return nil
 	}
-	return c.transmit(out)
+	_, err := c.transmit(out, nil)
+	return err
 }
 
 // attach hands over what came early, until there is none left, and only then

@@ -1,0 +1,111 @@
+package netcode
+
+import (
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/wire"
+)
+
+// A fullConn is a transport whose send buffer has room for a few datagrams and
+// then for none.
+type fullConn struct {
+	datagram.Conn
+	mu   sync.Mutex
+	room int
+}
+
+func (f *fullConn) Features() datagram.Features { return datagram.Features{} }
+
+func (f *fullConn) WriteBatch(b *wire.Batch) error {
+	_, err := f.WriteBatchBy(b, new(deadline.Deadline))
+	return err
+}
+
+func (f *fullConn) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
+	f.mu.Lock()
+	n := min(f.room, b.Len())
+	f.room -= n
+	f.mu.Unlock()
+	if n == b.Len() {
+		return n, nil
+	}
+	passed := d.Arm()
+	defer d.Disarm()
+	<-passed
+	return n, os.ErrDeadlineExceeded
+}
+
+func startFull(t *testing.T, room int) *Conn {
+	t.Helper()
+	x, y := datagram.NewPipe(pipeAddr("client"), pipeAddr("server"))
+	up, down := GenerateKey(), GenerateKey()
+	f := &fullConn{Conn: x, room: room}
+	c := newPipeConn(f, &up, &down, y)
+	other := newPipeConn(y, &down, &up, x)
+	require.NoError(t, f.Attach((*handler)(c)))
+	require.NoError(t, y.Attach((*handler)(other)))
+	t.Cleanup(func() { other.Close() })
+	return c
+}
+
+// A Write that finds the send buffer full returns at its deadline.
+func TestWriteDeadlineOfFullSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startFull(t, 1)
+		begin := time.Now()
+		c.SetWriteDeadline(begin.Add(100 * time.Millisecond))
+		_, err := c.Write([]byte("has room"))
+		require.NoError(t, err)
+		n, err := c.Write([]byte("has none"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Zero(t, n)
+		require.Equal(t, 100*time.Millisecond, time.Since(begin))
+		_, err = c.Write([]byte("is late"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		c.Close()
+	})
+}
+
+// WriteBatch tells how many payloads it is done with at its deadline.
+func TestWriteBatchDeadlineOfFullSocket(t *testing.T) {
+	for room, want := range []int{1, 3, 4, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			c := startFull(t, room)
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			n, err := c.WriteBatch([][]byte{{}, {1}, {}, {2}, {3}})
+			require.Equal(t, want, n, "room for %d", room)
+			if room < 3 {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			} else {
+				require.NoError(t, err)
+			}
+			c.Close()
+		})
+	}
+}
+
+// Close waits for room a moment only, and ends a Write that does.
+func TestCloseOfFullSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startFull(t, 0)
+		result := make(chan error)
+		go func() {
+			_, err := c.Write([]byte("x"))
+			result <- err
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		require.NoError(t, c.Close())
+		require.Equal(t, closeLinger, time.Since(begin))
+		require.ErrorIs(t, <-result, net.ErrClosed)
+	})
+}
