@@ -28,7 +28,7 @@ type Inbox struct {
 	callers  atomic.Int32 // callers of Read that found no message
 	waiting  atomic.Int32 // those of them that wait, or are about to
 	timeless atomic.Int32 // those of these that found no deadline, and do not arm it
-	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to
+	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
 
 	mu         sync.Mutex
 	head, tail *chunk      // the producer's side
@@ -38,7 +38,7 @@ type Inbox struct {
 	class      uint8       // size class of the next chunk
 
 	wake chan struct{} // one token, see wait.go; nil before anybody waits
-	room chan struct{} // the same for WaitRoom
+	room *room         // guarded by mu; nil before anybody wants room
 
 	readMu sync.Mutex
 	out    *chunk // the consumer's side: taken from head as a whole
@@ -145,14 +145,11 @@ func (q *Inbox) finish(err error, drop bool) {
 		q.freeList(q.head)
 		q.head, q.tail = nil, nil
 	}
-	room := q.room
 	q.mu.Unlock()
 	if q.waiting.Load() > 0 {
 		signal(q.wake)
 	}
-	if room != nil {
-		signal(room)
-	}
+	q.tellRoom()
 	q.Interrupt()
 	if drop {
 		q.readMu.Lock()
@@ -206,6 +203,7 @@ func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool)
 	n = copy(b, p)
 	q.poppedLocked(len(p))
 	q.readMu.Unlock()
+	q.popped()
 	return n, len(p), true
 }
 
@@ -255,6 +253,7 @@ func (q *Inbox) ended() error {
 }
 
 func (q *Inbox) pop(f func([]byte)) (bool, error) {
+	defer q.popped()
 	q.readMu.Lock()
 	defer q.readMu.Unlock()
 	if q.out == nil {
@@ -278,8 +277,12 @@ func (q *Inbox) poppedLocked(n int) {
 	if q.out != nil && q.waiting.Load() > 0 {
 		signal(q.wake)
 	}
+}
+
+// popped tells those who want room that there is more, without a lock held.
+func (q *Inbox) popped() {
 	if q.roomers.Load() > 0 {
-		signal(q.room)
+		q.tellRoom()
 	}
 }
 

@@ -112,15 +112,69 @@ func (q *Inbox) HasRoom(n int) bool {
 	return q.used.Load()+int64(lengthSize+n) <= q.limit
 }
 
+// takes is HasRoom, but an empty inbox is as much room as there ever is.
+func (q *Inbox) takes(n int) bool { return q.HasRoom(n) || q.used.Load() == 0 }
+
+// A room is for those who want room.
+type room struct {
+	wake chan struct{} // one token, for WaitRoom
+	n    int           // what OnRoom was given
+	f    func()        // nil: it has been called
+}
+
+// roomLocked returns q.room, which it makes if need be.
+func (q *Inbox) roomLocked() *room {
+	if q.room == nil {
+		q.room = &room{wake: make(chan struct{}, 1)}
+	}
+	return q.room
+}
+
+// OnRoom has f called once, as soon as a message of n bytes will be taken or the
+// inbox has ended: at once, or by whoever makes room, which is mostly a caller of
+// Read. F must not block. A later call of OnRoom takes the place of an earlier
+// one, and a nil f takes that back, unless the call is under way. As with
+// WaitRoom, the memory may still be refused by the function of Init. OnRoom must
+// not be called between Lock and Unlock.
+func (q *Inbox) OnRoom(n int, f func()) {
+	q.mu.Lock()
+	r := q.roomLocked()
+	switch {
+	case r.f == nil && f != nil:
+		q.roomers.Add(1)
+	case r.f != nil && f == nil:
+		q.roomers.Add(-1)
+	}
+	r.n, r.f = n, f
+	q.mu.Unlock()
+	q.tellRoom()
+}
+
+// tellRoom calls or wakes those who want room, if there is any.
+func (q *Inbox) tellRoom() {
+	q.mu.Lock()
+	r := q.room
+	var f func()
+	if r != nil && r.f != nil && (q.end != nil || q.takes(r.n)) {
+		f, r.f = r.f, nil
+		q.roomers.Add(-1)
+	}
+	q.mu.Unlock()
+	if r != nil {
+		signal(r.wake)
+	}
+	if f != nil {
+		f()
+	}
+}
+
 // WaitRoom waits until a message of n bytes will be taken. It serves one
 // waiter at a time, who must be the only source of messages. It returns
 // os.ErrDeadlineExceeded when cancel is closed first, and net.ErrClosed if the
 // inbox has ended.
 func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
 	q.mu.Lock()
-	if q.room == nil {
-		q.room = make(chan struct{}, 1)
-	}
+	r := q.roomLocked()
 	q.mu.Unlock()
 	q.roomers.Add(1)
 	defer q.roomers.Add(-1)
@@ -131,11 +185,11 @@ func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
 		if end != nil {
 			return net.ErrClosed
 		}
-		if q.HasRoom(n) || q.used.Load() == 0 {
+		if q.takes(n) {
 			return nil
 		}
 		select {
-		case <-q.room:
+		case <-r.wake:
 		case <-cancel:
 			return os.ErrDeadlineExceeded
 		}
