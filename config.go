@@ -126,6 +126,7 @@ type settings struct {
 	// What the inbox reserves memory by, while the peer has not acknowledged
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
+	onClose               func(*Conn) // may be nil; of the Listener
 	reliable              reliable.Config
 }
 

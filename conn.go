@@ -10,6 +10,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/inbox"
+	"volley/internal/outbox"
 	"volley/reliable"
 )
 
@@ -18,32 +19,29 @@ import (
 // concurrent Writes do not mix.
 type Conn struct {
 	// constant after start
-	dc      datagram.Conn
-	set     *settings
-	inner   net.Conn // what NewConn was given, or the dialed socket
-	born    time.Time
-	onClose func(*Conn) // may be nil
-	waits   bool        // dc has no room at times, and Write waits for it
+	dc    datagram.Conn
+	set   *settings
+	inner net.Conn // what NewConn was given, or the dialed socket
+	born  time.Time
 
+	closeErr  *error // of the first Close, if it failed
 	closeOnce sync.Once
-	closeErr  error
+	// Three that mu guards, here for the sake of size.
+	ended   bool // by timeout or from below, and Close has not been called
+	compact bool // no message since the endpoint was compacted
+	known   bool // the peer has acknowledged something, or nobody asks
 
-	in                          inbox.Inbox
-	readDeadline, writeDeadline deadline.Deadline
-	truncated                   atomic.Uint64
+	in           inbox.Inbox
+	readDeadline deadline.Deadline
+	truncated    atomic.Uint64
 
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.
 	mu       sync.Mutex
-	err      error       // why writes fail; nil while the connection lives
-	ended    bool        // by timeout or from below, and Close has not been called
-	taken    bool        // Writes are done with messages that have not left yet
-	compact  bool        // no message since the endpoint was compacted
-	known    bool        // the peer has acknowledged something, or nobody asks
-	clogged  atomic.Bool // what is to be sent is longer than ackRoom; read without mu
+	out      outbox.Outbox // knows why writes fail, nil while the connection lives
 	endpoint reliable.Endpoint
 	receipts *receipts
-	send     sender
+	restAt   clock // no rest before, see RestUnlocking
 
 	lastSent, lastHeard clock // any packet
 	lastMessage         clock // a message, either way
@@ -57,15 +55,19 @@ var (
 	_ net.Conn         = (*Conn)(nil)
 	_ datagram.Handler = (*handler)(nil)
 	_ reliable.Handler = (*sink)(nil)
+	_ outbox.Owner     = (*framer)(nil)
+	_ outbox.Framer    = (*framer)(nil)
 )
 
 // start sets up c on dc and attaches it. An err that is not nil makes a
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	now := time.Now()
-	c.dc, c.set, c.err, c.born = dc, set, err, now
+	c.dc, c.set, c.born = dc, set, now
+	c.out.Init((*framer)(c), dc.Features().Waits)
 	if err != nil {
 		c.set, c.last = &settings{}, &Stats{}
+		c.out.End(err)
 		c.in.Init(0, nil)
 		c.in.Fail(err)
 		return err
@@ -75,11 +77,8 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
 		return err
 	}
-	c.send.run = c.flush
-	features := dc.Features()
-	c.waits = features.Waits
-	if features.Inline != nil {
-		c.in.SetPoller(features.Inline)
+	if inline := dc.Features().Inline; inline != nil {
+		c.in.SetPoller(inline)
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
@@ -159,15 +158,15 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, fal
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil && !c.ended {
-		return c.opError("set", c.err)
+	if err := c.out.Err(); err != nil && !c.ended {
+		return c.opError("set", err)
 	}
 	if read {
 		c.readDeadline.Set(t)
 		c.in.Interrupt()
 	}
-	if write && c.err == nil { // else it has woken all writers for good
-		c.writeDeadline.Set(t)
+	if write {
+		c.out.SetDeadline(t)
 	}
 	return nil
 }
@@ -180,55 +179,59 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
 		c.mu.Lock()
-		open := c.err == nil
-		if open || c.err == io.EOF {
-			c.err = net.ErrClosed
+		end := c.out.Err()
+		open := end == nil
+		if open || end == io.EOF {
+			c.out.End(net.ErrClosed)
 		}
 		c.ended = false
-		c.writeDeadline.Set(longAgo)
 		if open {
-			c.finishLocked()
+			c.finishUnlocking()
 		}
 		c.mu.Unlock()
 		c.in.Fail(net.ErrClosed)
-		c.closeErr = c.opError("close", c.dc.Close())
-		if open && c.onClose != nil {
-			c.onClose(c)
+		if err := c.dc.Close(); err != nil {
+			err = c.opError("close", err)
+			c.closeErr = &err
+		}
+		if open && c.set.onClose != nil {
+			c.set.onClose(c)
 		}
 	})
-	return c.closeErr
+	if c.closeErr == nil {
+		return nil
+	}
+	return *c.closeErr
 }
-
-// longAgo as a deadline wakes every blocked call.
-var longAgo = time.Unix(1, 0)
 
 // end ends the connection from below or by timeout: what has been received can
 // still be read.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
-	if c.err != nil {
+	if c.out.Err() != nil {
 		c.mu.Unlock()
 		return
 	}
-	c.endLocked(err)
+	c.out.End(err)
+	c.ended = true
+	c.releaseLocked()
 	c.mu.Unlock()
 	c.in.End(err)
 	c.dc.Close()
-	if c.onClose != nil {
-		c.onClose(c)
+	if c.set.onClose != nil {
+		c.set.onClose(c)
 	}
 }
 
-func (c *Conn) endLocked(err error) {
-	c.err, c.ended = err, true
-	c.writeDeadline.Set(longAgo)
-	c.releaseLocked()
-}
-
-// finishLocked gives what is queued to the network before the connection is
-// closed, with a last acknowledgement, and frees the endpoint.
-func (c *Conn) finishLocked() {
-	c.drainLocked()
+// finishUnlocking gives what is queued to the network before the connection is
+// closed, with a last acknowledgement if one is owed, and frees the endpoint.
+func (c *Conn) finishUnlocking() {
+	c.out.DrainUnlocking(func() {
+		now := c.now()
+		if _, owed := c.ackDueLocked(now); owed {
+			c.queueEmptyLocked(now)
+		}
+	})
 	c.releaseLocked()
 }
 
@@ -255,7 +258,7 @@ func (c *Conn) buryLocked() {
 	tombstone := c.dc.Features().Tombstone
 	switch {
 	case tombstone == nil:
-	case c.err == ErrIdleTimeout:
+	case c.out.Err() == ErrIdleTimeout:
 		tombstone.SetTombstone(0)
 	case c.last.PacketsAcked > 0:
 		tombstone.SetTombstone(strayTime)
@@ -268,3 +271,6 @@ type handler Conn
 
 // A sink is a Conn as its endpoint sees it.
 type sink Conn
+
+// A framer is a Conn as its outbox sees it.
+type framer Conn

@@ -1,8 +1,6 @@
 package volley
 
 import (
-	"net"
-	"os"
 	"time"
 
 	"volley/internal/wire"
@@ -16,12 +14,12 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
+	if c.out.Err() != nil {
 		return
 	}
 	at := now.Sub(c.born)
-	before := c.counts.messagesReceived
-	older := c.send.pending != nil
+	received := c.counts.messagesReceived
+	before := c.out.Pending()
 	c.in.Lock()
 	for _, b := range bufs {
 		c.receiveLocked(now, at, b)
@@ -31,12 +29,12 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 		c.known = true
 		c.in.SetReserve(c.set.reserveAcked)
 	}
-	if c.counts.messagesReceived != before {
+	if c.counts.messagesReceived != received {
 		c.lastMessage = max(c.lastMessage, at) // the batch may be older than a Write
 		c.activeLocked(at)
 	}
 	c.scheduleLocked(at)
-	c.sendFreshLocked(older)
+	c.out.SendFreshUnlocking(before)
 }
 
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
@@ -87,36 +85,11 @@ func (h *handler) HandleClose(err error) { (*Conn)(h).end(err) }
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	for {
-		if err := c.in.WaitRoom(n, cancel); err != nil || !c.clogged.Load() {
+		if err := c.in.WaitRoom(n, cancel); err != nil || !c.out.Clogged() {
 			return err
 		}
-		if err := c.waitUnclogged(cancel); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *Conn) waitUnclogged(cancel <-chan struct{}) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.clogged.Load() {
-		if c.err != nil {
-			return net.ErrClosed
-		}
-		free := c.addWaiterLocked()
-		c.mu.Unlock()
-		var err error
-		select {
-		case <-free:
-		case <-cancel:
-			err = os.ErrDeadlineExceeded
-		}
-		c.mu.Lock()
-		c.send.waiters--
-		c.notifySendLocked() // it may have been for somebody else
-		if err != nil {
+		if err := c.out.WaitUnclogged(cancel); err != nil {
 			return err
 		}
 	}
-	return nil
 }

@@ -15,7 +15,7 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	now := at.Sub(c.born)
 	c.mu.Lock()
 	c.tickAt = 0
-	if c.err != nil {
+	if c.out.Err() != nil {
 		c.mu.Unlock()
 		return time.Time{}
 	}
@@ -25,7 +25,7 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
-	older := c.send.pending != nil
+	before := c.out.Pending()
 	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
 		c.ackLocked(now)
 	} else if c.set.keepAlive > 0 && now-c.lastSent >= c.set.keepAlive {
@@ -35,7 +35,7 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	c.freeLocked(at, now)
 	next := c.nextTickLocked(now)
 	c.tickAt = next
-	c.sendFreshLocked(older)
+	c.out.SendFreshUnlocking(before)
 	if next == 0 {
 		return time.Time{}
 	}
@@ -87,7 +87,7 @@ func (c *Conn) nextTickLocked(now clock) clock {
 
 // scheduleLocked asks for a tick if none is asked for that is early enough.
 func (c *Conn) scheduleLocked(now clock) {
-	if c.err != nil {
+	if c.out.Err() != nil {
 		return // the endpoint is gone
 	}
 	next := c.nextTickLocked(now)
@@ -127,20 +127,17 @@ func (c *Conn) ackDueLocked(now clock) (wait time.Duration, owed bool) {
 // ackLocked queues an acknowledgement. While so many wait to leave that the
 // peer has forgotten what they speak of it stays owed.
 func (c *Conn) ackLocked(now clock) {
-	s := &c.send
-	if s.pending != nil && s.pending.Len() >= ackMax {
+	if c.out.Crowded() {
 		return
 	}
 	c.counts.acksSent++
 	c.queueEmptyLocked(now)
-	if s.pending.Len() > ackRoom {
-		c.clogged.Store(true)
-	}
+	c.out.Answered()
 }
 
 // queueEmptyLocked queues a packet without payload, which the peer's application
 // does not see.
 func (c *Conn) queueEmptyLocked(now clock) {
-	c.endpoint.Send(c.at(now), nil, c.pendingLocked(now))
+	c.endpoint.Send(c.at(now), nil, c.out.Batch(now))
 	c.lastSent = now
 }

@@ -134,10 +134,10 @@ func socketConfig(cfg *Config) socket.Config {
 func (c *Conn) greet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	older := c.send.pending != nil
+	before := c.out.Pending()
 	c.counts.keepAlivesSent++
 	c.queueEmptyLocked(c.now())
-	c.sendFreshLocked(older)
+	c.out.SendFreshUnlocking(before)
 }
 
 func isUDP(network string) bool {

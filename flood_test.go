@@ -2,7 +2,6 @@ package volley
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -115,35 +114,4 @@ func BenchmarkOpenLoop(b *testing.B) {
 	s, r := from.Stats(), to.Stats()
 	b.ReportMetric(100*float64(r.MessagesReceived)/float64(s.MessagesSent), "%received")
 	b.ReportMetric(float64(r.Transport.Drops), "drops")
-}
-
-// Who writes at a measured pace after a flood is believed soon, even if the
-// goroutine that empties the queue does not get to run: messages then leave in
-// the caller again.
-func TestFloodEnds(t *testing.T) {
-	for _, size := range []int{100, 4000} {
-		synctest.Test(t, func(t *testing.T) {
-			_, l, dial := network(t, &ListenConfig{})
-			c := dial("10.0.0.2:1", &Dialer{})
-			defer c.Close()
-			defer accept(t, l).Close()
-			c.mu.Lock()
-			c.send.run = func() {} // it never gets to run
-			c.send.burst, c.send.lastWrite = floodMax, c.now()
-			c.mu.Unlock()
-			msg := make([]byte, size)
-			for i := range 24 {
-				c.Write(msg)
-				time.Sleep(2 * floodGap)
-				c.mu.Lock()
-				if c.send.pending != nil && c.now()-c.send.oldest > queueAge+5*2*floodGap {
-					t.Errorf("%d bytes, message %d: the queue is %v old", size, i, c.now()-c.send.oldest)
-				}
-				c.mu.Unlock()
-			}
-			if c.send.burst >= floodAfter || c.send.pending != nil {
-				t.Errorf("%d bytes: a flood of %d, and queued messages: %t", size, c.send.burst, c.send.pending != nil)
-			}
-		})
-	}
 }

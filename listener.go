@@ -201,8 +201,11 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.budget.limit = limit(lc.MaxMemory, defaultMaxMemory)
 	l.queue = backlog.New[*Conn](min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
-	l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve)
-	return l, err
+	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve); err != nil {
+		return nil, err
+	}
+	l.set.onClose = l.forget
+	return l, nil
 }
 
 // limit applies the rule of ListenConfig: zero is the default, negative is no
@@ -362,7 +365,7 @@ func (a *acceptor) opens(datagram []byte) bool {
 // admit makes a connection and queues it for Accept.
 func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 	l := (*Listener)(a)
-	c := &Conn{onClose: l.forget}
+	c := new(Conn)
 	l.conns.Add(1)
 	if c.start(dc, l.set, nil) != nil {
 		l.forget(c)

@@ -22,8 +22,8 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
-	if err := c.start(dc, set, err); err != nil && c.err == nil {
-		c.err = err
+	if err := c.start(dc, set, err); err != nil && c.out.Err() == nil {
+		c.out.End(err)
 		c.last = &Stats{}
 		c.in.Fail(err)
 	}
@@ -104,7 +104,7 @@ func (l *stackedListener) Accept() (net.Conn, error) {
 	}
 	c := NewConn(inner, l.cfg)
 	c.mu.Lock()
-	err = c.err
+	err = c.out.Err()
 	c.mu.Unlock()
 	if ce, ok := err.(*ConfigError); ok {
 		c.Close()

@@ -61,6 +61,13 @@ func (d *Deadline) Set(t time.Time) {
 	}
 }
 
+// longAgo has passed on every clock.
+var longAgo = time.Unix(1, 0)
+
+// Expire sets the deadline to a time that has passed, which wakes every blocked
+// call.
+func (d *Deadline) Expire() { d.Set(longAgo) }
+
 // IsSet reports whether there is a deadline, passed or not.
 func (d *Deadline) IsSet() bool {
 	s := d.p.Load()

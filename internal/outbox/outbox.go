@@ -1,0 +1,179 @@
+// Package outbox orders what leaves a connection: messages that are written,
+// and what receiving and timers have to say. One goroutine transmits at a time,
+// what is framed meanwhile joins a queue, and everything leaves in the order in
+// which it was framed.
+//
+// A Write that finds nobody transmitting sends in the caller, straight out, so
+// that no message waits for what the caller computes next. In a flood of
+// Writes, and while another goroutine transmits, messages join the queue, which
+// leaves as few large segmented sends.
+package outbox
+
+import (
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/wire"
+)
+
+const (
+	maxDatagrams = 128                    // in the queue, before a Write sends it first
+	maxBytes     = 58 << 10               // the same in bytes
+	maxAge       = 50 * time.Microsecond  // the longest a flood keeps a message
+	linger       = 100 * time.Millisecond // how long Drain waits for what is under way
+)
+
+const (
+	// answerRoom is how many datagrams a lossless link may have waiting before
+	// the other side's writer waits.
+	answerRoom = 64
+	// maxAnswers is how many datagrams there may be at all when receiving or a
+	// timer adds one. Packets that only acknowledge, one for 16 others, then
+	// speak of twice the largest window.
+	maxAnswers = maxDatagrams + 2048
+)
+
+// An Outbox is the sending side of a connection, guarded by the lock of its
+// Owner. Methods are called with that lock held, unless they say otherwise, and
+// those named Unlocking let go of it for a while, so that afterwards the
+// connection may have ended.
+//
+// Whoever finds nobody busy and makes itself so is the only one to transmit, not
+// holding the lock, until it releases. While nobody is busy and something is
+// pending, somebody is about to be.
+type Outbox struct {
+	owner Owner  // constant after Init
+	run   func() // flush; made once, so that starting it costs no allocation
+
+	deadline deadline.Deadline // of Writes
+	giveUp   deadline.Deadline // of the end: how long what was taken may still take
+	err      error             // why nothing can be written any more
+	failure  *error            // of what was sent on behalf of others, until a Write is told
+
+	busy    bool
+	taken   bool        // Writes are done with messages that have not left yet
+	clogged atomic.Bool // pending is longer than answerRoom; read without the lock
+	waiters int32
+	flood   Flood
+	gates   *gates        // nil until somebody has to wait
+	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
+	oldest  time.Duration // when the first of pending came
+	looked  time.Duration // when a Write looked at the clock last
+}
+
+// gates are what those wait at who cannot go on.
+type gates struct {
+	free chan struct{} // one token: busy or pending has changed
+	turn chan struct{} // a token for the Write that may wait for room; nil where none has to
+}
+
+// An Owner is the connection that an Outbox sends for. Its lock guards the
+// Outbox and whatever frames, so that the order of framing is the order of
+// leaving.
+type Owner interface {
+	sync.Locker
+	// Conn returns the connection below, always the same.
+	Conn() datagram.Conn
+	// Arrange may change the order of a batch of several messages that is about
+	// to leave. It returns the batch or another one in its place, and is called
+	// without the lock.
+	Arrange(*wire.Batch) *wire.Batch
+}
+
+// Init prepares an Outbox. If waits is true, Writes ask the connection below for
+// room first.
+func (o *Outbox) Init(owner Owner, waits bool) {
+	o.owner = owner
+	o.run = o.flush
+	if waits {
+		o.gates = &gates{make(chan struct{}, 1), make(chan struct{}, 1)}
+		o.gates.turn <- struct{}{}
+	}
+}
+
+// Err returns what End was given last, nil before.
+func (o *Outbox) Err() error { return o.err }
+
+// End makes every Write fail with err, those too that wait. With io.EOF, by
+// which connections learn that the peer has closed, they fail with
+// datagram.ErrPeerClosed. What is pending still leaves.
+func (o *Outbox) End(err error) {
+	o.err = err
+	o.deadline.Expire()
+	o.notify()
+}
+
+// SetDeadline sets the deadline of Writes; after End it does nothing.
+func (o *Outbox) SetDeadline(t time.Time) {
+	if o.err == nil {
+		o.deadline.Set(t)
+	}
+}
+
+// Check returns why nothing can be written now: the end, an error of what was
+// sent earlier, which is told once, or the deadline.
+func (o *Outbox) Check() error { return o.checkBy(&o.deadline) }
+
+func (o *Outbox) checkBy(d *deadline.Deadline) error {
+	switch {
+	case o.err == io.EOF:
+		return datagram.ErrPeerClosed
+	case o.err != nil:
+		return o.err
+	case o.failure != nil:
+		return o.takeFailure()
+	case d.Exceeded():
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func (o *Outbox) takeFailure() error {
+	err := *o.failure
+	o.failure = nil
+	return err
+}
+
+// Busy reports whether somebody transmits.
+func (o *Outbox) Busy() bool { return o.busy }
+
+// Pending reports whether something waits to leave, which somebody is about to
+// send.
+func (o *Outbox) Pending() bool { return o.pending != nil }
+
+// Full reports whether so much is pending that it has to leave before a Write
+// may add to it.
+func (o *Outbox) Full() bool {
+	return o.pending != nil && (o.pending.Len() >= maxDatagrams || o.pending.Size() >= maxBytes)
+}
+
+// Crowded reports whether so much is pending that receiving and timers may not
+// add to it either.
+func (o *Outbox) Crowded() bool { return o.pending != nil && o.pending.Len() >= maxAnswers }
+
+// Batch returns what is pending, to be framed into. Whoever adds to it sees to
+// it that it leaves: by SendFresh, or Release.
+func (o *Outbox) Batch(now time.Duration) *wire.Batch {
+	if o.pending == nil {
+		o.pending = datagram.GetBatch()
+		o.oldest = now
+	}
+	return o.pending
+}
+
+// Take notes that a Write is done with what it has framed into Batch: at the
+// end it is given time to leave.
+func (o *Outbox) Take() { o.taken = true }
+
+// Answered notes that receiving or a timer has framed into Batch. Where that
+// waits for long, WaitUnclogged makes the other side's writer wait.
+func (o *Outbox) Answered() {
+	if o.pending != nil && o.pending.Len() > answerRoom {
+		o.clogged.Store(true)
+	}
+}

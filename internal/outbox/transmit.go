@@ -1,0 +1,196 @@
+package outbox
+
+import (
+	"os"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/socket"
+	"volley/internal/wire"
+)
+
+// atOnce is a deadline for those who must not wait for room in a socket: who
+// reads, and the timers.
+var atOnce deadline.Deadline
+
+func init() {
+	atOnce.Expire()
+	atOnce.Arm() // makes its channel here, and not within somebody's synctest bubble
+	atOnce.Disarm()
+}
+
+// Patience returns the deadline of those who have none: only the end of the
+// connection makes them give up.
+func (o *Outbox) Patience() *deadline.Deadline { return &o.giveUp }
+
+// SendFreshUnlocking sends what is pending, unless something was before the
+// caller framed: then somebody is about to. It does not wait for room in the
+// socket.
+func (o *Outbox) SendFreshUnlocking(before bool) {
+	if o.pending != nil && !before && !o.busy {
+		o.busy = true
+		o.ReleaseUnlocking(&atOnce)
+	}
+}
+
+// AcquireUnlocking waits until nobody is busy and makes the caller so. Its error
+// is that of Check, but by the deadline d.
+func (o *Outbox) AcquireUnlocking(d *deadline.Deadline) error {
+	if err := o.checkBy(d); err != nil {
+		return err
+	}
+	for o.busy {
+		if err := o.waitUnlocking(d); err != nil {
+			return err
+		}
+	}
+	o.busy = true
+	return nil
+}
+
+// ReleaseUnlocking sends what is pending and lets the next sender in; the caller
+// is busy. If there is no room for it until the deadline, a goroutine goes on.
+func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
+	for o.pending != nil {
+		if o.sendPendingUnlocking(d) {
+			continue
+		}
+		if d == &o.giveUp {
+			datagram.PutBatch(o.pending)
+			o.pending = nil
+			o.clogged.Store(false)
+			break
+		}
+		go o.run()
+		break
+	}
+	o.taken = o.taken && o.pending != nil
+	o.busy = false
+	o.notify()
+}
+
+// flush sends what is pending on a goroutine of its own, unless somebody else
+// does already.
+func (o *Outbox) flush() {
+	o.owner.Lock()
+	defer o.owner.Unlock()
+	if !o.busy {
+		o.busy = true
+		o.ReleaseUnlocking(&o.giveUp)
+	}
+}
+
+// ForwardUnlocking sends a batch of the caller's, who is busy, behind what is
+// pending. It returns how many datagrams of it are done with; if not all, the
+// error is os.ErrDeadlineExceeded, and otherwise one that ends the connection.
+func (o *Outbox) ForwardUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	for o.pending != nil {
+		if !o.sendPendingUnlocking(d) {
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	return o.transmitUnlocking(out, d)
+}
+
+func (o *Outbox) transmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	o.owner.Unlock()
+	n, err = o.transmit(out, d)
+	o.owner.Lock()
+	if err == os.ErrDeadlineExceeded && o.err != nil {
+		err = o.Check() // the end has set the deadline
+	}
+	return n, err
+}
+
+// transmit hands a batch to the layer below, without the lock. The error is one
+// that ends the connection, or os.ErrDeadlineExceeded if there was no room for
+// the datagrams from n on in time.
+func (o *Outbox) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+	n, err = o.owner.Conn().WriteBatchBy(out, d)
+	switch {
+	case err == nil:
+		return n, nil
+	case n < out.Len():
+		return n, os.ErrDeadlineExceeded
+	case socket.IsTransient(err):
+		return n, nil
+	}
+	return n, err
+}
+
+// sendPendingUnlocking transmits the queue as it is now; the caller is busy. It
+// reports false if there was no room for all of it until the deadline: the rest
+// is pending again then, before what has come meanwhile.
+func (o *Outbox) sendPendingUnlocking(d *deadline.Deadline) bool {
+	out := o.pending
+	o.pending = nil
+	o.clogged.Store(false)
+	o.notify()
+	o.owner.Unlock()
+	out = o.owner.Arrange(out)
+	n, err := o.transmit(out, d)
+	o.owner.Lock()
+	late := n < out.Len()
+	switch {
+	case late:
+		o.putBack(out, n)
+	case err != nil && o.failure == nil:
+		failure := err // only this one is to be allocated
+		o.failure = &failure
+	}
+	datagram.PutBatch(out)
+	return !late
+}
+
+// putBack makes the datagrams of out from n on pending again.
+func (o *Outbox) putBack(out *wire.Batch, n int) {
+	rest := datagram.GetBatch()
+	for ; n < out.Len(); n++ {
+		rest.Append(out.At(n))
+	}
+	if newer := o.pending; newer != nil {
+		for i := range newer.Len() {
+			rest.Append(newer.At(i))
+		}
+		datagram.PutBatch(newer)
+	}
+	o.pending = rest
+}
+
+// DrainUnlocking sends what is pending after End, and behind it what last
+// frames. What Writes are done with may take as long as 100 ms; the rest leaves
+// at once or not at all. It reports false, and does not call last, if somebody
+// is still transmitting after that time.
+func (o *Outbox) DrainUnlocking(last func()) bool {
+	if o.taken {
+		o.giveUp.Set(time.Now().Add(linger))
+	} else {
+		o.giveUp.Expire()
+	}
+	var timeout <-chan time.Time
+	for o.busy {
+		if timeout == nil {
+			t := time.NewTimer(linger)
+			defer t.Stop()
+			timeout = t.C
+		}
+		free := o.addWaiter()
+		o.owner.Unlock()
+		late := false
+		select {
+		case <-free:
+		case <-timeout:
+			late = true
+		}
+		o.owner.Lock()
+		o.waiters--
+		if late {
+			return false
+		}
+	}
+	o.busy = true
+	last()
+	o.ReleaseUnlocking(&o.giveUp)
+	return true
+}

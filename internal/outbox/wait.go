@@ -1,0 +1,78 @@
+package outbox
+
+import (
+	"net"
+	"os"
+
+	"volley/internal/deadline"
+)
+
+// waitUnlocking waits for a change of busy or pending, or the deadline.
+func (o *Outbox) waitUnlocking(d *deadline.Deadline) error {
+	free := o.addWaiter()
+	o.owner.Unlock()
+	passed := d.Arm()
+	select {
+	case <-free:
+	case <-passed:
+	}
+	d.Disarm()
+	o.owner.Lock()
+	o.waiters--
+	err := o.checkBy(d)
+	if err != nil {
+		o.notify() // the token may have been for somebody else
+	}
+	return err
+}
+
+func (o *Outbox) addWaiter() <-chan struct{} {
+	if o.gates == nil {
+		o.gates = &gates{free: make(chan struct{}, 1)}
+	}
+	o.waiters++
+	return o.gates.free
+}
+
+// mustWait reports whether the connection below has no room at times.
+func (o *Outbox) mustWait() bool { return o.gates != nil && o.gates.turn != nil }
+
+func (o *Outbox) notify() {
+	if o.waiters > 0 {
+		select {
+		case o.gates.free <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// WaitUnclogged waits while more answers are pending than a lossless link may
+// have. It is called without the lock, by the other side's writer. Its error is
+// os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed after End.
+func (o *Outbox) WaitUnclogged(cancel <-chan struct{}) error {
+	o.owner.Lock()
+	defer o.owner.Unlock()
+	for o.clogged.Load() {
+		if o.err != nil {
+			return net.ErrClosed
+		}
+		free := o.addWaiter()
+		o.owner.Unlock()
+		var err error
+		select {
+		case <-free:
+		case <-cancel:
+			err = os.ErrDeadlineExceeded
+		}
+		o.owner.Lock()
+		o.waiters--
+		o.notify() // it may have been for somebody else
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Clogged reports whether WaitUnclogged would wait. It needs no lock.
+func (o *Outbox) Clogged() bool { return o.clogged.Load() }

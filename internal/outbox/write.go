@@ -1,0 +1,217 @@
+package outbox
+
+import (
+	"os"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// A Framer turns messages into datagrams. Its methods are called with the lock
+// of the Outbox held.
+type Framer interface {
+	// Now is the time of the other methods, in a measure of the connection's.
+	Now() time.Duration
+	// Check returns why a message cannot be written, such as its size.
+	Check(msg []byte) error
+	// Frame appends the datagrams of a message, which Check has let pass, to
+	// out, and returns its number, if messages have some. After an error nothing
+	// has been appended.
+	Frame(now time.Duration, msg []byte, out *wire.Batch) (id uint64, err error)
+	// RestUnlocking is called in a flood after a full queue has left, and may
+	// let go of the lock and wait a moment.
+	RestUnlocking(now time.Duration)
+}
+
+// WriteUnlocking sends a message. An empty one is not sent, but checked.
+func (o *Outbox) WriteUnlocking(f Framer, msg []byte) (id uint64, err error) {
+	if err := o.check(f, msg); err != nil || len(msg) == 0 {
+		return 0, err
+	}
+	if o.mustWait() {
+		return o.writeWaitingUnlocking(f, msg)
+	}
+	now, flood := o.timeOfWrite(f)
+	if o.busy || flood || o.Full() {
+		return o.queueUnlocking(f, now, msg)
+	}
+	return o.writeNowUnlocking(f, now, msg)
+}
+
+// check returns why a message cannot be written now.
+func (o *Outbox) check(f Framer, msg []byte) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	return f.Check(msg)
+}
+
+// timeOfWrite returns the time of a Write and whether it is one of a flood.
+func (o *Outbox) timeOfWrite(f Framer) (now time.Duration, flood bool) {
+	if o.pending != nil && o.flood.Skip() {
+		return o.looked, true
+	}
+	now = f.Now()
+	gap := now - o.looked
+	o.looked = now
+	return now, o.flood.Note(gap)
+}
+
+// writeNowUnlocking sends a message in the caller, behind what is pending.
+func (o *Outbox) writeNowUnlocking(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
+	o.busy = true
+	defer o.ReleaseUnlocking(&o.deadline)
+	if o.pending != nil {
+		if id, err = f.Frame(now, msg, o.pending); err == nil {
+			o.taken = true
+		}
+		return id, err
+	}
+	return o.sendOneUnlocking(f, now, msg)
+}
+
+// sendOneUnlocking frames a message and transmits it; the caller is busy and
+// nothing is pending.
+func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	if id, err = f.Frame(now, msg, out); err != nil {
+		return 0, err
+	}
+	_, err = o.transmitUnlocking(out, &o.deadline)
+	return id, err
+}
+
+// queueUnlocking frames a message into the queue. The first one starts a
+// goroutine that empties it; a full or old queue is emptied here.
+func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64, error) {
+	for o.Full() {
+		var err error
+		if o.busy {
+			err = o.waitUnlocking(&o.deadline)
+		} else {
+			o.busy = true
+			o.ReleaseUnlocking(&o.deadline)
+			f.RestUnlocking(now)
+			err = o.check(f, msg) // the connection may have ended meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		now = f.Now()
+	}
+	first := o.pending == nil
+	id, err := f.Frame(now, msg, o.Batch(now))
+	if err != nil {
+		if first {
+			datagram.PutBatch(o.pending)
+			o.pending = nil
+		}
+		return 0, err
+	}
+	o.taken = true
+	switch {
+	case o.busy:
+	case first:
+		go o.run()
+	case now-o.oldest > maxAge:
+		o.busy = true
+		o.ReleaseUnlocking(&o.deadline)
+	}
+	if !o.Full() {
+		o.notify()
+	}
+	return id, nil
+}
+
+// writeWaitingUnlocking writes to a connection that has no room at times: it
+// waits for that first. One Write at a time does so, since the other side makes
+// room for one message; but what receiving has to say need not wait for it.
+func (o *Outbox) writeWaitingUnlocking(f Framer, msg []byte) (id uint64, err error) {
+	o.owner.Unlock()
+	passed := o.deadline.Arm()
+	mine := false
+	select {
+	case <-o.gates.turn:
+		mine = true
+		err = o.owner.Conn().WaitWritable(len(msg), passed)
+	case <-passed:
+		err = os.ErrDeadlineExceeded
+	}
+	o.deadline.Disarm()
+	o.owner.Lock()
+	if mine {
+		defer func() { o.gates.turn <- struct{}{} }()
+	}
+	if o.err != nil || err != nil {
+		if e := o.check(f, msg); e != nil {
+			err = e
+		}
+		return 0, err
+	}
+	if err := o.AcquireUnlocking(&o.deadline); err != nil {
+		return 0, err
+	}
+	defer o.ReleaseUnlocking(&o.deadline)
+	for o.pending != nil {
+		if sent := o.sendPendingUnlocking(&o.deadline); o.err != nil {
+			return 0, o.Check()
+		} else if !sent {
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	return o.sendOneUnlocking(f, f.Now(), msg)
+}
+
+// WriteBatchUnlocking sends messages in as few system calls as the platform
+// allows, and returns when all have left. It returns how many of them it is
+// done with; if not all, with the error that stopped it. An empty one counts,
+// but is not sent.
+func (o *Outbox) WriteBatchUnlocking(f Framer, msgs [][]byte) (n int, err error) {
+	if o.mustWait() {
+		for n < len(msgs) {
+			if _, err = o.WriteUnlocking(f, msgs[n]); err != nil {
+				break
+			}
+			n++
+		}
+		return n, err
+	}
+	if err := o.AcquireUnlocking(&o.deadline); err != nil {
+		return 0, err
+	}
+	n, sent, err := o.frameAllUnlocking(f, msgs)
+	o.ReleaseUnlocking(&o.deadline)
+	if err == nil && o.failure != nil {
+		return sent, o.takeFailure()
+	}
+	return n, err
+}
+
+// frameAllUnlocking frames messages into the queue, and sends that when it is
+// full; the caller is busy. Of n messages, those before sent have left.
+func (o *Outbox) frameAllUnlocking(f Framer, msgs [][]byte) (n, sent int, err error) {
+	now := f.Now()
+	for n < len(msgs) {
+		if err = o.check(f, msgs[n]); err != nil {
+			break
+		}
+		if len(msgs[n]) > 0 {
+			if o.Full() {
+				if o.sendPendingUnlocking(&o.deadline) {
+					sent = n
+					f.RestUnlocking(now)
+				}
+				now = f.Now()
+				continue
+			}
+			if _, err = f.Frame(now, msgs[n], o.Batch(now)); err != nil {
+				break
+			}
+			o.taken = true
+		}
+		n++
+	}
+	return n, sent, err
+}
