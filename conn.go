@@ -131,6 +131,13 @@ func (c *Conn) MaxMessageSize() int {
 	return c.set.maxMessage
 }
 
+// KeepsOrder reports whether every message arrives, in the order of the Writes.
+// That is so on a [Pipe] without links, and above one; over a network messages
+// may be lost or overtake each other. It never changes. By this method, programs
+// that take any net.Conn can tell message connections that keep order from
+// others.
+func (c *Conn) KeepsOrder() bool { return c.dc.Features().Lossless }
+
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 

@@ -140,6 +140,16 @@ func (c *Conn) UserData() []byte {
 // free when it connected, and the server's number of slots.
 func (c *Conn) ClientIndex() (index, slots int) { return int(c.slot), int(c.slots) }
 
+// MaxMessageSize returns the largest payload in bytes that Write takes, which is
+// [MaxPayload].
+func (c *Conn) MaxMessageSize() int { return MaxPayload }
+
+// KeepsOrder reports whether every payload arrives, in the order of the Writes.
+// That is so on a [Pipe]; over a network payloads may be lost or overtake each
+// other. It never changes. By this method, programs that take any net.Conn can
+// tell message connections that keep order from others.
+func (c *Conn) KeepsOrder() bool { return c.dc.Features().Lossless }
+
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 

@@ -1,0 +1,50 @@
+package stacktest
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley"
+	"volley/netcode"
+	"volley/simnet"
+)
+
+// TestMarkers: programs that take any net.Conn find out by two methods what a
+// message connection can do, on whatever it stands.
+func TestMarkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		check := func(what string, keepsOrder bool, size int, conns ...net.Conn) {
+			for _, c := range conns {
+				m, ok := c.(interface {
+					KeepsOrder() bool
+					MaxMessageSize() int
+				})
+				require.True(t, ok, what)
+				require.Equal(t, keepsOrder, m.KeepsOrder(), what)
+				require.Equal(t, size, m.MaxMessageSize(), what)
+				c.Close()
+				require.Equal(t, keepsOrder, m.KeepsOrder(), "%s, closed", what)
+			}
+		}
+		def, _ := volley.Pipe(nil)
+		size := def.MaxMessageSize()
+		def.Close()
+		a, b := volley.Pipe(nil)
+		check("a lossless pipe", true, size, a, b)
+		link := simnet.Link{Latency: time.Millisecond}
+		a, b = volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link})
+		check("a pipe with links", false, size, a, b)
+		x, y := netcode.Pipe(1, nil)
+		check("sessions on a pipe", true, netcode.MaxPayload, x, y)
+		x, y = netcode.Pipe(1, nil)
+		a, b = volley.NewConn(x, nil), volley.NewConn(y, nil)
+		check("connections on such sessions", true, size, a, b)
+		p, q := simnet.Pair(1, simnet.Link{}, simnet.Link{})
+		check("foreign connections", false, size, volley.NewConn(p, nil), volley.NewConn(q, nil))
+		check("no connection", false, 0, volley.NewConn(nil, nil))
+	})
+}
