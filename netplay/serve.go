@@ -1,0 +1,189 @@
+package netplay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A SlowPolicy says what becomes of a peer that reads more slowly than messages
+// are written to it, when the queue of its connection is full.
+type SlowPolicy int
+
+const (
+	// CloseSlow ends the connection with ErrSlowReader.
+	CloseSlow SlowPolicy = iota
+	// DropSlow drops the message, and counts it; WriteMessage returns
+	// ErrSlowReader. Messages before and after it arrive. The connection
+	// ends when the WriteTimeout is over without room.
+	DropSlow
+	// waitSlow has WriteMessage wait for room.
+	waitSlow
+)
+
+const (
+	defaultSendBuffer   = 256 << 10
+	minSendBuffer       = 66 << 10 // the longest frame, in chunks, with its overhead
+	defaultWriteTimeout = 10 * time.Second
+	// lingerTime is how long a connection that was ended in order waits for
+	// the peer to close its side. Closing at once, with data of the peer
+	// unread, would destroy what the peer has not read yet.
+	lingerTime = time.Second
+)
+
+// errEnding is the error of writing to a connection that is about to end.
+var errEnding = &closingError{}
+
+type closingError struct{}
+
+func (*closingError) Error() string        { return "netplay: the connection is being closed" }
+func (*closingError) Is(target error) bool { return target == net.ErrClosed }
+
+// A serving is what a Server or Client does with a connection.
+type serving struct {
+	router    *router
+	queue     *queue
+	owned     bool // the queue is this connection's alone
+	policy    SlowPolicy
+	timeout   time.Duration // of writes; 0 for none
+	idle      time.Duration // 0 for none
+	ending    *ending
+	reported  bool // Shutdown has asked for what was not sent
+	unhandled *atomic.Uint64
+
+	// connected is called first; an error ends the connection.
+	connected func(*Conn) error
+	// problem is told of messages that cannot be read and of errors of
+	// handlers; an error ends the connection.
+	problem func(*Conn, error) error
+}
+
+// An ending is asked for by Kick and Shutdown, and carried out by the goroutine
+// that reads from the connection.
+type ending struct {
+	mu    sync.Mutex
+	asked atomic.Bool     // set after the others
+	ctx   context.Context // bounds it
+	cause error
+}
+
+// begin asks for the end. Only the first call counts.
+func (e *ending) begin(ctx context.Context, c *Conn, cause error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked.Load() {
+		return false
+	}
+	e.ctx, e.cause = ctx, cause
+	e.asked.Store(true)
+	c.in.deadline.poke(true)
+	return true
+}
+
+// prepare readies the connection to be served.
+func (s *serving) prepare(c *Conn) {
+	c.in.idle = s.idle
+	c.out.policy, c.out.timeout, c.out.owned = s.policy, s.timeout, s.owned
+	if s.owned {
+		s.attach(c)
+	}
+}
+
+// attach has messages to c go by the queue from now on.
+func (s *serving) attach(c *Conn) {
+	c.out.queue.Store(s.queue)
+	s.queue.connect(sink{
+		write:  c.writeBehind,
+		wrote:  func(frames int) { c.stats.sent.Add(uint64(frames)) },
+		failed: func(err error) { c.end(err) },
+	})
+}
+
+// serve reads messages until the connection ends, and returns why: nil for an
+// orderly end by either side. It closes the connection.
+func (s *serving) serve(c *Conn) error {
+	err := s.run(c)
+	if err == nil && s.ending.asked.Load() {
+		err = s.finish(c)
+	}
+	c.end(cmp.Or(err, net.ErrClosed))
+	if cause := c.endCause(); cause != net.ErrClosed {
+		return cause // what came first
+	}
+	return nil
+}
+
+// run reads messages until there are no more, or an end is asked for.
+func (s *serving) run(c *Conn) error {
+	if s.connected != nil {
+		if err := s.connected(c); err != nil {
+			return err
+		}
+	}
+	if !s.owned {
+		s.attach(c)
+	}
+	for !s.ending.asked.Load() {
+		err := s.next(c)
+		switch {
+		case err == io.EOF || s.ending.asked.Load():
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// next reads one message and has it handled.
+func (s *serving) next(c *Conn) error {
+	var m any
+	var h func(*Conn, any) error
+	err := c.read(context.Background(), func(f Frame) (err error) {
+		m, h, err = s.router.decode(c.codec, f)
+		return err
+	})
+	if me := (*MessageError)(nil); errors.As(err, &me) {
+		return s.problem(c, err)
+	}
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		s.unhandled.Add(1)
+		return nil
+	}
+	if err := h(c, m); err != nil {
+		return s.problem(c, &HandlerError{Type: reflect.TypeOf(m).Elem(), Err: err})
+	}
+	return nil
+}
+
+// finish hands what was accepted to the system and takes leave of the peer.
+func (s *serving) finish(c *Conn) error {
+	s.queue.seal(c.opError("write", errEnding))
+	ctx, cancel := context.WithCancel(s.ending.ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	if !s.queue.flush(ctx) {
+		return cmp.Or(s.ending.cause, ctx.Err())
+	}
+	if c.closeWrite() {
+		c.in.deadline.setOwn(time.Now().Add(lingerTime))
+		c.in.deadline.poke(false)
+		defer c.in.deadline.watch(ctx)()
+		var waste [512]byte
+		for {
+			if _, err := c.nc.Read(waste[:]); err != nil {
+				break
+			}
+		}
+	}
+	return s.ending.cause
+}
