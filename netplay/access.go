@@ -47,15 +47,27 @@ func getSlice(p addr) (data addr, n int, isNil bool) {
 	return h.data, h.len, h.data == nil
 }
 
-// view returns the elements of the slice at p, which have the size of T.
-func view[T uint8 | uint16 | uint32 | uint64 | string](p addr) []T { return *(*[]T)(p) }
+// getStrings returns the slice of strings at p.
+func getStrings(p addr) []string { return *(*[]string)(p) }
 
-// makeSlice gives the slice at p n new zero elements, whose type has the same
-// size and the same pointers as T, and returns them.
-func makeSlice[T uint8 | uint16 | uint32 | uint64 | string](p addr, n int) []T {
-	s := make([]T, n)
-	*(*[]T)(p) = s
-	return s
+// fields returns the n fields next to each other from p on, which have the size
+// of T.
+func fields[T uint8 | uint16 | uint32 | uint64](p addr, n int) []T { return unsafe.Slice((*T)(p), n) }
+
+// makeNumbers gives the slice at p n new zero elements of a type without
+// pointers and of 1, 2, 4 or 8 bytes, and returns the address of the first.
+func makeNumbers(p addr, size, n int) addr {
+	switch size {
+	case 1:
+		*(*[]uint8)(p) = make([]uint8, n)
+	case 2:
+		*(*[]uint16)(p) = make([]uint16, n)
+	case 4:
+		*(*[]uint32)(p) = make([]uint32, n)
+	default:
+		*(*[]uint64)(p) = make([]uint64, n)
+	}
+	return (*sliceHeader)(p).data
 }
 
 // makeSliceOf gives the slice of type t at p n new zero elements and returns

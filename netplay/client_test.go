@@ -108,6 +108,7 @@ func TestClientReconnect(t *testing.T) {
 		require.NoError(t, cl.Shutdown(t.Context()))
 		require.ErrorIs(t, <-result, netplay.ErrClientClosed)
 		require.Equal(t, 2, disconnects)
+		synctest.Wait()
 		require.Equal(t, uint64(5), second.Stats().MessagesReceived)
 	})
 }

@@ -40,6 +40,7 @@ func (c *compiler) structPlan(t reflect.Type) (*plan, error) {
 				Reason: fmt.Sprintf("property number %d is also that of field %s", f.order, before.name)}
 		}
 	}
+	pl.compileOps()
 	return pl, nil
 }
 

@@ -24,41 +24,103 @@ func (d *decoder) charge(n int) error {
 
 // structBody reads the properties of the struct at p from the front of b.
 // What is left of b is not looked at.
-func (d *decoder) structBody(b []byte, p addr, pl *plan) error {
-	var err error
-	for i := range pl.fields {
-		f := &pl.fields[i]
-		if len(b) < f.min {
-			return within(f.name, ErrShortBody)
+func (d *decoder) structBody(b []byte, p addr, pl *plan) (err error) {
+	for i := range pl.ops {
+		o := &pl.ops[i]
+		if len(b) < o.count*o.value.min {
+			return within(pl.fields[o.first+len(b)/o.value.min].name, ErrShortBody)
 		}
-		q := fieldAt(p, f.offset)
-		switch f.kind {
+		q := fieldAt(p, o.offset)
+		switch o.kind {
 		case kindBool:
 			setBool(q, b[0] != 0)
 			b = b[1:]
+			continue
 		case kind8:
 			set8(q, b[0])
 			b = b[1:]
+			continue
 		case kind16:
 			set16(q, binary.BigEndian.Uint16(b))
 			b = b[2:]
+			continue
 		case kind32, kindFloat:
 			set32(q, binary.BigEndian.Uint32(b))
 			b = b[4:]
+			continue
 		case kind64:
 			set64(q, binary.BigEndian.Uint64(b))
 			b = b[8:]
+			continue
+		case kindGroup:
+			getGroup(b, q, o.value.kind, o.count)
+			b = b[o.count*o.value.min:]
+			continue
 		case kindString:
-			if b, err = d.string(b, q); err != nil {
-				return within(f.name, err)
-			}
+			b, err = d.string(b, q)
+		case kindPointer:
+			b, err = d.pointer(b, q, o.value.plan)
 		default:
-			if b, err = d.value(b, q, &f.value); err != nil {
-				return within(f.name, err)
-			}
+			b, err = d.value(b, q, o.value)
+		}
+		if err != nil {
+			return within(pl.fields[o.first].name, err)
 		}
 	}
 	return nil
+}
+
+// getGroup reads n numbers of a kind, which are in b, into the memory from q on.
+func getGroup(b []byte, q addr, k kind, n int) {
+	switch k {
+	case kind32, kindFloat:
+		get32s(b, fields[uint32](q, n))
+	case kind64:
+		get64s(b, fields[uint64](q, n))
+	case kind16:
+		get16s(b, fields[uint16](q, n))
+	case kindBool:
+		getBools(b, fields[uint8](q, n))
+	default:
+		copy(fields[uint8](q, n), b)
+	}
+}
+
+func get32s(b []byte, vs []uint32) {
+	for i := range vs {
+		vs[i] = binary.BigEndian.Uint32(b)
+		b = b[4:]
+	}
+}
+
+func get64s(b []byte, vs []uint64) {
+	for i := range vs {
+		vs[i] = binary.BigEndian.Uint64(b)
+		b = b[8:]
+	}
+}
+
+func get16s(b []byte, vs []uint16) {
+	for i := range vs {
+		vs[i] = binary.BigEndian.Uint16(b)
+		b = b[2:]
+	}
+}
+
+// getBools reads bools, which are 0 or 1 in memory and anything on the wire.
+func getBools(b []byte, vs []uint8) {
+	for i, x := range b[:len(vs)] {
+		vs[i] = min(x, 1)
+	}
+}
+
+// fieldOf returns the name of the first field of a run that n bytes do not hold.
+func (pl *plan) fieldOf(run *op, n int) string {
+	i := run.first
+	for n -= pl.fields[i].min; n >= 0; n -= pl.fields[i].min {
+		i++
+	}
+	return pl.fields[i].name
 }
 
 // value reads one value of any kind and returns what follows it in b.
@@ -67,21 +129,9 @@ func (d *decoder) value(b []byte, q addr, v *value) ([]byte, error) {
 		return nil, ErrShortBody
 	}
 	switch v.kind {
-	case kindBool:
-		setBool(q, b[0] != 0)
-		return b[1:], nil
-	case kind8:
-		set8(q, b[0])
-		return b[1:], nil
-	case kind16:
-		set16(q, binary.BigEndian.Uint16(b))
-		return b[2:], nil
-	case kind32, kindFloat:
-		set32(q, binary.BigEndian.Uint32(b))
-		return b[4:], nil
-	case kind64:
-		set64(q, binary.BigEndian.Uint64(b))
-		return b[8:], nil
+	default:
+		getGroup(b, q, v.kind, 1)
+		return b[v.min:], nil
 	case kindString:
 		return d.string(b, q)
 	case kindSlice:
@@ -101,7 +151,6 @@ func (d *decoder) value(b []byte, q addr, v *value) ([]byte, error) {
 		}
 		return d.value(b, p, v.elem)
 	}
-	panic("BUG: unknown kind")
 }
 
 // box makes the pointer at q point to a new scalar and returns its address.
@@ -178,37 +227,11 @@ func (d *decoder) slice(b []byte, q addr, v *value) ([]byte, error) {
 	if err := d.charge(n * elem.size); err != nil {
 		return nil, err
 	}
-	switch elem.kind {
-	case kindBool:
-		for i, x := range makeBytes(b[:n], q) {
-			if x > 1 {
-				view[uint8](q)[i] = 1
-			}
-		}
-	case kind8:
-		makeBytes(b[:n], q)
-	case kind16:
-		for i, s := 0, makeSlice[uint16](q, n); i < n; i++ {
-			s[i] = binary.BigEndian.Uint16(b[2*i:])
-		}
-	case kind32, kindFloat:
-		for i, s := 0, makeSlice[uint32](q, n); i < n; i++ {
-			s[i] = binary.BigEndian.Uint32(b[4*i:])
-		}
-	case kind64:
-		for i, s := 0, makeSlice[uint64](q, n); i < n; i++ {
-			s[i] = binary.BigEndian.Uint64(b[8*i:])
-		}
-	default:
+	if elem.kind > kindFloat {
 		return d.elements(b, q, v, n)
 	}
+	getGroup(b, makeNumbers(q, elem.size, n), elem.kind, n)
 	return b[n*elem.min:], nil
-}
-
-func makeBytes(b []byte, q addr) []byte {
-	s := makeSlice[uint8](q, len(b))
-	copy(s, b)
-	return s
 }
 
 // elements reads the n elements of an array one by one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -27,35 +28,100 @@ func tooLarge(what string, n int) error {
 
 // appendStruct appends the properties of the struct at p. The struct may hold
 // others down to depth levels.
-func appendStruct(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
-	var err error
-	for i := range pl.fields {
-		f := &pl.fields[i]
-		q := fieldAt(p, f.offset)
-		switch f.kind {
+func appendStruct(dst []byte, p addr, pl *plan, depth int) (_ []byte, err error) {
+	for i := range pl.ops {
+		o := &pl.ops[i]
+		q := fieldAt(p, o.offset)
+		switch o.kind {
 		case kindBool, kind8:
 			dst = append(dst, get8(q))
+			continue
 		case kind16:
 			dst = binary.BigEndian.AppendUint16(dst, get16(q))
+			continue
 		case kind32:
 			dst = binary.BigEndian.AppendUint32(dst, get32(q))
+			continue
 		case kind64:
 			dst = binary.BigEndian.AppendUint64(dst, get64(q))
+			continue
 		case kindFloat:
 			dst = binary.BigEndian.AppendUint32(dst, canonical(get32(q)))
+			continue
+		case kindGroup:
+			dst = appendGroup(dst, q, o.value, o.count)
+			continue
 		case kindString:
-			s := getString(q)
-			if len(s) > maxCount || !utf8.ValidString(s) {
-				return dst, within(f.name, stringError(s))
+			dst, err = appendString(dst, getString(q))
+		case kindPointer:
+			if q = getPointer(q); q == nil {
+				dst = append(dst, 0)
+				continue
 			}
-			dst = append(append(dst, byte(len(s)>>8), byte(len(s))), s...)
+			dst, err = appendNested(dst, q, o.value.plan, depth)
 		default:
-			if dst, err = appendValue(dst, q, &f.value, depth); err != nil {
-				return dst, within(f.name, err)
-			}
+			dst, err = appendValue(dst, q, o.value, depth)
+		}
+		if err != nil {
+			return dst, within(pl.fields[o.first].name, err)
 		}
 	}
 	return dst, nil
+}
+
+// appendGroup appends n numbers that lie side by side from q on.
+func appendGroup(dst []byte, q addr, v *value, n int) []byte {
+	start, size := len(dst), n*v.min
+	if cap(dst)-start < size {
+		dst = slices.Grow(dst, size)
+	}
+	dst = dst[:start+size]
+	putGroup(dst[start:], q, v.kind, n)
+	return dst
+}
+
+// putGroup writes n numbers of a kind that lie side by side from q on.
+func putGroup(b []byte, q addr, k kind, n int) {
+	switch k {
+	case kindFloat:
+		putFloats(b, fields[uint32](q, n))
+	case kind32:
+		put32s(b, fields[uint32](q, n))
+	case kind64:
+		put64s(b, fields[uint64](q, n))
+	case kind16:
+		put16s(b, fields[uint16](q, n))
+	default:
+		copy(b, fields[uint8](q, n))
+	}
+}
+
+func putFloats(b []byte, vs []uint32) {
+	for _, v := range vs {
+		binary.BigEndian.PutUint32(b, canonical(v))
+		b = b[4:]
+	}
+}
+
+func put32s(b []byte, vs []uint32) {
+	for _, v := range vs {
+		binary.BigEndian.PutUint32(b, v)
+		b = b[4:]
+	}
+}
+
+func put64s(b []byte, vs []uint64) {
+	for _, v := range vs {
+		binary.BigEndian.PutUint64(b, v)
+		b = b[8:]
+	}
+}
+
+func put16s(b []byte, vs []uint16) {
+	for _, v := range vs {
+		binary.BigEndian.PutUint16(b, v)
+		b = b[2:]
+	}
 }
 
 // canonical returns the bits of a float as they are written.
@@ -84,16 +150,8 @@ func stringError(s string) error {
 // appendValue appends one value of any kind.
 func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	switch v.kind {
-	case kindBool, kind8:
-		return append(dst, get8(q)), nil
-	case kind16:
-		return binary.BigEndian.AppendUint16(dst, get16(q)), nil
-	case kind32:
-		return binary.BigEndian.AppendUint32(dst, get32(q)), nil
-	case kind64:
-		return binary.BigEndian.AppendUint64(dst, get64(q)), nil
-	case kindFloat:
-		return binary.BigEndian.AppendUint32(dst, canonical(get32(q))), nil
+	default:
+		return appendGroup(dst, q, v, 1), nil
 	case kindString:
 		return appendString(dst, getString(q))
 	case kindSlice:
@@ -111,7 +169,6 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 		}
 		return appendValue(dst, q, v.elem, depth)
 	}
-	panic("BUG: unknown kind")
 }
 
 // appendNested appends a struct with the byte that says it is there and its
@@ -119,6 +176,9 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	if depth == 0 {
 		return dst, ErrDepth
+	}
+	if pl.flat >= 0 {
+		return appendFlat(dst, p, pl), nil
 	}
 	start := len(dst)
 	dst, err := appendStruct(append(dst, hasObject, 0, 0), p, pl, depth-1)
@@ -133,6 +193,37 @@ func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	return dst, nil
 }
 
+// appendFlat is appendNested for a struct of numbers and bools.
+func appendFlat(dst []byte, p addr, pl *plan) []byte {
+	start, size := len(dst), 3+pl.flat
+	if cap(dst)-start < size {
+		dst = slices.Grow(dst, size)
+	}
+	dst = dst[:start+size]
+	b := dst[start:]
+	b[0], b[1], b[2] = hasObject, byte(pl.flat>>8), byte(pl.flat)
+	b = b[3:]
+	for i := range pl.ops {
+		o := &pl.ops[i]
+		q := fieldAt(p, o.offset)
+		switch o.kind {
+		case kindFloat:
+			binary.BigEndian.PutUint32(b[o.at:], canonical(get32(q)))
+		case kind32:
+			binary.BigEndian.PutUint32(b[o.at:], get32(q))
+		case kind64:
+			binary.BigEndian.PutUint64(b[o.at:], get64(q))
+		case kind16:
+			binary.BigEndian.PutUint16(b[o.at:], get16(q))
+		case kindGroup:
+			putGroup(b[o.at:], q, o.value.kind, o.count)
+		default:
+			b[o.at] = get8(q)
+		}
+	}
+	return dst
+}
+
 // appendSlice appends the count and the elements of the slice at q.
 func appendSlice(dst []byte, q addr, elem *value, depth int) ([]byte, error) {
 	data, n, _ := getSlice(q)
@@ -140,29 +231,23 @@ func appendSlice(dst []byte, q addr, elem *value, depth int) ([]byte, error) {
 		return dst, tooLarge("array with a count", n)
 	}
 	dst = append(dst, byte(n>>8), byte(n))
+	if elem.kind <= kindFloat {
+		return appendGroup(dst, data, elem, n), nil
+	}
 	var err error
 	switch elem.kind {
-	case kindBool, kind8:
-		return append(dst, view[uint8](q)...), nil
-	case kind16:
-		for _, v := range view[uint16](q) {
-			dst = binary.BigEndian.AppendUint16(dst, v)
-		}
-	case kind32:
-		for _, v := range view[uint32](q) {
-			dst = binary.BigEndian.AppendUint32(dst, v)
-		}
-	case kind64:
-		for _, v := range view[uint64](q) {
-			dst = binary.BigEndian.AppendUint64(dst, v)
-		}
-	case kindFloat:
-		for _, v := range view[uint32](q) {
-			dst = binary.BigEndian.AppendUint32(dst, canonical(v))
-		}
 	case kindString:
-		for i, s := range view[string](q) {
+		for i, s := range getStrings(q) {
 			if dst, err = appendString(dst, s); err != nil {
+				return dst, withinElement(i, err)
+			}
+		}
+	case kindPointer:
+		for i := range n {
+			p := getPointer(fieldAt(data, uintptr(i*elem.size)))
+			if p == nil {
+				dst = append(dst, 0)
+			} else if dst, err = appendNested(dst, p, elem.plan, depth); err != nil {
 				return dst, withinElement(i, err)
 			}
 		}

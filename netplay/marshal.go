@@ -11,7 +11,17 @@ func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
 // Append appends what [Marshal] returns to dst. In case of an error it returns
 // dst as it was. It does not allocate if dst has room and v is a pointer.
-func Append(dst []byte, v any) ([]byte, error) { return defaults.appendBody(dst, v) }
+func Append(dst []byte, v any) ([]byte, error) {
+	pl, p := recentOf(v)
+	if p == nil {
+		return defaults.appendBody(dst, v)
+	}
+	out, err := appendStruct(dst, p, pl, defaultDepth)
+	if err != nil {
+		return dst, valueError(pl.typ, err)
+	}
+	return out, nil
+}
 
 // Unmarshal reads a body in the release dialect into the struct that v points
 // to. All properties are set; all memory behind them is new. Bytes after the
@@ -20,7 +30,17 @@ func Append(dst []byte, v any) ([]byte, error) { return defaults.appendBody(dst,
 // Errors are a [*TypeError] if the type cannot be a message, and a
 // [*DecodeError] if the body does not hold what the type asks for, or more
 // than 1 MiB of it; v is set in part then.
-func Unmarshal(body []byte, v any) error { return defaults.decodeBody(body, v) }
+func Unmarshal(body []byte, v any) error {
+	pl, p := recentOf(v)
+	if p == nil {
+		return defaults.decodeBody(body, v)
+	}
+	d := decoder{budget: defaultDecoded, depth: defaultDepth}
+	if err := d.structBody(body, p, pl); err != nil {
+		return decodeError(pl.typ, err)
+	}
+	return nil
+}
 
 // appendBody appends the body of v.
 func (s *settings) appendBody(dst []byte, v any) ([]byte, error) {

@@ -21,6 +21,7 @@ const (
 	kindStruct  // a struct in place
 	kindPointer // a pointer to a struct
 	kindBoxed   // a pointer to a number, bool or string
+	kindGroup   // several fields of a kind up to kindFloat, see op
 )
 
 // A value says how to write and read a Go type.
@@ -46,6 +47,58 @@ type field struct {
 type plan struct {
 	typ    reflect.Type
 	fields []field
+	ops    []op // the same for the release dialect, in a form that is fast to walk
+	flat   int  // the bytes on the wire if all are numbers and bools, else -1
+}
+
+// An op is one property, or several numbers or bools of one kind that lie side
+// by side in the struct as on the wire.
+type op struct {
+	offset uintptr
+	kind   kind
+	count  int // of fields; more than 1 for numbers and bools only
+	first  int // the number of the first field
+	at     int // where it is on the wire, in a flat struct
+	value  *value
+}
+
+// compileOps fills in ops.
+func (pl *plan) compileOps() {
+	for i := 0; i < len(pl.fields); {
+		f := &pl.fields[i]
+		o := op{offset: f.offset, kind: f.kind, count: 1, first: i, value: &f.value}
+		if n := pl.alike(i); n >= minGroup {
+			o.kind, o.count = kindGroup, n
+		}
+		o.at = pl.flat
+		pl.ops = append(pl.ops, o)
+		i += o.count
+		if f.kind > kindFloat || pl.flat < 0 || pl.flat+o.count*f.min > maxCount {
+			pl.flat = -1
+		} else {
+			pl.flat += o.count * f.min
+		}
+	}
+}
+
+// minGroup is from how many fields on a group is faster than each by itself.
+const minGroup = 6
+
+// alike returns how many fields from the i-th on are numbers or bools of the
+// same kind that lie side by side.
+func (pl *plan) alike(i int) int {
+	first := &pl.fields[i]
+	if first.kind > kindFloat {
+		return 1
+	}
+	n := 1
+	for _, f := range pl.fields[i+1:] {
+		if f.kind != first.kind || f.offset != first.offset+uintptr(n*f.size) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // plans holds a *planResult for each reflect.Type of a struct that was asked
@@ -78,14 +131,21 @@ type cached struct {
 
 var recent [256]atomic.Pointer[cached]
 
+// recentOf returns what structOf returns for a pointer to a struct of a type that
+// was used recently, and nil for others.
+func recentOf(v any) (*plan, addr) {
+	c := recent[cacheSlot(typeOf(v), uint(len(recent)))].Load()
+	if c == nil || c.typ != typeOf(v) {
+		return nil, nil
+	}
+	return c.plan, pointerIn(v)
+}
+
 // structOf returns the plan of the struct that v is or points to, and the
 // address of the struct, or of a copy if v is a struct itself.
 func structOf(v any) (*plan, addr, error) {
-	slot := &recent[cacheSlot(typeOf(v), uint(len(recent)))]
-	if c := slot.Load(); c != nil && c.typ == typeOf(v) {
-		if p := pointerIn(v); p != nil {
-			return c.plan, p, nil
-		}
+	if pl, p := recentOf(v); p != nil {
+		return pl, p, nil
 	}
 	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Struct {
@@ -107,7 +167,7 @@ func structOf(v any) (*plan, addr, error) {
 	if pointerIn(v) == nil {
 		return nil, nil, &ValueError{Type: t, Reason: "the pointer is nil"}
 	}
-	slot.Store(&cached{typ: typeOf(v), plan: pl})
+	recent[cacheSlot(typeOf(v), uint(len(recent)))].Store(&cached{typ: typeOf(v), plan: pl})
 	return pl, pointerIn(v), nil
 }
 

@@ -113,7 +113,7 @@ type vectorCase struct {
 	}
 }
 
-func readCases(t *testing.T, data []byte) []vectorCase {
+func readCases(t testing.TB, data []byte) []vectorCase {
 	t.Helper()
 	var file struct{ Cases []vectorCase }
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -279,7 +279,7 @@ func toGo(t *testing.T, v reflect.Value, from any) {
 	case reflect.Float32:
 		bits, err := strconv.ParseUint(from.(string), 16, 32)
 		require.NoError(t, err)
-		set32(addr(v.Addr().UnsafePointer()), uint32(bits))
+		fields[uint32](addr(v.Addr().UnsafePointer()), 1)[0] = uint32(bits)
 	case reflect.String:
 		v.SetString(from.(string))
 	default:
@@ -327,7 +327,7 @@ func fromGo(v reflect.Value) any {
 	return json.Number(strconv.FormatInt(v.Int(), 10))
 }
 
-func bitsOf(v reflect.Value) uint32 { return get32(addr(v.Addr().UnsafePointer())) }
+func bitsOf(v reflect.Value) uint32 { return fields[uint32](addr(v.Addr().UnsafePointer()), 1)[0] }
 
 func fieldName(f reflect.StructField) string {
 	if name := f.Tag.Get("name"); name != "" {

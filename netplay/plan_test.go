@@ -1,0 +1,364 @@
+package netplay
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+type (
+	loopSlice   []loopSlice
+	loopPointer *loopPointer
+	treeNode    struct {
+		Value    int32       `netplay:"0"`
+		Children []*treeNode `netplay:"1"`
+	}
+	valueTree struct {
+		Children []valueTree `netplay:"1"`
+	}
+	badInner struct {
+		Deep map[string]int `netplay:"0"`
+	}
+	embedded struct {
+		Inherited int32 `netplay:"0"`
+	}
+	named    int16
+	withTags struct {
+		embedded         // not a property, as fields of a Java superclass are none
+		Skipped  int32   `netplay:"-"`
+		Untagged float64 // no property, so that its type does not matter
+		private  int32
+		Last     named   `netplay:"2147483647"`
+		First    []named `netplay:"-2147483648"`
+		Middle   uint8   `netplay:"-1"`
+	}
+)
+
+// TestTypesRefused checks that registration names the type and the field.
+func TestTypesRefused(t *testing.T) {
+	for _, test := range []struct {
+		v           any
+		typ         any
+		field, text string
+	}{
+		{struct {
+			F float64 `netplay:"0"`
+		}{}, nil, "F", "double"},
+		{struct {
+			F []float64 `netplay:"0"`
+		}{}, nil, "F", "float64"},
+		{struct {
+			F map[string]int32 `netplay:"0"`
+		}{}, nil, "F", "map"},
+		{struct {
+			F any `netplay:"0"`
+		}{}, nil, "F", "interface"},
+		{struct {
+			F error `netplay:"0"`
+		}{}, nil, "F", "error"},
+		{struct {
+			F int `netplay:"0"`
+		}{}, nil, "F", "int32"},
+		{struct {
+			F uint `netplay:"0"`
+		}{}, nil, "F", "uint"},
+		{struct {
+			F [4]byte `netplay:"0"`
+		}{}, nil, "F", "slice"},
+		{struct {
+			F chan int32 `netplay:"0"`
+		}{}, nil, "F", "chan"},
+		{struct {
+			F func() `netplay:"0"`
+		}{}, nil, "F", "func"},
+		{struct {
+			F complex64 `netplay:"0"`
+		}{}, nil, "F", "complex"},
+		{struct {
+			F **int32 `netplay:"0"`
+		}{}, nil, "F", "pointer"},
+		{struct {
+			F *[]int32 `netplay:"0"`
+		}{}, nil, "F", "pointer"},
+		{struct {
+			F loopPointer `netplay:"0"`
+		}{}, nil, "F", "pointer"},
+		{struct {
+			F loopSlice `netplay:"0"`
+		}{}, nil, "F", "without a bound"},
+		{struct {
+			f int32 `netplay:"0"`
+		}{}, nil, "f", "exported"},
+		{struct {
+			F int32 `netplay:"x"`
+		}{}, nil, "F", "not a property number"},
+		{struct {
+			F int32 `netplay:""`
+		}{}, nil, "F", "not a property number"},
+		{struct {
+			F int32 `netplay:"2147483648"`
+		}{}, nil, "F", "-2147483648"},
+		{struct {
+			A int32 `netplay:"1"`
+			B int16 `netplay:"0"`
+			C int8  `netplay:"1"`
+		}{}, nil, "C", "also that of field A"},
+		{struct {
+			F []*badInner `netplay:"0"`
+		}{}, badInner{}, "Deep", "map"},
+		{int32(5), int32(5), "", "struct"},
+		{new(int32), new(int32), "", "struct"},
+		{[]int32{}, []int32{}, "", "struct"},
+	} {
+		want := reflect.TypeOf(test.v)
+		if test.typ != nil {
+			want = reflect.TypeOf(test.typ)
+		}
+		_, marshaled := Marshal(test.v)
+		for _, err := range []error{NewRegistry().Add(0, test.v), marshaled} {
+			var te *TypeError
+			require.ErrorAs(t, err, &te)
+			if test.field != "" {
+				require.Equal(t, want, te.Type)
+			}
+			require.Equal(t, test.field, te.Field, "%v", te)
+			require.Contains(t, te.Error(), test.text)
+		}
+	}
+	for _, v := range []any{nil, withTags{}, (*withTags)(nil)} {
+		require.Error(t, Unmarshal(nil, v))
+	}
+	_, err := Marshal((*withTags)(nil))
+	require.ErrorAs(t, err, new(*ValueError))
+	require.ErrorAs(t, NewRegistry().Add(0, nil), new(*TypeError))
+}
+
+// TestTags checks which fields are properties, and their order.
+func TestTags(t *testing.T) {
+	v := withTags{embedded{1}, 2, 3, 4, 5, []named{6}, 7}
+	body, err := Marshal(&v)
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 1, 0, 6, 7, 0, 5}, body)
+	byValue, err := Marshal(v)
+	require.NoError(t, err)
+	require.Equal(t, body, byValue)
+	var back withTags
+	require.NoError(t, Unmarshal(body, &back))
+	require.Equal(t, withTags{Last: 5, First: []named{6}, Middle: 7}, back)
+	require.NoError(t, NewRegistry().Add(65535, (*withTags)(nil)))
+}
+
+func TestRegistry(t *testing.T) {
+	reg := NewRegistry()
+	require.NoError(t, reg.Add(7, limitInt{}))
+	require.ErrorContains(t, reg.Add(7, limitString{}), "is that of netplay.limitInt")
+	require.ErrorContains(t, reg.Add(8, &limitInt{}), "already registered")
+	require.ErrorContains(t, reg.Add(-1, limitString{}), "-1 is not from")
+	require.ErrorContains(t, reg.Add(65536, limitString{}), "65536 is not from")
+	require.Panics(t, func() { reg.MustAdd(7, limitString{}) })
+	n, ok := reg.Number(&limitInt{})
+	require.True(t, ok)
+	require.Equal(t, uint16(7), n)
+	for _, v := range []any{nil, 5, limitString{}, badInner{}} {
+		_, ok = reg.Number(v)
+		require.False(t, ok)
+	}
+	require.Equal(t, &limitInt{}, reg.New(7))
+	require.Nil(t, reg.New(8))
+	codec, err := NewCodec(reg, nil)
+	require.NoError(t, err)
+	_, err = codec.Append(nil, &limitString{})
+	require.ErrorContains(t, err, "not registered")
+}
+
+// TestValuesRefused checks that a value which does not fit names its place, and
+// that nothing is written.
+func TestValuesRefused(t *testing.T) {
+	type inner struct {
+		Text string `netplay:"0"`
+	}
+	type outer struct {
+		Inners []inner    `netplay:"0"`
+		Rows   [][]uint8  `netplay:"1"`
+		Boxes  []*int32   `netplay:"2"`
+		Texts  []string   `netplay:"3"`
+		Tree   *treeNode  `netplay:"4"`
+		Matrix [][]string `netplay:"5"`
+	}
+	cycle := &treeNode{}
+	cycle.Children = []*treeNode{nil, cycle}
+	long := strings.Repeat("a", math.MaxUint16+1)
+	for _, test := range []struct {
+		v          outer
+		path, text string
+	}{
+		{outer{Inners: []inner{{}, {long}}}, "Inners[1].Text", "65536"},
+		{outer{Inners: []inner{{long[:math.MaxUint16]}}}, "Inners[0]", "nested struct with a length of 65537"},
+		{outer{Inners: make([]inner, 65536)}, "Inners", "65536"},
+		{outer{Rows: [][]uint8{nil, make([]uint8, 70000)}}, "Rows[1]", "70000"},
+		{outer{Rows: make([][]uint8, 65536)}, "Rows", "65536"},
+		{outer{Boxes: []*int32{new(int32), nil}}, "Boxes[1]", "nil"},
+		{outer{Texts: []string{"", "", "\xff"}}, "Texts[2]", "UTF-8"},
+		{outer{Matrix: [][]string{{}, {"", long}}}, "Matrix[1][1]", "65536"},
+		{outer{Tree: cycle}, "Tree" + strings.Repeat(".Children[1]", 64), "deep"},
+	} {
+		dst := []byte("before")
+		out, err := Append(dst, &test.v)
+		require.Equal(t, dst, out)
+		var ve *ValueError
+		require.ErrorAs(t, err, &ve)
+		require.Equal(t, test.path, ve.Field)
+		require.Equal(t, reflect.TypeOf(test.v), ve.Type)
+		require.ErrorContains(t, err, test.text)
+		v3 := &settings{dialect: V3, maxDepth: defaultDepth}
+		out, err = v3.appendBody(dst, &test.v)
+		if strings.HasPrefix(test.path, "Boxes") { // V3 writes nil
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, dst, out)
+		require.ErrorAs(t, err, &ve)
+		require.Equal(t, test.path, ve.Field)
+	}
+}
+
+// TestDepth checks the limit on both sides.
+func TestDepth(t *testing.T) {
+	for _, dialect := range []Dialect{Release, V3} {
+		s, err := newSettings(&Config{Dialect: dialect, MaxDepth: 5})
+		require.NoError(t, err)
+		roomy, err := newSettings(&Config{Dialect: dialect})
+		require.NoError(t, err)
+		for depth := range 8 {
+			var v *vectorDeep
+			for range depth + 1 {
+				v = &vectorDeep{V: 1, Next: v}
+			}
+			body, err := roomy.appendBody(nil, v)
+			require.NoError(t, err)
+			_, err = s.appendBody(nil, v)
+			var back vectorDeep
+			readErr := s.decodeBody(body, &back)
+			if depth <= 5 {
+				require.NoError(t, err)
+				require.NoError(t, readErr)
+				require.Equal(t, v, &back)
+			} else {
+				require.ErrorAs(t, err, new(*ValueError))
+				require.ErrorIs(t, readErr, ErrDepth)
+			}
+		}
+	}
+	var tree valueTree // ends with an empty slice
+	tree.Children = []valueTree{{}, {[]valueTree{{}}}}
+	body, err := Marshal(tree)
+	require.NoError(t, err)
+	var back valueTree
+	require.NoError(t, Unmarshal(body, &back))
+	require.Len(t, back.Children[1].Children, 1)
+}
+
+// TestDecodedSize checks the limit on what a body takes in memory, for each
+// thing that takes some.
+func TestDecodedSize(t *testing.T) {
+	text := strings.Repeat("x", 3000)
+	number := int64(1)
+	for _, v := range []any{
+		&limitString{text},
+		&limitBytes{make([]byte, 3000)},
+		&limitInts{make([]int32, 750)},
+		&struct {
+			F []int64 `netplay:"0"`
+		}{make([]int64, 375)},
+		&struct {
+			F [][]int8 `netplay:"0"`
+		}{make([][]int8, 125)},
+		&struct {
+			F []string `netplay:"0"`
+		}{make([]string, 188)},
+		&limitItems{make([]*limitItem, 375)},
+		&limitItems{[]*limitItem{{1, text}}},
+		&struct {
+			F []limitItem `netplay:"0"`
+		}{make([]limitItem, 125)},
+		&struct {
+			F []*int64 `netplay:"0"`
+		}{slicesRepeat(&number, 188)},
+	} {
+		for _, dialect := range []Dialect{Release, V3} {
+			s, err := newSettings(&Config{Dialect: dialect, MaxDecoded: 3100})
+			require.NoError(t, err)
+			tight, err := newSettings(&Config{Dialect: dialect, MaxDecoded: 2990})
+			require.NoError(t, err)
+			body, err := s.appendBody(nil, v)
+			require.NoError(t, err)
+			back := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+			require.NoError(t, s.decodeBody(body, back), "%T", v)
+			require.ErrorIs(t, tight.decodeBody(body, back), ErrDecodedSize, "%T", v)
+		}
+	}
+}
+
+func slicesRepeat[T any](v T, n int) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = v
+	}
+	return s
+}
+
+// TestHostileCounts checks that a count costs nothing until its elements are
+// there.
+func TestHostileCounts(t *testing.T) {
+	for _, v := range []any{
+		&limitBytes{}, &limitInts{}, &limitItems{}, &limitNulls{},
+		&struct {
+			F [][]int64 `netplay:"0"`
+		}{},
+		&struct {
+			F []limitItem `netplay:"0"`
+		}{},
+	} {
+		for _, body := range []string{"\xff\xff", "\xff\xff\x00", "\xff\xff\xff\xff\xff"} {
+			allocs := testing.AllocsPerRun(10, func() {
+				if err := Unmarshal([]byte(body), v); !errors.Is(err, ErrShortBody) {
+					t.Errorf("%T: %v", v, err)
+				}
+			})
+			require.Less(t, allocs, 8.0, "the error and nothing else")
+		}
+	}
+}
+
+// TestAbsentValues checks what null means to types that have no nil.
+func TestAbsentValues(t *testing.T) {
+	type inner struct {
+		N int32 `netplay:"0"`
+	}
+	type values struct {
+		Struct inner    `netplay:"0"`
+		Text   string   `netplay:"1"`
+		List   []int32  `netplay:"2"`
+		Ptr    *inner   `netplay:"3"`
+		Box    *bool    `netplay:"4"`
+		Rows   [][]int8 `netplay:"5"`
+	}
+	s, err := newSettings(&Config{Dialect: V3})
+	require.NoError(t, err)
+	v := values{inner{1}, "x", []int32{1}, &inner{1}, new(bool), nil}
+	require.NoError(t, s.decodeBody(make([]byte, 6), &v))
+	require.Equal(t, values{}, v)
+	require.ErrorIs(t, s.decodeBody([]byte{0}, &inner{}), ErrNull)
+
+	// In the release dialect only structs can be absent.
+	r := struct {
+		Struct inner  `netplay:"0"`
+		Ptr    *inner `netplay:"1"`
+	}{inner{1}, &inner{1}}
+	require.NoError(t, Unmarshal([]byte{0, 0}, &r))
+	require.Zero(t, r)
+}
