@@ -1,0 +1,5 @@
+//go:build race
+
+package netplay
+
+const raceEnabled = true
