@@ -342,6 +342,7 @@ func addrOf(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 func heapSize() uint64 {
 	runtime.GC()
+	runtime.GC() // pools keep things for one cycle
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
