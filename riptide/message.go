@@ -28,11 +28,13 @@ type Message struct {
 	pos    int // bit to be read next
 	end    int // number of bits there are
 	limit  int // end cannot be more
-	id     uint16
-	kind   messageKind
-	layout Layout
-	mode   Mode
-	err    error
+	// maxPayload is what limit was made from
+	maxPayload int
+	id         uint16
+	kind       messageKind
+	layout     Layout
+	mode       Mode
+	err        error
 }
 
 // messageKind tells apart what the zeros of mode and id do not.
@@ -76,6 +78,8 @@ func (m *Message) init(layout Layout, mode Mode, maxPayload int) {
 		pos:    start,
 		end:    start,
 		limit:  start + 8*(maxPayload+maxHeaderSize) - layout.headerBits(mode),
+
+		maxPayload: maxPayload,
 	}
 	if layout == Notes { // whose limit does not count headers
 		m.limit = 8 * (maxPayload + 2)
@@ -137,6 +141,8 @@ func (m *Message) load(layout Layout, mode Mode, body []byte) {
 		pos:    start,
 		end:    max(start, 8*n),
 		limit:  max(start, 8*n),
+
+		maxPayload: max(DefaultMaxPayload, n),
 	}
 }
 

@@ -38,6 +38,10 @@ func NewData() *Message {
 	return m
 }
 
+// Reset makes m an empty message with a mode and an id, of the same layout and
+// payload limit as before, so that one message can be used for many.
+func (m *Message) Reset(mode Mode, id uint16) { m.initUser(m.layout, mode, id, m.maxPayload) }
+
 // Release gives the message's memory back for use by another one. The message
 // must not be used afterwards. It is never required; a program that releases
 // what it has sent allocates nothing for messages.

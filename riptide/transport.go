@@ -45,6 +45,9 @@ func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
 // takes over, and the settings that go with it.
 func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
 	if dc := datagram.Below(c); dc != nil {
+		if most := dc.MaxDatagram() - maxHeaderSize; set.maxPayload > most {
+			return nil, nil, configError("Config.MaxPayload", "%d is more than the transport's %d", set.maxPayload, most)
+		}
 		return dc, set, nil
 	}
 	if isStream(c) {

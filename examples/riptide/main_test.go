@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"volley/riptide"
+)
+
+// A notebook is what a client prints. Waiting for a line is possible.
+type notebook struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	wrote chan struct{}
+}
+
+func newNotebook() *notebook { return &notebook{wrote: make(chan struct{}, 1)} }
+
+func (n *notebook) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case n.wrote <- struct{}{}:
+	default:
+	}
+	return n.text.Write(b)
+}
+
+func (n *notebook) await(t *testing.T, want string) {
+	t.Helper()
+	patience := time.After(20 * time.Second)
+	for {
+		n.mu.Lock()
+		text := n.text.String()
+		n.mu.Unlock()
+		if strings.Contains(text, want) {
+			return
+		}
+		select {
+		case <-n.wrote:
+		case <-patience:
+			t.Fatalf("output %q, want %q in it", text, want)
+		}
+	}
+}
+
+func TestArena(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", pc.LocalAddr().String())
+	if err != nil {
+		t.Skip(err) // the port is taken
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- newArena(slog.New(slog.DiscardHandler)).serve(ctx, pc, l) }()
+	address := pc.LocalAddr().String()
+
+	ada, grace := newNotebook(), newNotebook()
+	adaIn, adaKeys := io.Pipe()
+	graceIn, graceKeys := io.Pipe()
+	var players sync.WaitGroup
+	players.Go(func() {
+		if err := play(t.Context(), "udp", address, "ada", adaIn, ada); err != nil {
+			t.Error(err)
+		}
+	})
+	ada.await(t, "connected as player 1")
+	players.Go(func() {
+		if err := play(t.Context(), "tcp", address, "grace", graceIn, grace); err != nil {
+			t.Error(err)
+		}
+	})
+	grace.await(t, "ada is here")
+	ada.await(t, "grace is here")
+	io.WriteString(graceKeys, "hello\n")
+	ada.await(t, "> grace: hello")
+	graceKeys.Close()
+	ada.await(t, "grace has gone")
+
+	out := newNotebook()
+	if err := swarm(t.Context(), "udp", address, 3, 300*time.Millisecond, out); err != nil {
+		t.Error(err)
+	}
+	out.await(t, "3 bots sent")
+
+	old := &riptide.Client{Data: riptide.NewData()}
+	old.Data.AddString("arena 0")
+	err = old.Connect(t.Context(), "udp", address)
+	if ce, ok := errors.AsType[*riptide.ConnectError](err); !ok || ce.Data.String() != "this server speaks arena 1" {
+		t.Errorf("another version: %v", err)
+	}
+	adaKeys.Close()
+	players.Wait()
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/riptide"
+)
+
+// swarmRate is how many positions a bot sends a second.
+const swarmRate = 30
+
+// swarm lets bots walk in circles, for a time or until ctx is done, and prints
+// what they have seen.
+func swarm(ctx context.Context, network, address string, bots int, duration time.Duration, out io.Writer) error {
+	if duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, duration)
+		defer cancel()
+	}
+	var seen atomic.Uint64
+	clients := make([]*riptide.Client, bots)
+	for i := range clients {
+		c := new(riptide.Client)
+		riptide.Handle(c, idPosition, func(_ *riptide.Client, m *riptide.Message) error {
+			m.Uint16()
+			m.Vector3()
+			seen.Add(1)
+			return m.Err()
+		})
+		if err := connect(ctx, c, network, address, fmt.Sprint("bot ", i+1)); err != nil {
+			return fmt.Errorf("bot %d: %w", i+1, err)
+		}
+		defer c.Close()
+		clients[i] = c
+	}
+	var walks sync.WaitGroup
+	for i, c := range clients {
+		walks.Go(func() { walk(ctx, c, float64(i)) })
+	}
+	walks.Wait()
+	var sent, resends uint64
+	for _, c := range clients {
+		st := c.Stats()
+		sent += st.Sent[riptide.Unreliable].Messages
+		resends += st.Resends
+		if err := c.Err(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d bots sent %d positions and saw %d, %d reliable messages were sent again\n", bots, sent, seen.Load(), resends)
+	return nil
+}
+
+// walk sends the positions of one bot.
+func walk(ctx context.Context, c *riptide.Client, phase float64) {
+	tick := time.NewTicker(time.Second / swarmRate)
+	defer tick.Stop()
+	m := riptide.NewMessage(riptide.Unreliable, idPosition)
+	defer m.Release()
+	for step := 0.0; ; step++ {
+		select {
+		case <-tick.C:
+		case <-c.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+		angle := phase + step/swarmRate
+		m.Reset(riptide.Unreliable, idPosition)
+		m.AddVector3(riptide.Vector3{X: float32(10 * math.Cos(angle)), Z: float32(10 * math.Sin(angle))})
+		if c.Send(m) != nil {
+			return
+		}
+	}
+}

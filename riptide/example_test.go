@@ -1,0 +1,107 @@
+package riptide_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+
+	"volley/riptide"
+)
+
+// A server that sends everybody's chat to everybody else, and two clients. Unity
+// programs with the stock library could be among them.
+func Example() {
+	s := &riptide.Server{MaxClients: 64}
+	s.Accept = func(r *riptide.Request) error {
+		if password := r.Data.String(); password != "swordfish" {
+			return fmt.Errorf("wrong password %q", password)
+		}
+		return nil
+	}
+	riptide.Handle(s, 1, func(p *riptide.Peer, m *riptide.Message) error {
+		line := m.String()
+		if err := m.Err(); err != nil { // one check after all fields
+			return err
+		}
+		out := riptide.NewMessage(riptide.Reliable, 2)
+		out.AddUint16(p.ID())
+		out.AddString(line)
+		return s.SendAllBut(p, out)
+	})
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0") // ListenAndServe does both
+	if err != nil {
+		log.Fatal(err)
+	}
+	go s.ServePacket(pc)
+	defer s.Shutdown(context.Background())
+
+	heard := make(chan string)
+	ada, grace := new(riptide.Client), new(riptide.Client)
+	riptide.Handle(grace, 2, func(_ *riptide.Client, m *riptide.Message) error {
+		heard <- fmt.Sprintf("player %d: %s", m.Uint16(), m.String())
+		return m.Err()
+	})
+	for _, c := range []*riptide.Client{ada, grace} {
+		c.Data = riptide.NewData()
+		c.Data.AddString("swordfish")
+		if err := c.Connect(context.Background(), "udp", pc.LocalAddr().String()); err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close()
+	}
+
+	m := riptide.NewMessage(riptide.Reliable, 1)
+	m.AddString("hello")
+	if err := ada.Send(m); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-heard)
+	// Output: player 1: hello
+}
+
+// Values are read in the order and with the types with which they were added.
+func ExampleMessage() {
+	m := riptide.NewMessage(riptide.Unreliable, 7)
+	m.AddString("gopher")
+	m.AddVector3(riptide.Vector3{X: 1, Y: 2, Z: 3})
+	riptide.AddSlice(m, []int32{10, 20})
+
+	fmt.Println(m.String(), m.Vector3(), riptide.Slice[int32](m), m.Err())
+	fmt.Println(m.Uint64(), m.Err())
+	// Output:
+	// gopher {1 2 3} [10 20] <nil>
+	// 0 riptide: read past the end of the message
+}
+
+// A move has a method for each direction, and so can be added to messages, read
+// from them, and given to a handler.
+type move struct {
+	Player uint16
+	To     riptide.Vector2
+}
+
+func (v move) MarshalRiptide(m *riptide.Message) {
+	m.AddUint16(v.Player)
+	m.Add(v.To)
+}
+
+func (v *move) UnmarshalRiptide(m *riptide.Message) {
+	v.Player = m.Uint16()
+	m.Read(&v.To)
+}
+
+func ExampleHandleValue() {
+	c := new(riptide.Client)
+	riptide.HandleValue(c, 7, func(c *riptide.Client, v *move) error {
+		fmt.Println("player", v.Player, "moves to", v.To)
+		return nil
+	})
+}
+
+func ExampleAddValues() {
+	m := riptide.NewMessage(riptide.Reliable, 7)
+	riptide.AddValues(m, []move{{1, riptide.Vector2{X: 1}}, {2, riptide.Vector2{Y: 1}}})
+	fmt.Println(riptide.Values[move](m), m.Err())
+	// Output: [{1 {1 0}} {2 {0 1}}] <nil>
+}
