@@ -35,10 +35,20 @@ type Config struct {
 	// Negative: an error.
 	FragmentAbove int
 
-	// AckDelay is how long a received message waits for a message of ours
-	// that acknowledges it along the way before a packet of its own does.
-	// Default 10 ms. Negative: acknowledgements only travel with messages.
+	// AckDelay is the longest that a received message waits for a message of
+	// ours that acknowledges it along the way before a packet of its own does.
+	// A connection that sends messages in a rhythm waits for the next one
+	// where that comes within this time; others wait for half of it, and less
+	// where the peer has to know. The peer's receipts come later by no more
+	// than this; its RTT does not contain it. Default 125 ms, which serves
+	// rates from 10 messages a second on. Negative: acknowledgements only
+	// travel with messages.
 	AckDelay time.Duration
+	// LostAfter is the longest until a message that the peer does not
+	// acknowledge is presumed lost, see [Conn.AppendReceipts]. Mostly it is
+	// known much earlier; this is for a peer that has fallen silent. Default
+	// 10 s. Negative, or with a negative MaxWindow: age decides nothing.
+	LostAfter time.Duration
 	// KeepAlive is the longest silence before an empty packet is sent.
 	// Default 5 s, or a third of IdleTimeout if that is less. Negative: none
 	// are, nor the greeting with which Dial makes the peer's Accept return.
@@ -98,8 +108,9 @@ func ReferenceConfig() *Config {
 const (
 	defaultMaxMessage   = 16384
 	defaultFragment     = 1024
-	defaultWhole        = 1200 // with all headers 1257 bytes, of 1280
-	defaultAckDelay     = 10 * time.Millisecond
+	defaultWhole        = 1200                   // with all headers 1257 bytes, of 1280
+	defaultAckDelay     = 125 * time.Millisecond // what carries acks at 10 messages a second
+	rttSmoothing        = 0.125                  // RFC 6298; samples are about a second apart
 	defaultKeepAlive    = 5 * time.Second
 	defaultIdleTimeout  = 30 * time.Second
 	defaultReassembly   = 5 * time.Second
@@ -120,9 +131,9 @@ const (
 // settings is a Config with its defaults applied, shared by all connections
 // made with it. Durations of zero are off.
 type settings struct {
-	maxMessage                       int
-	ackDelay, keepAlive, idleTimeout time.Duration
-	readBuffer, receipts             int
+	maxMessage             int
+	keepAlive, idleTimeout time.Duration
+	readBuffer, receipts   int
 	// What the inbox reserves memory by, while the peer has not acknowledged
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
@@ -138,7 +149,6 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 	}
 	idleTimeout := duration(cfg.IdleTimeout, defaultIdleTimeout)
 	s := &settings{
-		ackDelay:    duration(cfg.AckDelay, defaultAckDelay),
 		keepAlive:   duration(cfg.KeepAlive, keepAliveFor(idleTimeout)),
 		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
@@ -232,6 +242,11 @@ func (s *settings) finish(cfg *Config) error {
 	r.AckBuffer = -1
 	r.AckGuard = true
 	r.AckRefused = true
+	r.AckDelay = duration(cfg.AckDelay, defaultAckDelay)
+	if r.AckDelay > 0 {
+		r.RTTSmoothing = rttSmoothing
+	}
+	r.LostAfter = max(cfg.LostAfter, -1)
 	r.SmoothingInterval = smoothingInterval
 	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
 	if cfg.MaxWindow >= 0 {

@@ -21,8 +21,8 @@ func TestConfigDefaults(t *testing.T) {
 	if s.maxMessage != 16384 || s.reliable.FragmentSize != 1024 || s.reliable.MaxFragments != 16 {
 		t.Errorf("sizes %d, %d, %d, want 16384, 1024, 16", s.maxMessage, s.reliable.FragmentSize, s.reliable.MaxFragments)
 	}
-	if s.ackDelay != 10*time.Millisecond || s.keepAlive != 5*time.Second || s.idleTimeout != 30*time.Second {
-		t.Errorf("times %v, %v, %v, want 10ms, 5s, 30s", s.ackDelay, s.keepAlive, s.idleTimeout)
+	if s.reliable.AckDelay != 125*time.Millisecond || s.keepAlive != 5*time.Second || s.idleTimeout != 30*time.Second {
+		t.Errorf("times %v, %v, %v, want 125ms, 5s, 30s", s.reliable.AckDelay, s.keepAlive, s.idleTimeout)
 	}
 }
 

@@ -235,7 +235,7 @@ func (c *Conn) end(err error) {
 func (c *Conn) finishUnlocking() {
 	c.out.DrainUnlocking(func() {
 		now := c.now()
-		if _, owed := c.ackDueLocked(now); owed {
+		if c.endpoint.AckOwed() {
 			c.queueEmptyLocked(now)
 		}
 	})

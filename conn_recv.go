@@ -43,11 +43,8 @@ func (c *Conn) receiveLocked(now time.Time, at clock, b []byte) {
 	if c.endpoint.Receive(now, b).Live() {
 		c.lastHeard = at
 	}
-	if c.set.ackDelay <= 0 {
-		return
-	}
-	if wait, owed := c.endpoint.AckDue(now, c.set.ackDelay); owed && wait == 0 {
-		c.ackLocked(at)
+	if wait, due := c.endpoint.ControlDue(now); due && wait == 0 {
+		c.sendControlLocked(at)
 	}
 }
 

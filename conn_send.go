@@ -88,6 +88,9 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	c.counts.messagesSent++
 	c.lastSent, c.lastMessage = now, max(c.lastMessage, now)
 	c.activeLocked(now)
+	if c.tickAt == 0 || c.tickAt-now > tickSoon {
+		c.scheduleLocked(now)
+	}
 	return id, nil
 }
 

@@ -26,11 +26,15 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	}
 	defer c.mu.Unlock()
 	before := c.out.Pending()
-	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
-		c.ackLocked(now)
-	} else if c.set.keepAlive > 0 && now-c.lastSent >= c.set.keepAlive {
+	if wait, due := c.endpoint.ControlDue(at); due && wait == 0 {
+		c.sendControlLocked(now)
+	} else if at, ok := c.keepAliveLocked(now); ok && now >= at {
 		c.counts.keepAlivesSent++
 		c.queueEmptyLocked(now)
+	}
+	if wait, pending := c.endpoint.LossDue(at); pending && wait == 0 {
+		c.lastUpdate = now
+		c.endpoint.Update(at)
 	}
 	c.freeLocked(at, now)
 	next := c.nextTickLocked(now)
@@ -65,24 +69,57 @@ func (c *Conn) nextTickLocked(now clock) clock {
 	if c.set.idleTimeout > 0 {
 		next = c.lastHeard + c.set.idleTimeout
 	}
-	if c.set.keepAlive > 0 {
-		next = min(next, c.lastSent+c.set.keepAlive)
+	if at, ok := c.keepAliveLocked(now); ok {
+		next = min(next, at)
 	}
 	if !c.compact {
 		next = min(next, c.lastMessage+idleAfter)
 	}
-	if wait, owed := c.ackDueLocked(now); owed && wait == 0 {
-		next = min(next, now+c.set.ackDelay) // there was no memory to send it
-	} else if owed {
+	if wait, due := c.endpoint.ControlDue(c.at(now)); due && wait == 0 {
+		next = min(next, now+controlRetry) // there was no room to send it
+	} else if due {
 		next = min(next, now+wait)
 	}
 	if wait, pending := c.endpoint.ReassemblyDue(c.at(now)); pending {
+		next = min(next, now+wait)
+	}
+	if wait, pending := c.endpoint.LossDue(c.at(now)); pending {
 		next = min(next, now+wait)
 	}
 	if next == never {
 		return 0
 	}
 	return max(next, 1)
+}
+
+// Keepalives get lost like anything else. So they come faster when the timeout
+// nears: not our own, of which we would hear nothing before it is too late, but
+// the peer's, as far as we can know. It has heard nothing of us since the newest
+// packet of ours that it has acknowledged; where that is longer ago than
+// keepalives in both directions explain, each waits for a part of the time that
+// is left only. A peer that has acknowledged nothing gets no more than usual.
+const (
+	urgentShare = 10                     // of the time left
+	urgentMin   = 250 * time.Millisecond // the least time between two
+)
+
+// keepAliveLocked returns when the next keepalive is due, if there is to be one.
+func (c *Conn) keepAliveLocked(now clock) (at clock, ok bool) {
+	pause := c.set.keepAlive
+	if pause <= 0 {
+		return 0, false
+	}
+	timeout := c.set.idleTimeout
+	if timeout <= 0 || now-c.lastSent >= pause || !c.endpoint.Acked() {
+		return c.lastSent + pause, true
+	}
+	acked := c.endpoint.AckedAt().Sub(c.born)
+	urgentAt := acked + min(2*pause+pause/8, timeout*2/3)
+	if now < urgentAt {
+		return min(c.lastSent+pause, max(urgentAt, c.lastSent+urgentMin)), true
+	}
+	left := max(0, acked+timeout-now)
+	return c.lastSent + min(pause, max(urgentMin, left/urgentShare)), true
 }
 
 // scheduleLocked asks for a tick if none is asked for that is early enough.
@@ -97,6 +134,10 @@ func (c *Conn) scheduleLocked(now clock) {
 	c.tickAt = next
 	c.dc.Schedule(c.at(next))
 }
+
+// tickSoon is how far ahead a tick may be that a Write leaves as it is: what the
+// message may need later is looked at then.
+const tickSoon = 100 * time.Millisecond
 
 // activeLocked notes that there was a message: figures are brought up to date
 // now and then.
@@ -115,23 +156,19 @@ func (c *Conn) updateLocked(now clock) {
 	}
 }
 
-// ackDueLocked tells whether an acknowledgement is owed, and how long a packet
-// for it alone may wait.
-func (c *Conn) ackDueLocked(now clock) (wait time.Duration, owed bool) {
-	if c.set.ackDelay <= 0 {
-		return 0, false
-	}
-	return c.endpoint.AckDue(c.at(now), c.set.ackDelay)
-}
+// controlRetry is when a control packet is tried again for which there was no
+// room or no memory.
+const controlRetry = 10 * time.Millisecond
 
-// ackLocked queues an acknowledgement. While so many wait to leave that the
-// peer has forgotten what they speak of it stays owed.
-func (c *Conn) ackLocked(now clock) {
+// sendControlLocked queues the control packet that is due. While so many wait to
+// leave that the peer has forgotten what they speak of it stays due.
+func (c *Conn) sendControlLocked(now clock) {
 	if c.out.Crowded() {
 		return
 	}
 	c.counts.acksSent++
-	c.queueEmptyLocked(now)
+	c.endpoint.SendControl(c.at(now), c.out.Batch(now))
+	c.lastSent = now
 	c.out.Answered()
 }
 

@@ -127,8 +127,8 @@ func TestWriterWaitsForAcks(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if n := a.Stats().MessagesSent; n < 64*16 || n > 2*64*16 {
-			t.Errorf("%d messages sent while no acknowledgement left, want %d or a few more", n, 64*16)
+		if n := a.Stats().MessagesSent; n < 64*12 || n > 2*64*16 {
+			t.Errorf("%d messages sent while no acknowledgement left, want %d or a few more", n, 64*12)
 		}
 		b.mu.Lock()
 		b.out.ReleaseUnlocking(b.out.Patience())

@@ -64,9 +64,13 @@ func (c *Conn) armReceiptsLocked() {
 // the connection ends. They come in the order of the decisions.
 //
 // A message is presumed lost when the peer acknowledges a packet that was sent
-// 64 or more after it, when it leaves the window (Config.MaxWindow), or when
-// nothing has told of it for 10 s, which is noticed with the next message, or
-// 11 s after the last one. With a negative MaxWindow, time decides nothing.
+// later by more than reordering explains, a margin of a little over a round trip
+// that grows where it proves too short; so that is known within about three
+// round trips and the interval to the next message. Behind the last message
+// before silence, probes ask for it. It is also lost when it leaves the window
+// (Config.MaxWindow), and when nothing has told of it for Config.LostAfter. With a
+// negative AckDelay, it is lost when the peer's acknowledgements are 64 packets
+// past it.
 //
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not

@@ -9,22 +9,29 @@ import (
 // Stats tells what a connection has done and what the network does to it.
 // Fields may be added.
 type Stats struct {
-	// RTT is the smoothed time from a message's Write to its acknowledgement,
-	// which includes the time the peer waited for a packet to send it with,
-	// at most its AckDelay. The other three are taken over the last samples
-	// (up to 512). Zero until a message was acknowledged.
+	// RTT is the smoothed round-trip time of the path (RFC 6298), from the
+	// first sample on: about one message a second is acknowledged by a packet
+	// of its own at once, and no other time is taken, so RTT does not contain
+	// how long acknowledgements wait for messages to travel with. With a peer
+	// that does not do so, such as one in C, it does. The other three are
+	// taken over the last samples (up to 512). Zero until a message was
+	// acknowledged, and with a peer that never received one. Idleness changes
+	// nothing: keepalives are no samples.
 	RTT, RTTMin, RTTMax, RTTMean time.Duration
 	// JitterMean and JitterMax are how far the samples lie above RTTMin on
 	// average and at most; JitterStddev is their standard deviation.
 	JitterMean, JitterMax, JitterStddev time.Duration
 	// PacketLoss is the smoothed share of lost packets in percent, 0 to 100.
 	// A packet is a message with all of its fragments, so large messages are
-	// lost more often than datagrams are. Messages without an answer for 2 s,
-	// or twice RTT if that is more, count as lost.
+	// lost more often than datagrams are. It is the share among the last 63
+	// messages whose fate was decided, or of 16 if they are fewer; messages
+	// without an answer for 2 s, or twice RTT if that is more, count as lost.
+	// It falls to 0 after 11 s without a message.
 	PacketLoss float64
 	// SentBandwidth, ReceivedBandwidth and AckedBandwidth are smoothed rates
 	// in bits per second, with IP and UDP headers for one datagram a packet.
-	// They do not fall in silence.
+	// They fall in silence, within some seconds and at the latest after 11 s,
+	// to what keepalives take.
 	SentBandwidth, ReceivedBandwidth, AckedBandwidth float64
 
 	// MessagesSent counts messages that Write took, MessagesReceived those
@@ -34,7 +41,8 @@ type Stats struct {
 	MessagesSent, MessagesReceived, MessagesRefused, MessagesTruncated uint64
 	// MessagesDelivered and MessagesLost count the fates of sent messages.
 	MessagesDelivered, MessagesLost uint64
-	// AcksSent and KeepAlivesSent count packets without a message.
+	// AcksSent and KeepAlivesSent count packets without a message: those that
+	// acknowledge or ask for an acknowledgement, and those against silence.
 	AcksSent, KeepAlivesSent uint64
 	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
 	ReceiptsDropped uint64

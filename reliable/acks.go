@@ -2,70 +2,319 @@ package reliable
 
 import "time"
 
-// Distances in sequences between the newest packet and the ack of our last
-// header at which an ack-only packet is due. The ack field covers 32.
+// Packets without a payload that an Endpoint asks for are its control packets:
+// acknowledgements that found no message to travel with, and probes.
+//
+// A header has no field for how long an acknowledgement waited. So one kind of
+// packet says that it did not: a packet without payload whose header has bit 0
+// of ack_bits set left when the packet Ack arrived. All others are written with
+// Ack one higher and bit 0 clear, which the reference itself writes while a
+// message lacks fragments. Round-trip times are taken from the first kind only.
+// Which arrivals are answered so is settled before they come, by counting, since
+// any choice by what happens would prefer the quick or the slow ones.
+
 const (
-	ackDistance      = 16
-	ackDistanceLossy = 8
-	lossyPercent     = 2 // PacketLoss above which the shorter one holds
+	ackDistance      = 16 // sequences that may wait for an ack; the field covers 32
+	ackDistanceLossy = 8  // the same, when some are missing
+	ackLate          = 8  // a packet that comes this far behind the newest is acknowledged at once
+
+	lateDistance = 20                          // one this far behind soon leaves the 32 that ordinary headers tell of, ...
+	latePause    = int64(2 * time.Millisecond) // ... so it and others that come within this time ...
+	lateSpan     = 8                           // ... or, if that is less, this far apart have a header of their own
+
+	gapPause = int64(time.Millisecond) // acknowledgements of gaps are this far apart
+
+	sampledFirst   = 3                              // so many arrivals are sampled at first, ...
+	sampledTalk    = int64(1200 * time.Millisecond) // ... then one in this time where we send messages too, ...
+	sampledListen  = int64(80 * time.Millisecond)   // ... and one in this time where we do not
+	minTalkEvery   = 4
+	maxTalkEvery   = 64
+	minListenEvery = 3
+	maxListenEvery = ackDistance - 2
 )
 
 // An ackState knows what our last header said, and whether the other side
 // waits for news.
 type ackState struct {
-	last   uint16 // ack of our last header
-	newest uint16 // newest sequence received since an ack is owed, if one is
-	owed   bool
-	spoken bool  // a packet of ours has left
-	sentAt int64 // time of the last one
+	last    uint16 // newest sequence that a header of ours told of
+	newest  uint16 // newest sequence that waits for an ack, if owed
+	anchor  uint16 // that a sampled acknowledgement is for
+	lateTo  uint16 // newest of the late messages that wait for an ack, if late
+	lateLow uint16 // oldest of them
+	every   uint16 // one arrival in so many is sampled
+	left    uint16 // arrivals until the next one
+	sampled bool   // the arrival just now is
+	late    bool   // lateTo is set
+	owed    bool
+	message bool // what is owed tells of a message, or a part of one
+	urgent  bool // what is owed tells of a gap
+	spoken  bool // a packet of ours has left
+	asked   bool // told is set
+	gapped  bool // gapAt is set
+
+	gapAt     int64  // when a gap was seen last
+	sentAt    int64  // time of the last packet of ours
+	owedAt    int64  // when the first that waits for an ack came
+	lateAt    int64  // when the first late one came
+	sampledAt int64  // when an arrival was sampled last
+	told      uint64 // our first packet that acknowledges the newest message, if asked
 }
 
-func (a *ackState) reset() { *a = ackState{last: 65535} }
+// sent notes that packet id, whose header tells of all up to newest, has left.
+func (a *ackState) sent(id uint64, newest uint16, now int64) {
+	a.sentAt, a.spoken = now, true
+	if int16(newest-a.last) > 0 {
+		a.last = newest
+	}
+	if a.owed && int16(a.newest-newest) > 0 {
+		return // newer ones are not in that header
+	}
+	if a.message {
+		a.told, a.asked = id, true
+	}
+	a.owed, a.message, a.urgent = false, false, false
+}
 
-// sent notes that a header with this ack has left.
-func (a *ackState) sent(ack uint16, now int64) {
-	a.last, a.sentAt, a.owed, a.spoken = ack, now, false, true
+// oweLate notes that the message s came so late that ordinary headers hardly
+// tell of it.
+func (a *ackState) oweLate(s uint16, now int64) {
+	switch {
+	case !a.late:
+		a.late, a.lateAt, a.lateTo, a.lateLow = true, now, s, s
+	case int16(s-a.lateTo) > 0:
+		a.lateTo = s
+	case int16(s-a.lateLow) < 0:
+		a.lateLow = s
+	}
+}
+
+// lateDue returns when the late messages have to be acknowledged, if late.
+func (a *ackState) lateDue(now int64) int64 {
+	if a.lateTo-a.lateLow >= lateSpan {
+		return now
+	}
+	return a.lateAt + latePause
 }
 
 // owe notes that the sequence s waits for an ack.
-func (a *ackState) owe(s uint16) {
+func (a *ackState) owe(s uint16, now int64) {
+	if !a.owed {
+		a.owedAt = now
+	}
 	if !a.owed || int16(s-a.newest) > 0 {
 		a.newest = s
 	}
 	a.owed = true
 }
 
-// pass notes the sequence s of a packet that only acknowledges. It is owed
-// nothing, but moves what is towards the end of what the ack field covers.
-func (a *ackState) pass(s uint16) {
-	if a.owed {
-		a.owe(s)
+// confirmed notes that the other side has acknowledged packet id.
+func (a *ackState) confirmed(id uint64) {
+	if a.asked && id >= a.told {
+		a.asked = false
 	}
 }
 
-// AckDue reports whether the other side waits for an acknowledgement, and how
-// long one may still wait for a packet to travel with before an ack-only packet
-// should be sent: with a wait of 0, at once. So every packet is acknowledged
-// while the ack field covers it.
+// noteArrival settles how the packet s, which was received, is acknowledged. A gap
+// before it, or its coming late, is news to the other side. A packet without
+// payload is worth an answer only if it is news, or while the other side may not
+// know what we have received; so answers do not answer each other for ever.
+// But where an acknowledgement is owed, it moves that towards the end of what the
+// ack field covers.
+func (e *Endpoint) noteArrival(s uint16, gap, message bool) {
+	if e.cfg.AckDelay == 0 || !message && !gap && (e.talk == nil || !e.talk.asked && !e.talk.owed) {
+		return
+	}
+	a := &e.talking().ackState
+	a.owe(s, e.now)
+	if message {
+		a.message = true
+		e.countArrival(s)
+	}
+	e.noteGap(gap)
+	behind := int16(e.received.seen.Next() - 1 - s)
+	if behind >= ackLate {
+		a.urgent = true
+	}
+	if behind >= lateDistance && message {
+		a.oweLate(s, e.now)
+	}
+}
+
+// noteStart notes that the first fragment of packet s has moved the window.
+func (e *Endpoint) noteStart(s uint16, gap bool) {
+	if e.cfg.AckDelay > 0 {
+		a := &e.talking().ackState
+		a.owe(s, e.now)
+		a.message = true
+		e.noteGap(gap)
+	}
+}
+
+func (e *Endpoint) noteGap(gap bool) {
+	if a := &e.talk.ackState; gap {
+		a.urgent, a.gapped, a.gapAt = true, true, e.now
+	}
+}
+
+// countArrival finds out whether the message s is one to sample.
+func (e *Endpoint) countArrival(s uint16) {
+	a := &e.talk.ackState
+	if a.left--; a.left > 0 {
+		return
+	}
+	a.sampled, a.anchor = true, s
+	since := e.now - a.sampledAt
+	a.sampledAt = e.now
+	if e.received.samples < sampledFirst {
+		e.received.samples++
+		a.every, a.left = 1, 1
+		return
+	}
+	goal, least, most := sampledListen, int64(minListenEvery), int64(maxListenEvery)
+	if e.talk.rhythm.alive(e.now) {
+		goal, least, most = sampledTalk, minTalkEvery, maxTalkEvery
+	}
+	n := most
+	if since > 0 {
+		n = min(2*int64(a.every)*goal/max(since, goal/16), 2*most) / 2
+	}
+	a.every = uint16(min(max(n, least), most))
+	a.left = a.every
+}
+
+// ControlDue reports whether a control packet is wanted, and how long it may
+// still wait for a message to take its place: with a wait of 0 call SendControl
+// now. Nothing is ever wanted with a Config.AckDelay of zero.
 //
-// One is owed after a packet with a payload, or a fragment, that no header of
-// ours has told of. It is due at once when 16 sequences have come since our last
-// header (8 while Stats.PacketLoss is above 2 %), or if no packet of ours left during the last
-// delay; else when delay has passed since the last one.
-func (e *Endpoint) AckDue(now time.Time, delay time.Duration) (wait time.Duration, owed bool) {
-	a := &e.ackState
-	if !a.owed {
+// An acknowledgement is owed for every message. While this side sends messages
+// in a rhythm that brings the next one within the AckDelay, it waits for that;
+// else for half the AckDelay. It does not wait when 16 sequences are to be
+// acknowledged (8 where some are missing), for a gap in the sequences, and where
+// it serves to measure the round-trip time, which is one message a second or so.
+//
+// A probe asks the other side for an acknowledgement, when a message has had
+// none for longer than usual and none was sent since. None is sent before the
+// other side has acknowledged anything.
+func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
+	if a := e.talk; a == nil || !a.owed && !a.sampled && !a.late && e.sent.open == 0 {
 		return 0, false
 	}
-	distance := int16(ackDistance)
-	if e.stats.PacketLoss > lossyPercent {
-		distance = ackDistanceLossy
-	}
 	e.advance(now)
-	if !a.spoken || int16(a.newest-a.last) >= distance {
-		return 0, true
+	at, ok := e.ackDue()
+	if probe, wanted := e.probeDue(); wanted && (!ok || probe < at) {
+		at, ok = probe, true
 	}
-	return max(0, time.Duration(a.sentAt-e.now)+delay), true
+	return time.Duration(max(0, at-e.now)), ok
+}
+
+// ackDue returns when an acknowledgement has to leave.
+func (e *Endpoint) ackDue() (at int64, ok bool) {
+	a := &e.talk.ackState
+	at, ok = e.newestDue()
+	if a.late {
+		if late := a.lateDue(e.now); !ok || late < at {
+			at, ok = late, true
+		}
+	}
+	return at, ok
+}
+
+// newestDue returns when the newest messages have to be acknowledged.
+func (e *Endpoint) newestDue() (at int64, ok bool) {
+	a := &e.talk.ackState
+	switch {
+	case a.sampled:
+		return e.now, true
+	case !a.owed:
+		return 0, false
+	case !a.spoken || e.ackFar(int16(a.newest-a.last)):
+		return e.now, true
+	case a.urgent:
+		return a.sentAt + gapPause, true
+	}
+	delay := int64(e.cfg.AckDelay)
+	if watch := e.gapWatch(); a.gapped && a.owedAt-a.gapAt <= watch {
+		return min(a.sentAt+watch/4, a.owedAt+delay/2), true
+	}
+	if at, ok := e.talk.rhythm.next(a.owedAt); ok && at <= a.owedAt+delay {
+		return at, true
+	}
+	return a.owedAt + delay/2, true
+}
+
+// gapWatch is for how long after a gap acknowledgements leave more often: the
+// other side takes a packet for lost when one is acknowledged that it sent a
+// round trip later.
+func (e *Endpoint) gapWatch() int64 {
+	return max(int64(e.cfg.AckDelay)/2, int64(float64(e.stats.RTT)*1.25e6))
+}
+
+// ackFar reports whether as many sequences wait for an ack as a header should
+// have to tell of.
+func (e *Endpoint) ackFar(distance int16) bool {
+	if distance < ackDistanceLossy || distance >= ackDistance {
+		return distance >= ackDistance
+	}
+	_, bits := e.received.seen.Acks()
+	return bits != noBits || e.stats.PacketLoss > lossyPercent
+}
+
+// lossyPercent is the PacketLoss above which acks leave more often.
+const lossyPercent = 2
+
+// SendControl appends the control packet that ControlDue asks for to out, and
+// nothing if there is no memory for it.
+func (e *Endpoint) SendControl(now time.Time, out *Batch) {
+	e.advance(now)
+	if e.sent.ring == nil && !e.ensureSent() {
+		return
+	}
+	a := &e.talking().ackState
+	switch at, owed := e.ackDue(); {
+	case a.sampled && a.sampledAt == e.now:
+		e.sendAcks(a.anchor, true, out)
+	case a.late && a.lateDue(e.now) <= e.now:
+		a.late = false
+		e.sendAcks(a.lateTo, false, out)
+	case owed && at <= e.now:
+		e.sendPacket(nil, out)
+	default:
+		e.sendProbe(out)
+	}
+	a.sampled = false
+}
+
+// sendAcks acknowledges s and the 31 before it; prompt says that s arrived just
+// now.
+func (e *Endpoint) sendAcks(s uint16, prompt bool, out *Batch) {
+	h := Header{Sequence: uint16(e.nextID), Ack: s, AckBits: e.received.seen.AcksAt(s)}
+	if !prompt {
+		h = h.patient()
+	}
+	e.sendHeader(h, s, nil, out)
+}
+
+// AckOwed reports whether something was received that no packet of ours has
+// acknowledged, with a Config.AckDelay.
+func (e *Endpoint) AckOwed() bool { return e.talk != nil && e.talk.owed }
+
+// patient returns the header of a packet without payload that says nothing of
+// when Ack arrived.
+func (h Header) patient() Header {
+	if h.AckBits&1 != 0 {
+		h.Ack++
+		h.AckBits <<= 1
+	}
+	return h
+}
+
+// plain undoes patient.
+func (h Header) plain() Header {
+	if h.AckBits&3 == 2 {
+		h.Ack--
+		h.AckBits >>= 1
+	}
+	return h
 }
 
 // credible reports whether h acknowledges something that may be true. If its

@@ -5,80 +5,116 @@ import (
 	"time"
 )
 
-// TestAckDue follows the policy of ack-only packets, packet by packet.
-func TestAckDue(t *testing.T) {
-	const delay = 10 * time.Millisecond
-	ms := func(n float64) time.Time { return testTime(n / 1000) }
-	e, _ := New(nil, ms(0), nil)
-	var out Batch
-	receive := func(at float64, s uint16, payload ...byte) {
-		t.Helper()
-		if v := e.Receive(ms(at), append(AppendHeader(nil, Header{s, 65535, 0}), payload...)); v != Delivered {
-			t.Fatalf("packet %d: %v", s, v)
+// A dialogue drives one Endpoint with hand-made packets.
+type dialogue struct {
+	t   *testing.T
+	e   *Endpoint
+	out Batch
+}
+
+func newDialogue(t *testing.T) *dialogue {
+	e, err := New(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &dialogue{t: t, e: e}
+}
+
+func ms(n float64) time.Time { return testTime(n / 1000) }
+
+// receive hands in a packet that has heard nothing.
+func (d *dialogue) receive(at float64, s uint16, payload ...byte) {
+	d.t.Helper()
+	d.hear(at, Header{s, 65535, 0}, payload...)
+}
+
+func (d *dialogue) hear(at float64, h Header, payload ...byte) {
+	d.t.Helper()
+	if v := d.e.Receive(ms(at), append(AppendHeader(nil, h), payload...)); v != Delivered {
+		d.t.Fatalf("at %v ms: packet %d: %v", at, h.Sequence, v)
+	}
+}
+
+// due checks when a control packet is due; negative: none is.
+func (d *dialogue) due(at, want float64) {
+	d.t.Helper()
+	wait, ok := d.e.ControlDue(ms(at))
+	switch {
+	case want < 0:
+		if ok || wait != 0 {
+			d.t.Errorf("at %v ms: ControlDue = %v, %v, want nothing", at, wait, ok)
 		}
+	case !ok || wait != ms(want).Sub(ms(at)):
+		d.t.Errorf("at %v ms: ControlDue = %v, %v, want %v", at, wait, ok, ms(want).Sub(ms(at)))
 	}
-	check := func(at float64, want bool, wantAt float64) {
-		t.Helper()
-		wait, owed := e.AckDue(ms(at), delay)
-		switch {
-		case wantAt < 0:
-			if owed || wait != 0 {
-				t.Errorf("at %v ms: AckDue = %v, %v, want nothing owed", at, wait, owed)
-			}
-		case !owed || (wait == 0) != want || wait != ms(wantAt).Sub(ms(at)):
-			t.Errorf("at %v ms: AckDue = %v, %v, want %v", at, wait, owed, ms(wantAt).Sub(ms(at)))
-		}
+}
+
+// control makes the control packet that is due, and checks what it acknowledges.
+func (d *dialogue) control(at float64, ack uint16, ackBits uint32) {
+	d.t.Helper()
+	d.due(at, at)
+	d.out.Reset()
+	d.e.SendControl(ms(at), &d.out)
+	if d.out.Len() != 1 {
+		d.t.Fatalf("at %v ms: %d packets, want 1", at, d.out.Len())
 	}
-	check(0, false, -1)
-	receive(1, 0) // empty
-	check(1, false, -1)
-	receive(2, 1, 'x') // nothing of ours ever left
-	check(2, true, 2)
-	mustSend(t, e, ms(3), nil, &out)
-	check(3, false, -1)
-	receive(4, 2, 'x')
-	check(4, false, 13)
-	receive(5, 4, 'x')
-	check(5, false, 13)
-	check(13, true, 13)
-	mustSend(t, e, ms(13), nil, &out)
-	check(13, false, -1)
-	receive(14, 3, 'x') // overtaken, and not in the last header
-	check(14, false, 23)
-	mustSend(t, e, ms(15), []byte("data acks too"), &out)
-	check(15, false, -1)
-	if v := e.Receive(ms(15), append(AppendHeader(nil, Header{3, 65535, 0}), 'x')); v != Duplicate {
-		t.Errorf("duplicate: %v", v)
+	if h, n, err := ParseHeader(d.out.At(0)); h.Ack != ack || h.AckBits != ackBits || err != nil || n != len(d.out.At(0)) {
+		d.t.Errorf("at %v ms: header %+v of %d bytes, %v, want ack %d and bits %b alone", at, h, len(d.out.At(0)), err, ack, ackBits)
 	}
-	check(15, false, -1)
-	for s := uint16(5); s < 20; s++ { // 4 is the ack of our last header
-		receive(16, s, 'x')
-		check(16, false, 25)
+}
+
+func (d *dialogue) send(at float64) {
+	d.t.Helper()
+	mustSend(d.t, d.e, ms(at), []byte("message"), &d.out)
+}
+
+// listen takes the first messages, which are all sampled, one a second.
+func (d *dialogue) listen() (at float64, s uint16) {
+	for i := range sampledFirst + 1 {
+		at, s = float64(1000*i), uint16(i)
+		d.receive(at, s, 'x')
+		d.control(at, s, 1<<(i+1)-1)
 	}
-	receive(16, 20, 'x')
-	check(16, true, 16)
-	mustSend(t, e, ms(16), nil, &out)
-	receive(17, 36) // a gap, but empty
-	check(17, false, -1)
-	receive(17, 40, 'x')
-	check(17, true, 17)
-	mustSend(t, e, ms(17), nil, &out)
-	e.stats.PacketLoss = 2.1
-	receive(18, 47, 'x')
-	check(18, false, 27)
-	receive(18, 48, 'x')
-	check(18, true, 18)
-	mustSend(t, e, ms(18), nil, &out)
-	check(18, false, -1)
-	fragment := AppendFragmentHeader(nil, FragmentHeader{49, 1, 2})
-	e.Receive(ms(19), append(fragment, 'x'))
-	check(19, false, 28)
-	mustSend(t, e, ms(20), nil, &out)
-	whole := AppendHeader(AppendFragmentHeader(nil, FragmentHeader{49, 0, 2}), Header{49, 65535, 0})
-	if v := e.Receive(ms(21), append(whole, make([]byte, 1024)...)); v != Delivered {
-		t.Errorf("last fragment: %v", v)
+	return at, s
+}
+
+// The first messages and then one in a few are acknowledged at once, by a packet
+// that says so; the others within half the delay, by one that does not.
+func TestAckOneWay(t *testing.T) {
+	d := newDialogue(t)
+	d.due(0, -1)
+	d.listen() // the last one was at 3000 ms
+	d.due(3000, -1)
+	d.receive(4000, 4, 'x')
+	d.due(4000, 4050)
+	d.due(4049, 4050)
+	d.control(4050, 5, 0b111110)
+	d.receive(5000, 5, 'x')
+	d.receive(5049, 6, 'x')
+	d.control(5049, 6, 0b1111111) // the third since the last sample
+	d.due(5050, -1)
+}
+
+// Messages of our own carry the acknowledgement where they come in a rhythm.
+func TestAckInRhythm(t *testing.T) {
+	d := newDialogue(t)
+	d.listen()
+	for at := 4000.0; at < 4200; at += 40 {
+		d.send(at)
 	}
-	check(21, false, 30)
+	d.receive(4170, 4, 'x')
+	d.due(4170, 4210) // 40 ms behind the last of ours, and a quarter more
+	d.send(4200)
+	if _, ok := d.e.ackDue(); ok {
+		t.Error("a message did not acknowledge")
+	}
+	d.receive(4239, 5, 'x')
+	d.due(4239, 4250)
+	d.control(4250, 6, 0b1111110)
+	d.receive(4400, 6, 'x')
+	d.control(4400, 6, 0b1111111) // the third since the last sample
+	d.receive(4500, 7, 'x')       // the rhythm is over
+	d.due(4500, 4550)
 }
 
 // TestAckBitsPatterns checks that the header's ack bits are those of
@@ -201,32 +237,27 @@ func TestAckGuard(t *testing.T) {
 }
 
 // A message that many empty packets follow is acknowledged while the ack field
-// still covers it; empty packets alone are not.
-func TestAckDueBehindEmptyPackets(t *testing.T) {
-	now := testTime(0)
-	e, _ := New(nil, now, nil)
-	var out Batch
-	receive := func(s uint16, payload ...byte) {
-		t.Helper()
-		if v := e.Receive(now, append(AppendHeader(nil, Header{s, 65535, 0}), payload...)); v != Delivered {
-			t.Fatalf("packet %d: %v", s, v)
-		}
-	}
-	receive(0, 'x')
-	mustSend(t, e, now, nil, &out)
+// still covers it; empty packets alone are not, once the other side knows what
+// we have received.
+func TestAckBehindEmptyPackets(t *testing.T) {
+	d := newDialogue(t)
+	d.receive(0, 0, 'x')
+	d.control(0, 0, 1)
+	d.receive(0, 1)
+	d.due(0, 50) // it does not know yet
+	d.control(50, 2, 0b110)
 	for s := range uint16(100) {
-		receive(1 + s)
-		if _, owed := e.AckDue(now, time.Second); owed {
-			t.Fatalf("an acknowledgement is owed after %d empty packets", s+1)
-		}
+		d.hear(50, Header{2 + s, 2, 0b110})
+		d.due(50, -1)
 	}
-	mustSend(t, e, now, nil, &out)
-	receive(101, 'x')
-	for s := range uint16(ackDistance) {
-		wait, owed := e.AckDue(now, time.Second)
-		if !owed || (wait == 0) != (s == ackDistance-1) {
-			t.Fatalf("%d empty packets behind a message: AckDue = %v, %v", s, wait, owed)
-		}
-		receive(102 + s)
+	for s := uint16(102); s < 105; s++ { // samples
+		d.receive(50, s, 'x')
+		d.control(50, s, 0xffffffff)
 	}
+	d.receive(50, 105, 'x')
+	for s := range uint16(ackDistance - 1) {
+		d.due(50, 100)
+		d.hear(50, Header{106 + s, 4, 0b1110})
+	}
+	d.due(50, 50)
 }

@@ -10,7 +10,7 @@ import (
 // a window beside Config.MaxWindow forgets which of the packets more than 1024
 // back were never received, and takes those for duplicates. It also presumes
 // lost the packets older than 2 s that the other side's ack has passed, and all
-// older than 10 s.
+// older than Config.LostAfter.
 func (e *Endpoint) Compact(now time.Time) {
 	e.advance(now)
 	e.compactSent()
@@ -18,6 +18,9 @@ func (e *Endpoint) Compact(now time.Time) {
 	e.updateRTT()
 	e.freeHistory()
 	e.freeReassembly()
+	if t := e.talk; t != nil && !t.owed && !t.sampled && e.sent.open == 0 {
+		e.freeTalk()
+	}
 	if len(e.acks) == 0 {
 		e.freeAcks()
 	}
@@ -34,6 +37,7 @@ func (e *Endpoint) compactSent() {
 	default:
 		e.age()
 		e.losePassed()
+		e.sent.recent = 0
 		e.shrinkSent()
 	}
 }

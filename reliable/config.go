@@ -21,6 +21,7 @@ const (
 	defaultBandwidthSmoothing = 0.1
 	defaultRTTHistory         = 512
 	defaultPacketHeaderSize   = 28
+	defaultLostAfter          = 10 * time.Second
 )
 
 // Limits of a Config.
@@ -94,11 +95,23 @@ type Config struct {
 	// time: they then hold for an Update that comes this long after the one
 	// before, whatever the true distance. Zero: they hold for every Update.
 	SmoothingInterval time.Duration
+	// AckDelay makes the endpoint ask for packets without a payload, see
+	// ControlDue, and is the longest that a message received waits for one of
+	// ours that acknowledges it along the way. With it, round-trip times leave
+	// out how long acknowledgements waited, and lost packets are known in
+	// about two round trips; both sides need it for that. Sizes of windows
+	// must be powers of two. Zero: only Send makes packets.
+	AckDelay time.Duration
 	// MaxWindow makes the windows of sent and received packets start small,
 	// grow as the rate needs it, and shrink on Compact. It is the largest
 	// size of each: a power of two from 64 to 16384. Zero: the windows have
 	// fixed sizes.
 	MaxWindow int
+	// LostAfter is the age at which a packet without an answer is presumed
+	// lost by an Update, with MaxWindow. It bounds how long a fate stays open
+	// when the other side falls silent. Default 10 s. Negative: age decides
+	// nothing.
+	LostAfter time.Duration
 	// JumpGuard refuses the first packet that is further ahead than the window
 	// of received packets is long, or than 4096 sequences, and believes the
 	// second if it follows closely. What is behind by up to half the range is
@@ -112,7 +125,7 @@ type Config struct {
 	// of such a header may acknowledge packets that nobody received.
 	AckGuard bool
 	// AckRefused handles the acks that a refused packet carries, also one
-	// refused for lack of memory, and makes AckDue answer the first of them.
+	// refused for lack of memory, and makes ControlDue answer the first of them.
 	AckRefused bool
 	// ReassemblyTimeout is the age at which a packet that still lacks
 	// fragments is given up, at the next Update or ExpireReassemblies. Zero:
@@ -179,11 +192,30 @@ func (c *Config) Validate() error {
 	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); c.JumpGuard && c.MaxWindow == 0 && n&(n-1) != 0 {
 		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which JumpGuard needs"}
 	}
+	if err := c.validateAckDelay(); err != nil {
+		return err
+	}
 	if c.SmoothingInterval < 0 {
 		return &ConfigError{"SmoothingInterval", c.SmoothingInterval, "is negative"}
 	}
 	if c.ReassemblyTimeout < 0 {
 		return &ConfigError{"ReassemblyTimeout", c.ReassemblyTimeout, "is negative"}
+	}
+	return nil
+}
+
+func (c *Config) validateAckDelay() error {
+	if c.AckDelay < 0 {
+		return &ConfigError{"AckDelay", c.AckDelay, "is negative"}
+	}
+	if c.AckDelay == 0 || c.MaxWindow > 0 {
+		return nil
+	}
+	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); n&(n-1) != 0 {
+		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which AckDelay needs"}
+	}
+	if n := or(c.SentBuffer, defaultSentBuffer); n&(n-1) != 0 {
+		return &ConfigError{"SentBuffer", n, "is not a power of two, which AckDelay needs"}
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ type Endpoint struct {
 	partsNext uint16 // one past the newest sequence that reassembly knows
 	newsSeq   uint16 // of the packet accepted last
 	busy      bool   // a callback is running
+	prompts   bool   // the other side says which acks did not wait
 	now       int64  // newest time heard of, in nanoseconds since base
 	newsAt    int64  // when the last packet was accepted, or never
 	nextID    uint64 // of the next packet; its low 16 bits are the sequence
@@ -74,7 +75,7 @@ type Endpoint struct {
 	parts    *reassemblies // noReassemblies before the first fragment
 	rtt      rttHistory
 	acks     []uint16
-	ackState ackState
+	talk     *talk  // nil before the first message, and with a Config.AckDelay of zero
 	ackFloor uint64 // acks of packets before this id say nothing, see credible
 
 	updated  int64 // time of the last Update
@@ -127,7 +128,6 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		parts:         &noReassemblies,
 	}
 	e.fates, _ = h.(FateHandler)
-	e.ackState.reset()
 	n, track := or(cfg.ReceivedBuffer, defaultReceivedBuffer), or(cfg.ReceivedBuffer, defaultReceivedBuffer)
 	if cfg.MaxWindow > 0 {
 		n, track = cfg.MaxWindow, minReceivedTrack
@@ -152,8 +152,8 @@ func (e *Endpoint) setTime(now time.Time) {
 // NextSequence returns the sequence number of the next packet.
 func (e *Endpoint) NextSequence() uint16 { return uint16(e.nextID) }
 
-// NextID returns the id of the next packet: the number of packets sent so far.
-// Reset rounds it up to a multiple of 65536, so that ids are never used twice.
+// NextID returns the id of the next packet: the number of sequences used so far,
+// of which a probe skips one. Reset rounds it up to a multiple of 65536, so that ids are never used twice.
 func (e *Endpoint) NextID() uint64 { return e.nextID }
 
 // idOf returns the id of sequence s, which was sent among the last 65536.
@@ -161,6 +161,10 @@ func (e *Endpoint) idOf(s uint16) uint64 {
 	last := e.nextID - 1
 	return last - uint64(uint16(last)-s)
 }
+
+// AckedAt returns when the newest packet was sent that the other side has
+// acknowledged; before that, any time.
+func (e *Endpoint) AckedAt() time.Time { return e.base.Add(time.Duration(e.sent.ackedAt)) }
 
 // Acks returns the sequences acknowledged since ClearAcks, in the order in
 // which that was learned. The slice is valid until the next call of Receive,
@@ -211,7 +215,7 @@ func (e *Endpoint) Reset() {
 	e.dropReassemblies()
 	e.partsNext = 0
 	e.acks = e.acks[:0]
-	e.ackState.reset()
+	e.freeTalk()
 	e.ackFloor = 0
 	e.counters = Counters{}
 }

@@ -211,7 +211,7 @@ func TestFateOfFixedWindows(t *testing.T) {
 
 // TestSentFates arms receipts late.
 func TestSentFates(t *testing.T) {
-	s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond, loss: 0.2})
+	s := newSim(t, connConfig(), simLink{delay: 60 * time.Millisecond, loss: 0.2})
 	for range 2000 {
 		s.send(0, s.peers[0].message(8))
 		s.advance(5 * time.Millisecond)

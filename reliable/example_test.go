@@ -63,8 +63,9 @@ func (sender) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 
 func ExampleFateHandler() {
 	now := time.Now()
-	from, _ := reliable.New(nil, now, sender{})
-	to, _ := reliable.New(nil, now, nil)
+	cfg := &reliable.Config{AckDelay: 10 * time.Millisecond}
+	from, _ := reliable.New(cfg, now, sender{})
+	to, _ := reliable.New(cfg, now, nil)
 	var out reliable.Batch
 	for range 3 {
 		_, _ = from.Send(now, []byte("data"), &out)
@@ -74,9 +75,9 @@ func ExampleFateHandler() {
 	now = now.Add(20 * time.Millisecond)
 
 	// The other side has nothing to say, but owes an ack.
-	if wait, owed := to.AckDue(now, 10*time.Millisecond); owed && wait == 0 {
+	if wait, ok := to.ControlDue(now); ok && wait == 0 {
 		out.Reset()
-		_, _ = to.Send(now, nil, &out)
+		to.SendControl(now, &out)
 		from.Receive(now, out.At(0))
 	}
 	fmt.Println("in flight:", from.InFlight())

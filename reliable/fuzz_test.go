@@ -88,6 +88,7 @@ func FuzzReceive(f *testing.F) {
 		cfg := &Config{MaxPacketSize: 200, FragmentAbove: 64, MaxFragments: 8, FragmentSize: 32, ReassemblyBytes: 4096}
 		if growing {
 			cfg.MaxWindow, cfg.JumpGuard, cfg.AckGuard, cfg.AckRefused = 256, true, true, true
+			cfg.AckDelay = 20 * time.Millisecond
 		}
 		e, err := New(cfg, testTime(0), nil)
 		if err != nil {
@@ -106,6 +107,9 @@ func FuzzReceive(f *testing.F) {
 				mustSend(t, e, testTime(float64(i)/100), d[:min(n, 200)], &out)
 				e.Update(testTime(float64(i) / 100))
 				e.ClearAcks()
+			}
+			if _, ok := e.ControlDue(testTime(float64(i) / 100)); ok && i%5 == 0 {
+				e.SendControl(testTime(float64(i)/100), &out)
 			}
 			if e.parts.bytes > 4096 || e.MemoryUsage() > 32<<10 || e.MemoryUsage() != measure(e) {
 				t.Fatalf("%d bytes held, %d of them for reassemblies; counted %d", e.MemoryUsage(), e.parts.bytes, measure(e))
@@ -150,6 +154,7 @@ func newFuzzNet(t *testing.T, mode uint8) *fuzzNet {
 		cfg.SentBuffer, cfg.ReceivedBuffer, cfg.ReassemblyBuffer = 33, 16, 7
 	case 2:
 		cfg.MaxWindow, cfg.JumpGuard, cfg.AckGuard, cfg.AckBuffer = 128, true, true, -1
+		cfg.AckDelay = 20 * time.Millisecond
 	case 3:
 		cfg.MaxWindow, cfg.AckRefused, cfg.ReassemblyTimeout = 64, true, 50*time.Millisecond
 	}
@@ -236,7 +241,13 @@ func (n *fuzzNet) idle(side, detail int) {
 	now, p := testTime(0).Add(n.now), n.peers[side]
 	p.Update(now)
 	p.ClearAcks()
-	p.AckDue(now, time.Millisecond)
+	if wait, ok := p.ControlDue(now); ok && wait == 0 {
+		n.out.Reset()
+		p.SendControl(now, &n.out)
+		for i := range n.out.Len() {
+			n.mail[side^1] = append(n.mail[side^1], fuzzMail{bytes.Clone(n.out.At(i))})
+		}
+	}
 	switch detail {
 	case 7:
 		p.Compact(now)

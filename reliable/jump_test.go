@@ -190,7 +190,7 @@ func TestJumpGuardFragments(t *testing.T) {
 	if delivered != 6 {
 		t.Errorf("%d packets delivered, want 6", delivered)
 	}
-	if wait, owed := to.AckDue(testTime(0), time.Second); !owed || wait > 0 {
+	if wait, owed := to.ControlDue(testTime(0)); !owed || wait > 0 {
 		t.Error("no ack is due after a jump")
 	}
 }

@@ -149,7 +149,7 @@ func TestLostByAge(t *testing.T) {
 		s.advance(time.Second)
 	}
 	for want := range 6 {
-		s.now = time.Duration(lossAge) + time.Duration(want-1)*time.Second
+		s.now = defaultLostAfter + time.Duration(want-1)*time.Second
 		a.Update(s.time())
 		if len(a.fates) != want || a.InFlight() != 5-want {
 			t.Errorf("after %v: %d fates, %d in flight, want %d, %d", s.now, len(a.fates), a.InFlight(), want, 5-want)

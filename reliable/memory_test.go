@@ -128,6 +128,9 @@ func measure(e *Endpoint) int {
 	if e.sent.ring != nil {
 		n += sentBytes(len(e.sent.ring))
 	}
+	if e.talk != nil {
+		n += talkSize
+	}
 	n += historyBytes(len(e.rtt.samples))
 	if e.parts.table != nil {
 		n += tableSize(len(e.parts.table))
@@ -248,7 +251,10 @@ func TestNoAllocation(t *testing.T) {
 					}
 					pair[0].Update(now)
 					pair[1].ClearAcks()
-					pair[1].AckDue(now, time.Millisecond)
+					if wait, ok := pair[1].ControlDue(now); ok && wait == 0 {
+						out.Reset()
+						pair[1].SendControl(now, &out)
+					}
 				}
 			}
 			for range 20000 {
@@ -288,11 +294,11 @@ func TestAckOfFragmentWithoutRoom(t *testing.T) {
 	if v := send(from, to, 3000); v != NoRoom || refused == 0 {
 		t.Fatalf("fragments of a stranger: %v, want NoRoom", v)
 	}
-	if wait, owed := to.AckDue(testTime(0), time.Second); !owed || wait > 0 {
+	if wait, owed := to.ControlDue(testTime(0)); !owed || wait > 0 {
 		t.Error("no packet is due for a stranger who was refused")
 	}
 	send(to, from, 0)
-	if _, owed := to.AckDue(testTime(0), time.Second); owed {
+	if _, owed := to.ControlDue(testTime(0)); owed {
 		t.Error("a second packet is due")
 	}
 	invalid := to.Counters().FragmentsInvalid

@@ -235,11 +235,11 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 func (e *Endpoint) refusedFragment(f *Fragment) bool {
 	before := e.Acked()
 	if f.ID == 0 {
-		e.handleAcks(f.Header)
+		e.handleAcks(f.Header, true)
 	} else if r := e.parts.find(f.Sequence); r != nil && r.headerSize > 0 {
-		e.handleAcks(r.header)
+		e.handleAcks(r.header, true)
 	}
-	e.introduce(f.Sequence)
+	e.introduce()
 	return e.Acked() && !before
 }
 
@@ -271,7 +271,7 @@ func (e *Endpoint) complete(r *reassembly) Verdict {
 		return TooLarge
 	}
 	e.counters.PacketsReceived++
-	return e.receivePacket(r.header, payload, size)
+	return e.receivePacket(r.header, payload, size, true)
 }
 
 // openReassembly makes a reassembly for the packet of fragment f, with room

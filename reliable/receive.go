@@ -44,11 +44,12 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 			return v
 		}
 	}
-	return e.receivePacket(h, datagram[n:], len(datagram))
+	return e.receivePacket(h, datagram[n:], len(datagram), false)
 }
 
-// receivePacket takes a whole packet, size bytes with its header.
-func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
+// receivePacket takes a whole packet, size bytes with its header. The sequence of
+// one that came in fragments was moved on to before.
+func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented bool) Verdict {
 	if len(payload) > int(e.maxPacket) {
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
@@ -66,23 +67,20 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int) Verdict {
 	e.busy = false
 	if !taken {
 		if e.cfg.AckRefused {
-			e.handleAcks(h)
-			e.introduce(h.Sequence)
+			e.handleAcks(h, len(payload) > 0)
+			e.introduce()
 		}
 		return Refused
 	}
+	gap := !fragmented && h.Sequence != e.received.seen.Next()
 	e.noteReceived(h.Sequence, size)
 	if e.parts.open == 0 && e.partsNext == h.Sequence {
 		e.partsNext++
 	} else {
 		e.forwardReassemblies(h.Sequence)
 	}
-	if len(payload) > 0 {
-		e.ackState.owe(h.Sequence)
-	} else {
-		e.ackState.pass(h.Sequence)
-	}
-	e.handleAcks(h)
+	e.handleAcks(h, len(payload) > 0)
+	e.noteArrival(h.Sequence, gap, len(payload) > 0)
 	return Delivered
 }
 
@@ -122,14 +120,19 @@ func (e *Endpoint) jump(s uint16) {
 	e.received.ring.reset(s)
 	e.dropReassemblies()
 	e.partsNext = s
-	e.ackState.last = s - 1 - ackDistance // so that the peer hears of it at once
+	if e.cfg.AckDelay > 0 {
+		e.talking().last = s - 1 - ackDistance // so that the peer hears of it at once
+	}
 }
 
-// introduce makes an ack due if no packet of ours has left yet, although s was
-// refused: a peer that hears nothing has nothing to acknowledge, and a budget
+// introduce makes an ack due if no packet of ours has left yet, although what
+// came was refused: a peer that hears nothing has nothing to acknowledge, and a budget
 // that trusts those more that do would go on refusing it.
-func (e *Endpoint) introduce(s uint16) {
-	if !e.ackState.spoken {
-		e.ackState.owe(s)
+func (e *Endpoint) introduce() {
+	if e.cfg.AckDelay == 0 {
+		return
+	}
+	if t := e.talking(); !t.spoken {
+		t.owe(e.received.seen.Next()-1, e.now)
 	}
 }

@@ -32,6 +32,7 @@ type receivedWindow struct {
 	turnedNext uint16 // what it expected then
 	ringBegin  uint16 // where a ring of few records began
 	whole      bool   // the ring has as many records as it should
+	samples    uint8  // messages sampled, up to sampledFirst
 }
 
 // A receivedRing has the records of the newest packets, by sequence modulo its
@@ -155,13 +156,14 @@ func (e *Endpoint) noteAnyhow(s uint16, rec receivedRecord) {
 // forwardReceived makes s the newest sequence seen, though not received.
 func (e *Endpoint) forwardReceived(s uint16) {
 	w := &e.received
-	if s == w.seen.Next() && w.seen.Bitwise() {
+	gap := s != w.seen.Next()
+	if !gap && w.seen.Bitwise() {
 		w.seen.Skip()
 	} else if !w.seen.Forward(s) {
 		return
 	}
 	e.parked = -1
-	e.ackState.owe(s)
+	e.noteStart(s, gap)
 	if w.ring.records != nil && w.seen.Bitwise() {
 		w.ring.forward(w.seen.Next())
 	}

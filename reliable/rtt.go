@@ -121,6 +121,18 @@ func (e *Endpoint) sampleRTT(s uint16, rtt int64) {
 	}
 }
 
+// forgetRTT starts the round-trip figures anew.
+func (e *Endpoint) forgetRTT() {
+	e.stats.RTT = 0
+	for i := range e.rtt.samples {
+		e.rtt.samples[i] = -1
+	}
+	for i := range e.rtt.blocks {
+		e.rtt.blocks[i].dirty = true
+	}
+	e.rtt.pos = 0
+}
+
 // nextRTTSlot returns the slot of the next sample in a growing history.
 func (e *Endpoint) nextRTTSlot() int {
 	h := &e.rtt

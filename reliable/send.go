@@ -15,8 +15,29 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 	if e.sent.ring == nil && !e.ensureSent() {
 		return 0, ErrNoMemory
 	}
+	return e.sendPacket(payload, out), nil
+}
+
+// sendPacket appends the datagrams of a packet of a valid size. There is a window.
+func (e *Endpoint) sendPacket(payload []byte, out *Batch) (id uint64) {
 	h := Header{Sequence: uint16(e.nextID)}
 	h.Ack, h.AckBits = e.received.seen.Acks()
+	newest := h.Ack
+	switch {
+	case e.cfg.AckDelay == 0:
+	case len(payload) == 0:
+		h = h.patient()
+	default:
+		t := e.talking()
+		t.rhythm.note(e.now)
+		t.prober.count = 0
+	}
+	return e.sendHeader(h, newest, payload, out)
+}
+
+// sendHeader appends the datagrams of a packet whose header tells of all up to
+// newest.
+func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batch) (id uint64) {
 	lostID, lost := e.remember(len(payload))
 	if len(payload) > int(e.fragmentAbove) {
 		e.sendFragments(h, payload, out)
@@ -29,11 +50,13 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 	id = e.nextID
 	e.nextID++
 	e.counters.PacketsSent++
-	e.ackState.sent(h.Ack, e.now)
+	if e.talk != nil {
+		e.talk.sent(id, newest, e.now)
+	}
 	if lost {
 		e.tell(lostID, FateLost, 0)
 	}
-	return id, nil
+	return id
 }
 
 // sendFragments appends the fragments of a packet to out.

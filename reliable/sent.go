@@ -53,38 +53,34 @@ type sentWindow struct {
 	count   int          // packets present, the newest ones; for powers of two only
 
 	open      int32  // packets whose fate is undecided
+	scale     int16  // by how much the loss margin has grown, see scaleUnit
+	falls     uint8  // packets presumed lost since the scale changed
 	halved    bool   // there is an older half of which sums are kept
 	decidedTo uint64 // packets before this one are decided, or out of the window
 	overdue   overdue
+	recent    recentFates
+	ackedAt   int64 // when the newest packet was sent that is acknowledged
 	half      halfSums
 }
 
 // halfSums are sums over the older half of a sentWindow.
 type halfSums struct {
-	present, acked  int32
-	delivered, lost int32 // of those with a payload
-	bytes           int64
-	ackedBytes      int64
+	present, acked int32
+	bytes          int64
+	ackedBytes     int64
 }
 
 func (h *halfSums) add(r *sentRecord, sign int32) {
 	h.present += sign
 	h.bytes += int64(sign) * int64(r.bytes)
-	if r.mark&(markAcked|markLost) != 0 {
-		h.addDecided(r, sign)
+	if r.mark&markAcked != 0 {
+		h.addAcked(r, sign)
 	}
 }
 
-func (h *halfSums) addDecided(r *sentRecord, sign int32) {
-	if r.mark&markAcked == 0 {
-		h.lost += sign
-		return
-	}
+func (h *halfSums) addAcked(r *sentRecord, sign int32) {
 	h.acked += sign
 	h.ackedBytes += int64(sign) * int64(r.bytes)
-	if r.mark&markEmpty == 0 {
-		h.delivered += sign
-	}
 }
 
 func (w *sentWindow) record(s uint16) *sentRecord {
@@ -96,6 +92,7 @@ func (w *sentWindow) record(s uint16) *sentRecord {
 
 func (w *sentWindow) reset() {
 	w.count, w.open, w.half, w.overdue = 0, 0, halfSums{}, overdue{}
+	w.recent, w.ackedAt = 0, 0
 	if w.odd != nil {
 		w.odd.Reset()
 	}
@@ -278,7 +275,8 @@ func (e *Endpoint) remember(size int) (lostID uint64, lost bool) {
 	if evicted && out.undecided() {
 		id := e.nextID - uint64(len(e.sent.ring))
 		e.sent.open--
-		e.sent.overdue.left(id)
+		e.sent.overdue.decided(id)
+		e.sent.recent.add(true)
 		return id, true
 	}
 	return 0, false
@@ -296,8 +294,14 @@ func (e *Endpoint) rememberOdd(s uint16, r sentRecord) (lostID uint64, lost bool
 	return lostID, lost
 }
 
-// handleAcks learns from the header of an accepted packet.
-func (e *Endpoint) handleAcks(h Header) {
+// handleAcks learns from the header of an accepted packet, one with a message or
+// without.
+func (e *Endpoint) handleAcks(h Header, message bool) {
+	prompt := false
+	if !message && e.cfg.AckDelay > 0 {
+		prompt = h.AckBits&1 != 0
+		h = h.plain()
+	}
 	if e.cfg.AckGuard && !e.credible(&h) {
 		return
 	}
@@ -307,6 +311,10 @@ func (e *Endpoint) handleAcks(h Header) {
 	} else {
 		mask = e.sent.unackedOdd(h.Ack, h.AckBits)
 	}
+	if prompt {
+		e.samplePrompt(h.Ack)
+	}
+	news := mask != 0
 	for ; mask != 0; mask &= mask - 1 {
 		s := h.Ack - uint16(bits.TrailingZeros32(mask))
 		if !e.listAck(s) {
@@ -314,9 +322,35 @@ func (e *Endpoint) handleAcks(h Header) {
 		}
 		e.acked(s)
 	}
-	if e.fates != nil || e.grows() {
+	switch {
+	case e.cfg.AckDelay > 0:
+		if news {
+			e.losePassedBy(h)
+		}
+	case e.fates != nil || e.grows():
 		e.presumeLost(h.Ack)
 	}
+}
+
+// samplePrompt takes a round-trip time from a packet that left when s arrived.
+// The first such sample ends those of packets that may have waited. A packet
+// that names s a round trip after another one did comes from a peer that does
+// not know what it says with that.
+func (e *Endpoint) samplePrompt(s uint16) {
+	if d := int(uint16(e.nextID) - 1 - s); d >= e.sent.count {
+		return
+	}
+	r := e.sent.record(s)
+	if r.mark&markEmpty != 0 || r.mark&markAcked != 0 && e.now-r.at-int64(r.rtt()) > e.roundTrip() {
+		return
+	}
+	if !e.prompts {
+		e.prompts = true
+		e.forgetRTT()
+	}
+	rtt := e.now - r.at
+	e.sampleRTT(s, rtt)
+	e.talking().measured(rtt, e.roundTrip())
 }
 
 // acked notes that packet s was acknowledged.
@@ -328,18 +362,26 @@ func (e *Endpoint) acked(s uint16) {
 	d := int(uint16(e.nextID) - 1 - s)
 	if w.odd == nil {
 		w.pending.Clear(s)
-		if before&markLost != 0 && w.inOlderHalf(d) {
-			w.half.lost--
-		}
 	}
+	w.ackedAt = max(w.ackedAt, r.at)
 	rtt := e.now - r.at
 	r.mark |= markAcked
 	r.setRTT(rtt)
 	if w.inOlderHalf(d) {
-		w.half.addDecided(r, 1)
+		w.half.addAcked(r, 1)
 	}
-	e.sampleRTT(s, rtt)
+	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 {
+		e.sampleRTT(s, rtt)
+	}
+	if e.talk != nil {
+		e.talk.confirmed(e.idOf(s))
+	}
+	if before&markLost != 0 {
+		w.recent.revoke()
+	}
+	e.noteLate(before, rtt)
 	if before&(markLost|markEmpty) == 0 {
+		w.recent.add(false)
 		w.open--
 		id := e.idOf(s)
 		w.overdue.decided(id)

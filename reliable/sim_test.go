@@ -18,10 +18,9 @@ func connConfig() *Config {
 		JumpGuard:         true,
 		AckGuard:          true,
 		AckRefused:        true,
+		AckDelay:          20 * time.Millisecond,
 	}
 }
-
-const simAckDelay = 10 * time.Millisecond
 
 // A simPeer is one end of a simulated link. Its messages begin with their id.
 type simPeer struct {
@@ -145,6 +144,15 @@ func (s *sim) send(i int, payload []byte) {
 	}
 }
 
+// control sends the control packet that peer i asks for.
+func (s *sim) control(i int) {
+	s.out.Reset()
+	s.peers[i].SendControl(s.time(), &s.out)
+	for k := range s.out.Len() {
+		s.transmit(i, s.out.At(k))
+	}
+}
+
 func (s *sim) transmit(i int, d []byte) {
 	link := s.links[i]
 	copies := 1
@@ -173,7 +181,7 @@ func (s *sim) advance(d time.Duration) {
 			next = s.queue[0].at
 		}
 		for i, p := range s.peers {
-			if wait, owed := p.AckDue(s.time(), simAckDelay); s.acks && owed && s.now+wait <= next {
+			if wait, owed := p.ControlDue(s.time()); s.acks && owed && s.now+wait <= next {
 				next, ack = s.now+wait, i
 			}
 		}
@@ -183,7 +191,7 @@ func (s *sim) advance(d time.Duration) {
 		}
 		s.now = next
 		if ack >= 0 {
-			s.send(ack, nil)
+			s.control(ack)
 			continue
 		}
 		ev := heap.Pop(&s.queue).(simEvent)

@@ -12,7 +12,7 @@ type Stats struct {
 	JitterMax    float32 // greatest excess over RTTMin, in milliseconds
 	JitterStddev float32 // standard deviation of the samples from RTTAvg, in milliseconds
 
-	PacketLoss float32 // smoothed share of the packets sent that were not acknowledged, in percent
+	PacketLoss float32 // smoothed share of the packets sent that were not acknowledged, in percent; with Config.MaxWindow, of those decided last
 
 	SentBandwidth     float32 // payload and lower headers sent, in kilobits per second
 	ReceivedBandwidth float32 // packets with lower headers received, in kilobits per second

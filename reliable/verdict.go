@@ -69,8 +69,10 @@ const (
 	// FateDelivered: the other side acknowledged the packet.
 	FateDelivered Fate = iota + 1
 	// FateLost: the packet is presumed lost. The other side is 64 sequences
-	// past it, or its record has left the window of sent packets, or, with
-	// Config.MaxWindow, 10 s have passed without an answer.
+	// past it, or, with Config.AckDelay, has acknowledged one that was sent
+	// some more than a round trip later; or its record has left the window of
+	// sent packets; or, with Config.MaxWindow, Config.LostAfter has passed
+	// without an answer.
 	FateLost
 )
 

@@ -227,6 +227,13 @@ func (w *Window) Acks() (ack uint16, ackBits uint32) {
 	return ack, ackBits
 }
 
+// AcksAt returns what a header says whose ack is s, a sequence of the window: one
+// bit for it and each of the 31 before it that is present. It is for a window of
+// bits.
+func (w *Window) AcksAt(s uint16) uint32 {
+	return w.bits.Last32(s) & lowBits(max(0, w.known-int32(w.next-1-s)))
+}
+
 // lowBits returns a mask of the n lowest bits.
 func lowBits(n int32) uint32 {
 	if n >= 32 {

@@ -1,0 +1,425 @@
+package reliable
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// warm makes d one that has exchanged n messages with the other side, one each
+// 100 ms, over a path of 40 ms: the other side acknowledges each at once, and says
+// so. It returns the time of the last one, and the other side's next sequence.
+func (d *dialogue) warm(n int) (at float64, s uint16) {
+	d.t.Helper()
+	for i := range n {
+		at = 100 * float64(i)
+		d.send(at)
+		d.hear(at+40, Header{uint16(i), uint16(i), 1<<min(31, i+1) - 1 | 1})
+		d.due(at+40, -1)
+	}
+	return at, uint16(n)
+}
+
+// header returns what SendControl writes now.
+func (d *dialogue) header(at float64) Header {
+	d.t.Helper()
+	d.due(at, at)
+	d.out.Reset()
+	d.e.SendControl(ms(at), &d.out)
+	if d.out.Len() != 1 {
+		d.t.Fatalf("at %v ms: %d packets, want 1", at, d.out.Len())
+	}
+	h, n, err := ParseHeader(d.out.At(0))
+	if err != nil || n != len(d.out.At(0)) {
+		d.t.Fatalf("at %v ms: %x is no header alone", at, d.out.At(0))
+	}
+	return h
+}
+
+// Only an empty packet that says that it did not wait is a round-trip sample, and
+// the first one ends those of messages.
+func TestPromptSamples(t *testing.T) {
+	d := newDialogue(t)
+	d.send(0)
+	d.hear(90, Header{0, 0, 1}, 'x') // a message carries it, late
+	if got := d.e.Stats().RTT; got != 90 {
+		t.Errorf("RTT = %v before a packet that says that it did not wait, want 90", got)
+	}
+	d.send(100)
+	d.hear(140, Header{1, 1, 0b11})
+	if s := d.e.Stats(); s.RTT != 40 {
+		t.Errorf("RTT = %v, want 40", s.RTT)
+	}
+	d.send(200)
+	d.hear(290, Header{2, 3, 0b1110}) // it waited, and says so
+	d.send(300)
+	d.hear(390, Header{3, 3, 0b1111}, 'x')
+	d.send(400)
+	d.hear(440, Header{4, 4, 0b11111})
+	d.hear(2440, Header{5, 4, 0b11111}) // again, by one that knows nothing of this
+	d.e.Update(ms(2500))
+	if s := d.e.Stats(); s.RTT != 40 || s.RTTMin != 40 || s.RTTMax != 40 || s.RTTAvg != 40 || s.JitterMax != 0 {
+		t.Errorf("figures %+v, want 40 everywhere", s)
+	}
+	if n := d.e.Counters().PacketsAcked; n != 5 {
+		t.Errorf("%d packets acknowledged, want 5", n)
+	}
+}
+
+// What an empty packet of ours says: bit 0 only where it leaves as the packet
+// arrives.
+func TestPatientHeaders(t *testing.T) {
+	for _, h := range []Header{{1, 5, 0b111}, {1, 65535, 1}, {1, 5, 1 << 31}, {1, 5, 0}, {1, 65535, 0}, {1, 0, noBits}} {
+		p := h.patient()
+		if p.AckBits&1 != 0 {
+			t.Errorf("%+v: patient has bit 0", h)
+		}
+		back := p.plain()
+		if h.AckBits&1 == 0 && p != h || h.AckBits&1 != 0 && (back.Ack != h.Ack || back.AckBits != h.AckBits&^(1<<31)) {
+			t.Errorf("%+v: patient is %+v, and plain of that %+v", h, p, back)
+		}
+	}
+	d := newDialogue(t)
+	d.receive(0, 0, 'x')
+	d.due(0, 0)
+	if h := d.header(0.5); h.Ack != 1 || h.AckBits != 0b10 { // it has waited meanwhile
+		t.Errorf("an acknowledgement that waited is %+v", h)
+	}
+	d.out.Reset()
+	mustSend(t, d.e, ms(1), nil, &d.out)
+	if h, _, _ := ParseHeader(d.out.At(0)); h.Ack != 1 || h.AckBits != 0b10 {
+		t.Errorf("a keepalive is %+v", h)
+	}
+}
+
+// A header that is one ahead of what was sent, with bit 0 clear, is no ack of what
+// was never sent.
+func TestAckGuardKnowsPatientHeaders(t *testing.T) {
+	e, _ := New(connConfig(), testTime(0), nil)
+	var out Batch
+	mustSend(t, e, testTime(0), []byte{1}, &out)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 1, 0b10}))
+	if c := e.Counters(); c.AcksInvalid != 0 || c.PacketsAcked != 1 {
+		t.Errorf("%d headers invalid, %d packets acknowledged, want 0 and 1", c.AcksInvalid, c.PacketsAcked)
+	}
+	// An old connection's: nothing up to what it has seen counts, and no more.
+	e, _ = New(connConfig(), testTime(0), nil)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 6, 0b11111110}))
+	for range 7 {
+		mustSend(t, e, testTime(0), []byte{1}, &out)
+	}
+	e.Receive(testTime(0), AppendHeader(nil, Header{1, 7, 0b11111110}))
+	if c := e.Counters(); c.AcksInvalid != 1 || c.PacketsAcked != 1 {
+		t.Errorf("%d headers invalid, %d packets acknowledged, want 1 and 1", c.AcksInvalid, c.PacketsAcked)
+	}
+}
+
+// A gap is acknowledged at once, but not more than once a millisecond, and for a
+// while after one acknowledgements leave more often.
+func TestAckOfGap(t *testing.T) {
+	d := newDialogue(t)
+	d.listen() // until 3000 ms, sequence 3
+	d.receive(4000, 5, 'x')
+	d.due(4000, 4000)
+	d.control(4000, 6, 0b1111010)
+	d.receive(4000.5, 4, 'x') // it comes late
+	d.due(4000.5, 4001)
+	d.control(4001, 6, 0b1111110)
+	d.receive(4020, 6, 'x') // the third since the last sample
+	d.control(4020, 6, 0b1111111)
+	d.receive(4040, 7, 'x')
+	d.due(4040, 4040) // a quarter of half the delay after the last packet of ours
+}
+
+// A message that comes so late that ordinary headers hardly name it is named by a
+// header of its own, together with its neighbours.
+func TestAckOfLateMessage(t *testing.T) {
+	d := newDialogue(t)
+	d.listen()
+	for s := uint16(4); s < 64; s++ {
+		if s < 30 || s > 33 {
+			d.receive(4000, s, 'x')
+		}
+		if wait, ok := d.e.ControlDue(ms(4000)); ok && wait == 0 {
+			d.e.SendControl(ms(4000), &d.out)
+		}
+	}
+	acked := func(h Header, s uint16) bool {
+		h = h.plain()
+		return h.Ack-s < 32 && h.AckBits>>(h.Ack-s)&1 != 0
+	}
+	d.out.Reset()
+	for _, s := range []uint16{31, 30} {
+		d.receive(4010, s, 'x')
+	}
+	named := map[uint16]int{}
+	for at := 4010.0; at < 4020; at++ {
+		for {
+			wait, ok := d.e.ControlDue(ms(at))
+			if !ok || wait > 0 {
+				break
+			}
+			h := d.header(at)
+			if h.AckBits&1 != 0 && h.Ack != 30 && h.Ack != 31 {
+				t.Errorf("at %v ms: %+v claims that %d has just arrived", at, h, h.Ack)
+			}
+			for s := uint16(30); s < 34; s++ {
+				if acked(h, s) {
+					named[s]++
+				}
+			}
+		}
+	}
+	if named[30] == 0 || named[31] == 0 || named[32]+named[33] > 0 {
+		t.Errorf("named: %v, want 30 and 31 only", named)
+	}
+	// Far apart, they do not wait for each other.
+	a := ackState{}
+	a.oweLate(100, 5)
+	a.oweLate(98, 6)
+	a.oweLate(101, 7)
+	if at := a.lateDue(7); at != 5+latePause || a.lateTo != 101 || a.lateLow != 98 {
+		t.Errorf("late messages from %d to %d are due at %d", a.lateLow, a.lateTo, at)
+	}
+	if a.oweLate(101+lateSpan, 8); a.lateDue(8) != 8 {
+		t.Error("late messages far apart are not due at once")
+	}
+}
+
+// A message is lost when one is acknowledged that was sent a margin later, and not
+// before; the margin grows when that was wrong.
+func TestLostByHeaders(t *testing.T) {
+	d := newDialogue(t)
+	fates := 0
+	d.e.fates = fateFunc(func(id uint64, fate Fate, _ time.Duration) {
+		if fate == FateLost {
+			fates++
+		}
+	})
+	at, s := d.warm(10) // 40 ms: the margin is 45 ms
+	lost := uint16(10)
+	d.send(at + 100)
+	d.send(at + 140)
+	d.hear(at+180, Header{s, lost + 1, 1}, 'x')
+	if fates != 0 {
+		t.Fatal("lost 40 ms after a round trip of 40 ms")
+	}
+	d.send(at + 146)
+	d.hear(at+186, Header{s + 1, lost + 2, 0b10}, 'x') // it names lost+1 at most
+	if fates != 0 {
+		t.Fatal("lost by an ack without its bit")
+	}
+	d.hear(at+186, Header{s + 2, lost + 2, 0b11}, 'x')
+	if fates != 1 {
+		t.Fatalf("%d lost when one is acknowledged that was sent 46 ms later, want 1", fates)
+	}
+	margin := d.e.lossMargin()
+	d.hear(at+190, Header{s + 3, lost + 2, 0b111}, 'x')
+	if grown := d.e.lossMargin(); grown < margin*5/4-int64(time.Millisecond) || grown > margin*5/4+int64(time.Millisecond) {
+		t.Errorf("the margin was %v, and is %v after it was wrong", time.Duration(margin), time.Duration(grown))
+	}
+	if n := d.e.Counters().PacketsAcked; n != 13 || fates != 1 || d.e.InFlight() != 0 {
+		t.Errorf("%d packets acknowledged, %d fates, %d in flight, want 13, 1, 0", n, fates, d.e.InFlight())
+	}
+}
+
+type fateFunc func(uint64, Fate, time.Duration)
+
+func (f fateFunc) HandleFate(id uint64, fate Fate, rtt time.Duration) { f(id, fate, rtt) }
+
+// The margin that was wrong often shrinks again while losses are true.
+func TestMarginDecays(t *testing.T) {
+	d := newDialogue(t)
+	d.warm(10)
+	first := d.e.lossMargin()
+	for range 50 {
+		d.e.noteLate(markLost, 0)
+	}
+	most := d.e.lossMargin()
+	if want := maxScale / scaleUnit * first; most > want || most < want*9/10 {
+		t.Errorf("the margin has grown to %v, want %v", time.Duration(most), time.Duration(want))
+	}
+	at := 2000.0
+	for d.e.sent.scale > 0 && at < 200_000 {
+		d.send(at)
+		d.send(at + 900) // more than the margin
+		d.hear(at+940, Header{d.e.received.seen.Next(), d.e.NextSequence() - 1, 1}, 'x')
+		at += 1000
+	}
+	if m := d.e.lossMargin(); m >= most {
+		t.Errorf("the margin is still %v", time.Duration(m))
+	}
+}
+
+// The last message before silence is probed: a gap that is always answered. The
+// sequence that it skips is never acknowledged, whatever the other side says.
+func TestProbe(t *testing.T) {
+	d := newDialogue(t)
+	at, s := d.warm(10)
+	d.send(at + 100)
+	wait, ok := d.e.ControlDue(ms(at + 100))
+	if !ok || wait <= 40*time.Millisecond || wait > 180*time.Millisecond {
+		t.Fatalf("a probe is due in %v, %v, want after a round trip and the peer's wait", wait, ok)
+	}
+	next, sent := d.e.NextSequence(), d.e.Counters().PacketsSent
+	probeAt := at + 100 + float64(wait)/1e6
+	h := d.header(probeAt)
+	if h.Sequence != next+1 || d.e.Counters().PacketsSent != sent+1 {
+		t.Errorf("the probe has sequence %d, want %d", h.Sequence, next+1)
+	}
+	acked := d.e.Counters().PacketsAcked
+	d.hear(probeAt+40, Header{s, h.Sequence, 0b011})
+	if got := d.e.Counters().PacketsAcked; got != acked+1 || d.e.InFlight() != 0 {
+		t.Errorf("%d packets acknowledged by an answer to the probe, %d in flight, want 1 and 0", got-acked, d.e.InFlight())
+	}
+	d.due(probeAt+40, -1)
+}
+
+// Probes are few, and none leaves before the other side has acknowledged anything.
+func TestProbesAreFew(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		d := newDialogue(t)
+		at := 0.0
+		if known {
+			at, _ = d.warm(10)
+		}
+		d.send(at + 100)
+		n, last := 0, at+100
+		for now := at + 100; now < at+60_000; now++ {
+			if wait, ok := d.e.ControlDue(ms(now)); ok && wait == 0 {
+				d.header(now)
+				if gap := now - last; n > 1 && gap < 200 {
+					t.Errorf("probe %d after %v ms, want doubling distances", n, gap)
+				}
+				n, last = n+1, now
+			}
+		}
+		if want := map[bool]int{true: maxProbes}[known]; n != want {
+			t.Errorf("known: %t: %d probes, want %d", known, n, want)
+		}
+	}
+}
+
+// The rhythm is that of steady messages; pauses, bursts and single ones are none.
+func TestRhythm(t *testing.T) {
+	const milli = int64(time.Millisecond)
+	r := rhythm{}
+	r.note(0)
+	if _, ok := r.next(0); ok {
+		t.Error("one message makes a rhythm")
+	}
+	for i := range int64(20) {
+		r.note((i + 1) * 20 * milli)
+		r.note((i+1)*20*milli + milli/4) // a second one of the same burst
+	}
+	latest := 400*milli + milli/4
+	if at, ok := r.next(latest + 5*milli); !ok || at < latest+20*milli || at > latest+26*milli {
+		t.Errorf("next = %v, %t, want 20 ms and a quarter after the last one", time.Duration(at-latest), ok)
+	}
+	if at, ok := r.next(latest + 30*milli); !ok || at > latest+36*milli {
+		t.Errorf("next of one that comes later than ours = %v, %t, want a quarter of the interval later", time.Duration(at-latest), ok)
+	}
+	if r.alive(latest + 50*milli) {
+		t.Error("the rhythm is alive after two and a half intervals")
+	}
+	r.note(latest + rhythmRest)
+	if _, ok := r.next(latest + rhythmRest); ok {
+		t.Error("the rhythm is alive after a pause")
+	}
+}
+
+// The loss figure counts what was decided last, and falls in idleness.
+func TestRecentFates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var f recentFates
+	var model []bool
+	for range 2000 {
+		if rng.IntN(20) == 0 {
+			f.revoke()
+			for i := len(model) - 1; i >= max(0, len(model)-recentMost); i-- {
+				if model[i] {
+					model[i] = false
+					break
+				}
+			}
+		} else {
+			lost := rng.IntN(4) == 0
+			f.add(lost)
+			model = append(model, lost)
+		}
+		overdue := rng.IntN(80)
+		n, lost := min(overdue, recentMost), min(overdue, recentMost)
+		for i := len(model) - 1; i >= 0 && n < recentMost; i-- {
+			n++
+			if model[i] {
+				lost++
+			}
+		}
+		if got, want := f.share(overdue), float32(lost)/float32(max(n, recentLeast)); got != want {
+			t.Fatalf("share(%d) of %v = %v, want %v", overdue, model, got, want)
+		}
+	}
+}
+
+// TestAnswersEnd runs two endpoints over links that lose half of the packets. In
+// idleness each keepalive causes less than one answer on average, so answers end.
+func TestAnswersEnd(t *testing.T) {
+	for _, link := range []simLink{
+		{delay: 20 * time.Millisecond, loss: 0.5},
+		{delay: 20 * time.Millisecond, loss: 0.5, jitter: 30 * time.Millisecond, dup: 0.3},
+		{delay: 20 * time.Millisecond, dup: 0.5, jitter: 30 * time.Millisecond},
+	} {
+		s := newSim(t, connConfig(), link)
+		for range 100 {
+			s.send(0, s.peers[0].message(20))
+			s.send(1, s.peers[1].message(20))
+			s.advance(30 * time.Millisecond)
+		}
+		s.advance(30 * time.Second) // the last probes
+		before := s.peers[0].Counters().PacketsSent + s.peers[1].Counters().PacketsSent
+		const keepalives = 2000
+		for range keepalives {
+			s.send(0, nil)
+			s.advance(2500 * time.Millisecond)
+			s.send(1, nil)
+			s.advance(2500 * time.Millisecond)
+		}
+		n := s.peers[0].Counters().PacketsSent + s.peers[1].Counters().PacketsSent - before
+		t.Logf("%+v: %d packets for %d keepalives", link, n, 2*keepalives)
+		if n > 3*keepalives {
+			t.Errorf("%+v: %d packets for %d keepalives, want fewer than half as many answers", link, n, 2*keepalives)
+		}
+	}
+}
+
+// LossDue is when Update presumes the oldest packet lost.
+func TestLossDue(t *testing.T) {
+	for _, after := range []time.Duration{0, 2 * time.Second, -1} {
+		cfg := connConfig()
+		cfg.LostAfter = after
+		e, _ := New(cfg, testTime(0), nil)
+		var out Batch
+		if _, ok := e.LossDue(testTime(0)); ok {
+			t.Error("a loss is due before anything was sent")
+		}
+		mustSend(t, e, testTime(1), []byte{1}, &out)
+		mustSend(t, e, testTime(2), []byte{1}, &out)
+		wait, ok := e.LossDue(testTime(2))
+		want := map[time.Duration]time.Duration{0: 9 * time.Second, 2 * time.Second: time.Second}[after]
+		if wait != want || ok != (after >= 0) {
+			t.Errorf("LostAfter %v: LossDue = %v, %t, want %v", after, wait, ok, want)
+		}
+		if ok {
+			e.Update(testTime(2).Add(want - 1))
+			if e.InFlight() != 2 {
+				t.Errorf("LostAfter %v: lost too early", after)
+			}
+			e.Update(testTime(2).Add(want))
+			if wait, ok := e.LossDue(testTime(2).Add(want)); e.InFlight() != 1 || wait != time.Second || !ok {
+				t.Errorf("LostAfter %v: %d in flight, LossDue = %v, %t, want 1 and 1s", after, e.InFlight(), wait, ok)
+			}
+		} else if e.Update(testTime(1e6)); e.InFlight() != 2 {
+			t.Error("age has decided, though it should not")
+		}
+	}
+}

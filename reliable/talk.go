@@ -1,0 +1,36 @@
+package reliable
+
+import "unsafe"
+
+// A talk is what an Endpoint with a Config.AckDelay knows of the exchange of
+// messages. It is made with the first one, and given up in idleness.
+type talk struct {
+	ackState
+	rhythm
+	prober
+}
+
+const talkSize = int(unsafe.Sizeof(talk{}))
+
+// talking returns the talk, which it makes if there is none. All that has been
+// received before counts as acknowledged.
+func (e *Endpoint) talking() *talk {
+	if e.talk == nil {
+		e.talk = &talk{ackState: ackState{
+			last:   e.received.seen.Next() - 1,
+			every:  1,
+			left:   1,
+			spoken: e.nextID > 0,
+			sentAt: e.now,
+		}}
+		e.mem += talkSize
+	}
+	return e.talk
+}
+
+func (e *Endpoint) freeTalk() {
+	if e.talk != nil {
+		e.talk = nil
+		e.mem -= talkSize
+	}
+}
