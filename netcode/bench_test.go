@@ -75,7 +75,10 @@ func BenchmarkBatch(b *testing.B) {
 			continue // it has been done with those before
 		}
 		out.Reset()
-		if err := x.sealBatch(testStart, &from, &out); err != nil {
+		x.sendMu.Lock()
+		err := x.sealBatchLocked(testStart, &from, &out)
+		x.sendMu.Unlock()
+		if err != nil {
 			b.Fatal(err)
 		}
 		for j := range bufs {

@@ -100,7 +100,7 @@ func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload 
 		reason = DropState
 	}
 	if reason != DropNone {
-		c.recv.drops[reason]++
+		c.recv.drop(reason)
 		return nil
 	}
 	if p.typ == packetPayload {

@@ -11,6 +11,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/inbox"
+	"volley/internal/outbox"
 )
 
 // A Conn is a session: an encrypted connection on which every Write is one
@@ -19,26 +20,26 @@ import (
 // once. [Dial] makes them at a client, [Listener.Accept] at a server.
 type Conn struct {
 	// constant after start
-	dc       datagram.Conn
-	remote   net.Addr
-	sess     *session // its halves are guarded by sendMu and recvMu
-	shared   *shared  // of the Listener; nil at a client
-	slot     uint32   // the client's index
-	slots    uint32
-	lossless bool   // dc delivers everything, so Write waits for room
-	onClose  func() // may be nil
+	dc      datagram.Conn
+	remote  net.Addr
+	sess    *session // its halves are guarded by sendMu and recvMu
+	shared  *shared  // of the Listener; nil at a client
+	slot    uint32   // the client's index
+	slots   uint32
+	born    time.Time
+	onClose func() // may be nil
 
-	in                          inbox.Inbox
-	readDeadline, writeDeadline deadline.Deadline
-	truncated                   atomic.Uint64
-	closeOnce, goneOnce         sync.Once
-	closeErr                    error
-	writing                     chan struct{} // a token; only if lossless
+	in                  inbox.Inbox
+	readDeadline        deadline.Deadline
+	truncated           atomic.Uint64
+	closeOnce, goneOnce sync.Once
+	closeErr            error
 
 	// sendMu guards the sending half of the session, never held across I/O.
+	// Packets leave in the order in which they are sealed.
 	sendMu sync.Mutex
-	err    error // why writes fail; nil while the session lives
-	drains bool  // ended by the peer or from below, and Close has not been called
+	out    outbox.Outbox // knows why writes fail, nil while the session lives
+	drains bool          // ended by the peer or from below, and Close has not been called
 	sent   traffic
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
@@ -66,18 +67,17 @@ func (t *traffic) add(n int) {
 var (
 	_ net.Conn         = (*Conn)(nil)
 	_ datagram.Handler = (*handler)(nil)
+	_ outbox.Owner     = (*framer)(nil)
+	_ outbox.Framer    = (*framer)(nil)
 )
 
 // init prepares c for a session on dc, which is attached by the caller.
 func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func(int) bool) {
-	c.dc, c.sess = dc, sess
+	c.dc, c.sess, c.born = dc, sess, time.Now()
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
 	c.in.Init(set.readBuffer, reserve)
 	features := dc.Features()
-	if c.lossless = features.Waits; c.lossless {
-		c.writing = make(chan struct{}, 1)
-		c.writing <- struct{}{}
-	}
+	c.out.Init((*framer)(c), features.Waits)
 	if features.Inline != nil {
 		c.in.SetPoller(features.Inline)
 	}
@@ -177,21 +177,18 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.err != nil && !c.drains {
-		return c.opError("set", c.err)
+	if err := c.out.Err(); err != nil && !c.drains {
+		return c.opError("set", err)
 	}
 	if read {
 		c.readDeadline.Set(t)
 		c.in.Interrupt()
 	}
-	if write && c.err == nil { // else it has woken all writers for good
-		c.writeDeadline.Set(t)
+	if write {
+		c.out.SetDeadline(t)
 	}
 	return nil
 }
-
-// closeLinger is how long Close waits for room in the socket's send buffer.
-const closeLinger = 100 * time.Millisecond
 
 // Close ends the session and tells the peer, ten times over, since nobody
 // acknowledges it. Payloads that nobody has read are dropped, and pending
@@ -199,13 +196,7 @@ const closeLinger = 100 * time.Millisecond
 // than once and returns the first call's result.
 func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
-		out := datagram.GetBatch()
-		defer datagram.PutBatch(out)
-		if c.stopSending(net.ErrClosed, func(now time.Time) { c.sess.send.disconnect(now, out) }) {
-			var giveUp deadline.Deadline
-			giveUp.Set(time.Now().Add(closeLinger))
-			c.dc.WriteBatchBy(out, &giveUp)
-		} else {
+		if !c.disconnect() {
 			c.forgetEnd()
 		}
 		c.in.Fail(net.ErrClosed)
@@ -215,24 +206,34 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// longAgo as a deadline wakes every blocked call.
-var longAgo = time.Unix(1, 0)
-
-// stopSending makes writes fail with err from now on and forgets the key they
-// used. It reports false if that has happened before. Last, if not nil, is
-// called before.
-func (c *Conn) stopSending(err error, last func(now time.Time)) bool {
+// disconnect makes writes fail from now on, sends what is queued, tells the peer
+// and forgets the key. It reports false if the session had ended before.
+func (c *Conn) disconnect() bool {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.err != nil {
+	if c.out.Err() != nil {
 		return false
 	}
-	if last != nil {
-		last(time.Now())
-	}
-	c.err = err
+	c.out.End(net.ErrClosed)
+	c.out.Take() // the peer's end is worth waiting for
+	c.out.DrainUnlocking(func() {
+		c.sess.send.disconnect(time.Now(), c.out.Batch(0))
+	})
 	c.sess.send.cipher = packetCipher{}
-	c.writeDeadline.Set(longAgo)
+	return true
+}
+
+// stopSending makes writes fail with err from now on and forgets the key they
+// used. It reports false if that has happened before.
+func (c *Conn) stopSending(err error) bool {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.out.Err() != nil {
+		return false
+	}
+	c.out.End(err)
+	c.drains = true
+	c.sess.send.cipher = packetCipher{}
 	return true
 }
 
@@ -241,15 +242,15 @@ func (c *Conn) forgetEnd() {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.drains = false
-	if c.err == io.EOF {
-		c.err = net.ErrClosed
+	if c.out.Err() == io.EOF {
+		c.out.End(net.ErrClosed)
 	}
 }
 
 // end ends the session from the other side or below. What has been received
 // can still be read. It may be called with recvMu held.
 func (c *Conn) end(upper datagram.Handler, err error) {
-	if !c.stopSending(err, func(time.Time) { c.drains = true }) {
+	if !c.stopSending(err) {
 		return
 	}
 	if upper != nil {
@@ -283,3 +284,6 @@ func (c *Conn) opError(op string, err error) error {
 // A handler is a Conn as the layer below sees it; the type keeps these methods
 // out of the public API.
 type handler Conn
+
+// A framer is a Conn as its outbox sees it.
+type framer Conn

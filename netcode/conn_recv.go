@@ -11,8 +11,9 @@ import (
 // HandleBatch takes datagrams from the layer below, opens them in place, and
 // hands the payloads on, under one lock and with one wake-up for all of them.
 // The layer above is called without the lock, since what it sends may come back
-// from the other side before the call returns.
-func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
+// from the other side before the call returns. Its answers leave in the order of
+// all that is sealed, so they are not given to the caller to send.
+func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
 	if c.ended {
@@ -27,7 +28,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	c.recvMu.Unlock()
 	if upper != nil && len(payloads) > 0 {
-		c.deliver(now, upper, payloads, out)
+		c.deliver(now, upper, payloads)
 	}
 	if over {
 		c.end(upper, io.EOF)
@@ -69,12 +70,12 @@ func (c *Conn) confirmLocked() {
 	c.sendMu.Unlock()
 }
 
-// deliver hands payloads to the layer above, whose answers go to out.
-func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte, out *wire.Batch) {
+// deliver hands payloads to the layer above, and sends its answers.
+func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte) {
 	up := datagram.GetBatch()
 	defer datagram.PutBatch(up)
 	upper.HandleBatch(now, payloads, up)
-	c.sealBatch(now, up, out)
+	c.answer(now, up)
 }
 
 // queueLocked queues payloads for those who Read.
@@ -82,7 +83,7 @@ func (c *Conn) queueLocked(payloads [][]byte) {
 	c.in.Lock()
 	for _, p := range payloads {
 		if !c.in.Push(p) {
-			c.sess.recv.drops[DropQueueFull]++
+			c.sess.recv.drop(DropQueueFull)
 			c.shared.drop(DropQueueFull, c.sess.addr)
 		}
 	}
@@ -91,12 +92,10 @@ func (c *Conn) queueLocked(payloads [][]byte) {
 
 // HandleTick sends a keep alive if one is due, ends the session if the peer
 // has been silent too long, and calls the layer above when it asked for it.
-func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
+func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	c := (*Conn)(h)
-	next, spent := c.keepAlive(now, out)
+	next, spent := c.keepAlive(now)
 	if spent {
-		c.dc.WriteBatch(out)
-		out.Reset()
 		c.exhaust()
 	}
 	if next.IsZero() {
@@ -119,7 +118,7 @@ func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	if upper == nil {
 		return next
 	}
-	if at := c.tickUpper(now, upper, out); !at.IsZero() {
+	if at := c.tickUpper(now, upper); !at.IsZero() {
 		next = earlier(next, at)
 	}
 	return next
@@ -128,17 +127,30 @@ func (h *handler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 // keepAlive sends a keep alive if one is due. It returns when the next one
 // will be, the zero time if the session has ended, and whether it has to end
 // for want of sequence numbers, in which case it tells the peer.
-func (c *Conn) keepAlive(now time.Time, out *wire.Batch) (next time.Time, spent bool) {
+func (c *Conn) keepAlive(now time.Time) (next time.Time, spent bool) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	switch {
-	case c.err != nil:
+	spent = c.sess.send.exhausted()
+	switch due := !now.Before(c.sess.keepAliveAt()); {
+	case c.out.Err() != nil:
 		return time.Time{}, false
-	case c.sess.send.exhausted():
-		c.sess.send.disconnect(now, out)
+	case !spent && !due:
+	case !spent && c.out.Crowded():
+		c.sess.send.last = now // there is enough to show that we live
+	default:
+		before := c.out.Pending()
+		out := c.out.Batch(now.Sub(c.born))
+		if spent {
+			c.sess.send.disconnect(now, out)
+		} else {
+			c.sess.keepAlive(now, out)
+		}
+		c.out.SendFreshUnlocking(before)
+	}
+	if spent {
 		return time.Time{}, true
 	}
-	return c.sess.keepAlive(now, out), false
+	return c.sess.keepAliveAt(), false
 }
 
 // exhaust ends a session that may not send any more.
@@ -152,7 +164,7 @@ func (c *Conn) exhaust() {
 
 // tickUpper calls the layer above if its time has come, and returns when it
 // wants to be called next, the zero time for never.
-func (c *Conn) tickUpper(now time.Time, upper datagram.Handler, out *wire.Batch) (next time.Time) {
+func (c *Conn) tickUpper(now time.Time, upper datagram.Handler) (next time.Time) {
 	c.tickMu.Lock()
 	due := !c.upperAt.IsZero() && !c.upperAt.After(now)
 	if due {
@@ -166,7 +178,7 @@ func (c *Conn) tickUpper(now time.Time, upper datagram.Handler, out *wire.Batch)
 	up := datagram.GetBatch()
 	defer datagram.PutBatch(up)
 	at := upper.HandleTick(now, up)
-	c.sealBatch(now, up, out)
+	c.answer(now, up)
 	return c.upperBy(at)
 }
 
@@ -191,14 +203,25 @@ func (h *handler) HandleClose(err error) {
 	c.end(upper, err)
 }
 
-// WaitRoom waits until a payload of n bytes would be taken.
+// WaitRoom waits until a payload of n bytes would be taken, and while so much
+// waits to leave that its answer would be late.
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
 	upper := c.upper
 	c.recvMu.Unlock()
-	if upper == nil {
-		return c.in.WaitRoom(n, cancel)
+	for {
+		var err error
+		if upper == nil {
+			err = c.in.WaitRoom(n, cancel)
+		} else {
+			err = upper.WaitRoom(n, cancel)
+		}
+		if err != nil || !c.out.Clogged() {
+			return err
+		}
+		if err := c.out.WaitUnclogged(cancel); err != nil {
+			return err
+		}
 	}
-	return upper.WaitRoom(n, cancel)
 }

@@ -2,13 +2,9 @@ package netcode
 
 import (
 	"errors"
-	"io"
-	"os"
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
-	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -23,98 +19,45 @@ func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	if err := c.write(b); err != nil {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if _, err := c.out.WriteUnlocking((*framer)(c), b); err != nil {
 		return 0, c.opError("write", err)
 	}
 	return len(b), nil
 }
 
-func (c *Conn) write(b []byte) error {
-	if err := c.waitRoom(b); err != nil {
-		return err
-	}
-	if c.lossless {
-		defer func() { c.writing <- struct{}{} }()
-	}
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
-	if err := c.seal(time.Now(), b, out); err != nil {
-		return err
-	}
-	n, err := c.transmit(out, &c.writeDeadline)
-	if n < out.Len() {
-		return c.expired(b)
-	}
-	return err
-}
+func (f *framer) Lock()   { f.sendMu.Lock() }
+func (f *framer) Unlock() { f.sendMu.Unlock() }
 
-// waitRoom waits, on a lossless link, until the peer has room for a payload.
-// It then holds the token of writing.
-func (c *Conn) waitRoom(b []byte) error {
-	if !c.lossless {
-		return nil
-	}
-	passed := c.writeDeadline.Arm()
-	defer c.writeDeadline.Disarm()
-	if err := c.check(b); err != nil {
-		return err
-	}
-	select {
-	case <-c.writing:
-	case <-passed:
-		return c.expired(b)
-	}
-	if err := c.dc.WaitWritable(len(b), passed); err != nil {
-		c.writing <- struct{}{}
-		if e := c.check(b); e != nil {
-			return e
-		}
-		return err
-	}
-	return nil
-}
+// Conn returns the connection below.
+func (f *framer) Conn() datagram.Conn { return f.dc }
 
-// expired returns what a passed write deadline means: ends of sessions set it.
-func (c *Conn) expired(b []byte) error {
-	if err := c.check(b); err != nil {
-		return err
-	}
-	return os.ErrDeadlineExceeded
-}
+// Arrange leaves packets in the order of their sequence numbers.
+func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
 
-func (c *Conn) check(b []byte) error {
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	return c.checkLocked(b)
-}
+// Now returns the time since the session began.
+func (f *framer) Now() time.Duration { return time.Since(f.born) }
 
-// checkLocked returns why a payload cannot be written now.
-func (c *Conn) checkLocked(b []byte) error {
+// Check returns why a payload cannot be sealed.
+func (f *framer) Check(b []byte) error {
 	switch {
-	case c.err == io.EOF:
-		return datagram.ErrPeerClosed
-	case c.err != nil:
-		return c.err
-	case c.sess.send.exhausted():
+	case f.sess.send.exhausted():
 		return errExhausted
-	case c.writeDeadline.Exceeded():
-		return os.ErrDeadlineExceeded
 	case len(b) > MaxPayload:
 		return &PayloadTooLargeError{Size: len(b), Max: MaxPayload}
 	}
 	return nil
 }
 
-// seal appends the packet of one payload to out.
-func (c *Conn) seal(now time.Time, b []byte, out *wire.Batch) error {
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	if err := c.checkLocked(b); err != nil {
-		return err
-	}
-	c.sealLocked(now, b, out)
-	return nil
+// Frame seals a payload.
+func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
+	(*Conn)(f).sealLocked(f.born.Add(now), b, out)
+	return 0, nil
 }
+
+// RestUnlocking does nothing: nothing comes in for what is sent.
+func (f *framer) RestUnlocking(time.Duration) {}
 
 func (c *Conn) sealLocked(now time.Time, b []byte, out *wire.Batch) {
 	c.sess.sendPayload(now, b, out)
@@ -125,18 +68,19 @@ func (c *Conn) sealLocked(now time.Time, b []byte, out *wire.Batch) {
 // calls as the platform allows. It returns how many were sent; if not all,
 // with the error that stopped it.
 func (c *Conn) WriteBatch(payloads [][]byte) (n int, err error) {
-	if c.lossless {
-		for ; n < len(payloads) && err == nil; n++ {
-			_, err = c.Write(payloads[n])
-		}
-		if err != nil {
-			n--
-		}
-		return n, err
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.dc.Features().Waits {
+		n, err = c.out.WriteBatchUnlocking((*framer)(c), payloads)
+		return n, c.opError("write", err)
 	}
+	if err := c.out.AcquireUnlocking(c.out.Deadline()); err != nil {
+		return 0, c.opError("write", err)
+	}
+	defer c.out.ReleaseUnlocking(c.out.Deadline())
 	for n < len(payloads) && err == nil {
 		var k int
-		k, err = c.writeSome(payloads[n:])
+		k, err = c.writeSomeUnlocking(payloads[n:])
 		n += k
 	}
 	return n, c.opError("write", err)
@@ -145,11 +89,16 @@ func (c *Conn) WriteBatch(payloads [][]byte) (n int, err error) {
 // batchPayloads is how many payloads WriteBatch seals before it sends them.
 const batchPayloads = 64
 
-func (c *Conn) writeSome(payloads [][]byte) (n int, err error) {
+// writeSomeUnlocking sends some payloads; the caller is busy. What is not sent
+// before the deadline is given up: a sequence number more or less does not
+// matter.
+func (c *Conn) writeSomeUnlocking(payloads [][]byte) (n int, err error) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	now := time.Now()
-	c.sendMu.Lock()
+	if err := c.out.ClearUnlocking(c.out.Deadline()); err != nil {
+		return 0, err
+	}
+	now, each := time.Now(), c.packetsLocked()
 	for n < min(len(payloads), batchPayloads) {
 		if err = c.checkLocked(payloads[n]); err != nil {
 			break
@@ -159,15 +108,31 @@ func (c *Conn) writeSome(payloads [][]byte) (n int, err error) {
 		}
 		n++
 	}
-	c.sendMu.Unlock()
-	sent, e := c.transmit(out, &c.writeDeadline)
+	sent, e := c.out.TransmitUnlocking(out, c.out.Deadline())
 	switch {
 	case sent < out.Len():
-		return indexOfPacket(payloads, sent), c.expired(nil)
+		return indexOfPacket(payloads, sent/each), e
 	case e != nil:
 		return 0, e
 	}
 	return n, err
+}
+
+// checkLocked returns why a payload cannot be written now.
+func (c *Conn) checkLocked(b []byte) error {
+	if err := c.out.Check(); err != nil {
+		return err
+	}
+	return (*framer)(c).Check(b)
+}
+
+// packetsLocked returns how many packets sealing a payload makes: until the
+// client is known to have its index, a keep alive tells it before each.
+func (c *Conn) packetsLocked() int {
+	if c.sess.confirmed {
+		return 1
+	}
+	return 2
 }
 
 // indexOfPacket returns which of payloads is in packet i: empty ones are in
@@ -184,24 +149,17 @@ func indexOfPacket(payloads [][]byte, i int) int {
 	return len(payloads)
 }
 
-// sealBatch seals what the layer above wants to send, straight from its batch
-// into that of the layer below. It returns the first error; the rest is sealed
-// all the same.
-func (c *Conn) sealBatch(now time.Time, from, out *wire.Batch) (first error) {
-	if from.Len() == 0 {
-		return nil
-	}
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	if c.err != nil || c.sess.send.exhausted() {
-		return c.checkLocked(nil)
-	}
+// sealBatchLocked seals what the layer above wants to send. It returns the first
+// error; the rest is sealed all the same.
+func (c *Conn) sealBatchLocked(now time.Time, from, out *wire.Batch) (first error) {
 	for i := range from.Len() {
 		switch b := from.At(i); {
 		case len(b) > MaxPayload:
 			first = &PayloadTooLargeError{Size: len(b), Max: MaxPayload}
 		case len(b) == 0:
 			first = errEmptyBatch
+		case c.sess.send.exhausted():
+			return errExhausted
 		default:
 			c.sealLocked(now, b, out)
 		}
@@ -209,13 +167,19 @@ func (c *Conn) sealBatch(now time.Time, from, out *wire.Batch) (first error) {
 	return first
 }
 
-// transmit hands packets to the layer below. It returns how many: those from
-// there on found no room until the deadline. Only an error that ends the
-// connection is returned.
-func (c *Conn) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
-	n, err = c.dc.WriteBatchBy(out, d)
-	if n < out.Len() || socket.IsTransient(err) {
-		err = nil
+// answer sends what the layer above has to say to what it was given, behind all
+// that was sealed before. It does not wait for room.
+func (c *Conn) answer(now time.Time, from *wire.Batch) {
+	if from.Len() == 0 {
+		return
 	}
-	return n, err
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if c.out.Err() != nil || c.out.Crowded() {
+		return
+	}
+	before := c.out.Pending()
+	c.sealBatchLocked(now, from, c.out.Batch(now.Sub(c.born)))
+	c.out.Answered()
+	c.out.SendFreshUnlocking(before)
 }

@@ -72,7 +72,23 @@ type receiver struct {
 	cipher packetCipher
 	window replayWindow
 	last   time.Time // of the newest packet that shows the peer alive
-	drops  Drops
+	drops  *Drops    // nil: none
+}
+
+// drop counts a datagram that was of no use.
+func (r *receiver) drop(reason DropReason) {
+	if r.drops == nil {
+		r.drops = new(Drops)
+	}
+	r.drops[reason]++
+}
+
+// dropped returns how many datagrams were of no use.
+func (r *receiver) dropped() (d Drops) {
+	if r.drops != nil {
+		d = *r.drops
+	}
+	return d
 }
 
 // open reads a datagram.

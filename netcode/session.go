@@ -40,7 +40,7 @@ func (s *session) receive(now time.Time, b []byte) (p packet, reason DropReason)
 		reason = s.accept(now, p)
 	}
 	if reason != DropNone {
-		s.recv.drops[reason]++
+		s.recv.drop(reason)
 	}
 	return p, reason
 }

@@ -2,7 +2,9 @@ package netcode
 
 import (
 	"errors"
+	"io"
 	"net"
+	"os"
 	"time"
 
 	"volley/internal/datagram"
@@ -25,23 +27,19 @@ var errAttached = errors.New("netcode: another layer has taken the session over"
 // first.
 func (s *stacked) Attach(h datagram.Handler) error {
 	c := (*Conn)(s)
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
-	if err := c.attach(time.Now(), h, out); err != nil {
+	if err := c.attach(time.Now(), h); err != nil {
 		return err
 	}
 	if err := c.failure(); err != nil { // the peer's end may have come before
 		h.HandleClose(err)
-		return nil
 	}
-	_, err := c.transmit(out, nil)
-	return err
+	return nil
 }
 
 // attach hands over what came early, until there is none left, and only then
 // has the layer above take what comes next: so the order is kept, and it is
 // called without a lock.
-func (c *Conn) attach(now time.Time, h datagram.Handler, out *wire.Batch) error {
+func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
 	switch err := c.failure(); {
@@ -55,7 +53,7 @@ func (c *Conn) attach(now time.Time, h datagram.Handler, out *wire.Batch) error 
 		early := c.early()
 		c.recvMu.Unlock()
 		if len(early) > 0 {
-			c.deliver(now, h, early, out)
+			c.deliver(now, h, early)
 		}
 		c.recvMu.Lock()
 		if len(early) == 0 {
@@ -84,7 +82,7 @@ func (c *Conn) early() (payloads [][]byte) {
 func (c *Conn) failure() error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	return c.err
+	return c.out.Err()
 }
 
 // WriteBatch seals the datagrams of a batch and sends them.
@@ -93,22 +91,52 @@ func (s *stacked) WriteBatch(b *wire.Batch) error {
 	return err
 }
 
-// WriteBatchBy implements datagram.Conn. What finds no room in time is
-// sealed again when it is tried again.
+// WriteBatchBy implements datagram.Conn. What finds no room in time is sealed
+// again when it is tried again.
 func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	c := (*Conn)(s)
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if d == nil {
+		d = c.out.Patience()
+	}
+	now := time.Now()
+	switch err := c.out.Err(); {
+	case err == io.EOF:
+		return b.Len(), datagram.ErrPeerClosed
+	case err != nil:
+		return b.Len(), err
+	case c.out.Busy() && !c.out.Full():
+		c.out.Take()
+		return b.Len(), c.sealBatchLocked(now, b, c.out.Batch(now.Sub(c.born)))
+	}
+	if err := c.out.AcquireUnlocking(d); err != nil {
+		return c.unsentLocked(b, 0, err)
+	}
+	defer c.out.ReleaseUnlocking(d)
+	if err := c.out.ClearUnlocking(d); err != nil {
+		return c.unsentLocked(b, 0, err)
+	}
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
-	first := c.sealBatch(time.Now(), b, out)
-	if d == nil {
-		err = c.dc.WriteBatch(out)
-	} else if n, err = c.dc.WriteBatchBy(out, d); n < out.Len() {
-		return n, err // no more than n: what cannot be sealed is not in out
+	each := c.packetsLocked()
+	first := c.sealBatchLocked(now, b, out)
+	if n, err = c.out.TransmitUnlocking(out, d); n < out.Len() {
+		return c.unsentLocked(b, n/each, err) // no more than that: what cannot be sealed is not in out
 	}
 	if first == nil {
 		first = err
 	}
 	return b.Len(), first
+}
+
+// unsentLocked returns what WriteBatchBy does when only n datagrams of b have
+// been sent: after the end, it is done with the others.
+func (c *Conn) unsentLocked(b *wire.Batch, n int, err error) (int, error) {
+	if err != os.ErrDeadlineExceeded {
+		n = b.Len()
+	}
+	return n, err
 }
 
 // Schedule asks for a call of the layer above.

@@ -20,7 +20,7 @@ func (c *Conn) Stats() Stats {
 	s := Stats{ReadsTruncated: c.truncated.Load()}
 	c.recvMu.Lock()
 	s.PayloadsReceived, s.BytesReceived = c.received.payloads, c.received.bytes
-	s.Drops = c.sess.recv.drops
+	s.Drops = c.sess.recv.dropped()
 	c.recvMu.Unlock()
 	c.sendMu.Lock()
 	s.PayloadsSent, s.BytesSent = c.sent.payloads, c.sent.bytes

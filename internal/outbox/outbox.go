@@ -115,6 +115,9 @@ func (o *Outbox) SetDeadline(t time.Time) {
 	}
 }
 
+// Deadline returns the deadline of Writes.
+func (o *Outbox) Deadline() *deadline.Deadline { return &o.deadline }
+
 // Check returns why nothing can be written now: the end, an error of what was
 // sent earlier, which is told once, or the deadline.
 func (o *Outbox) Check() error { return o.checkBy(&o.deadline) }
@@ -157,7 +160,7 @@ func (o *Outbox) Full() bool {
 func (o *Outbox) Crowded() bool { return o.pending != nil && o.pending.Len() >= maxAnswers }
 
 // Batch returns what is pending, to be framed into. Whoever adds to it sees to
-// it that it leaves: by SendFresh, or Release.
+// it that it leaves: by SendFreshUnlocking or ReleaseUnlocking.
 func (o *Outbox) Batch(now time.Duration) *wire.Batch {
 	if o.pending == nil {
 		o.pending = datagram.GetBatch()

@@ -269,10 +269,11 @@ func TestOrder(t *testing.T) {
 							c.Lock()
 							if c.AcquireUnlocking(c.Patience()) == nil {
 								out := new(wire.Batch)
-								if c.pending == nil {
-									c.Frame(0, nil, out)
+								if err := c.ClearUnlocking(c.Patience()); err != nil {
+									t.Error(err)
 								}
-								c.ForwardUnlocking(out, c.Patience())
+								c.Frame(0, nil, out)
+								c.TransmitUnlocking(out, c.Patience())
 								c.ReleaseUnlocking(c.Patience())
 							}
 							c.Unlock()

@@ -81,19 +81,27 @@ func (o *Outbox) flush() {
 	}
 }
 
-// ForwardUnlocking sends a batch of the caller's, who is busy, behind what is
-// pending. It returns how many datagrams of it are done with; if not all, the
-// error is os.ErrDeadlineExceeded, and otherwise one that ends the connection.
-func (o *Outbox) ForwardUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+// ClearUnlocking sends what is pending until nothing is; the caller is busy. What
+// it frames then, before it lets go of the lock, it may give to
+// TransmitUnlocking. The error is the end, or os.ErrDeadlineExceeded.
+func (o *Outbox) ClearUnlocking(d *deadline.Deadline) error {
 	for o.pending != nil {
-		if !o.sendPendingUnlocking(d) {
-			return 0, os.ErrDeadlineExceeded
+		sent := o.sendPendingUnlocking(d)
+		switch {
+		case o.err != nil:
+			return o.Check()
+		case !sent:
+			return os.ErrDeadlineExceeded
 		}
 	}
-	return o.transmitUnlocking(out, d)
+	return nil
 }
 
-func (o *Outbox) transmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
+// TransmitUnlocking sends a batch of the caller's, who is busy and has called
+// ClearUnlocking. It returns how many datagrams are done with; if not all, the
+// error is os.ErrDeadlineExceeded or the end, and otherwise one that ends the
+// connection.
+func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	o.owner.Unlock()
 	n, err = o.transmit(out, d)
 	o.owner.Lock()

@@ -79,7 +79,7 @@ func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id u
 	if id, err = f.Frame(now, msg, out); err != nil {
 		return 0, err
 	}
-	_, err = o.transmitUnlocking(out, &o.deadline)
+	_, err = o.TransmitUnlocking(out, &o.deadline)
 	return id, err
 }
 
@@ -154,12 +154,8 @@ func (o *Outbox) writeWaitingUnlocking(f Framer, msg []byte) (id uint64, err err
 		return 0, err
 	}
 	defer o.ReleaseUnlocking(&o.deadline)
-	for o.pending != nil {
-		if sent := o.sendPendingUnlocking(&o.deadline); o.err != nil {
-			return 0, o.Check()
-		} else if !sent {
-			return 0, os.ErrDeadlineExceeded
-		}
+	if err := o.ClearUnlocking(&o.deadline); err != nil {
+		return 0, err
 	}
 	return o.sendOneUnlocking(f, f.Now(), msg)
 }
