@@ -28,6 +28,15 @@ func (e *MessageError) Error() string { return fmt.Sprintf("message of type %d: 
 
 func (e *MessageError) Unwrap() error { return e.Err }
 
+// isMessageError does not allocate where there is no error.
+func isMessageError(err error) bool {
+	if err == nil {
+		return false
+	}
+	var me *MessageError
+	return errors.As(err, &me)
+}
+
 // A Codec turns messages into frames and back. It is for programs with a
 // transport of their own; a [Conn] has one. It is safe for concurrent use.
 type Codec struct {

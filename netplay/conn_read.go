@@ -90,7 +90,7 @@ func (c *Conn) read(ctx context.Context, take func(Frame) error) error {
 		return c.opError("read", err)
 	}
 	err = take(f)
-	if me := (*MessageError)(nil); errors.As(err, &me) {
+	if isMessageError(err) {
 		c.stats.malformed.Add(1)
 	}
 	return err

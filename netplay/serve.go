@@ -3,7 +3,6 @@ package netplay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"reflect"
@@ -149,7 +148,7 @@ func (s *serving) next(c *Conn) error {
 		m, h, err = s.router.decode(c.codec, f)
 		return err
 	})
-	if me := (*MessageError)(nil); errors.As(err, &me) {
+	if isMessageError(err) {
 		return s.problem(c, err)
 	}
 	if err != nil {

@@ -266,8 +266,7 @@ func (s *Server) connected(c *Conn) error {
 
 // problem decides about a message that was not read or not handled.
 func (s *Server) problem(c *Conn, err error) error {
-	var me *MessageError
-	malformed := errors.As(err, &me)
+	malformed := isMessageError(err)
 	if malformed {
 		s.stats.malformed.Add(1)
 	}

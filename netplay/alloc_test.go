@@ -1,0 +1,133 @@
+package netplay_test
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/netplay"
+)
+
+// TestAllocations counts what encoding and decoding allocate: nothing, and what
+// the message itself is made of.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	want := map[string]float64{
+		"chat":    2,                  // strings
+		"friends": 1 + 3,              // the slice, strings
+		"player":  1,                  // a string
+		"nested":  2 + 1 + 30*(1+1+2), // slices and the map's name; 30 structs with a name and two structs each
+	}
+	reg := netplay.NewRegistry()
+	for i, m := range benchMessages {
+		reg.MustAdd(i, m.message, netplay.Compress(1))
+	}
+	codec, err := netplay.NewCodec(reg, nil)
+	require.NoError(t, err)
+	for _, m := range benchMessages {
+		buf := make([]byte, 0, 4096)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			if _, err := netplay.Append(buf, m.message); err != nil {
+				t.Error(err)
+			}
+			if _, err := codec.Append(buf, m.message); err != nil {
+				t.Error(err)
+			}
+		}), "to encode %s", m.name)
+		body, err := netplay.Marshal(m.message)
+		require.NoError(t, err)
+		into := m.empty()
+		require.Equal(t, want[m.name], testing.AllocsPerRun(100, func() {
+			if err := netplay.Unmarshal(body, into); err != nil {
+				t.Error(err)
+			}
+		}), "to decode %s", m.name)
+		require.Equal(t, m.message, into)
+
+		// The second encoder of the benchmarks is held to the same.
+		byHand, err := m.message.appendByHand(nil)
+		require.NoError(t, err)
+		require.Equal(t, body, byHand)
+		into = m.empty()
+		require.NoError(t, into.readByHand(body))
+		require.Equal(t, m.message, into)
+		frame, err := codec.Append(nil, m.message)
+		require.NoError(t, err)
+		f, _, err := netplay.ParseFrame(frame)
+		require.NoError(t, err)
+		// Package flate allocates tables for some streams.
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			if err := codec.Unmarshal(f, into); err != nil {
+				t.Error(err)
+			}
+		}), want[m.name]+2, "to expand and decode %s", m.name)
+	}
+}
+
+// TestConnAllocations counts what messages allocate that cross connections and
+// a server: the received message and no more.
+func TestConnAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	x, y := newTCP(t)
+	a, b := newConn(t, x, nil), newConn(t, y, nil)
+	m := &blob{make([]byte, 100)}
+	got := testing.AllocsPerRun(200, func() {
+		if err := a.WriteMessage(m); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.ReadMessage(); err != nil {
+			t.Error(err)
+		}
+	})
+	require.LessOrEqual(t, got, 2.0, "the message and its slice")
+}
+
+// TestBroadcastAllocations checks that a broadcast costs nothing a client.
+func TestBroadcastAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	const clients = 20
+	srv := &netplay.Server{Registry: newRegistry()}
+	ready := make(chan struct{}, clients)
+	netplay.Handle(srv, func(*netplay.Conn, *empty) error { ready <- struct{}{}; return nil })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	m := &blob{make([]byte, 100)}
+	received := make(chan struct{}, clients)
+	for range clients {
+		c, err := netplay.Dial(t.Context(), "tcp", ln.Addr().String(), newRegistry())
+		require.NoError(t, err)
+		require.NoError(t, c.WriteMessage(&empty{}))
+		<-ready
+		go func() {
+			defer c.Close()
+			buf := make([]byte, 100+7)
+			for {
+				if _, err := io.ReadFull(c.NetConn(), buf); err != nil {
+					return
+				}
+				received <- struct{}{}
+			}
+		}()
+	}
+	got := testing.AllocsPerRun(200, func() {
+		if err := srv.Broadcast(m); err != nil {
+			t.Error(err)
+		}
+		for range clients {
+			<-received
+		}
+	})
+	require.Less(t, got, 1.0)
+	require.NoError(t, srv.Shutdown(t.Context()))
+	require.ErrorIs(t, <-served, netplay.ErrServerClosed)
+}
