@@ -56,7 +56,7 @@ func TestFramesCutAnywhere(t *testing.T) {
 			}
 			src := &cutSource{frame: wire, cut: 1, rounds: len(wire)}
 			step := 1
-			if n > 5000 && raceEnabled {
+			if n > 5000 && (raceEnabled || testing.Short()) {
 				step = 101
 				src.rounds = len(wire) / step
 			}
