@@ -80,11 +80,12 @@ type InlineReader interface {
 	InterruptInline(r Readers)
 }
 
-// Readers are the callers of one Conn's Read that are blocked until there are
-// messages.
+// Readers are callers of Read that are blocked until there are messages. Those
+// of one Conn may be of several kinds, such as one for each channel of a
+// protocol: while callers of two kinds wait, a goroutine reads.
 type Readers = interface {
-	Kick()         // makes one of them call ReadInline again
-	Several() bool // whether there is more than one, with the caller of ReadInline
+	Kick()        // makes one of them call ReadInline again
+	Callers() int // how many there are, with the caller of ReadInline
 }
 
 // A RefusalCounter is a Conn that learns when nobody listens at the other side.

@@ -71,7 +71,7 @@ func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers, &m.readErrors)
-	m.turns.wakes = cfg.Acceptor == nil && sock.Features().Notifier != nil
+	m.turns.sleeps = cfg.Acceptor == nil && sock.Features().Notifier != nil
 	if cfg.Group != nil {
 		cfg.Group.join(m)
 	}
@@ -152,10 +152,6 @@ func (m *Mux) end() bool {
 }
 
 func (m *Mux) isClosed() bool { return m.closed.Load() }
-
-// mayRead implements turnsOwner: with several peers, whoever reads would mostly
-// find what others wait for.
-func (m *Mux) mayRead(p *Peer) bool { return p != nil && m.only.Load() == p }
 
 // handleBroken ends all Conns after the socket broke.
 func (m *Mux) handleBroken(err error) {

@@ -23,7 +23,10 @@ type Peer struct {
 	closed  atomic.Bool
 }
 
-var _ Conn = (*Peer)(nil)
+var (
+	_ Conn = (*Peer)(nil)
+	_ seat = (*Peer)(nil)
+)
 
 func newPeer(m *Mux, r route) *Peer {
 	p := &Peer{mux: m, addr: r.remote}
@@ -63,9 +66,13 @@ func (p *Peer) tick(now time.Time) time.Time {
 	return next
 }
 
+// mayRead implements seat: with several peers, whoever reads would mostly find
+// what others wait for.
+func (p *Peer) mayRead() bool { return p.mux.only.Load() == p }
+
 // ReadInline implements InlineReader.
 func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
-	return p.mux.only.Load() == p && p.mux.turns.readInline(d, p, r)
+	return p.mayRead() && p.mux.turns.readInline(d, p, r)
 }
 
 // InterruptInline implements InlineReader.

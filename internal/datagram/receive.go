@@ -2,7 +2,6 @@ package datagram
 
 import (
 	"sync"
-	"time"
 
 	"volley/internal/socket"
 )
@@ -47,40 +46,3 @@ func serve(sock socket.Socket, handle func([]socket.Packet)) error {
 		handle(ps[:n])
 	}
 }
-
-// A reader decides what an error of a read means: go on, wait a little, or
-// stop.
-type reader struct{ failures int }
-
-const (
-	patience   = 16 // attempts in a row without a pause
-	maxPause   = 100 * time.Millisecond
-	firstPause = time.Millisecond
-)
-
-// again reports whether to read on after err, after a pause if need be.
-func (r *reader) again(err error) bool {
-	pause, ok := r.failed(err)
-	time.Sleep(pause)
-	return ok
-}
-
-// failed reports whether to read on after err, and after which pause. An error
-// that ends the socket is returned to the layer above by the caller; a passing
-// one that repeats itself is met with pauses, so that it cannot burn a core.
-//
-// A read takes an error that waits, and the next one finds the packets behind
-// it. So there are several attempts after every pause: otherwise whoever sends
-// us one ICMP message each pause would keep us from ever reading a packet.
-func (r *reader) failed(err error) (pause time.Duration, again bool) {
-	if !socket.IsTransient(err) {
-		return 0, false
-	}
-	r.failures++
-	if n := r.failures / patience; r.failures%patience == 0 {
-		pause = min(maxPause, firstPause<<min(n-1, 7))
-	}
-	return pause, true
-}
-
-func (r *reader) ok() { r.failures = 0 }

@@ -32,6 +32,7 @@ type Single struct {
 var (
 	_ Conn       = (*Single)(nil)
 	_ turnsOwner = (*Single)(nil)
+	_ seat       = (*Single)(nil)
 )
 
 // MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
@@ -43,7 +44,7 @@ func NewSingle(sock socket.Socket, local, remote net.Addr, maxDatagram int) *Sin
 	c.alarm.tick = c.tick
 	c.turns.init(c, sock, &c.timers, &c.readErrors)
 	c.turns.passed = c.noteError
-	c.turns.wakes = sock.Features().Notifier != nil
+	c.turns.sleeps = sock.Features().Notifier != nil
 	return c
 }
 
@@ -63,14 +64,14 @@ func (c *Single) Attach(h Handler) error {
 
 // ReadInline implements InlineReader.
 func (c *Single) ReadInline(d *deadline.Deadline, r Readers) bool {
-	return c.turns.readInline(d, nil, r)
+	return c.turns.readInline(d, c, r)
 }
 
 // InterruptInline implements InlineReader.
 func (c *Single) InterruptInline(r Readers) { c.turns.interrupt(r) }
 
 func (c *Single) isClosed() bool         { return c.closed.Load() }
-func (c *Single) mayRead(*Peer) bool     { return true }
+func (c *Single) mayRead() bool          { return true }
 func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
 
 func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {

@@ -204,13 +204,18 @@ func TestForeignQueueIsLimited(t *testing.T) {
 // that of the attempts do not hide the packets between them.
 func TestReaderPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r reader
+		again := func(b *backoff, err error) bool {
+			pause, again := b.failed(err)
+			time.Sleep(pause)
+			return again
+		}
+		var r backoff
 		begin := time.Now()
 		for range 100 {
 			pauses, paused := 0, begin
 			for range patience {
 				before := time.Now()
-				if !r.again(syscall.EPROTO) {
+				if !again(&r, syscall.EPROTO) {
 					t.Fatal("again = false for a passing error")
 				}
 				if now := time.Now(); now != before {
@@ -227,12 +232,12 @@ func TestReaderPatience(t *testing.T) {
 		r.ok()
 		begin = time.Now()
 		for range patience - 1 {
-			r.again(syscall.ECONNREFUSED)
+			again(&r, syscall.ECONNREFUSED)
 		}
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("the first errors after a success took %v", d)
 		}
-		if r.again(errBroken) || r.again(net.ErrClosed) {
+		if again(&r, errBroken) || again(&r, net.ErrClosed) {
 			t.Error("again = true for an error that ends the socket")
 		}
 	})

@@ -3,6 +3,7 @@ package datagram
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,32 +16,63 @@ import (
 // messages: no other one has to be woken first. So where the socket can be read
 // in steps, the callers of the application's Read do that, one at a time. A
 // goroutine of its own reads while there is nobody, so that acknowledgements
-// and keepalives go on: from the start, while there is more than one peer, and
-// whenever no caller has come back for inlinePatience. Where the socket can
-// tell of packets without being read, that goroutine is there only while some
-// come.
+// and keepalives go on: from the start, while there is more than one peer or
+// more than one caller, and whenever no caller has come back for inlinePatience.
+// Where the socket can tell of packets without being read, that goroutine is
+// there only while some come.
+
+// A turn says who reads a socket:
+//
+//	from      when                                              to
+//	vacant    the Conn is started, or                           asleep, or behind
+//	          no caller has come for inlinePatience               if it cannot sleep
+//	vacant    a caller of Read comes                            taken
+//	vacant    callers may not read any more                     behind
+//	asleep    a packet comes                                    behind
+//	asleep    a caller of Read comes                            taken
+//	taken     that caller has read once                         vacant
+//	taken     ... and others wait, or it may not read any more  behind
+//	taken     the socket broke                                  over
+//	behind    a caller of Read comes, the only one there is     yielding
+//	behind    no packet has come for sleepAfter                 asleep
+//	behind    the socket broke                                  over
+//	yielding  the goroutine stops, and the caller is still      vacant
+//	          there, and the only one: it is woken
+//	yielding  the goroutine stops, and there are others, or     behind
+//	          callers may not read any more
+//
+// The socket is read when it is taken, behind or yielding. A closed one makes no
+// transitions.
+type turn uint8
+
+const (
+	vacant   turn = iota // nobody reads; a caller may be about to come back
+	asleep               // nobody reads, and the socket will tell of packets
+	taken                // a caller reads
+	behind               // the goroutine reads
+	yielding             // the goroutine reads, and has been asked to make place
+	over                 // the socket broke, and nobody reads any more
+)
 
 // inlinePatience is how long nobody may read before the goroutine takes over.
 const inlinePatience = 5 * time.Millisecond
 
-// inlinePause is the longest pause of a caller of Read after errors in a row.
-const inlinePause = 10 * time.Millisecond
-
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
-// turnsOwner is who has a socket read: a Single or a Mux.
+// turnsOwner is who has a socket read: a Single or a Mux. Its isClosed is called
+// with mu held, the others without.
 type turnsOwner interface {
 	isClosed() bool
-	// mayRead reports whether the readers of a Peer may read the socket. A
-	// Single asks for nil.
-	mayRead(p *Peer) bool
 	handlePackets(now time.Time, ps []socket.Packet)
 	handleBroken(err error)
 }
 
-// turns sees to it that one goroutine at a time reads a socket. The methods of
-// its owner are called with mu held, except for handlePackets and handleBroken.
+// A seat is a Conn whose readers want to read the socket. MayRead reports
+// whether they may at present; it is called with mu held.
+type seat interface{ mayRead() bool }
+
+// turns sees to it that one goroutine at a time reads a socket.
 type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
@@ -53,18 +85,16 @@ type turns struct {
 	handle func(ps []socket.Packet)
 
 	// These belong to who reads.
-	reader reader
-	seen   time.Duration // when packets came last, since base
+	backoff backoff
+	seen    time.Duration // when packets came last, since base
 
 	mu       sync.Mutex
-	asleep   bool          // nobody reads, and wakes will tell of packets
-	behind   bool          // the goroutine reads
-	yield    bool          // and was asked to stop
-	reading  bool          // a caller reads
+	turn     turn
+	sleeps   bool          // constant: sock is a Notifier, so there need not be a goroutine
 	watching bool          // watch is scheduled
-	wakes    bool          // constant: sock is a Notifier, so there need not be a goroutine
-	peer     *Peer         // whose readers they are who read, or want to
+	seat     seat          // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
+	others   *[]Readers    // of the same seat, which have asked before; nil: none ever
 	deadline time.Time     // of the socket
 	left     time.Duration // when somebody last stopped, since base
 	watch    alarm
@@ -75,7 +105,7 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, error
 	t.inline = sock.Features().Steps
 	t.base = time.Now()
 	t.handle = func(ps []socket.Packet) {
-		t.reader.ok()
+		t.backoff.ok()
 		t.seen = time.Since(t.base)
 		t.owner.handlePackets(t.base.Add(t.seen), ps)
 	}
@@ -86,18 +116,17 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, error
 // is set, so only differences of such times count.
 func (t *turns) now() time.Time { return t.base.Add(time.Since(t.base)) }
 
-// readInline is InlineReader.ReadInline for the readers of p.
-func (t *turns) readInline(d *deadline.Deadline, p *Peer, r Readers) bool {
-	if t.inline == nil || !t.begin(d, p, r) {
+// readInline is InlineReader.ReadInline for readers of s.
+func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
+	if t.inline == nil || !t.begin(d, s, r) {
 		return false
 	}
 	var broken error
 	defer func() { // even if a callback of the application panics
-		if broken == nil {
-			t.end()
-			return
+		t.end(broken)
+		if broken != nil {
+			t.owner.handleBroken(broken)
 		}
-		t.owner.handleBroken(broken) // and nobody reads any more
 	}()
 	broken = t.readOnce(d)
 	return true
@@ -119,12 +148,12 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 		t.mu.Unlock()
 		return nil
 	}
-	pause, passing := t.reader.failed(err)
+	pause, passing := t.backoff.failed(err)
 	if !passing {
 		return err
 	}
 	t.count(err)
-	waitUntil(d, min(pause, inlinePause))
+	pauseUntil(d, min(pause, inlinePause))
 	return nil
 }
 
@@ -136,56 +165,106 @@ func (t *turns) count(err error) {
 	}
 }
 
-// waitUntil waits for the given time, but not past the deadline.
-func waitUntil(d *deadline.Deadline, pause time.Duration) {
-	if pause == 0 {
-		return
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	passed := d.Arm()
-	defer d.Disarm()
-	select {
-	case <-t.C:
-	case <-passed:
-	}
-}
-
 // begin makes the caller the one who reads, or has the goroutine make place.
-func (t *turns) begin(d *deadline.Deadline, p *Peer, r Readers) bool {
+func (t *turns) begin(d *deadline.Deadline, s seat, r Readers) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reading || t.owner.isClosed() || !t.owner.mayRead(p) {
+	if t.turn == over || t.owner.isClosed() || !s.mayRead() {
 		return false
 	}
-	t.peer, t.readers = p, r
-	if t.asleep {
-		t.asleep = false
-		t.sock.Features().Notifier.WakeOnPacket(nil)
-	}
-	if t.behind {
-		if !t.yield && !r.Several() {
-			t.yield = true
-			t.setDeadlineLocked(past)
+	if t.turn == taken {
+		if r != t.readers {
+			t.addOtherLocked(r)
 		}
 		return false
 	}
-	t.reading = true
+	t.sitLocked(s, r)
+	switch t.turn {
+	case yielding:
+		return false
+	case behind:
+		if t.callersLocked() == 1 {
+			t.turn = yielding
+			t.setDeadlineLocked(past)
+		}
+		return false
+	case asleep:
+		t.sock.Features().Notifier.WakeOnPacket(nil)
+	}
+	t.turn = taken
 	t.setDeadlineLocked(d.At())
 	return true
 }
 
+// sitLocked makes r those who read, or want to.
+func (t *turns) sitLocked(s seat, r Readers) {
+	if t.readers == r {
+		t.seat = s
+		return
+	}
+	before := t.readers
+	if t.seat != s {
+		t.others, before = nil, nil
+	}
+	t.seat, t.readers = s, r
+	if t.others != nil {
+		*t.others = slices.DeleteFunc(*t.others, func(x Readers) bool { return x == r })
+	}
+	if before != nil {
+		t.addOtherLocked(before)
+	}
+}
+
+func (t *turns) addOtherLocked(r Readers) {
+	if t.others == nil {
+		t.others = new([]Readers)
+	}
+	if !slices.Contains(*t.others, r) {
+		*t.others = append(*t.others, r)
+	}
+}
+
+// callersLocked returns how many callers of Read have found no message, with
+// the one who reads.
+func (t *turns) callersLocked() int {
+	n := 0
+	if t.readers != nil {
+		n = t.readers.Callers()
+	}
+	if t.others == nil {
+		return n
+	}
+	*t.others = slices.DeleteFunc(*t.others, func(r Readers) bool {
+		callers := r.Callers()
+		n += callers
+		return callers == 0
+	})
+	return n
+}
+
+// mayReadLocked reports whether those who read, or wanted to, still may.
+func (t *turns) mayReadLocked() bool { return t.seat != nil && t.seat.mayRead() }
+
+// forgetLocked forgets who wanted to read: they may be gone for good.
+func (t *turns) forgetLocked() { t.seat, t.readers, t.others = nil, nil, nil }
+
 // end lets the next one read.
-func (t *turns) end() {
+func (t *turns) end(broken error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reading = false
 	t.left = t.seen
 	switch {
+	case broken != nil:
+		t.turn = over
 	case t.owner.isClosed():
-	case t.readers.Several() || !t.owner.mayRead(t.peer):
+		t.turn = vacant
+	case !t.mayReadLocked():
+		t.forgetLocked()
+		t.readBehindLocked()
+	case t.callersLocked() > 1:
 		t.readBehindLocked()
 	default:
+		t.turn = vacant
 		t.watchLocked()
 	}
 }
@@ -194,7 +273,7 @@ func (t *turns) end() {
 func (t *turns) interrupt(r Readers) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reading && t.readers == r {
+	if t.turn == taken && t.readers == r {
 		t.setDeadlineLocked(past)
 	}
 }
@@ -204,14 +283,17 @@ func (t *turns) interrupt(r Readers) {
 func (t *turns) reconsider() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.owner.isClosed() || t.owner.mayRead(t.peer):
-	case t.behind:
-		t.peer, t.readers = nil, nil // they may be gone for good
-	case t.reading:
-		t.setDeadlineLocked(past)
-	default:
+	if t.owner.isClosed() || t.mayReadLocked() {
+		return
+	}
+	switch t.turn {
+	case vacant:
 		t.readBehindLocked()
+		t.forgetLocked()
+	case taken:
+		t.setDeadlineLocked(past)
+	case asleep, behind, yielding:
+		t.forgetLocked()
 	}
 }
 

@@ -14,7 +14,9 @@ const sleepAfter = 200 * time.Millisecond
 func (t *turns) start() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sleepLocked()
+	if t.turn == vacant {
+		t.sleepLocked()
+	}
 }
 
 // run is the goroutine that reads while no caller of the application's does.
@@ -30,23 +32,32 @@ func (t *turns) run() {
 			}
 			continue
 		}
-		if !t.reader.again(err) {
+		pause, again := t.backoff.failed(err)
+		if !again {
+			t.stop()
 			t.owner.handleBroken(err)
 			return
 		}
 		t.count(err)
+		time.Sleep(pause)
 	}
+}
+
+// stop notes that the socket broke.
+func (t *turns) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turn = over
 }
 
 // readBehindLocked starts the goroutine.
 func (t *turns) readBehindLocked() {
-	if t.behind || t.owner.isClosed() {
+	if t.owner.isClosed() {
 		return
 	}
-	t.behind, t.yield = true, false
-	t.peer, t.readers = nil, nil
+	t.turn = behind
 	switch {
-	case t.wakes:
+	case t.sleeps:
 		t.setDeadlineLocked(t.now().Add(sleepAfter))
 	case t.inline != nil:
 		t.setDeadlineLocked(time.Time{})
@@ -56,23 +67,21 @@ func (t *turns) readBehindLocked() {
 
 // sleepLocked starts the goroutine at the next packet.
 func (t *turns) sleepLocked() {
-	if t.owner.isClosed() || t.asleep || t.behind {
+	if t.owner.isClosed() {
 		return
 	}
-	if !t.wakes || t.sock.Features().Notifier.WakeOnPacket(t) != nil {
+	if !t.sleeps || t.sock.Features().Notifier.WakeOnPacket(t) != nil {
 		t.readBehindLocked()
 		return
 	}
-	t.asleep = true
-	t.peer, t.readers = nil, nil
+	t.turn = asleep
 }
 
 // WakeUp implements socket.Sleeper.
 func (t *turns) WakeUp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.asleep {
-		t.asleep = false
+	if t.turn == asleep {
 		t.readBehindLocked()
 	}
 }
@@ -82,9 +91,8 @@ func (t *turns) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.deadline // or an interruption came late, or the application set one
-	if t.wakes && !t.yield {
+	if t.sleeps && t.turn == behind {
 		if at = t.base.Add(t.seen + sleepAfter); !t.now().Before(at) {
-			t.behind = false
 			t.sleepLocked()
 			return true
 		}
@@ -99,16 +107,19 @@ func (t *turns) idle() bool {
 // take the wake-up meant for another, and leave with a message.
 func (t *turns) yielded() bool {
 	t.mu.Lock()
-	yield := t.yield && !t.owner.isClosed()
+	if t.turn != yielding || t.owner.isClosed() {
+		t.mu.Unlock()
+		return false
+	}
+	t.setDeadlineLocked(time.Time{})
 	readers := t.readers
+	yield := t.mayReadLocked() && t.callersLocked() <= 1
 	if yield {
-		t.yield = false
-		t.setDeadlineLocked(time.Time{})
-		if yield = t.owner.mayRead(t.peer) && !readers.Several(); yield {
-			t.behind = false
-			t.left = time.Since(t.base)
-			t.watchLocked()
-		}
+		t.turn = vacant
+		t.left = time.Since(t.base)
+		t.watchLocked()
+	} else {
+		t.turn = behind
 	}
 	t.mu.Unlock()
 	if yield {
@@ -131,7 +142,7 @@ func (t *turns) watchTick(now time.Time) time.Time {
 	defer t.mu.Unlock()
 	t.watching = false
 	switch {
-	case t.owner.isClosed() || t.reading || t.behind:
+	case t.owner.isClosed() || t.turn != vacant:
 		return time.Time{}
 	case now.Sub(t.base)-t.left < inlinePatience:
 		t.watching = true

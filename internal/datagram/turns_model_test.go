@@ -139,37 +139,51 @@ func (s *steppedSocket) wait() {
 	}
 }
 
-// A turnsModel is a Single whose application does as it likes, at random.
+// A turnsModel is a Single whose application does as it likes, at random. It has
+// several inboxes with readers of their own, as a protocol of channels has.
 type turnsModel struct {
-	t    *testing.T
-	sock *steppedSocket
-	conn *Single
-	in   inbox.Inbox
-	read deadline.Deadline
+	t        *testing.T
+	sock     *steppedSocket
+	conn     *Single
+	channels []*modelChannel
 
-	mu      sync.Mutex
-	blocked int         // callers in Read
+	mu      sync.Mutex  // guards blocked of the channels, too
 	sent    []time.Time // when each packet was pushed
 	handled int
 }
 
-func newTurnsModel(t *testing.T) *turnsModel {
+type modelChannel struct {
+	in      inbox.Inbox
+	read    deadline.Deadline
+	blocked int // callers in Read
+}
+
+func newTurnsModel(t *testing.T, channels int) *turnsModel {
 	m := &turnsModel{t: t, sock: newSteppedSocket()}
 	m.conn = NewSingle(m.sock, nil, nil, 1000)
-	m.in.Init(1<<20, nil)
-	m.in.SetPoller(m.conn)
+	for range channels {
+		ch := new(modelChannel)
+		ch.in.Init(1<<20, nil)
+		ch.in.SetPoller(m.conn)
+		m.channels = append(m.channels, ch)
+	}
 	h := &fakeHandler{
 		batch: func(bufs [][]byte, _ *wire.Batch) {
-			m.in.Lock()
-			defer m.in.Unlock()
 			for _, b := range bufs {
-				m.in.Push(b)
+				ch := m.channels[b[0]]
+				ch.in.Lock()
+				ch.in.Push(b)
+				ch.in.Unlock()
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.handled += len(bufs)
 		},
-		close: func(err error) { m.in.End(err) },
+		close: func(err error) {
+			for _, ch := range m.channels {
+				ch.in.End(err)
+			}
+		},
 	}
 	if err := m.conn.Attach(h); err != nil {
 		t.Fatal(err)
@@ -177,25 +191,33 @@ func newTurnsModel(t *testing.T) *turnsModel {
 	return m
 }
 
+// close ends the connection and the readers.
+func (m *turnsModel) close() {
+	m.conn.Close()
+	for _, ch := range m.channels {
+		ch.in.Fail(net.ErrClosed)
+	}
+}
+
 // reader reads, with breaks.
-func (m *turnsModel) reader(r *rand.Rand) {
+func (m *turnsModel) reader(ch *modelChannel, r *rand.Rand) {
 	var b [100]byte
 	for {
 		if r.IntN(4) == 0 {
-			m.read.Set(time.Now().Add(time.Duration(r.IntN(10)) * time.Millisecond))
-			m.in.Interrupt()
+			ch.read.Set(time.Now().Add(time.Duration(r.IntN(10)) * time.Millisecond))
+			ch.in.Interrupt()
 		} else if r.IntN(4) == 0 {
-			m.read.Set(time.Time{})
-			m.in.Interrupt()
+			ch.read.Set(time.Time{})
+			ch.in.Interrupt()
 		}
-		m.enter(1)
-		_, _, err := m.in.Read(b[:], &m.read)
-		m.enter(-1)
+		m.enter(ch, 1)
+		_, _, err := ch.in.Read(b[:], &ch.read)
+		m.enter(ch, -1)
 		switch {
 		case err == nil:
 		case os.IsTimeout(err):
-			m.read.Set(time.Time{})
-			m.in.Interrupt()
+			ch.read.Set(time.Time{})
+			ch.in.Interrupt()
 		default:
 			return
 		}
@@ -205,10 +227,10 @@ func (m *turnsModel) reader(r *rand.Rand) {
 	}
 }
 
-func (m *turnsModel) enter(n int) {
+func (m *turnsModel) enter(ch *modelChannel, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.blocked += n
+	ch.blocked += n
 }
 
 // check looks at the state when nothing is left to do at this time.
@@ -221,17 +243,19 @@ func (m *turnsModel) check() {
 			m.t.Fatalf("a packet waits %v in the socket", late)
 		}
 	}
-	if m.blocked > 0 && (inSocket > 0 || m.in.Len() > 0) {
-		m.t.Fatalf("%d callers are in Read, while %d packets are in the socket and %d bytes in the inbox",
-			m.blocked, inSocket, m.in.Len())
+	for i, ch := range m.channels {
+		if ch.blocked > 0 && (inSocket > 0 || ch.in.Len() > 0) {
+			m.t.Fatalf("%d callers are in Read of channel %d, while %d packets are in the socket and %d bytes in the inbox",
+				ch.blocked, i, inSocket, ch.in.Len())
+		}
 	}
 }
 
-func (m *turnsModel) push() {
+func (m *turnsModel) push(channel int) {
 	m.mu.Lock()
 	m.sent = append(m.sent, time.Now())
 	m.mu.Unlock()
-	m.sock.push(from(peerAddr(1), "x")...)
+	m.sock.push(from(peerAddr(1), string(rune(channel)))...)
 }
 
 // Whatever callers of Read do, the packets that come go to them at once, or are
@@ -250,16 +274,16 @@ func TestTurnsModel(t *testing.T) {
 
 func runTurnsModel(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	m := newTurnsModel(t)
+	m := newTurnsModel(t, 1+r.IntN(3))
 	var wg sync.WaitGroup
 	defer func() {
-		m.conn.Close()
-		m.in.Fail(net.ErrClosed)
+		m.close()
 		wg.Wait()
 	}()
 	for range r.IntN(4) {
 		own := rand.New(rand.NewPCG(seed, r.Uint64()))
-		wg.Go(func() { m.reader(own) })
+		ch := m.channels[own.IntN(len(m.channels))]
+		wg.Go(func() { m.reader(ch, own) })
 	}
 	longest := []time.Duration{time.Millisecond, 20 * time.Millisecond, 3 * sleepAfter}
 	for range 200 {
@@ -270,7 +294,7 @@ func runTurnsModel(t *testing.T, seed uint64) {
 			m.check()
 		}
 		for range r.IntN(3) {
-			m.push()
+			m.push(r.IntN(len(m.channels)))
 		}
 		synctest.Wait()
 		m.check()

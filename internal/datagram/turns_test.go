@@ -1,7 +1,6 @@
 package datagram
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -46,8 +45,8 @@ func (s *inlineSocket) Features() socket.Features { return socket.Features{Loop:
 
 type noReaders struct{}
 
-func (noReaders) Kick()         {}
-func (noReaders) Several() bool { return false }
+func (noReaders) Kick()        {}
+func (noReaders) Callers() int { return 1 }
 
 // Callers take turns in reading, with passing errors in between, for the race
 // detector.
@@ -107,7 +106,7 @@ func TestInlinePause(t *testing.T) {
 // waitingReaders says that others wait.
 type waitingReaders struct{ noReaders }
 
-func (waitingReaders) Several() bool { return true }
+func (waitingReaders) Callers() int { return 2 }
 
 // Nobody reads a socket that broke, not even for those who wait.
 func TestBrokenInTurn(t *testing.T) {
@@ -135,8 +134,14 @@ func TestBrokenInTurn(t *testing.T) {
 // countedReaders are as many as the test says.
 type countedReaders struct{ several bool }
 
-func (*countedReaders) Kick()           {}
-func (r *countedReaders) Several() bool { return r.several }
+func (*countedReaders) Kick() {}
+
+func (r *countedReaders) Callers() int {
+	if r.several {
+		return 2
+	}
+	return 1
+}
 
 // Who was refused because somebody else reads is not forgotten when that one
 // stops.
@@ -299,7 +304,7 @@ func TestForeignDeadline(t *testing.T) {
 			s := newSteppedSocket()
 			c := NewSingle(s, nil, nil, 1000)
 			if !wakes {
-				c.turns.wakes = false
+				c.turns.sleeps = false
 			}
 			h := &fakeHandler{}
 			c.Attach(h)
@@ -318,12 +323,13 @@ func TestForeignDeadline(t *testing.T) {
 // The same while a caller of Read reads.
 func TestForeignDeadlineInline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newTurnsModel(t)
+		m := newTurnsModel(t, 1)
+		ch := m.channels[0]
 		got := make(chan string, 2)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for {
-				p, err := m.in.ReadAppend(nil, &m.read)
+				p, err := ch.in.ReadAppend(nil, &ch.read)
 				if err != nil {
 					return
 				}
@@ -333,13 +339,12 @@ func TestForeignDeadlineInline(t *testing.T) {
 		synctest.Wait()
 		m.sock.SetReadDeadline(time.Now().Add(-time.Second))
 		synctest.Wait() // for ever if the reader spins
-		m.push()
+		m.push(0)
 		synctest.Wait()
 		if len(got) != 1 {
 			t.Errorf("%d packets read, want 1", len(got))
 		}
-		m.conn.Close()
-		m.in.Fail(net.ErrClosed)
+		m.close()
 		wg.Wait()
 	})
 }

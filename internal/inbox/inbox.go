@@ -70,7 +70,7 @@ type Poller interface {
 // Readers is what a Poller sees of an Inbox.
 type Readers = interface {
 	Kick()
-	Several() bool
+	Callers() int
 }
 
 // SetPoller sets the Poller, before the first Read.

@@ -164,7 +164,7 @@ type lookingPoller struct{ calls, several int }
 
 func (p *lookingPoller) ReadInline(_ *deadline.Deadline, r Readers) bool {
 	p.calls++
-	if r.Several() {
+	if r.Callers() > 1 {
 		p.several++
 	}
 	return false
@@ -173,7 +173,7 @@ func (p *lookingPoller) ReadInline(_ *deadline.Deadline, r Readers) bool {
 func (p *lookingPoller) InterruptInline(Readers) {}
 
 // A caller of Read counts from before it asks the poller until it returns.
-func TestSeveral(t *testing.T) {
+func TestCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newInbox(1 << 20)
 		var p lookingPoller
@@ -182,15 +182,15 @@ func TestSeveral(t *testing.T) {
 		for want := range 2 {
 			go q.Read(nil, &d)
 			synctest.Wait()
-			if q.Several() != (want > 0) || p.several != want || p.calls != want+1 {
-				t.Errorf("with %d callers Several is %v, and %d of %d saw others, want %v, %d of %d",
-					want+1, q.Several(), p.several, p.calls, want > 0, want, want+1)
+			if q.Callers() != want+1 || p.several != want || p.calls != want+1 {
+				t.Errorf("with %d callers Callers = %d, and %d of %d saw others, want %d of %d",
+					want+1, q.Callers(), p.several, p.calls, want, want+1)
 			}
 		}
 		push(q, "x")
 		synctest.Wait()
-		if q.Several() {
-			t.Error("Several is true after one of two left")
+		if q.Callers() != 1 {
+			t.Errorf("Callers = %d after one of two left", q.Callers())
 		}
 		q.Fail(net.ErrClosed)
 	})

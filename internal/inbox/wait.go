@@ -35,9 +35,9 @@ func (q *Inbox) Kick() {
 	signal(q.wake)
 }
 
-// Several reports whether more than one caller of Read found no message: they
-// are blocked, about to be, in the Poller or about to return.
-func (q *Inbox) Several() bool { return q.callers.Load() > 1 }
+// Callers returns how many callers of Read found no message: they are blocked,
+// about to be, in the Poller or about to return.
+func (q *Inbox) Callers() int { return int(q.callers.Load()) }
 
 // Interrupt tells the blocked readers that the deadline has changed. It must be
 // called after each change.
