@@ -26,6 +26,8 @@ type importRule struct {
 	// core packages are told the time and have no effect on the world: they
 	// import nothing of coreDenied, call no clock and start no goroutine.
 	core bool
+	// coreFiles are the files of a package that are a core, where not all are.
+	coreFiles []string
 }
 
 // importRules holds the table of docs/ARCHITECTURE.md. A package that is not
@@ -53,11 +55,19 @@ var importRules = map[string]importRule{
 	},
 	"volley/porous/internal/core": {core: true, allow: []string{"volley/internal/wire"}, test: []string{"volley/internal/vectors"}},
 	"volley/porous":               {allow: []string{"volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
-	"volley/riptide":              {allow: []string{"volley/internal/..."}, test: []string{"volley/simnet"}},
-	"volley/netplay":              {test: []string{"volley/internal/vectors"}},
-	"volley/examples":             {allow: publicPackages},
-	"volley/cmd/volley":           {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
-	"volley/bench":                {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
+	"volley/riptide": {
+		allow: []string{"volley/internal/..."},
+		test:  []string{"volley/simnet"},
+		coreFiles: []string{
+			"layout.go", "message.go", "values.go", "read.go", "shift.go", "slices.go", "marshal.go", "reasons.go", "stats.go",
+			"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
+			"connection.go", "receive.go", "lobby.go",
+		},
+	},
+	"volley/netplay":    {test: []string{"volley/internal/vectors"}},
+	"volley/examples":   {allow: publicPackages},
+	"volley/cmd/volley": {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
+	"volley/bench":      {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
 }
 
 // publicPackages are what programs use.
@@ -194,9 +204,37 @@ func checkFile(t *testing.T, name string) {
 			t.Errorf("%s: %s %s", name, pkg, problem)
 		}
 	}
-	if rule, _ := ruleOf(pkg); rule.core && kind == source {
-		for _, problem := range checkCore(f) {
-			t.Errorf("%s: %s, a core, %s", name, pkg, problem)
+	rule, _ := ruleOf(pkg)
+	part := slices.Contains(rule.coreFiles, path.Base(name))
+	if kind != source || !rule.core && !part {
+		return
+	}
+	problems := checkCore(f)
+	if part {
+		problems = append(problems, deniedImports(f)...)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: a core %s", name, problem)
+	}
+}
+
+// deniedImports returns what a file that is a core imports and must not.
+func deniedImports(f *ast.File) (problems []string) {
+	for _, spec := range f.Imports {
+		if imported, _ := strconv.Unquote(spec.Path.Value); matches(coreDenied, imported) {
+			problems = append(problems, "must not import "+imported)
+		}
+	}
+	return problems
+}
+
+// TestImportCoreFiles checks that the files marked as a core are there.
+func TestImportCoreFiles(t *testing.T) {
+	for pkg, rule := range importRules {
+		for _, name := range rule.coreFiles {
+			if _, err := os.Stat(filepath.Join(strings.TrimPrefix(pkg, "volley/"), name)); err != nil {
+				t.Errorf("%s: %v", pkg, err)
+			}
 		}
 	}
 }
