@@ -181,10 +181,11 @@ func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []
 // the released library but for the least one, and longer where acknowledgements
 // take longer than heartbeats make believe.
 func (c *connection) interval() time.Duration {
-	if c.rtt.smooth < 0 {
-		return max(firstResend, c.set.minResend)
+	d := firstResend
+	if c.rtt.smooth >= 0 {
+		d = fromMillis(c.rtt.smooth) * 12 / 10
 	}
-	d := max(c.set.minResend, fromMillis(c.rtt.smooth)*12/10)
+	d = max(d, c.set.minResend)
 	return max(d, min(c.sender.delay.limit(), maxResend))
 }
 

@@ -406,3 +406,26 @@ func TestConnectionAllocs(t *testing.T) {
 		t.Errorf("%v allocations a round", n)
 	}
 }
+
+// TestLateAcks: when acknowledgements become late and none is lost, what is sent
+// again for nothing soon ends, before any heartbeat tells of the longer round
+// trip.
+func TestLateAcks(t *testing.T) {
+	s := newSimulation(t, &Config{HeartbeatInterval: 4 * time.Second}, 1)
+	s.latency = 2 * time.Millisecond
+	s.connect()
+	s.step(s.now.Add(4100 * time.Millisecond)) // a heartbeat
+	s.latency = 100 * time.Millisecond
+	c := s.ends[clientSide]
+	early := uint64(0)
+	for i := range 300 {
+		s.send(clientSide, Reliable, numbered(nil, Reliable, i))
+		s.step(s.now.Add(10 * time.Millisecond))
+		if i == 100 {
+			early = c.stats().Resends
+		}
+	}
+	if late := c.stats().Resends - early; early == 0 || late > 0 {
+		t.Errorf("%d resends in the first second, %d in the next two", early, late)
+	}
+}

@@ -168,7 +168,9 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 	if a.has {
 		first = a.id
 	}
-	c.acked(now, first)
+	if !c.acked(now, first) {
+		c.sender.ackedAgain(first)
+	}
 	news := a.bits
 	moved := true
 	if c.set.layout == Packed {
@@ -214,19 +216,21 @@ func (r *ackRecord) update(a ack) (news uint16, moved bool) {
 	return news, true
 }
 
-func (c *connection) acked(now time.Time, id uint16) {
+// acked takes an id as delivered. It reports false if it was not pending.
+func (c *connection) acked(now time.Time, id uint16) bool {
 	if c.state == stateClosed {
-		return
+		return false
 	}
-	sends := c.sender.acked(now, id, c.half())
+	sends := c.sender.acked(now, id)
 	if sends == 0 {
-		return
+		return false
 	}
 	c.counts.Delivered++
 	c.events.delivered(id)
 	if c.quality.delivered(sends, c.set.maxMeanSends) && c.set.quality && c.state == stateConnected {
 		c.end(PoorConnection, 0, nil)
 	}
+	return true
 }
 
 func (c *connection) receiveHeartbeat(now time.Time, p *packet, out *wire.Batch) bool {

@@ -51,7 +51,7 @@ func (a *ackTime) measured(d time.Duration) {
 	a.smooth += (d - a.smooth) / 8
 }
 
-// spurious takes the time in which a message was acknowledged that was sent
+// spurious takes the time in which a message was acknowledged that had been sent
 // again for nothing.
 func (a *ackTime) spurious(d time.Duration) { a.worst = max(a.worst, d) }
 

@@ -45,7 +45,8 @@ type outgoing struct {
 	sends     int
 	firstSent time.Time
 	lastSent  time.Time
-	due       time.Time // of the next look at it
+	due       time.Time     // of the next look at it
+	took      time.Duration // until it was acknowledged
 	body      []byte
 }
 
@@ -170,20 +171,17 @@ func (s *sender) resend(now time.Time, interval, half time.Duration, maxSends in
 	return resends, true
 }
 
-// acked takes an id as delivered; half is half a round-trip time. It returns how
-// often the message was sent, zero if it was not pending.
-func (s *sender) acked(now time.Time, id uint16, half time.Duration) (sends int) {
+// acked takes an id as delivered. It returns how often the message was sent,
+// zero if it was not pending.
+func (s *sender) acked(now time.Time, id uint16) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
 		return 0
 	}
-	switch d := now.Sub(m.firstSent); {
-	case m.sends == 1:
-		s.delay.measured(d)
-	case now.Sub(m.lastSent) < half: // too soon for the last send
-		s.delay.spurious(d)
+	if m.sends == 1 {
+		s.delay.measured(now.Sub(m.firstSent))
 	}
-	m.pending = false
+	m.pending, m.took = false, now.Sub(m.firstSent)
 	s.bytes -= len(m.body) + messageCost
 	for s.oldest != s.next && s.inFlight(s.oldest) == nil {
 		s.oldest++
@@ -192,6 +190,18 @@ func (s *sender) acked(now time.Time, id uint16, half time.Duration) (sends int)
 		s.due = time.Time{}
 	}
 	return m.sends
+}
+
+// ackedAgain takes an acknowledgement for an id that has been acknowledged. If
+// it was sent more than once, it has arrived more than once, and the first
+// acknowledgement was not lost but late.
+func (s *sender) ackedAgain(id uint16) {
+	if s.slots == nil {
+		return
+	}
+	if m := s.slot(id); m.seq == id && !m.pending && m.sends > 1 {
+		s.delay.spurious(m.took)
+	}
 }
 
 // lateTick is how late a look at a message must be to show that the processors
