@@ -37,13 +37,7 @@ func (a *ackList) flush(out *wire.Batch) {
 		a.ids = slices.Compact(a.ids)
 	}
 	fresh := len(a.ids)
-	for i := 0; i < a.repeat; i++ {
-		for _, id := range a.recent[i] {
-			if _, there := slices.BinarySearch(a.ids[:fresh], id); !there && !slices.Contains(a.ids[fresh:], id) {
-				a.ids = append(a.ids, id)
-			}
-		}
-	}
+	a.addRecent()
 	rest := a.ids
 	for n := 0; n < fresh; {
 		ids := rest[:min(len(rest), a.max)]
@@ -57,6 +51,35 @@ func (a *ackList) flush(out *wire.Batch) {
 	}
 	a.ids = a.ids[:0]
 }
+
+// addRecent adds the ids of the last batches that are not there. Those that are
+// there are sorted.
+func (a *ackList) addRecent() {
+	fresh := len(a.ids)
+	for i := 0; i < a.repeat; i++ {
+		for _, id := range a.recent[i] {
+			if _, there := slices.BinarySearch(a.ids[:fresh], id); !there && !slices.Contains(a.ids[fresh:], id) {
+				a.ids = append(a.ids, id)
+			}
+		}
+	}
+}
+
+// last appends one more frame with the ids of the last batches: whoever ends
+// the connection next would leave the peer without them.
+func (a *ackList) last(out *wire.Batch) {
+	slices.Sort(a.ids)
+	a.ids = slices.Compact(a.ids)
+	a.addRecent()
+	if ids := a.ids[:min(len(a.ids), a.max)]; len(ids) > 0 {
+		AppendDataAck(out.Extend(DataAckHeaderSize + frameIDSize*len(ids))[:0], ids)
+	}
+	a.ids = a.ids[:0]
+}
+
+// compact gives memory back that only a busy connection needs: the last
+// acknowledgements have arrived or been repeated long ago.
+func (a *ackList) compact() { a.free() }
 
 // free gives the memory back.
 func (a *ackList) free() {

@@ -243,6 +243,41 @@ func TestR11UnreadChannel(t *testing.T) {
 	}
 }
 
+// A channel that is not trusted shares no frame, and a choked one is tried at
+// growing intervals, up to a second.
+func TestR11Trust(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	p.send.control = &fixedController{window: 1 << 20}
+	var out wire.Batch
+	for i := range 4 {
+		p.Send(0, i%2, numbered(i, 100), Reliable, 0)
+	}
+	p.send.channel(1).trust.level = alone
+	p.Transmit(0, &out, 10)
+	require.Equal(t, "0|1|2|3|", contents(t, &out))
+
+	trust := &p.send.channel(1).trust
+	trust.level, trust.wait, trust.probeAt = choked, ms(100), 0
+	for range 10 {
+		p.Send(0, 1, make([]byte, 1400), Reliable, 0)
+	}
+	var at []Clock
+	for now := ms(0); len(at) < 7; now += ms(10) {
+		p.Transmit(now, &out, 10)
+		require.LessOrEqual(t, out.Len(), 1)
+		if out.Len() > 0 {
+			at = append(at, now)
+			next, _ := p.Next(now)
+			require.LessOrEqual(t, next, now+trust.wait)
+		}
+		out.Reset()
+	}
+	require.Equal(t, []Clock{0, ms(100), ms(300), ms(700), ms(1500), ms(2500), ms(3500)}, at)
+	require.Equal(t, LimitUnread, p.Stats().Limit)
+	p.Receive(ms(3510), AppendDataAck(nil, []uint32{2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008, 2009}), &out)
+	require.Equal(t, trusted, trust.level)
+}
+
 // The same with one channel alone: it waits, and goes on.
 func TestR11UnreadAlone(t *testing.T) {
 	cfg := simConfig()

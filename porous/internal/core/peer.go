@@ -37,6 +37,8 @@ const (
 type Fate struct {
 	Number    uint64 // as returned by Send
 	Channel   int
+	Mode      Mode
+	Size      int // bytes
 	Delivered bool
 	RTT       time.Duration // from Send to the last acknowledgement; 0 if lost
 }
@@ -115,6 +117,9 @@ func (p *Peer) become(now Clock, s State) {
 		p.recv.deliver() // what came with the end
 		p.send.release()
 		p.recv.free()
+	}
+	if s > Disconnecting {
+		p.recv.acks.free()
 	}
 }
 
@@ -307,6 +312,15 @@ func (p *Peer) Disconnect(now Clock, flush bool) {
 	}
 }
 
+// requestEnd asks the peer to end the connection. It may not have seen the last
+// acknowledgements, which may have been lost or be on their way: with these it
+// knows what has arrived.
+func (p *Peer) requestEnd(now Clock, out *wire.Batch) {
+	p.recv.acks.last(out)
+	AppendDisconnect(out.Extend(DisconnectSize)[:0])
+	p.requestAt = now + p.cfg.RequestInterval
+}
+
 // finish begins to disconnect when everything has been flushed.
 func (p *Peer) finish(now Clock) {
 	if p.flushing && p.state == Connected && p.send.idle() {
@@ -314,10 +328,11 @@ func (p *Peer) finish(now Clock) {
 	}
 }
 
-// Abort ends the connection at once, and tells the peer once.
+// Abort ends the connection at once, and tells the peer once, which may be
+// connected already when we are not.
 func (p *Peer) Abort(now Clock, out *wire.Batch) {
-	if p.state == Connected || p.state == Disconnecting {
-		AppendDisconnect(out.Extend(DisconnectSize)[:0])
+	if p.state == Connected || p.state == Disconnecting || p.state == Connecting && p.requested {
+		p.requestEnd(now, out)
 	}
 	p.become(now, Zombie)
 }
@@ -352,8 +367,7 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 			p.become(now, Disconnected)
 			p.h.HandleEvent(EventUnconfirmed)
 		} else if now >= p.requestAt {
-			AppendDisconnect(out.Extend(DisconnectSize)[:0])
-			p.requestAt = now + p.cfg.RequestInterval
+			p.requestEnd(now, out)
 		}
 	case Disconnected:
 		if now >= p.deadlineAt {

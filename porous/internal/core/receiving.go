@@ -107,12 +107,13 @@ func packetCost(c *Config) int {
 	return n*bufferCost(FragmentSize(c.MTU)) + entryCost + pageCost + int(c.Packets)/pageSize*8
 }
 
-// reserve asks for memory, in steps.
+// reserve asks for memory for what is held and what nobody has read, in steps.
 func (r *receiving) reserve(n int) bool {
 	if r.p.cfg.Reserve == nil {
 		return true
 	}
-	missing := r.held + n - r.reserved
+	_, unread := r.p.h.Unread(0)
+	missing := r.held + unread + n - r.reserved
 	if missing <= 0 {
 		return true
 	}
@@ -131,7 +132,9 @@ func (r *receiving) settle() {
 	if r.p.cfg.Reserve == nil {
 		return
 	}
-	if spare := r.reserved - r.held; spare >= 4*reserveStep || r.held == 0 && spare > 0 {
+	_, unread := r.p.h.Unread(0)
+	used := r.held + unread
+	if spare := r.reserved - used; spare >= 4*reserveStep || used == 0 && spare > 0 {
 		spare -= spare % reserveStep
 		r.p.cfg.Reserve(-spare)
 		r.reserved -= spare
@@ -179,6 +182,7 @@ func (r *receiving) moved(number int, c *receiver, old uint32) {
 // deliver hands over what has become deliverable.
 func (r *receiving) deliver() {
 	if !r.dirty {
+		r.settle()
 		return
 	}
 	r.dirty = false
@@ -218,10 +222,10 @@ func (r *receiving) assemble(e *incoming) []byte {
 	return r.scratch
 }
 
-// compact gives memory back that only a busy connection needs.
+// compact gives memory back that only a busy connection needs, but for the last
+// acknowledgements.
 func (r *receiving) compact() {
 	r.scratch = nil
-	r.acks.free()
 	r.pool = pool{}
 }
 
@@ -234,3 +238,7 @@ func (r *receiving) free() {
 		r.reserved = 0
 	}
 }
+
+// MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of one
+// packet.
+func MinReceiveBuffer(c *Config) int { return packetCost(c) }

@@ -293,6 +293,22 @@ func TestD2DisconnectedByThePeer(t *testing.T) {
 	require.Equal(t, Disconnected, p.State())
 }
 
+// Who gives up before the handshake is done tells a peer that may be connected.
+func TestAbortWhileConnecting(t *testing.T) {
+	cfg := testConfig()
+	for _, requested := range []bool{false, true} {
+		var out wire.Batch
+		p, _ := newPeer(cfg)
+		if requested {
+			p.Receive(0, request(cfg, 1), &out)
+			frames(&out)
+		}
+		p.Abort(0, &out)
+		require.Equal(t, requested, len(frames(&out)) == 1)
+		require.Equal(t, Zombie, p.State())
+	}
+}
+
 // What arrived in the same batch as the end is delivered.
 func TestD2DeliversWhatCameBefore(t *testing.T) {
 	var out wire.Batch
@@ -378,4 +394,29 @@ func TestVerifyDisconnect(t *testing.T) {
 	p.Receive(ms(20_500), AppendDisconnect(nil), &out)
 	require.Equal(t, []string{"\x03"}, frames(&out))
 	require.Equal(t, Disconnected, p.State())
+}
+
+// A request to end comes with the last acknowledgements: they may have been
+// lost, or not have left yet.
+func TestD1LastAcks(t *testing.T) {
+	cfg := testConfig()
+	cfg.AckRepeats = 2
+	for _, abort := range []bool{false, true} {
+		var out wire.Batch
+		p, _ := connectedPeer(t, cfg)
+		p.Receive(0, AppendDataHeader(nil, 1000, 0), &out)
+		p.EndBatch(0, &out)
+		frames(&out)
+		p.Receive(1, AppendDataHeader(nil, 1001, 0), &out)
+		if abort {
+			p.Abort(2, &out)
+		} else {
+			p.EndBatch(1, &out)
+			frames(&out)
+			p.Disconnect(2, true)
+			p.Tick(2, &out)
+		}
+		want := []string{string(AppendDataAck(nil, []uint32{1001, 1000})), "\x02"}
+		require.Equal(t, want, frames(&out))
+	}
 }

@@ -179,7 +179,7 @@ func (s *sending) complete(o *outgoing) {
 	s.packets--
 	s.queued -= n
 	o.ch.queued -= n
-	f := Fate{Number: o.number, Channel: int(o.ch.number), Delivered: !o.lost}
+	f := Fate{Number: o.number, Channel: int(o.ch.number), Mode: o.mode, Size: len(o.data), Delivered: !o.lost}
 	if f.Delivered {
 		f.RTT = max(1, s.queue.now-o.queued)
 		s.p.stats.FatesDelivered++
@@ -272,6 +272,9 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 		s.pace.spend(out.Size() - before)
 	}
 }
+
+// Pending reports whether there is something to send, now or later.
+func (p *Peer) Pending() bool { return p.state == Connected && !p.send.empty() }
 
 // empty reports whether there is nothing to send.
 func (s *sending) empty() bool {

@@ -85,6 +85,8 @@ func (p *Peer) Memory() int {
 func (p *Peer) Compact() {
 	p.send.compact()
 	p.recv.compact()
+	p.recv.acks.compact()
+	p.recv.settle()
 }
 
 // Flushed reports whether everything that was accepted has its fate, and
