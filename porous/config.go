@@ -1,0 +1,212 @@
+package porous
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"volley/internal/socket"
+	"volley/porous/internal/core"
+)
+
+// A Config says how a connection behaves. The zero value, and a nil *Config, is
+// the documented default of every field; a negative value is "off" where that
+// is said. Fields may be added; use field names in literals. A Config is not
+// changed by this package and must not be changed by others once it has been
+// passed in.
+type Config struct {
+	// Channels is their number, 1 to 256, which must be the same at both
+	// sides: else the connection is refused. Default 1.
+	Channels int
+	// MaxMessageSize is the largest message in bytes, to send and to receive:
+	// 1 to what 65536 frames carry. Larger ones of the peer never arrive, and
+	// what is behind a reliable one of them waits for ever: use the same
+	// value at both sides. Default 65536. Negative: an error.
+	MaxMessageSize int
+	// SmallFrames limits datagrams to 1200 bytes in place of 1472, for IPv6
+	// and tunnels. It must be the same at both sides (on the wire it is
+	// version 1 of the protocol), and is always so where the connection below
+	// carries less than 1472 bytes, such as a session of package netcode.
+	SmallFrames bool
+
+	// SendBandwidth limits what is sent in bytes per second, and
+	// ReceiveBandwidth what the peer sends, which is told so; the lower one
+	// of both sides counts for each direction. Default, and the most:
+	// 4294967295, which is no limit. Negative: an error.
+	SendBandwidth, ReceiveBandwidth int64
+	// SendBuffer limits the messages whose fate is not known yet, in bytes (a
+	// message counts 112 more than its length). Writes wait for room. Default
+	// 4 MiB. Negative: an error.
+	SendBuffer int
+	// ReceiveBuffer limits what has arrived and was not read yet, and what
+	// waits for fragments or for earlier messages, in bytes, overhead
+	// included. No channel of several gets more than half of what the others
+	// leave. Each may exceed that by the one message that the others wait
+	// for. Default 4 MiB. Negative: an error.
+	ReceiveBuffer int
+	// Receipts limits the receipts that wait for AppendReceipts; further ones
+	// are dropped and counted. Default 16384. Negative: there are none.
+	Receipts int
+
+	// KeepAlive is the silence of the peer after which it is pinged. Default
+	// 5 s. Negative: an error.
+	KeepAlive time.Duration
+	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
+	// heard from the peer for so long, though it was pinged. Default 20 s, as
+	// the protocol has it. Negative: an error.
+	IdleTimeout time.Duration
+	// HandshakeTimeout is how long the peer may take to connect. Default 20 s,
+	// as the protocol has it. Negative: an error.
+	HandshakeTimeout time.Duration
+	// CloseTimeout is how long Close waits for the acknowledgement of what
+	// was accepted. Default 5 s. Negative: not at all.
+	CloseTimeout time.Duration
+
+	// Congestion chooses the congestion control. Default: [AIMD].
+	Congestion Congestion
+	// VerifyDisconnect has a request of the peer to end the connection, which
+	// anybody can forge, answered by a ping, and ignored as long as the peer
+	// answers that. A true end takes half a second longer then. Off by
+	// default, since version 0 of the protocol says otherwise.
+	VerifyDisconnect bool
+	// ManualStep has nothing sent but what [Conn.Step] sends, for tests and
+	// for programs with a loop of their own.
+	ManualStep bool
+
+	// SocketBuffer asks the system for socket buffers of so many bytes, which
+	// it may cut. Default 4 MiB. Negative: those of the system. A Listener's
+	// is that of its own Config.
+	SocketBuffer int
+}
+
+// A Congestion is a way of congestion control.
+type Congestion int
+
+const (
+	// AIMD is the default: slow start and congestion avoidance in bytes as
+	// TCP has them, with pacing, losses found by later acknowledgements, and
+	// back-offs taken back that proved wrong.
+	AIMD Congestion = iota
+	// PaperAIMD is that of the POROUS paper, literally: a window that begins
+	// with one frame, no pacing, and losses found by timeouts alone. It is
+	// here for comparisons.
+	PaperAIMD
+)
+
+// A ConfigError says which field of a configuration cannot be used.
+type ConfigError struct {
+	Field  string // such as "Config.Channels"
+	Reason string // with the value and the limit
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("porous: invalid %s: %s", e.Field, e.Reason)
+}
+
+func configError(field, format string, args ...any) error {
+	return &ConfigError{Field: "Config." + field, Reason: fmt.Sprintf(format, args...)}
+}
+
+const (
+	defaultReceipts     = 16384
+	defaultCloseTimeout = 5 * time.Second
+)
+
+// settings are a Config with the defaults filled in. Connections of a Listener
+// share them.
+type settings struct {
+	core         core.Config
+	receipts     int
+	closeTimeout time.Duration
+	manual       bool
+}
+
+// newSettings checks cfg for a connection on datagrams of the given size.
+func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	version := uint8(0)
+	if cfg.SmallFrames || maxDatagram < core.MTU0 {
+		version = 1
+	}
+	s := &settings{core: core.DefaultConfig(version)}
+	c := &s.core
+	if maxDatagram < c.MTU {
+		return nil, &ConfigError{Field: "inner", Reason: fmt.Sprintf("it carries %d bytes, frames have up to %d", maxDatagram, c.MTU)}
+	}
+	c.Channels = cmp.Or(cfg.Channels, 1)
+	c.MaxPacket = cmp.Or(cfg.MaxMessageSize, c.MaxPacket)
+	c.SendBuffer = cmp.Or(cfg.SendBuffer, c.SendBuffer)
+	c.ReceiveBuffer = cmp.Or(cfg.ReceiveBuffer, c.ReceiveBuffer)
+	c.PingInterval = cmp.Or(cfg.KeepAlive, c.PingInterval)
+	c.Watchdog = cmp.Or(cfg.IdleTimeout, c.Watchdog)
+	c.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout)
+	c.VerifyDisconnect = cfg.VerifyDisconnect
+	c.EagerRequest = true
+	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
+	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
+	s.manual = cfg.ManualStep
+	if err := s.setRates(cfg); err != nil {
+		return nil, err
+	}
+	return s, s.check(cfg)
+}
+
+func (s *settings) setRates(cfg *Config) error {
+	for _, r := range []struct {
+		field string
+		value int64
+		to    *uint32
+	}{
+		{"SendBandwidth", cfg.SendBandwidth, &s.core.SendBandwidth},
+		{"ReceiveBandwidth", cfg.ReceiveBandwidth, &s.core.ReceiveBandwidth},
+	} {
+		switch {
+		case r.value < 0 || r.value > core.NoBandwidthLimit:
+			return configError(r.field, "%d is not from 1 to %d", r.value, int64(core.NoBandwidthLimit))
+		case r.value > 0:
+			*r.to = uint32(r.value)
+		}
+	}
+	switch cfg.Congestion {
+	case AIMD:
+	case PaperAIMD:
+		s.core.Controller, s.core.TimeoutOnly, s.core.PaperRTT = core.Paper, true, true
+	default:
+		return configError("Congestion", "there is no %d", int(cfg.Congestion))
+	}
+	return nil
+}
+
+// check looks for values out of range.
+func (s *settings) check(cfg *Config) error {
+	c := &s.core
+	largest := core.MaxFragments * core.FragmentSize(c.MTU)
+	switch {
+	case c.Channels < 1 || c.Channels > 256:
+		return configError("Channels", "%d is not from 1 to 256", c.Channels)
+	case c.MaxPacket < 1 || c.MaxPacket > largest:
+		return configError("MaxMessageSize", "%d is not from 1 to %d", c.MaxPacket, largest)
+	case c.SendBuffer < c.MaxPacket+core.PacketOverhead:
+		return configError("SendBuffer", "%d does not hold one message, which takes %d", c.SendBuffer, c.MaxPacket+core.PacketOverhead)
+	case c.ReceiveBuffer < core.MinReceiveBuffer(c):
+		return configError("ReceiveBuffer", "%d does not hold one message, which takes %d", c.ReceiveBuffer, core.MinReceiveBuffer(c))
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"KeepAlive", cfg.KeepAlive}, {"IdleTimeout", cfg.IdleTimeout}, {"HandshakeTimeout", cfg.HandshakeTimeout}} {
+		if d.value < 0 {
+			return configError(d.field, "%v is negative", d.value)
+		}
+	}
+	return nil
+}
+
+func socketConfig(cfg *Config) socket.Config {
+	if cfg == nil {
+		return socket.Config{}
+	}
+	return socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer}
+}

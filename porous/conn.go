@@ -1,0 +1,245 @@
+package porous
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/porous/internal/core"
+)
+
+// A Conn is a connection to one peer, and its channel 0. Its methods may be
+// called from several goroutines at once; messages of concurrent Writes do not
+// mix.
+type Conn struct {
+	// constant after start
+	dc          datagram.Conn
+	set         *settings
+	addr        netip.AddrPort // of a Listener's peer
+	inner       net.Conn       // what NewConn was given, or the dialed socket
+	born        time.Time
+	onConnect   func()        // of a Listener; may be nil
+	onGone      func()        // may be nil; called once
+	ready, done chan struct{} // closed when connected, and when the connection has ended
+
+	channels []atomic.Pointer[Channel]
+	zero     Channel
+	gone     sync.Once
+	closing  sync.Once
+	closeErr error
+
+	// mu guards everything below. Its holder owns the peer. It is never held
+	// across I/O. The inboxes' locks may be taken inside.
+	mu        sync.Mutex
+	peer      core.Peer
+	err       error // why calls fail; nil while the connection lives
+	ending    bool  // Close has been called
+	failed    bool  // it never was a connection
+	connected bool
+	events    uint8 // those that have not been looked at, a bit for each
+	now       core.Clock
+	tickAt    core.Clock // when HandleTick has been asked for; 0: it has not
+	lastBusy  core.Clock // when a message was last sent or received
+	compact   bool
+	sending   bool          // somebody transmits
+	again     bool          // and is to look again
+	pushed    []*Channel    // that have got messages in this batch; their inboxes are locked
+	unread    int           // bytes that wait for Read in all channels, as of this batch
+	waiters   int           // calls that wait for room or for fates
+	change    chan struct{} // closed when something has changed for them; nil without any
+	receipts  *receipts
+	lost      UndeliveredError // reliable messages that the end has lost
+	last      *core.Stats      // of the end
+	released  bool             // dc has been closed
+	counts    counts
+
+	writeErrors, truncated atomic.Uint64
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// start sets up c on dc and attaches it. With accepted, id is that of our
+// request, which the peer has acknowledged.
+func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) error {
+	c.dc, c.set, c.born = dc, set, time.Now()
+	c.ready, c.done = make(chan struct{}), make(chan struct{})
+	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
+	c.zero.init(c, 0)
+	c.channels[0].Store(&c.zero)
+	if accepted {
+		c.peer.InitAccepted(0, &set.core, id, (*sink)(c))
+	} else {
+		c.peer.Init(0, &set.core, id, (*sink)(c))
+	}
+	if err := dc.Attach((*handler)(c)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.scheduleLocked()
+	c.mu.Unlock()
+	return nil
+}
+
+// fail makes c one of which every call returns err.
+func (c *Conn) fail(dc datagram.Conn, err error) {
+	c.dc, c.set, c.born = dc, &settings{}, time.Now()
+	c.set.core.Channels = 1
+	c.ready, c.done = make(chan struct{}), make(chan struct{})
+	c.channels = make([]atomic.Pointer[Channel], 1)
+	c.zero.init(c, 0)
+	c.channels[0].Store(&c.zero)
+	c.err, c.last, c.failed, c.released = err, &core.Stats{}, true, true
+	close(c.done)
+	c.zero.in.Fail(err)
+}
+
+// timeLocked returns the present, which never goes back.
+func (c *Conn) timeLocked() core.Clock {
+	c.now = max(c.now, time.Since(c.born))
+	return c.now
+}
+
+// Channel returns a channel, 0 to Channels - 1. Channel 0 is the Conn itself,
+// but for Close. It panics if there is no such channel.
+func (c *Conn) Channel(n int) *Channel {
+	if ch := c.channels[n].Load(); ch != nil {
+		return ch
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.channelLocked(n)
+}
+
+func (c *Conn) channelLocked(n int) *Channel {
+	ch := c.channels[n].Load()
+	if ch == nil {
+		ch = new(Channel)
+		ch.init(c, n)
+		if c.err != nil {
+			ch.in.End(c.readErrorLocked())
+		}
+		c.channels[n].Store(ch)
+	}
+	return ch
+}
+
+// Channels returns the number of channels.
+func (c *Conn) Channels() int { return len(c.channels) }
+
+// Read waits for a message of channel 0 and copies it to b, as
+// [Channel.Read] does.
+func (c *Conn) Read(b []byte) (n int, err error) { return c.zero.Read(b) }
+
+// ReadMessage waits for a message of channel 0 and appends it to dst, as
+// [Channel.ReadMessage] does.
+func (c *Conn) ReadMessage(dst []byte) ([]byte, error) { return c.zero.ReadMessage(dst) }
+
+// Write sends b as one reliable message on channel 0, as [Channel.Write] does.
+func (c *Conn) Write(b []byte) (int, error) { return c.zero.Write(b) }
+
+// Send sends b as one message on channel 0, as [Channel.Send] does.
+func (c *Conn) Send(ctx context.Context, b []byte, mode Mode) (id uint64, err error) {
+	return c.zero.Send(ctx, b, mode)
+}
+
+// SendUntil sends b as one message on channel 0, as [Channel.SendUntil] does.
+func (c *Conn) SendUntil(ctx context.Context, b []byte, mode Mode, expires time.Time) (id uint64, err error) {
+	return c.zero.SendUntil(ctx, b, mode, expires)
+}
+
+// MaxMessageSize returns the largest message in bytes that Write takes.
+func (c *Conn) MaxMessageSize() int { return c.set.core.MaxPacket }
+
+// KeepsOrder reports that messages of one channel never overtake each other,
+// which is always so.
+func (c *Conn) KeepsOrder() bool { return true }
+
+// LocalAddr returns the local address.
+func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
+
+// RemoteAddr returns the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
+
+// NetConn returns the connection below: what [NewConn] was given, or the
+// *net.UDPConn of a dialed connection, which must be neither read nor closed.
+// For connections of a [Listener] it is nil.
+func (c *Conn) NetConn() net.Conn { return c.inner }
+
+// SetDeadline sets the deadlines of Read and Write on channel 0. The zero time
+// is none. A deadline concerns pending calls as well.
+func (c *Conn) SetDeadline(t time.Time) error { return c.zero.SetDeadline(t) }
+
+// SetReadDeadline sets the deadline of Read and ReadMessage on channel 0.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.zero.SetReadDeadline(t) }
+
+// SetWriteDeadline sets the deadline of the calls that write on channel 0.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.zero.SetWriteDeadline(t) }
+
+// readErrorLocked returns what readers get when there is nothing left.
+func (c *Conn) readErrorLocked() error {
+	if c.err == errPeerClosed {
+		return io.EOF
+	}
+	return c.err
+}
+
+// endLocked ends the connection for all calls. What has arrived can be read,
+// unless drop says otherwise.
+func (c *Conn) endLocked(err error, drop bool) {
+	if c.err != nil && !drop {
+		return
+	}
+	first := c.err == nil
+	if first || c.err == errPeerClosed {
+		c.err = err
+	}
+	for i := range c.channels {
+		if ch := c.channels[i].Load(); ch != nil {
+			if drop {
+				ch.in.Fail(err)
+			} else {
+				ch.in.End(c.readErrorLocked())
+			}
+			ch.writeDeadline.Set(longAgo)
+		}
+	}
+	c.notifyLocked()
+}
+
+// finishLocked ends the protocol: nothing is sent any more.
+func (c *Conn) finishLocked() {
+	if c.last == nil {
+		st := c.peer.Stats()
+		c.last = &st
+		close(c.done)
+	}
+}
+
+// longAgo as a deadline wakes every blocked call.
+var longAgo = time.Unix(1, 0)
+
+// release gives the connection below back.
+func (c *Conn) release() error {
+	c.mu.Lock()
+	c.released = true
+	c.mu.Unlock()
+	err := c.dc.Close()
+	c.gone.Do(func() {
+		if c.onGone != nil {
+			c.onGone()
+		}
+	})
+	return err
+}
+
+// A handler is a Conn as the layer below sees it; the type keeps these methods
+// out of the public API.
+type handler Conn
+
+// A sink is a Conn as its core sees it.
+type sink Conn

@@ -1,0 +1,511 @@
+package porous
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/simnet"
+)
+
+// bubble runs f in a bubble with virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+// simPair returns two connections over simulated links.
+func simPair(link simnet.Link, cfg *Config) (a, b *Conn) {
+	x, y := simnet.Pair(1, link, link)
+	return NewConn(x, cfg), NewConn(y, cfg)
+}
+
+func abort(conns ...*Conn) {
+	for _, c := range conns {
+		c.Abort()
+	}
+}
+
+func readString(t *testing.T, r io.Reader) string {
+	t.Helper()
+	buf := make([]byte, 1<<16)
+	n, err := r.Read(buf)
+	require.NoError(t, err)
+	return string(buf[:n])
+}
+
+func TestConnChannelsAndModes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 20 * time.Millisecond}, &Config{Channels: 256})
+		defer abort(a, b)
+		for n := range 256 {
+			for mode := Reliable; mode <= Passive; mode++ {
+				_, err := a.Channel(n).Send(t.Context(), fmt.Appendf(nil, "%d %v", n, mode), mode)
+				require.NoError(t, err)
+			}
+		}
+		for n := 255; n >= 0; n-- {
+			for mode := Reliable; mode <= Passive; mode++ {
+				require.Equal(t, fmt.Sprintf("%d %v", n, mode), readString(t, b.Channel(n)))
+			}
+		}
+		require.Equal(t, 256, a.Channels())
+		require.Equal(t, 7, a.Channel(7).Number())
+		require.Same(t, a, a.Channel(7).Conn())
+		require.Panics(t, func() { a.Channel(256) })
+		_, err := a.Send(t.Context(), nil, Mode(3))
+		require.ErrorAs(t, err, new(*ModeError))
+	})
+}
+
+func TestConnMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 5 * time.Millisecond}, &Config{MaxMessageSize: 10_000})
+		defer abort(a, b)
+		for _, size := range []int{0, 1, 1452, 1453, 10_000} {
+			n, err := a.Write(make([]byte, size))
+			require.NoError(t, err)
+			require.Equal(t, size, n)
+			p, err := b.ReadMessage([]byte("x"))
+			require.NoError(t, err)
+			require.Len(t, p, 1+size)
+		}
+		_, err := a.Write(make([]byte, 10_001))
+		var large *MessageTooLargeError
+		require.ErrorAs(t, err, &large)
+		require.Equal(t, MessageTooLargeError{10_001, a.MaxMessageSize()}, *large)
+
+		a.Write([]byte("too long for that"))
+		a.Write([]byte("next"))
+		buf := make([]byte, 3)
+		n, err := b.Read(buf)
+		require.ErrorIs(t, err, io.ErrShortBuffer)
+		require.Equal(t, "too", string(buf[:n]))
+		require.Equal(t, "next", readString(t, b))
+		require.EqualValues(t, 1, b.Stats().MessagesTruncated)
+		n, err = b.Read(nil)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
+
+func TestCloseDelivers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		link := simnet.Link{Latency: 20 * time.Millisecond, Loss: 0.2}
+		a, b := simPair(link, &Config{Channels: 2, CloseTimeout: time.Minute})
+		defer abort(b)
+		for i := range 500 {
+			_, err := a.Channel(i % 2).Write(fmt.Appendf(nil, "%d", i))
+			require.NoError(t, err)
+		}
+		require.NoError(t, a.Close())
+		require.NoError(t, a.Close())
+		for i := range 500 {
+			require.Equal(t, fmt.Sprint(i), readString(t, b.Channel(i%2)))
+		}
+		for n := range 2 {
+			_, err := b.Channel(n).Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err, "the end is every channel's")
+			_, err = b.Channel(n).Write([]byte("x"))
+			require.ErrorIs(t, err, io.ErrClosedPipe)
+			require.ErrorIs(t, err, net.ErrClosed)
+		}
+		_, err := a.Read(make([]byte, 1))
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = a.Write([]byte("x"))
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, a.SetDeadline(time.Time{}), net.ErrClosed)
+		require.NoError(t, b.Close())
+	})
+}
+
+func TestCloseSaysWhatItDidNotDeliver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		x, err := n.Dial("10.0.0.1:1", "10.0.0.2:1")
+		require.NoError(t, err)
+		y, err := n.Dial("10.0.0.2:1", "10.0.0.1:1")
+		require.NoError(t, err)
+		a, b := NewConn(x, nil), NewConn(y, nil)
+		defer abort(b)
+		require.NoError(t, a.Connected(t.Context()))
+		n.SetDefault(simnet.Link{Blackout: true})
+		a.Write([]byte("three"))
+		a.Write([]byte("reliable"))
+		a.Write([]byte("ones"))
+		a.Send(t.Context(), []byte("not counted"), Unreliable)
+		start := time.Now()
+		err = a.Close()
+		require.Equal(t, 5*time.Second, time.Since(start).Round(time.Second))
+		var lost *UndeliveredError
+		require.ErrorAs(t, err, &lost)
+		require.Equal(t, 3, lost.Messages)
+		require.Equal(t, 17, lost.Bytes)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		receipts := a.AppendReceipts(nil)
+		require.Len(t, receipts, 4)
+		for _, r := range receipts {
+			require.Equal(t, Lost, r.Fate)
+		}
+	})
+}
+
+func TestShutdownAndAbort(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 100 * time.Millisecond}, nil)
+		require.NoError(t, a.Connected(t.Context()))
+		a.Write([]byte("x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := a.Shutdown(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorAs(t, err, new(*UndeliveredError))
+		require.Equal(t, err, a.Close(), "the first result")
+
+		b.Write([]byte("x"))
+		start := time.Now()
+		require.NoError(t, b.Abort())
+		require.Zero(t, time.Since(start))
+		_, err = b.Read(make([]byte, 1))
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.NoError(t, b.Close())
+	})
+}
+
+// Abort ends a Close that waits.
+func TestAbortEndsClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
+		defer y.Close()
+		a := NewConn(x, &Config{CloseTimeout: time.Hour, HandshakeTimeout: time.Hour})
+		a.Write([]byte("nobody is there"))
+		time.AfterFunc(time.Second, func() { a.Abort() })
+		start := time.Now()
+		require.ErrorAs(t, a.Close(), new(*UndeliveredError))
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// A peer that aborts is an end in order, as far as the protocol knows; what it
+// has not acknowledged is named.
+func TestPeerAborts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 10 * time.Millisecond}, nil)
+		require.NoError(t, a.Connected(t.Context()))
+		b.Abort()
+		_, err := a.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.NoError(t, a.Close())
+	})
+}
+
+func TestIdleTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 10 * time.Millisecond}, nil)
+		b.Write([]byte("read me first"))
+		require.NoError(t, a.Connected(t.Context()))
+		time.Sleep(time.Minute)
+		require.Equal(t, "read me first", readString(t, a), "pings keep it alive")
+		b.Write([]byte("and me"))
+		time.Sleep(time.Second)
+		b.dc.Close() // silence
+		start := time.Now()
+		time.Sleep(25 * time.Second)
+		_, err := a.Write([]byte("x"))
+		require.ErrorIs(t, err, ErrIdleTimeout)
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.False(t, err.(net.Error).Timeout())
+		require.Equal(t, "and me", readString(t, a))
+		_, err = a.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrIdleTimeout)
+		require.LessOrEqual(t, time.Since(start), 25*time.Second)
+		abort(a, b)
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := &Config{Channels: 2, SendBuffer: 100_000}
+		a, b := simPair(simnet.Link{Latency: 10 * time.Millisecond, Bandwidth: 1e6}, cfg)
+		defer abort(a, b)
+		start := time.Now()
+		a.SetReadDeadline(start.Add(time.Second))
+		_, err := a.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.True(t, err.(net.Error).Timeout())
+		require.Equal(t, time.Second, time.Since(start))
+
+		ch := a.Channel(1)
+		ch.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		for err = nil; err == nil; {
+			_, err = ch.Write(make([]byte, 30_000))
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err = a.Send(ctx, make([]byte, 60_000), Reliable)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "deadlines of channels are their own")
+		require.NoError(t, a.Flush(t.Context()))
+	})
+}
+
+func TestReceipts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		link := simnet.Link{Latency: 30 * time.Millisecond, Loss: 0.3}
+		a, b := simPair(link, &Config{Channels: 2, CloseTimeout: time.Minute})
+		defer abort(b)
+		want := map[uint64]int{}
+		for i := range 900 {
+			id, err := a.Channel(i%2).Send(t.Context(), []byte("m"), Mode(i%3))
+			require.NoError(t, err)
+			want[id] = i
+			if i%100 == 0 {
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		require.NoError(t, a.Flush(t.Context()))
+		lost := 0
+		for _, r := range a.AppendReceipts(nil) {
+			i, ok := want[r.ID]
+			require.True(t, ok, "one receipt for each")
+			delete(want, r.ID)
+			require.Equal(t, i%2, r.Channel)
+			if r.Fate == Delivered {
+				require.GreaterOrEqual(t, r.RTT, 60*time.Millisecond)
+			} else {
+				require.NotEqual(t, Reliable, Mode(i%3))
+				require.Zero(t, r.RTT)
+				lost++
+			}
+		}
+		require.Empty(t, want)
+		require.NotZero(t, lost)
+		st := a.Stats()
+		require.EqualValues(t, lost, st.MessagesLost)
+		require.EqualValues(t, 900-lost, st.MessagesDelivered)
+		require.Greater(t, st.Loss, 0.1)
+		require.NoError(t, a.Close())
+	})
+}
+
+func TestSendUntil(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 300 * time.Millisecond}, nil)
+		defer abort(a, b)
+		late, err := a.SendUntil(t.Context(), []byte("late"), Reliable, time.Now().Add(10*time.Millisecond))
+		require.NoError(t, err)
+		_, err = a.SendUntil(t.Context(), []byte("in time"), Reliable, time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, "in time", readString(t, b))
+		require.Equal(t, []Receipt{{ID: late, Fate: Lost}}, a.AppendReceipts(nil))
+	})
+}
+
+func TestPriority(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		link := simnet.Link{Latency: 10 * time.Millisecond, Bandwidth: 2e6}
+		a, b := simPair(link, &Config{Channels: 2})
+		defer abort(a, b)
+		a.Channel(1).SetPriority(High)
+		require.Equal(t, High, a.Channel(1).Stats().Priority)
+		for range 300 {
+			a.Write(make([]byte, 5000))
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		a.Channel(1).Write([]byte("urgent"))
+		require.Equal(t, "urgent", readString(t, b.Channel(1)))
+		require.Less(t, time.Since(start), 500*time.Millisecond)
+		require.Greater(t, a.Stats().SendQueue, 500_000, "what is low still waits")
+	})
+}
+
+func TestChannelClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 10 * time.Millisecond}, &Config{Channels: 2})
+		defer abort(a, b)
+		ch := b.Channel(1)
+		done := make(chan error)
+		go func() {
+			_, err := ch.Read(make([]byte, 1))
+			done <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, ch.Close())
+		require.NoError(t, ch.Close())
+		require.ErrorIs(t, <-done, net.ErrClosed)
+		_, err := ch.Write([]byte("x"))
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, ch.SetDeadline(time.Time{}), net.ErrClosed)
+		for range 100 {
+			a.Channel(1).Write(make([]byte, 60_000)) // dropped there
+		}
+		a.Write([]byte("the others live on"))
+		require.Equal(t, "the others live on", readString(t, b))
+		require.NoError(t, a.Flush(t.Context()))
+		require.EqualValues(t, 100, b.Stats().MessagesDropped)
+	})
+}
+
+// H2, H4: with manual steps nothing leaves by itself.
+func TestManualStep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := simPair(simnet.Link{Latency: 10 * time.Millisecond}, &Config{ManualStep: true})
+		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, b.Connected(t.Context()))
+		a.Write([]byte("wait"))
+		time.Sleep(10 * time.Second)
+		require.Zero(t, a.Stats().FramesSent)
+		a.Step()
+		require.EqualValues(t, 1, a.Stats().FramesSent)
+		time.Sleep(15 * time.Millisecond)
+		require.Equal(t, "wait", readString(t, b))
+		time.Sleep(time.Second)
+		require.Zero(t, a.Stats().FramesAcked)
+		b.Step()
+		time.Sleep(15 * time.Millisecond)
+		require.EqualValues(t, 1, a.Stats().FramesAcked)
+		require.NoError(t, a.Close(), "Close does it all")
+		abort(b)
+	})
+}
+
+// H6: the lower bandwidth of both sides counts.
+func TestBandwidth(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x, y := simnet.Pair(1, simnet.Link{Latency: 10 * time.Millisecond}, simnet.Link{Latency: 10 * time.Millisecond})
+		a := NewConn(x, &Config{SendBandwidth: 200_000})
+		b := NewConn(y, &Config{ReceiveBandwidth: 50_000})
+		defer abort(a, b)
+		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, b.Connected(t.Context()))
+		require.EqualValues(t, 50_000, a.Stats().SendBandwidth)
+		go func() {
+			for {
+				if _, err := a.Write(make([]byte, 1000)); err != nil {
+					return
+				}
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		got := b.Stats().MessagesReceived
+		require.InDelta(t, 1000, int(got), 150)
+		require.Contains(t, a.Explain(), "bandwidth agreed upon")
+	})
+}
+
+// The horrible link of the requirements, through connections and sockets.
+func TestHorribleLink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		link := simnet.Link{Latency: time.Second, Jitter: time.Second, Loss: 0.5, Duplicate: 0.5, Reorder: 1}
+		const n = 10_000
+		a, b := simPair(link, &Config{CloseTimeout: time.Hour})
+		start := time.Now()
+		done := make(chan error, 2)
+		for _, c := range []*Conn{a, b} {
+			go func() {
+				msg := make([]byte, 100)
+				for i := range n {
+					binary.BigEndian.PutUint32(msg, uint32(i))
+					if _, err := c.Write(msg); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+			go func() {
+				buf := make([]byte, 200)
+				for i := range n {
+					if m, err := c.Read(buf); err != nil || m != 100 || int(binary.BigEndian.Uint32(buf)) != i {
+						done <- fmt.Errorf("message %d: %d bytes, %v: %d", i, m, err, binary.BigEndian.Uint32(buf))
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range 4 {
+			require.NoError(t, <-done)
+		}
+		require.Less(t, time.Since(start), 4*time.Hour)
+		abort(a, b)
+	})
+}
+
+func TestConnBlackout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 25 * time.Millisecond})
+		x, _ := n.Dial("10.0.0.1:1", "10.0.0.2:1")
+		y, _ := n.Dial("10.0.0.2:1", "10.0.0.1:1")
+		a, b := NewConn(x, nil), NewConn(y, nil)
+		stopped := make(chan struct{})
+		defer func() { abort(a, b); <-stopped }()
+		go func() {
+			defer close(stopped)
+			for a.Connected(context.Background()) == nil {
+				if _, err := a.Write([]byte("tick")); err != nil {
+					return
+				}
+				time.Sleep(16 * time.Millisecond)
+			}
+		}()
+		time.Sleep(5 * time.Second)
+		n.SetDefault(simnet.Link{Blackout: true})
+		time.Sleep(15 * time.Second)
+		require.Contains(t, a.Explain(), "acknowledges nothing")
+		n.SetDefault(simnet.Link{Latency: 25 * time.Millisecond})
+		before := b.Stats().MessagesReceived
+		time.Sleep(2 * time.Second)
+		require.Greater(t, b.Stats().MessagesReceived, before+100)
+	})
+}
+
+func TestConfigErrors(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"Channels":         {Channels: 257},
+		"MaxMessageSize":   {MaxMessageSize: -1},
+		"SendBuffer":       {SendBuffer: 100},
+		"ReceiveBuffer":    {ReceiveBuffer: 65536},
+		"KeepAlive":        {KeepAlive: -1},
+		"IdleTimeout":      {IdleTimeout: -1},
+		"HandshakeTimeout": {HandshakeTimeout: -1},
+		"SendBandwidth":    {SendBandwidth: 1 << 32},
+		"ReceiveBandwidth": {ReceiveBandwidth: -1},
+		"Congestion":       {Congestion: 9},
+	} {
+		var ce *ConfigError
+		_, err := Listen("udp", "127.0.0.1:0", &cfg)
+		require.ErrorAs(t, err, &ce, field)
+		require.Equal(t, "Config."+field, ce.Field)
+		_, err = Dial(t.Context(), "udp", "127.0.0.1:1", &cfg)
+		require.ErrorAs(t, err, &ce, field)
+		a, b := Pipe(&cfg)
+		_, err = a.Write(nil)
+		require.ErrorAs(t, err, &ce, field)
+		_, err = b.Read(make([]byte, 1))
+		require.ErrorAs(t, err, &ce, field)
+		a.Stats()
+		a.Explain()
+		a.Channel(0).Stats()
+		abort(a, b)
+	}
+	require.ErrorAs(t, NewConn(nil, nil).Connected(t.Context()), new(*ConfigError))
+	_, err := Dial(t.Context(), "tcp", "127.0.0.1:1", nil)
+	require.ErrorAs(t, err, new(net.UnknownNetworkError))
+	x, y := net.Pipe()
+	defer y.Close()
+	c := NewConn(x, &Config{Channels: 500})
+	require.ErrorAs(t, c.SetDeadline(time.Now()), new(*net.OpError))
+	require.NoError(t, c.Close())
+	require.True(t, errors.Is(ErrRefused, net.ErrClosed))
+}

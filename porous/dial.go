@@ -1,0 +1,112 @@
+package porous
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"net"
+
+	"volley/internal/datagram"
+	"volley/internal/socket"
+)
+
+// A Dialer has options for dialing. The zero value dials as [Dial] does.
+type Dialer struct {
+	// Config is for the connections; nil: the defaults.
+	Config *Config
+	// NetDialer makes the socket: local address, Control, resolver and so on.
+	NetDialer net.Dialer
+}
+
+// Dial connects to a UDP address and returns once the peer has answered. The
+// network is "udp", "udp4" or "udp6"; the address is as for net.Dial. The
+// context bounds the attempt, and means nothing to the connection afterwards. A
+// nil cfg means the defaults. Errors are those of net.Dialer, a *[ConfigError],
+// the context's, [ErrRefused] and [ErrHandshakeTimeout].
+func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
+	d := Dialer{Config: cfg}
+	return d.Dial(ctx, network, address)
+}
+
+// Dial connects as the function [Dial] does, with the options of d.
+func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
+	if !isUDP(network) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	set, err := newSettings(d.Config, datagram.MaxUDP)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := d.NetDialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	dc, err := newSingle(inner, d.Config, set)
+	if err != nil {
+		inner.Close()
+		return nil, err
+	}
+	c := &Conn{inner: inner}
+	if err := c.start(dc, set, randomID(), false); err != nil {
+		dc.Close()
+		return nil, err
+	}
+	return c.connect(ctx)
+}
+
+// connect waits for the handshake, or closes c.
+func (c *Conn) connect(ctx context.Context) (*Conn, error) {
+	err := c.Connected(ctx)
+	if err == nil {
+		return c, nil
+	}
+	c.Abort()
+	return nil, err
+}
+
+// Connected waits until the handshake is done. That is of use after [NewConn];
+// Dial and Accept return connections for which it is. Its errors are the
+// context's, and why the attempt has failed.
+func (c *Conn) Connected(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	default:
+	}
+	var err error
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.done:
+		c.mu.Lock()
+		err = c.err
+		c.mu.Unlock()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return c.opError("dial", err)
+}
+
+// newSingle makes a connection of the transport of a connected socket.
+func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
+	udp, ok := inner.(*net.UDPConn)
+	if !ok {
+		return datagram.NewForeign(inner, set.core.MTU, set.core.MTU), nil
+	}
+	sock, err := socket.NewUDP(udp, socketConfig(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), datagram.MaxUDP), nil
+}
+
+func isUDP(network string) bool {
+	return network == "udp" || network == "udp4" || network == "udp6"
+}
+
+// randomID returns the id of a request.
+func randomID() uint32 {
+	var b [4]byte
+	rand.Read(b[:])
+	return binary.BigEndian.Uint32(b[:])
+}

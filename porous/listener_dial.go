@@ -1,0 +1,94 @@
+package porous
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"volley/internal/datagram"
+)
+
+// ErrConnExists is the error of [Listener.Dial] for an address with which there
+// is a connection already.
+var ErrConnExists = errors.New("porous: there is a connection with this address already")
+
+// Dial connects to a UDP address from the socket on which l accepts, and returns
+// once the peer has answered. So two programs behind firewalls or address
+// translators, which let in only what answers, can connect when each dials the
+// other at about the same time (hole punching): they meet in one connection,
+// also if the other side's request comes first, or crosses ours. The context
+// bounds the attempt; requests are repeated each 500 ms.
+//
+// Errors are the context's, [ErrRefused], [ErrHandshakeTimeout],
+// [ErrConnExists], those of the resolver, and net.ErrClosed after Close.
+func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
+	addr, err := resolve(ctx, l.Addr(), address)
+	if err == nil {
+		var c *Conn
+		if c, err = l.dial(addr); err == nil {
+			return c.connect(ctx)
+		}
+	}
+	local := l.Addr()
+	return nil, &net.OpError{Op: "dial", Net: local.Network(), Source: local, Err: err}
+}
+
+// dial begins to connect, or takes a connection over that the peer has begun.
+func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
+	dc, err := l.mux.Dial(addr)
+	if errors.Is(err, datagram.ErrPeerExists) {
+		return l.take(addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := l.newConn(addr)
+	// The id is the one with which we have answered a request that came before,
+	// so that its acknowledgement is good for this connection.
+	if err := c.start(dc, l.set, l.cookieID(addr), false); err != nil {
+		c.release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// take returns a connection that nobody has accepted yet.
+func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.pending[addr]
+	if !ok || p.queued && !l.queue.Remove(waiting{p.c}) {
+		return nil, ErrConnExists
+	}
+	delete(l.pending, addr)
+	return p.c, nil
+}
+
+// resolve returns the address that a string names, of the family of a socket.
+func resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPort, error) {
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	family := "ip"
+	if udp, ok := local.(*net.UDPAddr); ok && udp.IP.To4() != nil {
+		family = "ip4"
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if len(ips) == 0 {
+		return netip.AddrPort{}, &net.AddrError{Err: "no suitable address", Addr: net.JoinHostPort(host, strconv.Itoa(port))}
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
+}

@@ -1,0 +1,291 @@
+package porous
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+	"volley/porous/internal/core"
+	"volley/simnet"
+)
+
+// simListener listens in a simulated network.
+func simListener(t *testing.T, n *simnet.Network, addr string, lc *ListenConfig) *Listener {
+	pc, err := n.Listen(addr)
+	require.NoError(t, err)
+	l, err := lc.ListenPacket(pc)
+	require.NoError(t, err)
+	return l
+}
+
+// simDial dials in a simulated network.
+func simDial(t *testing.T, n *simnet.Network, from, to string, cfg *Config) *Conn {
+	x, err := n.Dial(from, to)
+	require.NoError(t, err)
+	return NewConn(x, cfg)
+}
+
+// H1, C13, R12: many peers on one socket, admitted after they have proved their
+// address.
+func TestListener(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.05})
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		defer l.Close()
+		var dialed []*Conn
+		for range 50 {
+			dialed = append(dialed, simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil))
+		}
+		accepted := map[string]*Conn{}
+		for range dialed {
+			c, err := l.Accept()
+			require.NoError(t, err)
+			accepted[c.RemoteAddr().String()] = c.(*Conn)
+		}
+		require.Len(t, accepted, 50)
+		for _, c := range dialed {
+			c.Write([]byte(c.LocalAddr().String()))
+		}
+		for addr, c := range accepted {
+			require.Equal(t, addr, readString(t, c))
+		}
+		st := l.Stats()
+		require.Equal(t, 50, st.Conns)
+		require.EqualValues(t, 50, st.Accepted)
+		require.GreaterOrEqual(t, st.Challenged, uint64(50))
+		abort(dialed...)
+		time.Sleep(time.Minute)
+		for _, c := range accepted {
+			require.NoError(t, c.Close())
+		}
+		require.Zero(t, l.Stats().Conns)
+		require.Zero(t, l.Stats().Memory)
+	})
+}
+
+// A flood of requests from 100,000 addresses makes nothing and is answered by
+// no more than it sends; so do other datagrams, forged acknowledgements, and
+// requests that do not fit.
+func TestListenerFlood(t *testing.T) {
+	l, err := (&ListenConfig{}).newListener()
+	require.NoError(t, err)
+	a := (*acceptor)(l)
+	var out wire.Batch
+	received := 0
+	handle := func(from netip.AddrPort, b []byte) {
+		received += len(b)
+		require.Nil(t, a.HandleUnknown(time.Now(), from, false, [][]byte{b}, &out))
+	}
+	good := core.Connect{Channels: 1, ID: 7}
+	for i := range uint32(100_000) {
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{byte(i >> 16), byte(i >> 8), byte(i), 1}), uint16(i))
+		handle(from, core.AppendConnect(nil, good))
+		require.Equal(t, int(i+1), out.Len())
+	}
+	require.LessOrEqual(t, out.Size(), received, "amplification at most 1.0")
+	from := netip.MustParseAddrPort("10.1.1.1:9")
+	sent := out.Len()
+	for i := range uint32(1000) {
+		handle(from, core.AppendConnectAck(nil, i))
+	}
+	for _, b := range [][]byte{
+		nil, {0}, {2}, {3}, core.AppendPing(nil, core.TypePing, 1), core.AppendDataHeader(nil, 1, 0), core.AppendDataAck(nil, nil),
+		core.AppendConnect(nil, core.Connect{Version: 1, Channels: 1}), core.AppendConnect(nil, core.Connect{Channels: 2}),
+	} {
+		handle(from, b)
+	}
+	require.Equal(t, sent, out.Len(), "C4, C13")
+	require.Zero(t, l.conns.Load())
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		out.Reset()
+		a.HandleUnknown(time.Time{}, from, false, [][]byte{out.Extend(11)[:0]}, &out)
+	}))
+}
+
+func TestListenerLimits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		filtered := netip.MustParseAddr("10.0.0.9")
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{
+			MaxConns: 2,
+			Filter:   func(ap netip.AddrPort) bool { return ap.Addr() != filtered },
+		})
+		defer l.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+		b := simDial(t, n, "10.0.0.3:0", "10.0.0.1:7", nil)
+		require.NoError(t, a.Connected(ctx))
+		require.NoError(t, b.Connected(ctx))
+		c := simDial(t, n, "10.0.0.4:0", "10.0.0.1:7", nil)
+		d := simDial(t, n, "10.0.0.9:0", "10.0.0.1:7", nil)
+		require.ErrorIs(t, c.Connected(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, d.Connected(ctx), context.DeadlineExceeded)
+		st := l.Stats()
+		require.NotZero(t, st.Refused)
+		require.NotZero(t, st.Filtered)
+		require.NoError(t, a.Close())
+		require.NoError(t, c.Connected(t.Context()), "there is a place again")
+		abort(b, c, d)
+	})
+}
+
+// S4, D3: the address of a connection that has ended stays closed for 20 s,
+// but for requests to end, which are acknowledged.
+func TestListenerLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		defer l.Close()
+		c := simDial(t, n, "10.0.0.2:5", "10.0.0.1:7", nil)
+		s, err := l.AcceptConn()
+		require.NoError(t, err)
+		require.NoError(t, c.Connected(t.Context()))
+		s.Abort()
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err)
+		c.Abort()
+
+		x, err := n.Dial("10.0.0.2:5", "10.0.0.1:7")
+		require.NoError(t, err)
+		buf := make([]byte, 100)
+		x.Write([]byte{2})
+		m, err := x.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, []byte{3}, buf[:m])
+		x.SetReadDeadline(time.Now().Add(time.Second))
+		x.Write(core.AppendConnect(nil, core.Connect{Channels: 1, ID: 7}))
+		_, err = x.Read(buf)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		time.Sleep(20 * time.Second)
+		x.SetReadDeadline(time.Time{})
+		x.Write(core.AppendConnect(nil, core.Connect{Channels: 1, ID: 7}))
+		m, err = x.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, core.ConnectSize, m)
+		x.Close()
+	})
+}
+
+func TestListenerClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+		b := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+		accepted, err := l.AcceptConn()
+		require.NoError(t, err)
+		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, b.Connected(t.Context()))
+		l.SetDeadline(time.Now().Add(-1))
+		_, err = l.Accept()
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		l.SetDeadline(time.Time{})
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close())
+		_, err = l.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, l.SetDeadline(time.Time{}), net.ErrClosed)
+		peer := a
+		if accepted.RemoteAddr().String() != a.LocalAddr().String() {
+			peer = b
+		}
+		peer.Write([]byte("accepted ones live on"))
+		require.Equal(t, "accepted ones live on", readString(t, accepted))
+		require.NoError(t, peer.Close())
+		require.NoError(t, accepted.Close())
+		abort(a, b)
+	})
+}
+
+// What the host allows is shared by all connections.
+func TestListenerMemory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: time.Millisecond})
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{MaxMemory: 1 << 20})
+		defer l.Close()
+		var conns, dialed []*Conn
+		for range 4 {
+			c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+			dialed = append(dialed, c)
+			for range 50 {
+				c.Write(make([]byte, 16_000))
+			}
+			s, err := l.AcceptConn()
+			require.NoError(t, err)
+			conns = append(conns, s)
+		}
+		time.Sleep(10 * time.Second)
+		queued := 0
+		for _, s := range conns {
+			queued += s.Stats().ReadQueue + s.Stats().ReceiveQueue
+		}
+		require.LessOrEqual(t, queued, 1<<20)
+		require.LessOrEqual(t, l.Stats().Memory, int64(1<<20))
+		require.Greater(t, l.Stats().Memory, int64(1<<19))
+		for i, s := range conns {
+			go func() {
+				for {
+					if _, err := s.ReadMessage(nil); err != nil {
+						return
+					}
+				}
+			}()
+			_ = i
+		}
+		for _, c := range dialed {
+			require.NoError(t, c.Flush(t.Context()))
+			require.NoError(t, c.Close())
+		}
+		time.Sleep(time.Minute)
+		abort(conns...)
+		require.Zero(t, l.Stats().Memory)
+	})
+}
+
+func TestDialErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+		start := time.Now()
+		require.ErrorIs(t, c.Connected(t.Context()), ErrHandshakeTimeout)
+		require.Equal(t, 20*time.Second, time.Since(start))
+		_, err := c.Write(nil)
+		require.ErrorIs(t, err, ErrHandshakeTimeout)
+		c.Close()
+
+		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
+		a, b := NewConn(x, &Config{Channels: 1}), NewConn(y, &Config{Channels: 2})
+		defer abort(a, b)
+		require.ErrorIs(t, a.Connected(t.Context()), net.ErrClosed)
+		require.ErrorIs(t, b.Connected(t.Context()), net.ErrClosed)
+		a.mu.Lock()
+		b.mu.Lock()
+		require.True(t, a.err == ErrRefused || b.err == ErrRefused)
+		b.mu.Unlock()
+		a.mu.Unlock()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, err = Dial(ctx, "udp", l.LocalAddr().String(), nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -1,0 +1,126 @@
+package porous_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+
+	"volley/netcode"
+	"volley/porous"
+	"volley/simnet"
+)
+
+func TestNettestOverNetcodePipe(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		x, y := netcode.Pipe(1, nil)
+		cfg := &porous.Config{SendBuffer: 256 << 10, ReceiveBuffer: 256 << 10}
+		a, b := porous.NewConn(x, cfg), porous.NewConn(y, cfg)
+		return a, b, func() { a.Abort(); b.Abort() }, nil
+	})
+}
+
+// sessions returns the two ends of a session of netcode over a simulated link.
+func sessions(tb testing.TB, link simnet.Link) (client, server net.Conn, stop func()) {
+	const addr = "10.0.0.1:7777"
+	n := simnet.New(1)
+	n.SetDefault(link)
+	issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(addr)}}
+	pc, err := n.Listen(addr)
+	require.NoError(tb, err)
+	lc := netcode.ListenConfig{PrivateKey: issuer.PrivateKey}
+	l, err := lc.ListenPacket(pc)
+	require.NoError(tb, err)
+	token, err := issuer.Issue(1, nil)
+	require.NoError(tb, err)
+	x, err := n.Listen("10.0.0.2:0")
+	require.NoError(tb, err)
+	client, err = (&netcode.Dialer{}).DialPacket(context.Background(), x, token)
+	require.NoError(tb, err)
+	server, err = l.Accept()
+	require.NoError(tb, err)
+	return client, server, func() { l.Close(); n.Close() }
+}
+
+func TestNettestOverNetcode(t *testing.T) {
+	link := simnet.Link{Latency: 300 * time.Microsecond, Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, ReorderBy: time.Millisecond}
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		x, y, end := sessions(t, link)
+		cfg := &porous.Config{SendBuffer: 256 << 10, ReceiveBuffer: 256 << 10}
+		a, b := porous.NewConn(x, cfg), porous.NewConn(y, cfg)
+		return a, b, func() { a.Abort(); b.Abort(); end() }, nil
+	})
+}
+
+// The end of the session below is the connection's.
+func TestSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y, end := sessions(t, simnet.Link{Latency: 10 * time.Millisecond})
+		defer end()
+		a, b := porous.NewConn(x, nil), porous.NewConn(y, nil)
+		defer b.Abort()
+		fmt.Fprint(a, "read me first")
+		require.NoError(t, a.Flush(t.Context()))
+		x.Close()
+		buf := make([]byte, 100)
+		n, err := b.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, "read me first", string(buf[:n]))
+		_, err = b.Read(buf)
+		require.Equal(t, io.EOF, err)
+		_, err = b.Write(buf)
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		a.Abort()
+	})
+}
+
+func TestNewListener(t *testing.T) {
+	const addr = "10.0.0.1:7777"
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.1})
+		issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(addr)}}
+		pc, err := n.Listen(addr)
+		require.NoError(t, err)
+		inner, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenPacket(pc)
+		require.NoError(t, err)
+		l := porous.NewListener(inner, &porous.Config{Channels: 2})
+		defer l.Close()
+		token, err := issuer.Issue(1, nil)
+		require.NoError(t, err)
+		x, err := n.Listen("10.0.0.2:0")
+		require.NoError(t, err)
+		session, err := (&netcode.Dialer{}).DialPacket(t.Context(), x, token)
+		require.NoError(t, err)
+		c := porous.NewConn(session, &porous.Config{Channels: 2})
+		fmt.Fprint(c.Channel(1), "sealed")
+		s, err := l.Accept()
+		require.NoError(t, err)
+		buf := make([]byte, 100)
+		m, err := s.(*porous.Conn).Channel(1).Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, "sealed", string(buf[:m]))
+		require.NoError(t, c.Close())
+		require.NoError(t, s.Close())
+
+		bad := porous.NewListener(pipeListener{}, &porous.Config{MaxMessageSize: 1 << 30})
+		_, err = bad.Accept()
+		require.ErrorAs(t, err, new(*porous.ConfigError))
+	})
+}
+
+// A pipeListener accepts pipes of which nobody has the other end.
+type pipeListener struct{ net.Listener }
+
+func (pipeListener) Accept() (net.Conn, error) {
+	x, _ := netcode.Pipe(1, nil)
+	return x, nil
+}

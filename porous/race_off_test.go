@@ -1,0 +1,5 @@
+//go:build !race
+
+package porous
+
+const raceEnabled = false

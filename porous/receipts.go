@@ -1,0 +1,72 @@
+package porous
+
+import "time"
+
+// A Fate is what became of a message.
+type Fate int
+
+const (
+	// Delivered: the peer has acknowledged every part of the message, and has
+	// room for it. A reliable message will be read there if anybody reads; an
+	// unreliable or passive one may have come too late, and be skipped.
+	Delivered Fate = iota
+	// Lost: a part of the message was not acknowledged and is not sent again,
+	// its time was over, or the connection has ended. Such a message may have
+	// arrived all the same.
+	Lost
+)
+
+func (f Fate) String() string {
+	if f == Delivered {
+		return "delivered"
+	}
+	return "lost"
+}
+
+// A Receipt says what became of one message.
+type Receipt struct {
+	ID      uint64 // as returned by Send
+	Channel int
+	Fate    Fate
+	RTT     time.Duration // from Send to the last acknowledgement; 0 if lost
+}
+
+// receipts is a bounded queue of receipts. There is none until somebody asks.
+type receipts struct {
+	max     int
+	queue   []Receipt
+	dropped uint64
+}
+
+func (r *receipts) add(x Receipt) {
+	switch {
+	case r == nil:
+	case len(r.queue) >= r.max:
+		r.dropped++
+	default:
+		r.queue = append(r.queue, x)
+	}
+}
+
+// armReceiptsLocked turns receipts on.
+func (c *Conn) armReceiptsLocked() {
+	if c.receipts == nil && c.set.receipts > 0 {
+		c.receipts = &receipts{max: c.set.receipts}
+	}
+}
+
+// AppendReceipts appends the receipts that have come in since the last call, in
+// the order of coming in, and returns the result. Every message that was sent
+// after the first call of Send has exactly one, as far as Config.Receipts
+// allows. It is also of use after the connection has ended.
+func (c *Conn) AppendReceipts(dst []Receipt) []Receipt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armReceiptsLocked()
+	if c.receipts == nil {
+		return dst
+	}
+	dst = append(dst, c.receipts.queue...)
+	c.receipts.queue = c.receipts.queue[:0]
+	return dst
+}

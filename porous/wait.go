@@ -1,0 +1,180 @@
+package porous
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/porous/internal/core"
+)
+
+// A wakeUp says why a wait has ended.
+type wakeUp int
+
+const (
+	woken       wakeUp = iota // something has changed
+	wokenCancel               // the first channel was closed
+	wokenPassed               // or the second
+)
+
+// awaitLocked waits for a change. It lets go of the lock meanwhile.
+func (c *Conn) awaitLocked(cancel, passed <-chan struct{}) (w wakeUp) {
+	if c.change == nil {
+		c.change = make(chan struct{})
+	}
+	change := c.change
+	c.waiters++
+	c.mu.Unlock()
+	select {
+	case <-change:
+	case <-cancel:
+		w = wokenCancel
+	case <-passed:
+		w = wokenPassed
+	}
+	c.mu.Lock()
+	c.waiters--
+	return w
+}
+
+// notifyLocked wakes all who wait.
+func (c *Conn) notifyLocked() {
+	if c.change != nil {
+		close(c.change)
+		c.change = nil
+	}
+}
+
+// Flush waits until every message that was accepted has its fate, or the
+// connection or the context ends.
+func (c *Conn) Flush(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.err != nil:
+			return c.opError("flush", c.err)
+		case c.connected && c.peer.Flushed():
+			return nil
+		}
+		if c.awaitLocked(ctx.Done(), nil) == wokenCancel {
+			return c.opError("flush", ctx.Err())
+		}
+	}
+}
+
+// Close closes the connection in order: pending and later calls return an error
+// that matches net.ErrClosed, what nobody has read is dropped, and what was
+// accepted is sent until the peer has acknowledged it, for Config.CloseTimeout
+// at most. The error is an *[UndeliveredError] if that was not enough. The peer
+// reads what is there and then io.EOF. Close may be called more than once and
+// returns the first call's result.
+func (c *Conn) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.set.closeTimeout)
+	defer cancel()
+	return c.Shutdown(ctx)
+}
+
+// Shutdown is Close for as long as the context allows.
+func (c *Conn) Shutdown(ctx context.Context) error {
+	c.closing.Do(func() {
+		if err := c.end(ctx.Done()); err != nil {
+			err.Err = cmp.Or(err.Err, ctx.Err(), net.ErrClosed)
+			c.closeErr = c.opError("close", err)
+		}
+	})
+	return c.closeErr
+}
+
+// Abort closes the connection at once: the peer is told, and what was accepted
+// and not acknowledged is lost. A call of Close or Shutdown that waits returns.
+func (c *Conn) Abort() error {
+	c.mu.Lock()
+	c.ending = true
+	c.endLocked(net.ErrClosed, true)
+	out := datagram.GetBatch()
+	if !c.released {
+		c.peer.Abort(c.timeLocked(), out)
+	}
+	c.finishLocked()
+	c.notifyLocked()
+	c.mu.Unlock()
+	c.transmit(out)
+	datagram.PutBatch(out)
+	return c.opError("close", c.release())
+}
+
+// confirmTime is how long Close waits for the answer to its own request to end,
+// once everything else is acknowledged: enough for the request to be repeated.
+const confirmTime = 1100 * time.Millisecond
+
+// end closes the connection in order. It returns what was not delivered.
+func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
+	c.mu.Lock()
+	cause := c.err
+	c.ending = true
+	c.endLocked(net.ErrClosed, true)
+	if cause == nil {
+		c.flushLocked(cancel)
+		c.confirmLocked(cancel)
+	}
+	out := datagram.GetBatch()
+	if !c.released {
+		c.peer.Abort(c.timeLocked(), out)
+	}
+	c.finishLocked()
+	c.events = 0
+	lost := c.lost
+	c.mu.Unlock()
+	c.transmit(out)
+	datagram.PutBatch(out)
+	c.release()
+	if lost.Messages == 0 || cause == net.ErrClosed {
+		return nil
+	}
+	lost.Err = cause
+	return &lost
+}
+
+// flushLocked waits until everything is acknowledged and the protocol's own end
+// has begun.
+func (c *Conn) flushLocked(cancel <-chan struct{}) {
+	for c.peer.State() == core.Connecting && c.peer.Stats().Packets > 0 {
+		if c.awaitLocked(cancel, nil) == wokenCancel {
+			return
+		}
+	}
+	if c.peer.State() == core.Connecting {
+		return // Abort tells the peer, if there is one
+	}
+	c.peer.Disconnect(c.timeLocked(), true)
+	if c.peer.Pending() {
+		c.pumpLocked()
+	}
+	for c.peer.State() == core.Connected {
+		c.tickAt = 0
+		c.scheduleLocked()
+		if c.awaitLocked(cancel, nil) == wokenCancel {
+			return
+		}
+	}
+}
+
+// confirmLocked waits for the peer's answer to the request to end.
+func (c *Conn) confirmLocked(cancel <-chan struct{}) {
+	if c.peer.State() != core.Disconnecting {
+		return
+	}
+	c.tickAt = 0
+	c.scheduleLocked()
+	passed := make(chan struct{})
+	timer := time.AfterFunc(confirmTime, func() { close(passed) })
+	defer timer.Stop()
+	for c.peer.State() == core.Disconnecting {
+		if c.awaitLocked(cancel, passed) != woken {
+			return
+		}
+	}
+}
