@@ -1,10 +1,13 @@
 package volley
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"volley/internal/datagram"
@@ -80,6 +83,9 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if inline := dc.Features().Inline; inline != nil {
 		c.in.SetPoller(inline)
 	}
+	if e := dc.Features().Errors; e != nil {
+		e.OnRefusal(c.in.Notice)
+	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
 	}
@@ -106,12 +112,17 @@ func (c *Conn) at(t clock) time.Time { return c.born.Add(t) }
 // the layer below has ended in order, as that of a [Pipe] or a session does when
 // the peer closes; an error that matches os.ErrDeadlineExceeded past the
 // deadline, even if messages wait; one that matches net.ErrClosed after Close
-// or the idle timeout; and what broke the socket, if something did.
+// or the idle timeout; and what broke the socket, if something did. A dialed
+// connection returns syscall.ECONNREFUSED once when the peer's machine says that
+// nobody listens there, as a net.UDPConn does, and again only after it has heard
+// from the peer. The connection lives on: the peer may come yet, and anybody may
+// have sent that.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
 	n, size, err := c.in.Read(b, &c.readDeadline)
+	err = c.noticed(err)
 	if err == nil && n < size {
 		c.truncated.Add(1)
 		err = io.ErrShortBuffer
@@ -123,7 +134,15 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 // Its errors are those of Read, without io.ErrShortBuffer.
 func (c *Conn) ReadMessage(dst []byte) ([]byte, error) {
 	p, err := c.in.ReadAppend(dst, &c.readDeadline)
-	return p, c.opError("read", err)
+	return p, c.opError("read", c.noticed(err))
+}
+
+// noticed returns what a Read is to tell that was woken by a refusal.
+func (c *Conn) noticed(err error) error {
+	if err == inbox.ErrNotice {
+		return os.NewSyscallError("read", syscall.ECONNREFUSED)
+	}
+	return err
 }
 
 // MaxMessageSize returns the largest message in bytes that Write takes.
@@ -265,7 +284,7 @@ func (c *Conn) buryLocked() {
 	tombstone := c.dc.Features().Tombstone
 	switch {
 	case tombstone == nil:
-	case c.out.Err() == ErrIdleTimeout:
+	case errors.Is(c.out.Err(), ErrIdleTimeout):
 		tombstone.SetTombstone(0)
 	case c.last.PacketsAcked > 0:
 		tombstone.SetTombstone(strayTime)

@@ -1,7 +1,9 @@
 package volley
 
 import (
+	"errors"
 	"math"
+	"syscall"
 	"time"
 
 	"volley/internal/wire"
@@ -21,7 +23,7 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
-		c.end(ErrIdleTimeout)
+		c.end(c.idleError())
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
@@ -44,6 +46,19 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	return c.at(next)
+}
+
+// idleError returns ErrIdleTimeout, with what the socket has told of late.
+func (c *Conn) idleError() error {
+	e := c.dc.Features().Errors
+	if e == nil || e.LastError() == nil {
+		return ErrIdleTimeout
+	}
+	last := e.LastError()
+	if errno, ok := errors.AsType[syscall.Errno](last); ok {
+		last = errno
+	}
+	return &idleError{last}
 }
 
 // freeLocked gives memory back that has been held for too long: reassemblies,

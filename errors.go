@@ -16,9 +16,19 @@ func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 
 // ErrIdleTimeout ends a connection that has not heard from its peer for
 // Config.IdleTimeout. Messages that arrived before are read first; then every
-// call fails with it. It matches net.ErrClosed, and its Timeout is false, since
-// the connection does not come back.
+// call fails with it, or with an error that matches it and also the last error
+// of the socket since the peer was heard, where there was one. It matches
+// net.ErrClosed, and its Timeout is false, since the connection does not come
+// back.
 var ErrIdleTimeout error = &closedError{"volley: no datagram from the peer within the idle timeout"}
+
+// An idleError is ErrIdleTimeout with the last error of the socket.
+type idleError struct{ last error }
+
+func (e *idleError) Error() string {
+	return ErrIdleTimeout.Error() + "; the socket's last error: " + e.last.Error()
+}
+func (e *idleError) Unwrap() []error { return []error{ErrIdleTimeout, e.last} }
 
 // A MessageTooLargeError is returned for a message larger than the connection
 // carries. Nothing of it has been sent.

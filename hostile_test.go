@@ -12,6 +12,43 @@ import (
 	"volley/simnet"
 )
 
+// One datagram from a forged address makes a listener send no more than
+// docs/THREATS.md says: six packets of fewer than 40 bytes, headers included.
+func TestForgedOpeningIsNotAmplified(t *testing.T) {
+	for name, opening := range map[string][]byte{
+		"empty":    reliable.AppendHeader(nil, reliable.Header{Ack: 65535}),
+		"message":  append(reliable.AppendHeader(nil, reliable.Header{Ack: 65535}), "x"...),
+		"gap":      append(reliable.AppendHeader(nil, reliable.Header{Sequence: 60, Ack: 65535}), "x"...),
+		"fragment": append(append(reliable.AppendFragmentHeader(nil, reliable.FragmentHeader{Count: 2}), reliable.AppendHeader(nil, reliable.Header{Ack: 65535})...), make([]byte, 1024)...),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, l, _ := network(t, &ListenConfig{})
+			victim, err := n.Listen("10.0.0.9:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			victim.WriteTo(opening, l.Addr())
+			packets := 0
+			b := make([]byte, 2000)
+			for {
+				victim.SetReadDeadline(time.Now().Add(time.Minute))
+				size, _, err := victim.ReadFrom(b)
+				if err != nil {
+					break
+				}
+				packets++
+				if size+28 >= 40 {
+					t.Errorf("%s: a packet of %d bytes", name, size+28)
+				}
+			}
+			if packets == 0 || packets > 6 {
+				t.Errorf("%s: %d packets, want at most 6", name, packets)
+			}
+			victim.Close()
+		})
+	}
+}
+
 // rawPeer dials a Conn's worth of simulated network from a bare socket, and
 // returns the socket and the accepted connection.
 func rawPeer(t *testing.T, n *simnet.Network, l *Listener, addr string) (net.Conn, *Conn) {

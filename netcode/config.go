@@ -14,11 +14,13 @@ import (
 // literals. A Config is not changed by this package and must not be changed by
 // others once it has been passed in.
 type Config struct {
-	// KeepAlive is the longest silence before an empty packet is sent. Its
-	// default is 100 ms, as the standard has it; a server with thousands of
-	// idle clients may want to be quieter. The timeout in the tokens has to
-	// be several times as long. At most 2^31-1 s. Negative: none, which ends
-	// sessions of peers with a timeout.
+	// KeepAlive is the longest silence before an empty packet is sent. By
+	// default it is 100 ms until each side knows that the other one has the
+	// session, and then a tenth of the token's timeout, at most 1 s: the
+	// standard's 100 ms cost an idle server more than anything else. Set it to
+	// 100 ms to have them. The timeout in the tokens has to be several times
+	// as long. At most 2^31-1 s. Negative: none, which ends sessions of peers
+	// with a timeout.
 	KeepAlive time.Duration
 	// ReplayWindow is how far behind the newest packet others may come and
 	// still be accepted, in packets: a power of two, or rounded up to one.
@@ -79,7 +81,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		cfg = &Config{}
 	}
 	s := &settings{
-		interval:   cmp.Or(cfg.KeepAlive, sendInterval),
+		interval:   cfg.KeepAlive,
 		window:     cmp.Or(cfg.ReplayWindow, defaultWindow),
 		readBuffer: cmp.Or(cfg.ReadBuffer, defaultReadBuffer),
 		socket: socket.Config{

@@ -33,9 +33,11 @@ const (
 
 // Times that the standard fixes or the reference uses.
 const (
-	// sendInterval is the pace of requests and responses, and the longest
-	// silence before a keep alive.
+	// sendInterval is the pace of requests and responses, and of keep alives
+	// until both sides know that there is a session.
 	sendInterval = 100 * time.Millisecond
+	// quietInterval is the most between two keep alives of an idle session.
+	quietInterval = time.Second
 	// defaultTokenLifetime is how long tokens are valid, and how far the
 	// restart rule of a server looks ahead.
 	defaultTokenLifetime = 30 * time.Second

@@ -12,7 +12,7 @@ import (
 type session struct {
 	addr     netip.AddrPort // of the peer
 	timeout  time.Duration  // zero: none
-	interval time.Duration  // of keep alives
+	interval time.Duration  // of keep alives; zero: see keepAliveAt
 	// strict is a nanosecond at a client, whose times have to be exceeded,
 	// and zero at a server, for which reaching them is enough.
 	strict time.Duration
@@ -28,6 +28,7 @@ type session struct {
 	// confirmed: the client knows its index, for a packet of a connected
 	// client has come. It belongs to the sending half.
 	confirmed bool
+	spoken    bool // a keep alive or payload has been sent; of the sending half
 
 	recv receiver
 }
@@ -83,10 +84,12 @@ func (s *session) sendPayload(now time.Time, payload []byte, out *wire.Batch) {
 	if !s.confirmed {
 		s.sendKeepAlive(now, out)
 	}
+	s.spoken = true
 	s.send.send(now, packetPayload, payload, out)
 }
 
 func (s *session) sendKeepAlive(now time.Time, out *wire.Batch) {
+	s.spoken = true
 	s.send.keepAlive(now, s.index, s.maxClients, out)
 }
 
@@ -99,7 +102,23 @@ func (s *session) keepAlive(now time.Time, out *wire.Batch) (next time.Time) {
 	return s.keepAliveAt()
 }
 
-func (s *session) keepAliveAt() time.Time { return s.send.last.Add(s.interval + s.strict) }
+// keepAliveAt returns when the next keep alive is due. Where no interval is
+// configured, they are frequent until both sides know that there is a session,
+// and then as rare as the timeout allows.
+func (s *session) keepAliveAt() time.Time {
+	interval := s.interval
+	switch {
+	case interval != 0:
+	case !s.confirmed || !s.spoken:
+		interval = sendInterval
+	default:
+		interval = quietInterval
+		if s.timeout > 0 {
+			interval = min(interval, s.timeout/10)
+		}
+	}
+	return s.send.last.Add(interval + s.strict)
+}
 
 // deadline returns when the session times out unless something arrives, the
 // zero time for never; the receiving half.

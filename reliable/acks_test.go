@@ -257,7 +257,7 @@ func TestAckBehindEmptyPackets(t *testing.T) {
 	d.receive(50, 105, 'x')
 	for s := range uint16(ackDistance - 1) {
 		d.due(50, 100)
-		d.hear(50, Header{106 + s, 4, 0b1110})
+		d.hear(50, Header{106 + s, 5, 0b111110})
 	}
 	d.due(50, 50)
 }

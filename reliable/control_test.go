@@ -131,6 +131,32 @@ func TestAckOfGap(t *testing.T) {
 	d.due(4040, 4040) // a quarter of half the delay after the last packet of ours
 }
 
+// What a header does not tell of stays owed, and an empty packet is worth an answer
+// until the packet is confirmed that told of the newest message.
+func TestAckState(t *testing.T) {
+	a := ackState{}
+	a.owe(10, 5)
+	a.message = true
+	a.sent(1, 9, 6)
+	if !a.owed || !a.message || a.asked || a.last != 9 {
+		t.Errorf("after a header that tells of less: %+v", a)
+	}
+	a.sent(2, 10, 7)
+	if a.owed || a.message || !a.asked || a.last != 10 {
+		t.Errorf("after a header that tells of all: %+v", a)
+	}
+	a.sent(3, 8, 8)
+	if a.last != 10 || a.told != 2 {
+		t.Errorf("after a header with an older ack: %+v", a)
+	}
+	if a.confirmed(1); !a.asked {
+		t.Error("confirmed by an earlier packet")
+	}
+	if a.confirmed(3); a.asked {
+		t.Error("not confirmed by a later packet")
+	}
+}
+
 // A message that comes so late that ordinary headers hardly name it is named by a
 // header of its own, together with its neighbours.
 func TestAckOfLateMessage(t *testing.T) {

@@ -65,6 +65,8 @@ type Features struct {
 	Inline InlineReader
 	// Refusals counts how often the other side's machine has refused.
 	Refusals RefusalCounter
+	// Errors tells of the passing errors of a socket with one peer.
+	Errors ErrorTeller
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
 }
@@ -94,6 +96,16 @@ type RefusalCounter interface {
 	// listens on the port, as far as the system tells. Anybody may have sent
 	// that: it is a hint.
 	Refused() uint64
+}
+
+// An ErrorTeller is a Conn that knows the passing errors of its socket.
+type ErrorTeller interface {
+	// LastError returns the last one since the other side was heard, nil if
+	// there was none: a reason for its silence, perhaps.
+	LastError() error
+	// OnRefusal sets, before Attach, what is called when the other side's
+	// machine says that nobody listens, once until the other side is heard.
+	OnRefusal(func())
 }
 
 // A TombstoneSetter is a Conn whose address stays closed for a while after

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"volley/internal/deadline"
@@ -25,6 +26,8 @@ type Single struct {
 	closeErr                error
 	readErrors, writeErrors atomic.Uint64
 	refused                 atomic.Uint64
+	trouble                 atomic.Pointer[trouble] // since the other side was heard; nil: none
+	onRefusal               func()                  // set before Attach
 
 	turns turns
 }
@@ -75,6 +78,9 @@ func (c *Single) mayRead() bool          { return true }
 func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
 
 func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
+	if c.trouble.Load() != nil {
+		c.trouble.Store(nil)
+	}
 	l := bufLists.Get().(*bufList)
 	defer l.put()
 	for i := range ps {
@@ -114,13 +120,46 @@ func (c *Single) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) 
 	return n, err
 }
 
-// noteError counts those errors by which the other side's machine says that
-// nobody listens on the port.
+// A trouble is what the socket has told since the other side was heard.
+type trouble struct {
+	last    error
+	refused bool
+}
+
+// noteError remembers errors that the system gives for what the network has
+// said, and counts those by which the other side's machine says that nobody
+// listens on the port.
 func (c *Single) noteError(err error) {
-	if socket.IsRefused(err) {
+	if _, ok := errors.AsType[syscall.Errno](err); !ok {
+		return // a deadline, or that the socket was closed
+	}
+	refused := socket.IsRefused(err)
+	if refused {
 		c.refused.Add(1)
 	}
+	for {
+		old := c.trouble.Load()
+		known := old != nil && old.refused
+		if !c.trouble.CompareAndSwap(old, &trouble{err, known || refused}) {
+			continue
+		}
+		if refused && !known && c.onRefusal != nil {
+			c.onRefusal()
+		}
+		return
+	}
 }
+
+// LastError implements ErrorTeller.
+func (c *Single) LastError() error {
+	if t := c.trouble.Load(); t != nil {
+		return t.last
+	}
+	return nil
+}
+
+// OnRefusal implements ErrorTeller.
+func (c *Single) OnRefusal(f func()) { c.onRefusal = f }
 
 // Refused implements RefusalCounter.
 func (c *Single) Refused() uint64 { return c.refused.Load() }
@@ -152,4 +191,4 @@ func (c *Single) Stats() Stats {
 }
 
 // Features implements Conn.
-func (c *Single) Features() Features { return Features{Inline: c, Refusals: c} }
+func (c *Single) Features() Features { return Features{Inline: c, Refusals: c, Errors: c} }

@@ -4,6 +4,7 @@
 package inbox
 
 import (
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -36,6 +37,7 @@ type Inbox struct {
 	end        error       // what Read returns once the queue is empty
 	failed     atomic.Bool // end counts at once, queued messages do not
 	class      uint8       // size class of the next chunk
+	noticed    bool        // one Read is to return ErrNotice
 
 	wake chan struct{} // one token, see wait.go; nil before anybody waits
 	room *room         // guarded by mu; nil before anybody wants room
@@ -134,6 +136,19 @@ func (q *Inbox) End(err error) { q.finish(err, false) }
 
 // Fail drops the queue and gives err to all present and future readers.
 func (q *Inbox) Fail(err error) { q.finish(err, true) }
+
+// ErrNotice is returned by one Read that finds no message after Notice.
+var ErrNotice = errors.New("inbox: notice")
+
+// Notice makes one Read that finds no message return ErrNotice.
+func (q *Inbox) Notice() {
+	q.mu.Lock()
+	q.noticed = q.end == nil
+	q.mu.Unlock()
+	if q.waiting.Load() > 0 {
+		signal(q.wake)
+	}
+}
 
 func (q *Inbox) finish(err error, drop bool) {
 	q.mu.Lock()
@@ -291,6 +306,10 @@ func (q *Inbox) popped() {
 func (q *Inbox) take() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.head == nil && q.noticed && q.end == nil {
+		q.noticed = false
+		return ErrNotice
+	}
 	if q.head == nil {
 		return q.end
 	}
