@@ -3,18 +3,15 @@ package volley
 import (
 	"cmp"
 	"context"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"volley/internal/backlog"
 	"volley/internal/datagram"
-	"volley/internal/socket"
+	"volley/internal/listen"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -73,16 +70,9 @@ type Listener struct {
 	maxConns int
 	filter   func(netip.AddrPort) bool
 	midway   bool
-	budget   budget
+	budget   listen.Budget
+	side     listen.Listener[*Conn]
 
-	muxes    []*datagram.Mux
-	group    *datagram.MuxGroup // of several muxes
-	early    uint64             // datagrams that came before all sockets were there
-	queue    *backlog.Queue[*Conn]
-	close    sync.Once
-	closeErr error
-
-	conns                       atomic.Int64
 	accepted, filtered, refused atomic.Uint64
 }
 
@@ -104,75 +94,23 @@ func Listen(network, address string) (*Listener, error) {
 // Listen listens on a UDP address. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if !isUDP(network) {
-		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	if err := listen.CheckNetwork(network); err != nil {
+		return nil, err
 	}
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
 	}
-	pcs, err := lc.bind(ctx, network, address)
-	if err == nil {
-		err = l.addAll(pcs, lc.Config)
-	}
+	port, err := listen.Open(ctx, network, address, lc.options())
 	if err != nil {
-		for _, pc := range pcs {
-			pc.Close()
-		}
 		return nil, err
 	}
-	l.start()
+	l.serve(port)
 	return l, nil
 }
 
-// bind returns lc.Sockets sockets on one address, also those there are after an
-// error.
-func (lc *ListenConfig) bind(ctx context.Context, network, address string) (pcs []net.PacketConn, err error) {
-	n := max(1, lc.Sockets)
-	nlc := net.ListenConfig{Control: lc.control(n)}
-	for range n {
-		pc, err := nlc.ListenPacket(ctx, network, address)
-		if err != nil {
-			return pcs, err
-		}
-		address = pc.LocalAddr().String() // of port 0, the one that was given
-		pcs = append(pcs, pc)
-	}
-	return pcs, nil
-}
-
-// addAll adds sockets that share a port. All are bound by now, so that from here
-// on every peer has its socket; what came before is discarded.
-func (l *Listener) addAll(pcs []net.PacketConn, cfg *Config) error {
-	if len(pcs) > 1 {
-		l.group = datagram.NewMuxGroup()
-		for _, pc := range pcs {
-			n, err := socket.DiscardQueued(pc.(*net.UDPConn))
-			if err != nil {
-				return err
-			}
-			l.early += n
-		}
-	}
-	for _, pc := range pcs {
-		if err := l.add(pc, cfg); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// control returns what prepares one of n sockets.
-func (lc *ListenConfig) control(n int) func(string, string, syscall.RawConn) error {
-	if n == 1 {
-		return lc.Control
-	}
-	return func(network, address string, c syscall.RawConn) error {
-		if err := socket.ReusePortControl(network, address, c); err != nil || lc.Control == nil {
-			return err
-		}
-		return lc.Control(network, address, c)
-	}
+func (lc *ListenConfig) options() listen.Options {
+	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
 // ListenPacket listens on a socket that exists, a UDP socket or any other
@@ -185,62 +123,40 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.add(pc, lc.Config); err != nil {
+	port, err := listen.OpenPacket(pc, lc.options())
+	if err != nil {
 		return nil, err
 	}
-	l.start()
+	l.serve(port)
 	return l, nil
 }
 
 func (lc *ListenConfig) newListener() (*Listener, error) {
 	l := &Listener{
-		maxConns: limit(lc.MaxConns, defaultMaxConns),
+		maxConns: listen.Limit(lc.MaxConns, defaultMaxConns),
 		filter:   lc.Filter,
 		midway:   lc.AdmitMidStream,
 	}
-	l.budget.limit = limit(lc.MaxMemory, defaultMaxMemory)
-	l.queue = backlog.New[*Conn](min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	l.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
+	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
-	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.reserve); err != nil {
+	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.Reserve); err != nil {
 		return nil, err
 	}
 	l.set.onClose = l.forget
 	return l, nil
 }
 
-// limit applies the rule of ListenConfig: zero is the default, negative is no
-// limit.
-func limit[T int | int64](n, def T) T {
-	if n < 0 {
-		return math.MaxInt
-	}
-	return cmp.Or(n, def)
-}
-
-func (l *Listener) add(pc net.PacketConn, cfg *Config) error {
-	sock := socket.NewPacket
-	if udp, ok := pc.(*net.UDPConn); ok {
-		s, err := socket.NewUDP(udp, socketConfig(cfg))
-		if err != nil {
-			return err
-		}
-		sock = func(net.PacketConn) socket.Socket { return s }
-	}
-	l.muxes = append(l.muxes, datagram.NewMux(sock(pc), datagram.MuxConfig{
+// serve begins to serve on the sockets of a port.
+func (l *Listener) serve(port *listen.Port) {
+	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:      (*acceptor)(l),
 		MaxDatagram:   datagram.MaxUDP,
 		Tombstone:     cmp.Or(l.set.idleTimeout, defaultIdleTimeout),
 		MaxTombstones: maxTombstones,
-		OnClose:       l.broken,
-		Group:         l.group,
-	}))
-	return nil
-}
-
-func (l *Listener) start() {
-	for _, m := range l.muxes {
-		m.Start()
-	}
+	}, listen.Hooks{
+		End: func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
+	})
 }
 
 // Accept waits for a connection of a new peer, a *[Conn]. Its error matches
@@ -254,53 +170,39 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) {
-	c, err := l.queue.Accept()
-	if err != nil {
-		return nil, l.opError("accept", err)
-	}
-	return c, nil
-}
+func (l *Listener) AcceptConn() (*Conn, error) { return l.side.Accept() }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.
-func (l *Listener) SetDeadline(t time.Time) error {
-	if err := l.queue.SetDeadline(t); err != nil {
-		return l.opError("set", err)
-	}
-	return nil
-}
+func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t) }
 
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr { return l.muxes[0].Addr() }
+func (l *Listener) Addr() net.Addr { return l.side.Addr() }
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
 // that were accepted live on; the socket closes with the last of them. Close
 // may be called more than once and returns the first call's result.
-func (l *Listener) Close() error {
-	l.close.Do(func() {
-		l.queue.Close(nil)
-		for _, m := range l.muxes {
-			if err := m.Close(); err != nil && l.closeErr == nil {
-				l.closeErr = l.opError("close", err)
-			}
-		}
-	})
-	return l.closeErr
-}
+func (l *Listener) Close() error { return l.side.Close() }
 
-// broken learns that a socket has gone. If it broke, so does the Listener.
-func (l *Listener) broken(cause error) {
-	if cause != nil {
-		l.queue.Close(cause)
-		l.Close()
-	}
-}
-
-func (l *Listener) opError(op string, err error) error {
-	addr := l.Addr()
-	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
-}
+// Shutdown ends the Listener as Close does, and waits for its connections.
+//
+//   - At once Accept ends, new peers are no longer answered, and connections
+//     that nobody has accepted are closed. Their peers are not told, as the wire
+//     has no word for it: to them it is silence.
+//   - Connections that were accepted live on, in both directions, until the
+//     application closes them, their IdleTimeout ends them, or the socket
+//     breaks. When all have ended and the sockets are closed, Shutdown returns
+//     nil, also if ctx is over by then, or the error of Close.
+//   - If ctx is over before, Shutdown closes the connections that are left, as
+//     [Conn.Close] does: what Write has accepted is given to the network, what
+//     nobody has read is dropped, and pending calls return an error that matches
+//     net.ErrClosed. Then it returns an error that matches ctx's, which is
+//     context.Canceled or context.DeadlineExceeded.
+//
+// It may be called after Close, more than once, and by several goroutines. The
+// connections are not told that they are waited for: that is the application's
+// affair, before or meanwhile.
+func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
 
 // ListenerStats tells what a Listener has done. Fields may be added.
 type ListenerStats struct {
@@ -317,15 +219,13 @@ type ListenerStats struct {
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
 	s := ListenerStats{
-		Conns:    int(l.conns.Load()),
-		Memory:   l.budget.used.Load(),
+		Conns:    l.side.Conns(),
+		Memory:   l.budget.Used(),
 		Accepted: l.accepted.Load(),
 		Refused:  l.refused.Load(),
 		Filtered: l.filtered.Load(),
-		Unknown:  l.early,
 	}
-	for i, m := range l.muxes {
-		d := m.Stats()
+	for i, d := range l.side.Stats() {
 		s.Unknown += d.Unknown
 		if t := transportStats(d); i == 0 {
 			s.Transport = t
@@ -350,7 +250,7 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bu
 		a.filtered.Add(1)
 		return nil
 	}
-	if a.conns.Load() >= int64(a.maxConns) || a.queue.Full() {
+	if a.side.Conns() >= a.maxConns || a.side.Full() {
 		a.refused.Add(1)
 		return nil
 	}
@@ -366,47 +266,18 @@ func (a *acceptor) opens(datagram []byte) bool {
 func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 	l := (*Listener)(a)
 	c := new(Conn)
-	l.conns.Add(1)
+	l.side.Add()
 	if c.start(dc, l.set, nil) != nil {
 		l.forget(c)
 		dc.Close()
 		return
 	}
-	if !l.queue.Push(c) {
+	if !l.side.Push(c) {
 		c.Close()
 		return
 	}
 	l.accepted.Add(1)
 }
 
-// forget counts a connection that has ended. One that waits for Accept with
-// nothing to read is of no use to anybody.
-func (l *Listener) forget(c *Conn) {
-	l.conns.Add(-1)
-	if c.in.Len() > 0 {
-		l.queue.Ended(c)
-	} else {
-		l.queue.Remove(c)
-	}
-}
-
-// A budget limits what all connections of a Listener hold together, in bytes.
-// The last quarter is for peers that have acknowledged something of ours: who
-// forges addresses hears nothing, and is to starve nobody who does.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-func (b *budget) reserve(delta int, acked bool) bool {
-	limit := b.limit
-	if !acked {
-		limit -= limit / 4
-	}
-	n := b.used.Add(int64(delta))
-	if delta > 0 && n > limit {
-		b.used.Add(-int64(delta))
-		return false
-	}
-	return true
-}
+// forget counts a connection that has ended.
+func (l *Listener) forget(c *Conn) { l.side.Gone(c, c.in.Len() > 0) }

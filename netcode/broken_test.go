@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/listen"
 	"volley/internal/socket"
 	"volley/simnet"
 )
@@ -63,7 +64,7 @@ func TestBrokenSocket(t *testing.T) {
 		lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
 		l, err := lc.newListener()
 		if err == nil {
-			err = l.serve(sock, lc.PrivateKey)
+			err = l.serve(listen.PortOf(sock), lc.PrivateKey)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -119,7 +119,7 @@ func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*
 		pc.Close()
 		return nil, err
 	}
-	sock, err := newSocket(pc, set)
+	sock, err := socket.New(pc, set.socket)
 	if err != nil {
 		pc.Close()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 	"volley/internal/socket"
 )
 
@@ -103,7 +104,7 @@ func listenFake(t *testing.T, sock socket.Socket, clients int) *Listener {
 	}
 	l, err := lc.newListener()
 	if err == nil {
-		err = l.serve(sock, lc.PrivateKey)
+		err = l.serve(listen.PortOf(sock), lc.PrivateKey)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"volley/internal/backlog"
 	"volley/internal/datagram"
-	"volley/internal/socket"
+	"volley/internal/listen"
 )
 
 // A ListenConfig has options for servers. PrivateKey is required.
@@ -57,6 +56,7 @@ type ListenConfig struct {
 	// Filter, if not nil, is asked whether datagrams of an address without a
 	// session are to be looked at. It is called on the goroutine that reads the
 	// socket, which may be one in Read of the only session, and must be quick.
+	// With several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// Logger is told which datagrams were dropped and why, at most once a
 	// second for each reason. Nil: silence.
@@ -64,6 +64,14 @@ type ListenConfig struct {
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
+	// Sockets is how many sockets share the port, each with a reader of its
+	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
+	// other than Linux more is an error that wraps errors.ErrUnsupported. All
+	// limits, slots and remembered tokens are those of the one server that they
+	// make. A session keeps its socket: they all close together, and what
+	// arrives before all are bound is discarded. Nobody else may bind to the
+	// port.
+	Sockets int
 }
 
 const (
@@ -75,16 +83,14 @@ const (
 // A Listener is a server: it accepts sessions of clients with valid connect
 // tokens.
 type Listener struct {
-	cfg      ListenConfig
-	set      *settings
-	mux      *datagram.Mux
-	shared   shared
-	queue    *backlog.Queue[*Conn]
-	close    sync.Once
-	closeErr error
-	refused  atomic.Uint64 // for want of Accept
+	cfg     ListenConfig
+	set     *settings
+	shared  shared
+	side    listen.Listener[*Conn]
+	refused atomic.Uint64 // for want of Accept
 
-	// mu guards everything below. The locks of a Conn come before it.
+	// mu guards everything below, for all sockets. The locks of a Conn come
+	// before it.
 	mu      sync.Mutex
 	core    *server
 	sweeper *time.Timer // for the core's tick; armed while there is something
@@ -110,27 +116,26 @@ func Listen(network, address string, privateKey Key, protocolID uint64) (*Listen
 // Listen starts a server on a UDP address. The context bounds the resolution
 // of the address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if !isUDP(network) {
-		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
-	}
-	if _, err := lc.newListener(); err != nil {
+	if err := listen.CheckNetwork(network); err != nil {
 		return nil, err
 	}
-	nlc := net.ListenConfig{Control: lc.Control}
-	pc, err := nlc.ListenPacket(ctx, network, address)
+	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
 	}
-	l, err := lc.ListenPacket(pc)
+	port, err := listen.Open(ctx, network, address, l.options())
 	if err != nil {
-		pc.Close()
+		return nil, err
+	}
+	if err := l.serve(port, lc.PrivateKey); err != nil {
+		port.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func isUDP(network string) bool {
-	return network == "udp" || network == "udp4" || network == "udp6"
+func (l *Listener) options() listen.Options {
+	return listen.Options{Sockets: l.cfg.Sockets, Control: l.cfg.Control, Socket: l.set.socket}
 }
 
 // ListenPacket starts a server on a socket that exists, a UDP socket or any
@@ -142,22 +147,14 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock, err := newSocket(pc, l.set)
+	port, err := listen.OpenPacket(pc, l.options())
 	if err != nil {
 		return nil, err
 	}
-	if err := l.serve(sock, lc.PrivateKey); err != nil {
+	if err := l.serve(port, lc.PrivateKey); err != nil {
 		return nil, err
 	}
 	return l, nil
-}
-
-// newSocket returns the fastest socket there is on pc.
-func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
-	if udp, ok := pc.(*net.UDPConn); ok {
-		return socket.NewUDP(udp, set.socket)
-	}
-	return socket.NewPacket(pc), nil
 }
 
 // newListener checks the options.
@@ -171,10 +168,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.cfg.MaxClients = cmp.Or(lc.MaxClients, defaultMaxClients)
 	l.cfg.TokenLifetime = cmp.Or(lc.TokenLifetime, defaultTokenLifetime)
 	l.shared.logger = lc.Logger
-	l.shared.memoryLimit = cmp.Or(lc.MaxMemory, defaultMaxMemory)
-	if lc.MaxMemory < 0 {
-		l.shared.memoryLimit = 1 << 62
-	}
+	l.shared.memory.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
 	switch n := l.cfg.MaxClients; {
 	case lc.PrivateKey.IsZero():
 		return nil, configError("ListenConfig.PrivateKey", "it is missing")
@@ -186,13 +180,13 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if err := checkSeconds("ListenConfig.TokenLifetime", lc.TokenLifetime); err != nil {
 		return nil, err
 	}
-	l.queue = backlog.New[*Conn](cmp.Or(lc.Backlog, l.cfg.MaxClients))
+	l.side.Init(cmp.Or(lc.Backlog, l.cfg.MaxClients))
 	return l, nil
 }
 
-// serve begins to serve on a socket.
-func (l *Listener) serve(sock socket.Socket, privateKey Key) error {
-	addrs, err := ownAddresses(l.cfg.Addresses, sock.LocalAddr())
+// serve begins to serve on the sockets of a port. One core serves them all.
+func (l *Listener) serve(port *listen.Port, privateKey Key) error {
+	addrs, err := ownAddresses(l.cfg.Addresses, port.Addr())
 	if err != nil {
 		return err
 	}
@@ -205,12 +199,10 @@ func (l *Listener) serve(sock socket.Socket, privateKey Key) error {
 		interval:   l.set.interval,
 		window:     l.set.window,
 	})
-	l.mux = datagram.NewMux(sock, datagram.MuxConfig{
+	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:    (*acceptor)(l),
 		MaxDatagram: maxPacketSize,
-		OnClose:     l.broken,
-	})
-	l.mux.Start()
+	}, listen.Hooks{Stop: l.stop, End: endSession})
 	return nil
 }
 
@@ -255,55 +247,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) {
-	c, err := l.queue.Accept()
-	if err != nil {
-		return nil, l.opError("accept", err)
-	}
-	return c, nil
-}
+func (l *Listener) AcceptConn() (*Conn, error) { return l.side.Accept() }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.
-func (l *Listener) SetDeadline(t time.Time) error {
-	if err := l.queue.SetDeadline(t); err != nil {
-		return l.opError("set", err)
-	}
-	return nil
-}
+func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t) }
 
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr { return l.mux.Addr() }
-
-// Close stops accepting clients, and ends sessions that nobody has accepted.
-// Those that were accepted live on; the socket closes with the last of them.
-// Close may be called more than once and returns the first call's result.
-func (l *Listener) Close() error {
-	l.close.Do(func() {
-		l.mu.Lock()
-		l.closed = true
-		l.core.stop()
-		if l.sweeper != nil {
-			l.sweeper.Stop()
-		}
-		l.mu.Unlock()
-		l.queue.Close(nil)
-		if err := l.mux.Close(); err != nil {
-			l.closeErr = l.opError("close", err)
-		}
-	})
-	return l.closeErr
-}
-
-// broken learns that the socket has gone. If it broke, so does the Listener.
-func (l *Listener) broken(cause error) {
-	if cause != nil {
-		l.queue.Close(cause)
-		l.Close()
-	}
-}
-
-func (l *Listener) opError(op string, err error) error {
-	addr := l.Addr()
-	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
-}
+func (l *Listener) Addr() net.Addr { return l.side.Addr() }

@@ -8,7 +8,7 @@ import (
 	"volley/internal/wire"
 )
 
-// An acceptor is a Listener as its socket sees it.
+// An acceptor is a Listener as its sockets see it.
 type acceptor Listener
 
 var _ datagram.Acceptor = (*acceptor)(nil)
@@ -68,28 +68,21 @@ func (l *Listener) sweep() {
 // admit makes the Conn of a client that was let in, and queues it for Accept.
 func (l *Listener) admit(dc datagram.Conn, sess *session) {
 	c := &Conn{shared: &l.shared, slot: sess.index, slots: sess.maxClients}
-	c.init(dc, sess, l.set, l.shared.reserve)
+	c.init(dc, sess, l.set, l.shared.memory.ReserveKnown)
 	c.onClose = func() { l.forget(c) }
-	l.shared.conns.Add(1)
+	l.side.Add()
 	dc.Attach((*handler)(c))
 	dc.Schedule(sess.keepAliveAt())
-	if !l.queue.Push(c) {
+	if !l.side.Push(c) {
 		l.refused.Add(1)
 		c.Close()
 	}
 }
 
-// forget frees the slot of a session that is over, and its place in the backlog
-// if it is still there. While it has something to read, it keeps that until a
-// new one needs it.
+// forget frees the slot of a session that is over.
 func (l *Listener) forget(c *Conn) {
 	l.mu.Lock()
 	l.core.remove(c.sess)
 	l.mu.Unlock()
-	l.shared.conns.Add(-1)
-	if c.in.Len() > 0 {
-		l.queue.Ended(c)
-	} else {
-		l.queue.Remove(c)
-	}
+	l.side.Gone(c, c.in.Len() > 0)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"volley/internal/listen"
 )
 
 // shared is what the sessions of a Listener have in common: counters, and a
@@ -14,11 +16,9 @@ import (
 type shared struct {
 	drops    [NumDropReasons]atomic.Uint64
 	timeouts atomic.Uint64
-	conns    atomic.Int64
 	logger   *slog.Logger // may be nil
 
-	memory      atomic.Int64
-	memoryLimit int64
+	memory listen.Budget
 
 	logMu  sync.Mutex
 	logged [NumDropReasons]logState
@@ -88,14 +88,4 @@ func (s *shared) logDue(r DropReason) int {
 	n := l.count
 	l.last, l.count = now, 0
 	return n
-}
-
-// reserve asks for memory for received payloads, or gives it back.
-func (s *shared) reserve(delta int) bool {
-	n := s.memory.Add(int64(delta))
-	if delta > 0 && n > s.memoryLimit {
-		s.memory.Add(-int64(delta))
-		return false
-	}
-	return true
 }

@@ -52,14 +52,15 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
-	m := l.mux.Stats()
 	s := ListenerStats{
-		Conns:       int(l.shared.conns.Load()),
-		Memory:      l.shared.memory.Load(),
-		Refused:     l.refused.Load(),
-		TimedOut:    l.shared.timeouts.Load(),
-		ReadErrors:  m.ReadErrors,
-		WriteErrors: m.WriteErrors,
+		Conns:    l.side.Conns(),
+		Memory:   l.shared.memory.Used(),
+		Refused:  l.refused.Load(),
+		TimedOut: l.shared.timeouts.Load(),
+	}
+	for _, d := range l.side.Stats() {
+		s.ReadErrors += d.ReadErrors
+		s.WriteErrors += d.WriteErrors
 	}
 	for r := range s.Drops {
 		s.Drops[r] = l.shared.drops[r].Load()

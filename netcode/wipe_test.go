@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/listen"
 	"volley/internal/wire"
 )
 
@@ -80,7 +81,7 @@ func TestListenerKeepsNoKey(t *testing.T) {
 	lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
 	l, err := lc.newListener()
 	require.NoError(t, err)
-	require.NoError(t, l.serve(sock, lc.PrivateKey))
+	require.NoError(t, l.serve(listen.PortOf(sock), lc.PrivateKey))
 	defer l.Close()
 	require.Equal(t, testKey, lc.PrivateKey)
 	require.Equal(t, Key{}, l.cfg.PrivateKey)

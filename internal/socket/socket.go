@@ -179,6 +179,15 @@ type Stats struct {
 	Drops uint32
 }
 
+// New returns the fastest Socket there is on pc: that of NewUDP, or of
+// NewPacket. After an error pc is still the caller's.
+func New(pc net.PacketConn, cfg Config) (Socket, error) {
+	if udp, ok := pc.(*net.UDPConn); ok {
+		return NewUDP(udp, cfg)
+	}
+	return NewPacket(pc), nil
+}
+
 // NewUDP returns a Socket on c, connected or not, which it takes over:
 // neither read from, write to nor close c afterwards. It is the fastest one
 // that the platform has, and behaves like NewPacket's otherwise.

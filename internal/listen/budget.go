@@ -1,0 +1,49 @@
+package listen
+
+import (
+	"cmp"
+	"math"
+	"sync/atomic"
+)
+
+// Limit applies the rule of options that are limits: zero is the default,
+// negative is no limit.
+func Limit[T int | int64](n, def T) T {
+	if n < 0 {
+		return math.MaxInt
+	}
+	return cmp.Or(n, def)
+}
+
+// A Budget limits what all connections of a Listener hold together, in bytes.
+// The last quarter is for peers that are known to hear us: who forges addresses
+// hears nothing, and is to starve nobody who does. It is made by Init, and safe
+// for concurrent use.
+type Budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// Init sets the limit in bytes.
+func (b *Budget) Init(limit int64) { b.limit = limit }
+
+// Used returns how many bytes are held.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Reserve asks for delta bytes for a peer, and reports whether it may hold them;
+// a negative delta gives bytes back.
+func (b *Budget) Reserve(delta int, known bool) bool {
+	limit := b.limit
+	if !known {
+		limit -= limit / 4
+	}
+	n := b.used.Add(int64(delta))
+	if delta > 0 && n > limit {
+		b.used.Add(-int64(delta))
+		return false
+	}
+	return true
+}
+
+// ReserveKnown is Reserve for a peer that is known.
+func (b *Budget) ReserveKnown(delta int) bool { return b.Reserve(delta, true) }

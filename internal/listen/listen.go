@@ -1,0 +1,157 @@
+// Package listen is the user's side of a listener: the sockets of its port, the
+// connections that wait for Accept, the memory that all of them share, and how
+// it ends. A protocol's Listener has a Listener of this package as a field, not
+// embedded, and says in public what it offers; its Acceptor makes the
+// connections.
+package listen
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/backlog"
+	"volley/internal/datagram"
+)
+
+// A Conn is what a Listener accepts.
+type Conn = backlog.Conn
+
+// Hooks are what a protocol does when its Listener ends. Both may be called on
+// the goroutine that reads a socket.
+type Hooks struct {
+	// Stop, if not nil, is called once, when Close begins: no connection will
+	// be made any more.
+	Stop func()
+	// End closes the connection whose Handler it is given, for Shutdown. It may
+	// be called for one that has been closed.
+	End func(datagram.Handler)
+}
+
+// A Listener is the user's side of one. The order of calls is Init, then Serve,
+// then anything; it is safe for concurrent use. Its errors are wrapped, once, as
+// those of package net.
+type Listener[C Conn] struct {
+	queue *backlog.Queue[C]
+	hooks Hooks
+	muxes []*datagram.Mux
+	early uint64 // datagrams that came before all sockets were there
+
+	closeOnce sync.Once
+	closeErr  error
+
+	conns    atomic.Int64
+	left     atomic.Int64  // sockets and connections that are not over
+	over     chan struct{} // closed when there are none left
+	overOnce sync.Once
+}
+
+// Init sets how many connections may wait for Accept.
+func (l *Listener[C]) Init(backlogSize int) {
+	l.queue = backlog.New[C](backlogSize)
+	l.over = make(chan struct{})
+}
+
+// Serve takes the sockets of a port over and begins to read them. Of cfg it sets
+// OnClose and Group itself.
+func (l *Listener[C]) Serve(p *Port, cfg datagram.MuxConfig, hooks Hooks) {
+	l.hooks, l.early = hooks, p.early
+	cfg.OnClose = l.socketOver
+	if len(p.socks) > 1 {
+		cfg.Group = datagram.NewMuxGroup()
+	}
+	l.left.Add(int64(len(p.socks)))
+	for _, sock := range p.socks {
+		l.muxes = append(l.muxes, datagram.NewMux(sock, cfg))
+	}
+	for _, m := range l.muxes {
+		m.Start()
+	}
+}
+
+// Addr returns the address listened on, with the real port.
+func (l *Listener[C]) Addr() net.Addr { return l.muxes[0].Addr() }
+
+// Muxes returns those of the sockets.
+func (l *Listener[C]) Muxes() []*datagram.Mux { return l.muxes }
+
+// Stats returns what happened at each of the sockets.
+func (l *Listener[C]) Stats() []datagram.Stats {
+	all := make([]datagram.Stats, len(l.muxes))
+	for i, m := range l.muxes {
+		all[i] = m.Stats()
+	}
+	all[0].Unknown += l.early
+	return all
+}
+
+// Conns returns how many connections there are.
+func (l *Listener[C]) Conns() int { return int(l.conns.Load()) }
+
+// Full reports whether one more connection would find no place before Accept.
+func (l *Listener[C]) Full() bool { return l.queue.Full() }
+
+// Add counts a connection that is being made. Gone must follow.
+func (l *Listener[C]) Add() {
+	l.left.Add(1)
+	l.conns.Add(1)
+}
+
+// Push queues a connection for Accept. It returns false, and the caller closes
+// the connection, if there is no place, or the Listener is closed.
+func (l *Listener[C]) Push(c C) bool { return l.queue.Push(c) }
+
+// Take takes a connection that waits for Accept out of the queue, and reports
+// whether it was there.
+func (l *Listener[C]) Take(c C) bool { return l.queue.Remove(c) }
+
+// Gone learns that a connection has ended, once for each Add. If it still waits
+// for Accept it is of no use to anybody, unless there is something to read: then
+// it keeps its place until a new one needs that.
+func (l *Listener[C]) Gone(c C, readable bool) {
+	if readable {
+		l.queue.Ended(c)
+	} else {
+		l.queue.Remove(c)
+	}
+	l.conns.Add(-1)
+	l.less()
+}
+
+// less notes that a socket or a connection is over. After the last one there
+// come only those that are dialed just when the socket breaks, which end at once.
+func (l *Listener[C]) less() {
+	if l.left.Add(-1) == 0 {
+		l.overOnce.Do(func() { close(l.over) })
+	}
+}
+
+// Accept waits for a connection.
+func (l *Listener[C]) Accept() (c C, err error) {
+	c, err = l.queue.Accept()
+	return c, l.opError("accept", err)
+}
+
+// SetDeadline sets the deadline of Accept; the zero time is none.
+func (l *Listener[C]) SetDeadline(t time.Time) error {
+	return l.opError("set", l.queue.SetDeadline(t))
+}
+
+// socketOver learns that a socket has gone. If it broke, so does the Listener.
+func (l *Listener[C]) socketOver(cause error) {
+	if cause != nil {
+		l.queue.Close(cause)
+		l.Close()
+	}
+	l.less()
+}
+
+// opError wraps an error that is not nil.
+func (l *Listener[C]) opError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	addr := l.Addr()
+	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
+}

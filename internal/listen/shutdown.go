@@ -1,0 +1,48 @@
+package listen
+
+import "context"
+
+// Close ends Accept, and closes connections that nobody has accepted. Those
+// that were accepted live on; the sockets close with the last of them. Each call
+// returns the first one's result.
+func (l *Listener[C]) Close() error {
+	l.closeOnce.Do(func() {
+		if l.hooks.Stop != nil {
+			l.hooks.Stop()
+		}
+		l.queue.Close(nil)
+		var first error
+		for _, m := range l.muxes {
+			if err := m.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+		l.closeErr = l.opError("close", first)
+	})
+	return l.closeErr
+}
+
+// Shutdown is Close, and then waits until all connections have ended and the
+// sockets are closed. When ctx is over it closes the connections that are left,
+// and returns ctx's error.
+func (l *Listener[C]) Shutdown(ctx context.Context) error {
+	err := l.Close()
+	select {
+	case <-l.over: // also if ctx is over
+		return err
+	default:
+	}
+	select {
+	case <-l.over:
+		return err
+	case <-ctx.Done():
+	}
+	// Close has emptied the queue and closed it. So whoever is being admitted at
+	// this moment is refused, and closed, if not by this then by its Admit.
+	for _, m := range l.muxes {
+		for _, h := range m.Handlers() {
+			l.hooks.End(h)
+		}
+	}
+	return l.opError("shutdown", ctx.Err())
+}
