@@ -2,6 +2,7 @@ package volley_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -34,6 +35,44 @@ func Example() {
 	msg, err := server.ReadMessage(nil)
 	fmt.Printf("%s, %v\n", msg, err)
 	// Output: a message, <nil>
+}
+
+// A server that is to stop answers what it has begun, for ten seconds at most.
+func ExampleListener_Shutdown() {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := volley.Dial("udp", ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	server, err := ln.AcceptConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { // until the client says that it is done
+		defer server.Close()
+		for {
+			msg, err := server.ReadMessage(nil)
+			if err != nil || string(msg) == "done" {
+				return
+			}
+		}
+	}()
+
+	for range 5 { // a message may be lost
+		client.Write([]byte("done"))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println(ln.Shutdown(ctx))
+	_, err = ln.Accept()
+	fmt.Println(errors.Is(err, net.ErrClosed))
+	// Output:
+	// <nil>
+	// true
 }
 
 // A Pipe stands in for a connection in tests.

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // meet dials n connections and accepts them. Server i is that of client i.
@@ -133,5 +135,25 @@ func TestSharedPortWhileDialing(t *testing.T) {
 	}
 	if n := l.Stats().Accepted; n != peers {
 		t.Errorf("Accepted = %d, want %d", n, peers)
+	}
+}
+
+// TestShutdownSockets: after Shutdown the address is free, of one socket and of
+// several.
+func TestShutdownSockets(t *testing.T) {
+	for _, sockets := range []int{1, 4} {
+		l, err := (&ListenConfig{Sockets: sockets}).Listen(t.Context(), "udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		clients, servers := meet(t, l, 12)
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(t.Context()) }()
+		for i := range servers {
+			heard(t, clients[i], servers[i], "while shutting down")
+			servers[i].Close()
+		}
+		require.NoError(t, <-done)
+		again, err := Listen("udp", l.Addr().String())
+		require.NoError(t, err)
+		again.Close()
 	}
 }

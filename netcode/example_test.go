@@ -2,6 +2,7 @@ package netcode_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -51,6 +52,36 @@ func Example() {
 	}
 	fmt.Printf("client %d of team %s says %s\n", server.ClientID(), server.UserData()[:4], b[:n])
 	// Output: client 42 of team blue says hello
+}
+
+// A server that is to stop waits for the clients that play, and then tells those
+// who are left.
+func ExampleListener_Shutdown() {
+	key := netcode.GenerateKey()
+	ln, err := netcode.Listen("udp", "127.0.0.1:0", key, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	server, err := ln.AcceptConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	err = ln.Shutdown(ctx)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	_, err = client.Read(make([]byte, netcode.MaxPayload))
+	fmt.Println(err)
+	// Output:
+	// true
+	// EOF
 }
 
 // Messages of any size, with acknowledgements, over sessions.

@@ -18,14 +18,14 @@ import (
 // A Conn is what a Listener accepts.
 type Conn = backlog.Conn
 
-// Hooks are what a protocol does when its Listener ends. Both may be called on
-// the goroutine that reads a socket.
+// Hooks are what a protocol does when its Listener ends.
 type Hooks struct {
-	// Stop, if not nil, is called once, when Close begins: no connection will
-	// be made any more.
+	// Stop, if not nil, is called once, when Close begins: no connection is to
+	// be made any more. If a socket broke, that is on the goroutine that reads
+	// it.
 	Stop func()
-	// End closes the connection whose Handler it is given, for Shutdown. It may
-	// be called for one that has been closed.
+	// End closes the connection whose Handler it is given, for Shutdown. It is
+	// called by several goroutines at once, also for what has been closed.
 	End func(datagram.Handler)
 }
 

@@ -1,6 +1,9 @@
 package listen
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
 // that were accepted live on; the sockets close with the last of them. Each call
@@ -39,10 +42,26 @@ func (l *Listener[C]) Shutdown(ctx context.Context) error {
 	}
 	// Close has emptied the queue and closed it. So whoever is being admitted at
 	// this moment is refused, and closed, if not by this then by its Admit.
+	l.endAll()
+	return l.opError("shutdown", ctx.Err())
+}
+
+// enders is how many connections endAll closes at one time: each may wait for
+// room in the send buffer, to tell its peer.
+const enders = 64
+
+// endAll closes the connections that are left.
+func (l *Listener[C]) endAll() {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	turn := make(chan struct{}, enders)
 	for _, m := range l.muxes {
 		for _, h := range m.Handlers() {
-			l.hooks.End(h)
+			turn <- struct{}{}
+			wg.Go(func() {
+				l.hooks.End(h)
+				<-turn
+			})
 		}
 	}
-	return l.opError("shutdown", ctx.Err())
 }
