@@ -110,7 +110,7 @@ func (ch *Channel) ReadMessage(dst []byte) ([]byte, error) {
 // error: a *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
 // net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed).
 func (ch *Channel) Write(b []byte) (int, error) {
-	if _, err := ch.send(nil, b, Reliable, time.Time{}, false); err != nil {
+	if _, err := ch.send(context.Background(), b, Reliable, time.Time{}, false); err != nil {
 		return 0, ch.c.opError("write", err)
 	}
 	return len(b), nil
@@ -262,16 +262,12 @@ func (e *ModeError) Error() string { return "porous: there is no such mode" }
 
 // waitLocked waits until there may be room.
 func (ch *Channel) waitLocked(ctx context.Context) error {
-	var cancel <-chan struct{}
-	if ctx != nil {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		cancel = ctx.Done()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	passed := ch.writeDeadline.Arm()
 	defer ch.writeDeadline.Disarm()
-	if ch.c.awaitLocked(cancel, passed) == wokenCancel {
+	if ch.c.awaitLocked(ctx.Done(), passed) == wokenCancel {
 		return ctx.Err()
 	}
 	return nil // checkLocked sees the deadline

@@ -129,7 +129,7 @@ func TestQ10Q12TotalLossOfUnreliable(t *testing.T) {
 			kept, count := []byte(nil), 0
 			for range n {
 				var m Message
-				if m, body, ok = NextMessage(body); m.Type != MessageFragment {
+				if m, body, _ = NextMessage(body); m.Type != MessageFragment {
 					kept = AppendMessage(kept, &m)
 					count++
 				}

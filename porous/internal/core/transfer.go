@@ -175,12 +175,6 @@ func (t *transfer) sent(now Clock, id uint32, f *frame) {
 	t.fly(now, id, f)
 }
 
-// again notes that a flying frame has left once more.
-func (t *transfer) again(now Clock, id uint32, f *frame) {
-	t.unlink(f)
-	t.fly(now, id, f)
-}
-
 func (t *transfer) fly(now Clock, id uint32, f *frame) {
 	f.state = frameFlying
 	f.sentAt = now
