@@ -88,8 +88,8 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	c.counts.messagesSent++
 	c.lastSent, c.lastMessage = now, max(c.lastMessage, now)
 	c.activeLocked(now)
-	if c.tickAt == 0 || c.tickAt-now > tickSoon {
-		c.scheduleLocked(now)
+	if c.endpoint.InFlight() == 1 && (c.tickAt == 0 || c.tickAt-now > tickSoon) {
+		c.scheduleLocked(now) // else those before it have seen to that
 	}
 	return id, nil
 }

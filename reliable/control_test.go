@@ -449,3 +449,28 @@ func TestLossDue(t *testing.T) {
 		}
 	}
 }
+
+// A message whose last fragment comes late is acknowledged at once, as a late
+// packet is: headers have told for some time that it is missing.
+func TestAckOfLateFragment(t *testing.T) {
+	d := newDialogue(t)
+	d.listen()
+	fragment := func(at float64, id uint8) {
+		b := AppendFragmentHeader(nil, FragmentHeader{4, id, 2})
+		if id == 0 {
+			b = AppendHeader(b, Header{4, 65535, 0})
+		}
+		d.e.Receive(ms(at), append(b, make([]byte, defaultFragmentSize)...))
+	}
+	fragment(4000, 0)
+	for s := range uint16(ackLate) {
+		d.receive(4000, 5+s, 'x')
+		if wait, _ := d.e.ControlDue(ms(4000)); wait == 0 {
+			d.e.SendControl(ms(4000), &d.out)
+		}
+	}
+	d.header(4500)
+	d.e.talk.left = 10 // so that it is no sample
+	fragment(5000, 1)
+	d.control(5000, 5+ackLate, 0x3ffe)
+}
