@@ -90,7 +90,10 @@ func TestClientReconnect(t *testing.T) {
 		buf := make([]byte, 15) // one frame of 11 bytes, and a part of the next
 		_, err := io.ReadFull(nc, buf)
 		require.NoError(t, err)
+		dead := cl.Conn()
 		first.Close()
+		<-dead.Context().Done()
+		require.Error(t, dead.WriteMessage(&chat{"c", "not for the next connection"}))
 
 		second := newConn(t, accept(t, ln), nil)
 		for i := 1; i < 5; i++ {

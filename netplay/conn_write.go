@@ -145,6 +145,9 @@ func (c *Conn) write(b []byte) (n int, err error) {
 
 // accept puts a frame into the queue.
 func (c *Conn) accept(ctx context.Context, q *queue, f *outFrame) error {
+	if cause := c.endCause(); cause != nil {
+		return cause // the queue of a Client outlives its connections
+	}
 	if c.out.policy == waitSlow || ctx.Done() != nil {
 		return q.pushWait(ctx, f)
 	}

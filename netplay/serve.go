@@ -108,6 +108,15 @@ func (s *serving) attach(c *Conn) {
 // orderly end by either side. It closes the connection.
 func (s *serving) serve(c *Conn) error {
 	err := s.run(c)
+	if err == io.EOF {
+		err = nil
+		if s.owned {
+			// The peer may still read what was accepted for it.
+			ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.timeout, defaultWriteTimeout))
+			defer cancel()
+			s.ending.begin(ctx, c, nil)
+		}
+	}
 	if err == nil && s.ending.asked.Load() {
 		err = s.finish(c)
 	}
@@ -118,10 +127,14 @@ func (s *serving) serve(c *Conn) error {
 	return nil
 }
 
-// run reads messages until there are no more, or an end is asked for.
+// run reads messages until there are no more, which is io.EOF, or an end is
+// asked for, which is nil.
 func (s *serving) run(c *Conn) error {
 	if s.connected != nil {
 		if err := s.connected(c); err != nil {
+			if s.ending.asked.Load() {
+				return nil // its reads were ended
+			}
 			return err
 		}
 	}
@@ -131,7 +144,7 @@ func (s *serving) run(c *Conn) error {
 	for !s.ending.asked.Load() {
 		err := s.next(c)
 		switch {
-		case err == io.EOF || s.ending.asked.Load():
+		case s.ending.asked.Load():
 			return nil
 		case err != nil:
 			return err

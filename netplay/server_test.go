@@ -466,3 +466,52 @@ func TestServerAcceptErrors(t *testing.T) {
 		require.Equal(t, 35*time.Millisecond, time.Since(start))
 	})
 }
+
+// TestServerHalfClose checks that a client which has sent all it has to say
+// still gets the answers, and that Shutdown ends one that is logging in.
+func TestServerHalfClose(t *testing.T) {
+	srv := &netplay.Server{Registry: newRegistry()}
+	netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(&blob{make([]byte, 60<<10)}) })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	c := newConn(t, nc, nil)
+	require.NoError(t, c.WriteMessages(&chat{}, &chat{}, &chat{}))
+	require.NoError(t, nc.(*net.TCPConn).CloseWrite())
+	for range 3 {
+		require.IsType(t, &blob{}, read(t, c))
+	}
+	_, err = c.ReadMessage()
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, srv.Shutdown(t.Context()))
+	require.ErrorIs(t, <-served, netplay.ErrServerClosed)
+}
+
+func TestServerShutdownDuringLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		srv := &netplay.Server{
+			Registry: newRegistry(),
+			OnConnect: func(c *netplay.Conn) error {
+				if err := c.WriteMessage(&chat{"s", "who are you?"}); err != nil {
+					return err
+				}
+				_, err := c.ReadMessage()
+				return err
+			},
+			OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
+		}
+		ln := serve(t, srv)
+		c := ln.join(t)
+		synctest.Wait()
+		result := make(chan error)
+		go func() { result <- srv.Shutdown(t.Context()) }()
+		synctest.Wait()
+		require.Equal(t, &chat{"s", "who are you?"}, read(t, c))
+		require.NoError(t, <-result)
+		require.ErrorIs(t, <-ended, netplay.ErrServerClosed)
+	})
+}
