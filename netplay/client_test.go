@@ -145,7 +145,7 @@ func TestClientUnsent(t *testing.T) {
 				nc := accept(t, ln)
 				defer nc.Close()
 				// A frame of 11 bytes, then the batch of the others in part.
-				_, err := io.ReadFull(nc, make([]byte, 11+11+3))
+				_, err := io.ReadFull(nc, make([]byte, 11+11+9))
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Nil(t, cl.Unsent(), "not yet")

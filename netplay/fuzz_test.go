@@ -181,6 +181,13 @@ func FuzzExpand(f *testing.F) {
 		}
 	}
 	f.Add([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	var members bytes.Buffer // two streams, of which the second is ignored
+	for _, text := range []string{"first", "second"} {
+		zw := gzip.NewWriter(&members)
+		zw.Write([]byte(text))
+		zw.Close()
+	}
+	f.Add(members.Bytes())
 	const limit = 3000
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		got, err := expand(nil, payload, limit)

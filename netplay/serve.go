@@ -184,7 +184,7 @@ func (s *serving) finish(c *Conn) error {
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	if !s.queue.flush(ctx) {
-		return cmp.Or(s.ending.cause, ctx.Err())
+		return cmp.Or(s.ending.cause, ErrWriteTimeout)
 	}
 	if c.closeWrite() {
 		c.in.deadline.setOwn(time.Now().Add(lingerTime))

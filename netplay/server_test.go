@@ -467,27 +467,87 @@ func TestServerAcceptErrors(t *testing.T) {
 	})
 }
 
+// A halfPipe is a net.Pipe of which one direction can be closed, as of TCP.
+type halfPipe struct {
+	net.Conn // for reading
+	w        net.Conn
+}
+
+func newHalfPipe() (a, b *halfPipe) {
+	x, y := net.Pipe()
+	u, v := net.Pipe()
+	return &halfPipe{x, u}, &halfPipe{v, y}
+}
+
+func (p *halfPipe) Write(b []byte) (int, error)        { return p.w.Write(b) }
+func (p *halfPipe) SetWriteDeadline(t time.Time) error { return p.w.SetWriteDeadline(t) }
+func (p *halfPipe) CloseWrite() error                  { return p.w.Close() }
+func (p *halfPipe) Close() error                       { return errors.Join(p.Conn.Close(), p.w.Close()) }
+
 // TestServerHalfClose checks that a client which has sent all it has to say
-// still gets the answers, and that Shutdown ends one that is logging in.
+// still gets the answers, and that it is not waited for longer than for others.
 func TestServerHalfClose(t *testing.T) {
-	srv := &netplay.Server{Registry: newRegistry()}
-	netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(&blob{make([]byte, 60<<10)}) })
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	c := newConn(t, nc, nil)
-	require.NoError(t, c.WriteMessages(&chat{}, &chat{}, &chat{}))
-	require.NoError(t, nc.(*net.TCPConn).CloseWrite())
-	for range 3 {
-		require.IsType(t, &blob{}, read(t, c))
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan error, 1)
+			srv := &netplay.Server{
+				Registry:     newRegistry(),
+				WriteTimeout: 3 * time.Second,
+				OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
+			}
+			netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(m) })
+			ln := serve(t, srv)
+			x, y := newHalfPipe()
+			ln.conns <- x
+			c := newConn(t, y, nil)
+			require.NoError(t, c.WriteMessages(&chat{"a", "1"}, &chat{"a", "2"}, &chat{"a", "3"}))
+			require.NoError(t, y.CloseWrite())
+			synctest.Wait()
+			start := time.Now()
+			if !reads {
+				require.ErrorIs(t, <-ended, netplay.ErrWriteTimeout)
+				require.Equal(t, 3*time.Second, time.Since(start))
+				return
+			}
+			for _, text := range []string{"1", "2", "3"} {
+				require.Equal(t, &chat{"a", text}, read(t, c))
+			}
+			_, err := c.ReadMessage()
+			require.Equal(t, io.EOF, err)
+			require.NoError(t, <-ended)
+			require.Zero(t, time.Since(start))
+		})
 	}
-	_, err = c.ReadMessage()
-	require.Equal(t, io.EOF, err)
-	require.NoError(t, srv.Shutdown(t.Context()))
-	require.ErrorIs(t, <-served, netplay.ErrServerClosed)
+}
+
+// TestServerLingers checks that a client has a second to read its farewell, in
+// which what it sends is swallowed, and not longer.
+func TestServerLingers(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan error, 1)
+			srv := &netplay.Server{Registry: newRegistry(), OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err }}
+			netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return srv.Kick(c, m) })
+			ln := serve(t, srv)
+			x, y := newHalfPipe()
+			ln.conns <- x
+			c := newConn(t, y, nil)
+			require.NoError(t, c.WriteMessage(&chat{"s", "bye"}))
+			require.Equal(t, &chat{"s", "bye"}, read(t, c))
+			start := time.Now()
+			time.Sleep(600 * time.Millisecond)
+			require.NoError(t, c.WriteMessage(&blob{make([]byte, 3000)}), "still taken")
+			_, err := c.ReadMessage()
+			require.Equal(t, io.EOF, err)
+			want := time.Second
+			if closes {
+				want = time.Since(start)
+				c.Close()
+			}
+			require.ErrorIs(t, <-ended, netplay.ErrKicked)
+			require.Equal(t, want, time.Since(start))
+		})
+	}
 }
 
 func TestServerShutdownDuringLogin(t *testing.T) {

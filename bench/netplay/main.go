@@ -19,7 +19,7 @@ func main() {
 	rounds := flag.Int("rounds", 101, "`number` of rounds in which all codecs take turns")
 	length := flag.Duration("length", time.Millisecond, "`time` of one measurement")
 	clients := flag.Int("clients", 1000, "`number` of clients of the server, of which a tenth never reads; 0 leaves that out")
-	period := flag.Duration("period", 8*time.Second, "`time` of one run of the server")
+	period := flag.Duration("period", 10*time.Second, "`time` of one run of the server")
 	pairs := flag.Int("pairs", 3, "`number` of runs of the server with slow readers, and as many without")
 	quick := flag.Bool("quick", false, "a glance")
 	out := flag.String("out", "docs/BENCHMARKS.md", "`file` whose section Netplay is written; \"\": print it")

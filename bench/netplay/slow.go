@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	slowRate    = 30        // broadcasts a second
-	slowSize    = 2 << 10   // bytes of each
+	slowRate    = 10        // broadcasts a second
+	slowSize    = 8 << 10   // bytes of each
 	slowBuffer  = 128 << 10 // Server.SendBuffer
 	slowSockets = 32 << 10  // of the system, so that they are full soon
 )
