@@ -25,6 +25,8 @@ type Conn struct {
 	born        time.Time
 	onConnect   func()        // of a Listener; may be nil
 	onGone      func()        // may be nil; called once
+	lossless    bool          // dc is a pipe
+	run         func()        // pump; made once, so that starting it costs no allocation
 	ready, done chan struct{} // closed when connected, and when the connection has ended
 
 	channels []atomic.Pointer[Channel]
@@ -48,6 +50,7 @@ type Conn struct {
 	compact   bool
 	sending   bool          // somebody transmits
 	again     bool          // and is to look again
+	pumping   bool          // a goroutine is about to, see pumpHandlerLocked
 	pushed    []*Channel    // that have got messages in this batch; their inboxes are locked
 	unread    int           // bytes that wait for Read in all channels, as of this batch
 	waiters   int           // calls that wait for room or for fates
@@ -67,6 +70,9 @@ var _ net.Conn = (*Conn)(nil)
 // request, which the peer has acknowledged.
 func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) error {
 	c.dc, c.set, c.born = dc, set, time.Now()
+	if c.lossless = dc.Features().Lossless; c.lossless {
+		c.run = c.pump
+	}
 	c.ready, c.done = make(chan struct{}), make(chan struct{})
 	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
 	c.zero.init(c, 0)

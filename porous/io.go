@@ -44,7 +44,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 // endBatchLocked acknowledges what was received and sends what may leave now,
 // acknowledgements first.
 func (c *Conn) endBatchLocked(out *wire.Batch) {
-	if !c.peer.Pending() {
+	if !c.peer.Pending() || c.lossless {
 		c.peer.EndBatch(c.now, out)
 	} else {
 		acks := datagram.GetBatch()
@@ -57,9 +57,32 @@ func (c *Conn) endBatchLocked(out *wire.Batch) {
 		}
 		datagram.PutBatch(acks)
 	}
-	if c.peer.Pending() {
+	c.pumpHandlerLocked()
+}
+
+// pumpHandlerLocked sends what may leave now, for a handler. Over a lossless
+// pipe the other side's handlers run in our writes, and ours in theirs, so that
+// to write here may mean to wait for ourselves: a goroutine does it, which exists
+// only while there is something to send.
+func (c *Conn) pumpHandlerLocked() {
+	switch {
+	case !c.peer.Pending():
+	case !c.lossless:
 		c.pumpLocked()
+	case c.sending:
+		c.again = true
+	case !c.pumping:
+		c.pumping = true
+		go c.run()
 	}
+}
+
+// pump sends what may leave now, on a goroutine of its own.
+func (c *Conn) pump() {
+	c.mu.Lock()
+	c.pumping = false
+	c.pumpLocked()
+	c.afterLocked()
 }
 
 // WaitRoom does not wait: what finds no room is refused, and comes again.
@@ -84,9 +107,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 
 func (c *Conn) tickLocked(out *wire.Batch) {
 	c.peer.Tick(c.now, out)
-	if c.peer.Pending() {
-		c.pumpLocked()
-	}
+	c.pumpHandlerLocked()
 	if !c.compact && c.now-c.lastBusy >= idleAfter && c.peer.Flushed() {
 		c.compact = true
 		c.peer.Compact()
