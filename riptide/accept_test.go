@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,7 +243,16 @@ func TestTimeouts(t *testing.T) {
 func TestSpoofedConnects(t *testing.T) {
 	for _, accept := range []func(*Request) error{nil, func(r *Request) error { <-r.Context().Done(); return io.EOF }} {
 		bubble(t, func(t *testing.T) {
+			var flooded, ended atomic.Int64
 			s := &Server{MaxClients: 200, MaxPending: 100}
+			if accept != nil { // everybody, until the flood comes
+				s.Accept = func(r *Request) error {
+					if flooded.Load() == 0 {
+						return nil
+					}
+					return accept(r)
+				}
+			}
 			n := simnet.New(1)
 			pc, err := n.Listen(serverAddr)
 			if err != nil {
@@ -252,15 +262,12 @@ func TestSpoofedConnects(t *testing.T) {
 			w := &world{t: t, net: n, server: s, served: make(chan error, 1)}
 			go func() { w.served <- s.ServePacket(flood) }()
 			var clients []*Client
-			ended := 0
 			for i := range 100 {
-				c := &Client{Disconnected: func(*Client, DisconnectReason, *Message) { ended++ }}
+				c := &Client{Disconnected: func(*Client, DisconnectReason, *Message) { ended.Add(1) }}
 				clients = append(clients, c)
 				w.mustDial(c, fmt.Sprintf("10.0.9.%d:1", i))
 			}
-			if accept != nil { // from now on
-				s.Accept = accept
-			}
+			flooded.Store(1)
 			synctest.Wait()
 			before := heapSize()
 			most := uint64(0)
@@ -273,8 +280,8 @@ func TestSpoofedConnects(t *testing.T) {
 				}
 			}
 			time.Sleep(10 * time.Second)
-			if ended > 0 || len(s.Peers()) != 100 {
-				t.Errorf("%d sessions ended, %d clients", ended, len(s.Peers()))
+			if ended.Load() > 0 || len(s.Peers()) != 100 {
+				t.Errorf("%d sessions ended, %d clients", ended.Load(), len(s.Peers()))
 			}
 			if grown := int64(most) - int64(before); grown > 8<<20 {
 				t.Errorf("memory grew by %d bytes", grown)

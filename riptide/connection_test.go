@@ -108,7 +108,10 @@ func checkFates(t *testing.T, fates []fate, ids []uint16, arrived map[int]int) {
 
 // TestWraparound takes every id around: reliable, notify and heartbeats.
 func TestWraparound(t *testing.T) {
-	const n = 140_000
+	n := 140_000
+	if raceEnabled {
+		n = 70_000
+	}
 	s := newSimulation(t, &Config{HeartbeatInterval: 5 * time.Millisecond, ConnectAttempts: 100}, 1)
 	s.latency = time.Millisecond
 	s.connect()
@@ -131,10 +134,10 @@ func TestWraparound(t *testing.T) {
 		}
 	}
 	st := s.ends[clientSide].stats()
-	if len(s.events[clientSide].ids) != n+1 || st.Delivered != n+1 || st.Unacknowledged != 0 || st.QueuedBytes != 0 {
+	if len(s.events[clientSide].ids) != n+1 || st.Delivered != uint64(n)+1 || st.Unacknowledged != 0 || st.QueuedBytes != 0 {
 		t.Errorf("%d messages reported as delivered, %+v", len(s.events[clientSide].ids), st)
 	}
-	if st.NotifyDelivered < n*9/10 {
+	if st.NotifyDelivered < uint64(n)*9/10 {
 		t.Errorf("%d of %d notify messages reported as delivered", st.NotifyDelivered, n)
 	}
 	if s.ends[clientSide].attempts != 1 || s.ends[clientSide].state != stateConnected {
@@ -428,5 +431,22 @@ func TestLateAcks(t *testing.T) {
 	}
 	if late := c.stats().Resends - early; early == 0 || late > 0 {
 		t.Errorf("%d resends in the first second, %d in the next two", early, late)
+	}
+}
+
+// TestForgedHeartbeats: answers to heartbeats that were never sent are no sign
+// of life.
+func TestForgedHeartbeats(t *testing.T) {
+	c, _ := newConnected(t, nil, clientSide)
+	c.ping = 5
+	later := start.Add(time.Second)
+	for ping, counts := range map[uint8]bool{5: false, 6: false, 200: false, 4: true} {
+		c.heard = start
+		var out wire.Batch
+		codec{}.appendHeartbeat(&out, serverSide, ping, 0)
+		c.receive(later, out.At(0), new(wire.Batch))
+		if c.heard.Equal(later) != counts {
+			t.Errorf("ping %d counts: %v, want %v", ping, !counts, counts)
+		}
 	}
 }
