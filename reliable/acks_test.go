@@ -117,6 +117,17 @@ func TestAckInRhythm(t *testing.T) {
 	d.due(4500, 4550)
 }
 
+// A rhythm that is slower than the delay is not waited for.
+func TestAckInSlowRhythm(t *testing.T) {
+	d := newDialogue(t)
+	d.listen()
+	for at := 4000.0; at < 5000; at += 200 {
+		d.send(at)
+	}
+	d.receive(4810, 4, 'x')
+	d.due(4810, 4860)
+}
+
 // TestAckBitsPatterns checks that the header's ack bits are those of
 // the packets received, in every pattern of each byte.
 func TestAckBitsPatterns(t *testing.T) {

@@ -174,7 +174,7 @@ func TestAckOfLateMessage(t *testing.T) {
 		h = h.plain()
 		return h.Ack-s < 32 && h.AckBits>>(h.Ack-s)&1 != 0
 	}
-	d.out.Reset()
+	d.e.talk.left = 50 // none of those is a sample
 	for _, s := range []uint16{31, 30} {
 		d.receive(4010, s, 'x')
 	}
@@ -186,7 +186,7 @@ func TestAckOfLateMessage(t *testing.T) {
 				break
 			}
 			h := d.header(at)
-			if h.AckBits&1 != 0 && h.Ack != 30 && h.Ack != 31 {
+			if h.AckBits&1 != 0 {
 				t.Errorf("at %v ms: %+v claims that %d has just arrived", at, h, h.Ack)
 			}
 			for s := uint16(30); s < 34; s++ {
