@@ -153,9 +153,15 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 // Stats returns what happened below the session.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those of the layer below.
-func (s *stacked) Features() datagram.Features { return s.dc.Features() }
-func (s *stacked) MaxDatagram() int            { return MaxPayload }
-func (s *stacked) LocalAddr() net.Addr         { return (*Conn)(s).LocalAddr() }
-func (s *stacked) RemoteAddr() net.Addr        { return (*Conn)(s).RemoteAddr() }
-func (s *stacked) Close() error                { return (*Conn)(s).Close() }
+// Features are those of the layer below, but that sealed packets are not
+// gathered: they leave in the order of their numbers.
+func (s *stacked) Features() datagram.Features {
+	f := s.dc.Features()
+	f.Gather = nil
+	return f
+}
+
+func (s *stacked) MaxDatagram() int     { return MaxPayload }
+func (s *stacked) LocalAddr() net.Addr  { return (*Conn)(s).LocalAddr() }
+func (s *stacked) RemoteAddr() net.Addr { return (*Conn)(s).RemoteAddr() }
+func (s *stacked) Close() error         { return (*Conn)(s).Close() }

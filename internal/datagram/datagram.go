@@ -67,6 +67,8 @@ type Features struct {
 	Refusals RefusalCounter
 	// Errors tells of the passing errors of a socket with one peer.
 	Errors ErrorTeller
+	// Gather has datagrams leave in one pass with those of other peers.
+	Gather Gatherer
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
 }

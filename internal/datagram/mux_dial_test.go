@@ -205,3 +205,20 @@ func TestMuxDialConcurrent(t *testing.T) {
 	}
 	<-s.done
 }
+
+// A Mux that has dialed reads nothing before Start.
+func TestMuxDialBeforeStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSocket()
+		m := NewMux(s, MuxConfig{})
+		p, h := dial(t, m, peerAddr(1))
+		s.in <- from(peerAddr(1), "early")
+		synctest.Wait()
+		require.Zero(t, s.reads)
+		m.Start()
+		synctest.Wait()
+		require.Equal(t, []string{"early"}, h.received())
+		m.Close()
+		p.Close()
+	})
+}

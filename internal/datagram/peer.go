@@ -142,4 +142,4 @@ func (p *Peer) AddrPort() netip.AddrPort { return p.addr }
 func (p *Peer) Stats() Stats { return p.mux.Stats() }
 
 // Features implements Conn.
-func (p *Peer) Features() Features { return Features{Inline: p, Tombstone: p} }
+func (p *Peer) Features() Features { return Features{Inline: p, Gather: p, Tombstone: p} }

@@ -72,14 +72,7 @@ func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint
 	for i := 0; i < b.Len(); {
 		n := 0
 		for n < sendPackets && i < b.Len() {
-			p := &s.packets[n]
-			var next int
-			p.Buf, p.Segment, next = b.Run(i, maxRun, maxRunBytes)
-			if next == i+1 {
-				p.Segment = 0
-			}
-			p.Addr, p.Local = r.remote, r.local
-			i = next
+			i = fillPacket(&s.packets[n], b, i, b.Len(), r)
 			n++
 		}
 		unsent, err := w.write(s.packets[:n])
@@ -96,6 +89,17 @@ func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint
 		}
 	}
 	return b.Len(), first
+}
+
+// fillPacket makes p of as many datagrams of b from number i on, but before end,
+// as one segmented run may have. It returns the number of the one behind.
+func fillPacket(p *socket.Packet, b *wire.Batch, i, end int, r route) (next int) {
+	p.Buf, p.Segment, next = b.Run(i, min(maxRun, end-i), maxRunBytes)
+	if next == i+1 {
+		p.Segment = 0
+	}
+	p.Addr, p.Local = r.remote, r.local
+	return next
 }
 
 // A packetWriter gives packets to a Socket.

@@ -24,9 +24,10 @@ import (
 // A turn says who reads a socket:
 //
 //	from      when                                              to
-//	vacant    the Conn is started, or                           asleep, or behind
-//	          no caller has come for inlinePatience               if it cannot sleep
-//	vacant    a caller of Read comes                            taken
+//	unread    reading is started                                asleep, or behind
+//	vacant    no caller has come for inlinePatience               if it cannot sleep
+//	unread, vacant
+//	          a caller of Read comes                            taken
 //	vacant    callers may not read any more                     behind
 //	asleep    a packet comes                                    behind
 //	asleep    a caller of Read comes                            taken
@@ -46,7 +47,8 @@ import (
 type turn uint8
 
 const (
-	vacant   turn = iota // nobody reads; a caller may be about to come back
+	unread   turn = iota // nobody has read yet
+	vacant               // nobody reads; a caller may be about to come back
 	asleep               // nobody reads, and the socket will tell of packets
 	taken                // a caller reads
 	behind               // the goroutine reads

@@ -14,7 +14,7 @@ const sleepAfter = 200 * time.Millisecond
 func (t *turns) start() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.turn == vacant {
+	if t.turn == unread {
 		t.sleepLocked()
 	}
 }

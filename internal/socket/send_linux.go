@@ -13,7 +13,7 @@ import (
 
 const (
 	// sendMessages is the largest number of messages that one call sends.
-	sendMessages = 16
+	sendMessages = 64
 
 	// maxMessageBytes is the largest size in bytes of a message: that of an IPv4
 	// datagram without its headers.

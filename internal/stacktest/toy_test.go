@@ -16,8 +16,7 @@ import (
 
 // The toy protocol has little, but all the parts that one of volley's has: it
 // stands on any Conn, dials and accepts on one socket, has channels with readers
-// of their own, and sends at a pace. A datagram begins with a channel, or is one
-// of two bytes.
+// of their own, and a pace. A datagram begins with a channel, or is one byte.
 const (
 	toyHello, toyBye = 254, 255
 	toyMessage       = 1000             // bytes at most
