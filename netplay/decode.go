@@ -114,15 +114,6 @@ func getBools(b []byte, vs []uint8) {
 	}
 }
 
-// fieldOf returns the name of the first field of a run that n bytes do not hold.
-func (pl *plan) fieldOf(run *op, n int) string {
-	i := run.first
-	for n -= pl.fields[i].min; n >= 0; n -= pl.fields[i].min {
-		i++
-	}
-	return pl.fields[i].name
-}
-
 // value reads one value of any kind and returns what follows it in b.
 func (d *decoder) value(b []byte, q addr, v *value) ([]byte, error) {
 	if len(b) < v.min {

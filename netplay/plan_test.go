@@ -276,18 +276,18 @@ func TestDecodedSize(t *testing.T) {
 		}{make([]int64, 375)},
 		&struct {
 			F [][]int8 `netplay:"0"`
-		}{make([][]int8, 125)},
+		}{make([][]int8, fit[[]int8]())},
 		&struct {
 			F []string `netplay:"0"`
-		}{make([]string, 188)},
-		&limitItems{make([]*limitItem, 375)},
+		}{make([]string, fit[string]())},
+		&limitItems{make([]*limitItem, fit[*limitItem]())},
 		&limitItems{[]*limitItem{{1, text}}},
 		&struct {
 			F []limitItem `netplay:"0"`
-		}{make([]limitItem, 125)},
+		}{make([]limitItem, fit[limitItem]())},
 		&struct {
 			F []*int64 `netplay:"0"`
-		}{slicesRepeat(&number, 188)},
+		}{slicesRepeat(&number, 1+3000/(8+int(reflect.TypeFor[*int64]().Size())))},
 	} {
 		for _, dialect := range []Dialect{Release, V3} {
 			s, err := newSettings(&Config{Dialect: dialect, MaxDecoded: 3100})
@@ -301,6 +301,12 @@ func TestDecodedSize(t *testing.T) {
 			require.ErrorIs(t, tight.decodeBody(body, back), ErrDecodedSize, "%T", v)
 		}
 	}
+}
+
+// fit returns how many elements take 3000 bytes, nearly.
+func fit[T any]() int {
+	size := int(reflect.TypeFor[T]().Size())
+	return (3000 + size - 1) / size
 }
 
 func slicesRepeat[T any](v T, n int) []T {

@@ -21,7 +21,6 @@ type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	buffer int // bytes that each direction holds; 0 for net.Pipe
 }
 
 func newPipeListener() *pipeListener {
