@@ -90,7 +90,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	dc, err := newSingle(inner, d.Config, set)
+	dc, err := transport(inner, d.Config, set)
 	if err != nil {
 		inner.Close()
 		return nil, err
@@ -106,17 +106,14 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 	return c, nil
 }
 
-// newSingle makes a connection of the transport of a connected socket.
-func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
-	udp, ok := inner.(*net.UDPConn)
-	if !ok {
-		return datagram.NewForeign(inner, min(set.maxDatagram(), datagram.MaxUDP), set.maxMessage), nil
-	}
-	sock, err := socket.NewUDP(udp, socketConfig(cfg))
-	if err != nil {
-		return nil, err
-	}
-	return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), datagram.MaxUDP), nil
+// transport returns the connection of the transport on a connection to one peer.
+func transport(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
+	return datagram.Over(inner, datagram.OverConfig{
+		Socket:      socketConfig(cfg),
+		MaxDatagram: datagram.MaxUDP,
+		MaxForeign:  min(set.maxDatagram(), datagram.MaxUDP),
+		MaxMessage:  set.maxMessage,
+	})
 }
 
 func socketConfig(cfg *Config) socket.Config {

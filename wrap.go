@@ -48,7 +48,7 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 	if err != nil {
 		return datagram.NewForeign(inner, 0, 0), nil, err
 	}
-	dc, err := newSingle(inner, cfg, set)
+	dc, err := transport(inner, cfg, set)
 	if err != nil {
 		return datagram.NewForeign(inner, 0, 0), nil, err
 	}

@@ -96,17 +96,16 @@ func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		udp, ok := c.(*net.UDPConn)
-		if !ok {
+		if _, ok := c.(*net.UDPConn); !ok {
 			c.Close()
 			return nil, fmt.Errorf("netcode: a socket of type %T", c)
 		}
-		sock, err := socket.NewUDP(udp, set.socket)
+		dc, err := datagram.Over(c, datagram.OverConfig{Socket: set.socket, MaxDatagram: maxPacketSize})
 		if err != nil {
 			c.Close()
 			return nil, err
 		}
-		return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), maxPacketSize), nil
+		return dc, nil
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"volley/internal/datagram"
-	"volley/internal/socket"
 )
 
 // A Dialer has options for dialing. The zero value dials as [Dial] does.
@@ -87,17 +86,14 @@ func (c *Conn) Connected(ctx context.Context) error {
 	return c.opError("dial", err)
 }
 
-// newSingle makes a connection of the transport of a connected socket.
+// newSingle makes a connection of the transport of a connection to one peer.
 func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
-	udp, ok := inner.(*net.UDPConn)
-	if !ok {
-		return datagram.NewForeign(inner, set.core.MTU, set.core.MTU), nil
-	}
-	sock, err := socket.NewUDP(udp, socketConfig(cfg))
-	if err != nil {
-		return nil, err
-	}
-	return datagram.NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), datagram.MaxUDP), nil
+	return datagram.Over(inner, datagram.OverConfig{
+		Socket:      socketConfig(cfg),
+		MaxDatagram: datagram.MaxUDP,
+		MaxForeign:  set.core.MTU,
+		MaxMessage:  set.core.MTU,
+	})
 }
 
 func isUDP(network string) bool {

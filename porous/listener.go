@@ -113,7 +113,7 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock, err := newSocket(pc, lc.Config)
+	sock, err := socket.New(pc, socketConfig(lc.Config))
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,6 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	})
 	l.mux.Start()
 	return l, nil
-}
-
-func newSocket(pc net.PacketConn, cfg *Config) (socket.Socket, error) {
-	if udp, ok := pc.(*net.UDPConn); ok {
-		return socket.NewUDP(udp, socketConfig(cfg))
-	}
-	return socket.NewPacket(pc), nil
 }
 
 func (lc *ListenConfig) newListener() (*Listener, error) {

@@ -26,19 +26,12 @@ func (s *settings) overStream() *settings {
 
 // newPacketMux shares a socket among clients.
 func newPacketMux(pc net.PacketConn, set *settings, cfg datagram.MuxConfig) (*datagram.Mux, error) {
-	sock, err := newSocket(pc, set)
+	sock, err := socket.New(pc, set.socket)
 	if err != nil {
 		return nil, err
 	}
 	cfg.MaxDatagram = set.maxDatagram()
 	return datagram.NewMux(sock, cfg), nil
-}
-
-func newSocket(pc net.PacketConn, set *settings) (socket.Socket, error) {
-	if udp, ok := pc.(*net.UDPConn); ok {
-		return socket.NewUDP(udp, set.socket)
-	}
-	return socket.NewPacket(pc), nil
 }
 
 // newTransport returns the transport on a connection to one peer, which it
@@ -54,14 +47,13 @@ func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
 		set = set.overStream()
 		return newStream(c, set), set, nil
 	}
-	if udp, ok := c.(*net.UDPConn); ok {
-		sock, err := socket.NewUDP(udp, set.socket)
-		if err != nil {
-			return nil, nil, err
-		}
-		return datagram.NewSingle(sock, c.LocalAddr(), c.RemoteAddr(), set.maxDatagram()), set, nil
-	}
-	return datagram.NewForeign(c, set.maxDatagram(), set.sendBuffer), set, nil
+	dc, err := datagram.Over(c, datagram.OverConfig{
+		Socket:      set.socket,
+		MaxDatagram: set.maxDatagram(),
+		MaxForeign:  set.maxDatagram(),
+		MaxMessage:  set.sendBuffer,
+	})
+	return dc, set, err
 }
 
 // isStream reports whether a connection does not preserve message boundaries.
