@@ -90,7 +90,7 @@ func TestServersTwice(t *testing.T) {
 }
 
 func TestLongDurations(t *testing.T) {
-	for _, d := range []time.Duration{maxSeconds + 1, math.MaxInt64 - time.Second, math.MaxInt64} {
+	for _, d := range []time.Duration{longest + 1, math.MaxInt64 - time.Second, math.MaxInt64} {
 		for field, err := range map[string]error{
 			"Issuer.Lifetime":            issueError(func(is *Issuer) { is.Lifetime = d }),
 			"Issuer.Timeout":             issueError(func(is *Issuer) { is.Timeout = d }),
@@ -103,11 +103,11 @@ func TestLongDurations(t *testing.T) {
 		}
 	}
 	is := testIssuer()
-	is.Lifetime, is.Timeout = maxSeconds, maxSeconds
+	is.Lifetime, is.Timeout = longest, longest
 	tok, err := is.Issue(1, nil)
 	require.NoError(t, err)
-	require.Equal(t, time.Duration(maxSeconds), tok.Timeout())
-	require.Equal(t, time.Duration(maxSeconds), tok.lifetime())
+	require.Equal(t, time.Duration(longest), tok.Timeout())
+	require.Equal(t, time.Duration(longest), tok.lifetime())
 }
 
 func issueError(change func(*Issuer)) error {

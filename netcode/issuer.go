@@ -135,17 +135,17 @@ func checkDistinct(field string, servers []netip.AddrPort) error {
 
 // checkSeconds refuses durations that do not fit the fields of a token.
 func checkSeconds(field string, d time.Duration) error {
-	if d > maxSeconds {
-		return configError(field, "%v is more than %d s", d, int64(maxSeconds/time.Second))
+	if d > longest {
+		return configError(field, "%v is more than %d s", d, int64(longest/time.Second))
 	}
 	return nil
 }
 
-// maxSeconds is the longest duration in a token.
-const maxSeconds = math.MaxInt32 * time.Second
+// longest is the largest duration that a token holds.
+const longest = math.MaxInt32 * time.Second
 
 // wholeSeconds converts a duration for a field of the wire form: zero is def,
-// negative is -1, and everything else, up to maxSeconds, is rounded up to whole
+// negative is -1, and everything else, up to longest, is rounded up to whole
 // seconds.
 func wholeSeconds(d, def time.Duration) int32 {
 	switch {

@@ -19,7 +19,6 @@ type flight struct {
 	first   int         // id with which the sender started
 	next    int         // id of the next packet
 	times   map[int]int // how often each was delivered
-	verdict Verdict     // on the last datagram
 }
 
 // onceLimit is how many later packets make a copy too old for the promise.
