@@ -67,6 +67,8 @@ type Features struct {
 	Refusals RefusalCounter
 	// Errors tells of the passing errors of a socket with one peer.
 	Errors ErrorTeller
+	// Linger says that there is nothing more to be read.
+	Linger Lingerer
 	// Gather has datagrams leave in one pass with those of other peers.
 	Gather Gatherer
 	// Tombstone sets what becomes of the address after Close.
@@ -108,6 +110,16 @@ type ErrorTeller interface {
 	// OnRefusal sets, before Attach, what is called when the other side's
 	// machine says that nobody listens, once until the other side is heard.
 	OnRefusal(func())
+}
+
+// A Lingerer is a Conn that a protocol may keep for a while after the application
+// has closed its connection, to say farewell again until that is heard.
+type Lingerer interface {
+	// Linger ends the goroutine that reads, if there is one, for good: so the
+	// Conn holds no test bubble up. Ticks go on. Datagrams are still handled
+	// where the system tells of them, and where others are read anyway. Close
+	// is called as ever.
+	Linger()
 }
 
 // A TombstoneSetter is a Conn whose address stays closed for a while after

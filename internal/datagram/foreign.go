@@ -88,8 +88,8 @@ func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 // Stats implements socket.Socket: nothing is known.
 func (s *connSocket) Stats() socket.Stats { return socket.Stats{} }
 
-// Features implements socket.Socket: it has none.
-func (s *connSocket) Features() socket.Features { return socket.Features{} }
+// Features implements socket.Socket.
+func (s *connSocket) Features() socket.Features { return socket.Features{Deadline: s.Conn} }
 
 // queueLocked queues the datagrams of p. Writers have waited for room; answers
 // of the reader find none when the other side does not read.

@@ -132,6 +132,13 @@ func (m *Mux) lastLocked() bool {
 	return m.closing && len(m.peers) == 0 && len(m.dialing) == 0 && !m.entering
 }
 
+// lingers reports whether there will be no other Conns than those there are.
+func (m *Mux) lingers() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closing && len(m.dialing) == 0
+}
+
 // leave closes the socket, as soon as nobody needs it to be there.
 func (m *Mux) leave() error {
 	if m.cfg.Group != nil {

@@ -141,5 +141,12 @@ func (p *Peer) AddrPort() netip.AddrPort { return p.addr }
 // Stats returns what happened below all Conns of the Mux.
 func (p *Peer) Stats() Stats { return p.mux.Stats() }
 
+// Linger implements Lingerer. A Mux that accepts, or has other Conns, reads on.
+func (p *Peer) Linger() {
+	if p.mayRead() && p.mux.lingers() {
+		p.mux.turns.linger()
+	}
+}
+
 // Features implements Conn.
-func (p *Peer) Features() Features { return Features{Inline: p, Gather: p, Tombstone: p} }
+func (p *Peer) Features() Features { return Features{Inline: p, Linger: p, Gather: p, Tombstone: p} }

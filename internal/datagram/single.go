@@ -190,5 +190,8 @@ func (c *Single) Stats() Stats {
 	}
 }
 
+// Linger implements Lingerer.
+func (c *Single) Linger() { c.turns.linger() }
+
 // Features implements Conn.
-func (c *Single) Features() Features { return Features{Inline: c, Refusals: c, Errors: c} }
+func (c *Single) Features() Features { return Features{Inline: c, Linger: c, Refusals: c, Errors: c} }

@@ -42,6 +42,10 @@ import (
 //	yielding  the goroutine stops, and there are others, or     behind
 //	          callers may not read any more
 //
+//	all but asleep and over
+//	          the Conn lingers, and the socket cannot tell      over
+//	          of packets: the goroutine stops
+//
 // The socket is read when it is taken, behind or yielding. A closed one makes no
 // transitions.
 type turn uint8
@@ -53,7 +57,7 @@ const (
 	taken                // a caller reads
 	behind               // the goroutine reads
 	yielding             // the goroutine reads, and has been asked to make place
-	over                 // the socket broke, and nobody reads any more
+	over                 // nobody reads any more
 )
 
 // inlinePatience is how long nobody may read before the goroutine takes over.
@@ -92,7 +96,7 @@ type turns struct {
 
 	mu       sync.Mutex
 	turn     turn
-	sleeps   bool          // constant: sock is a Notifier, so there need not be a goroutine
+	sleeps   bool          // sock is a Notifier, so there need not be a goroutine
 	watching bool          // watch is scheduled
 	seat     seat          // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
@@ -256,7 +260,7 @@ func (t *turns) end(broken error) {
 	defer t.mu.Unlock()
 	t.left = t.seen
 	switch {
-	case broken != nil:
+	case broken != nil || t.turn == over:
 		t.turn = over
 	case t.owner.isClosed():
 		t.turn = vacant

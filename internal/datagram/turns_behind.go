@@ -23,7 +23,7 @@ func (t *turns) start() {
 func (t *turns) run() {
 	for {
 		err := serve(t.sock, t.handle)
-		if t.owner.isClosed() || t.yielded() {
+		if t.owner.isClosed() || t.isOver() || t.yielded() {
 			return
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && t.inline != nil {
@@ -48,6 +48,32 @@ func (t *turns) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.turn = over
+}
+
+func (t *turns) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.turn == over
+}
+
+// linger has nobody read any more but for packets that the socket tells of, so
+// that no goroutine waits for any.
+func (t *turns) linger() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	features := t.sock.Features()
+	switch {
+	case t.sleeps || t.turn == over || t.owner.isClosed():
+	case features.Notifier != nil:
+		t.sleeps = true
+		if t.turn == behind {
+			t.setDeadlineLocked(t.now().Add(sleepAfter))
+		}
+	case features.Deadline != nil:
+		t.turn = over
+		t.forgetLocked()
+		features.Deadline.SetReadDeadline(past)
+	}
 }
 
 // readBehindLocked starts the goroutine.

@@ -79,7 +79,7 @@ func (s *steppedSocket) WakeOnPacket(sleeper socket.Sleeper) error {
 }
 
 func (s *steppedSocket) Features() socket.Features {
-	return socket.Features{Loop: s, Steps: s, Notifier: s}
+	return socket.Features{Loop: s, Steps: s, Notifier: s, Deadline: s}
 }
 
 func (s *steppedSocket) ReadLoop(handle func([]socket.Packet)) error { return s.serve(handle, false) }

@@ -140,8 +140,8 @@ func (s *plainSocket) LocalAddr() net.Addr { return s.pc.LocalAddr() }
 // Close implements Socket. Every call returns the result of the first.
 func (s *plainSocket) Close() error { return s.open.close(s.pc.Close) }
 
-// Features implements Socket: it has none.
-func (s *plainSocket) Features() Features { return Features{} }
+// Features implements Socket.
+func (s *plainSocket) Features() Features { return Features{Deadline: s.pc} }
 
 // Stats implements Socket.
 func (s *plainSocket) Stats() Stats {

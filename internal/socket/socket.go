@@ -77,6 +77,7 @@ type Features struct {
 	Notifier Notifier       // it need not be read all the time; then there are Steps, too
 	Late     DeadlineWriter // its writers need not wait for ever
 	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
+	Deadline ReadDeadliner  // its reads can be interrupted
 }
 
 // A Looper can do without the step back to its caller between two reads.
@@ -95,6 +96,13 @@ type Stepper interface {
 	ReadStep(handle func(ps []Packet)) error
 	// SetReadDeadline concerns ReadLoop and ReadStep, also one under way, which
 	// then return os.ErrDeadlineExceeded.
+	SetReadDeadline(time.Time) error
+}
+
+// A ReadDeadliner has reads that can be interrupted.
+type ReadDeadliner interface {
+	// SetReadDeadline concerns all reads, also one under way, which then return
+	// os.ErrDeadlineExceeded.
 	SetReadDeadline(time.Time) error
 }
 

@@ -37,7 +37,7 @@ func newStandInSocket(pc net.PacketConn) *standInSocket {
 }
 
 // Features implements Socket.
-func (s *standInSocket) Features() Features { return Features{Addrs: s} }
+func (s *standInSocket) Features() Features { return Features{Addrs: s, Deadline: s.pc} }
 
 // AddrPort implements AddrMapper.
 func (s *standInSocket) AddrPort(addr net.Addr) netip.AddrPort { return s.addrs.addrPort(addr) }

@@ -71,7 +71,7 @@ func (s *linuxSocket) Close() error {
 
 // Features implements Socket.
 func (s *linuxSocket) Features() Features {
-	return Features{Loop: s, Steps: s, Notifier: s, Late: s}
+	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s}
 }
 
 // Stats implements Socket. Drops is newer than the one of the
