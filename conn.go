@@ -2,17 +2,12 @@ package volley
 
 import (
 	"errors"
-	"io"
 	"net"
-	"os"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
-	"volley/internal/inbox"
+	"volley/internal/netconn"
 	"volley/internal/outbox"
 	"volley/reliable"
 )
@@ -29,14 +24,11 @@ type Conn struct {
 
 	closeErr  *error // of the first Close, if it failed
 	closeOnce sync.Once
-	// Three that mu guards, here for the sake of size.
-	ended   bool // by timeout or from below, and Close has not been called
+	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
 	known   bool // the peer has acknowledged something, or nobody asks
 
-	in           inbox.Inbox
-	readDeadline deadline.Deadline
-	truncated    atomic.Uint64
+	user netconn.Side
 
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.
@@ -71,20 +63,17 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err != nil {
 		c.set, c.last = &settings{}, &Stats{}
 		c.out.End(err)
-		c.in.Init(0, nil)
-		c.in.Fail(err)
+		c.user.In.Init(0, nil)
+		c.user.In.Fail(err)
 		return err
 	}
-	c.in.Init(set.readBuffer, set.reserve)
+	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.known = set.reserve == nil
 	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
 		return err
 	}
-	if inline := dc.Features().Inline; inline != nil {
-		c.in.SetPoller(inline)
-	}
 	if e := dc.Features().Errors; e != nil {
-		e.OnRefusal(c.in.Notice)
+		e.OnRefusal(c.user.In.Notice)
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
@@ -118,31 +107,15 @@ func (c *Conn) at(t clock) time.Time { return c.born.Add(t) }
 // from the peer. The connection lives on: the peer may come yet, and anybody may
 // have sent that.
 func (c *Conn) Read(b []byte) (n int, err error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n, size, err := c.in.Read(b, &c.readDeadline)
-	err = c.noticed(err)
-	if err == nil && n < size {
-		c.truncated.Add(1)
-		err = io.ErrShortBuffer
-	}
+	n, err = c.user.Read(b)
 	return n, c.opError("read", err)
 }
 
 // ReadMessage waits for a message, appends it to dst, and returns the result.
 // Its errors are those of Read, without io.ErrShortBuffer.
 func (c *Conn) ReadMessage(dst []byte) ([]byte, error) {
-	p, err := c.in.ReadAppend(dst, &c.readDeadline)
-	return p, c.opError("read", c.noticed(err))
-}
-
-// noticed returns what a Read is to tell that was woken by a refusal.
-func (c *Conn) noticed(err error) error {
-	if err == inbox.ErrNotice {
-		return os.NewSyscallError("read", syscall.ECONNREFUSED)
-	}
-	return err
+	p, err := c.user.ReadAppend(dst)
+	return p, c.opError("read", err)
 }
 
 // MaxMessageSize returns the largest message in bytes that Write takes.
@@ -179,22 +152,10 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, true
 // SetWriteDeadline sets the deadline of the calls that write.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, false, true) }
 
-// setDeadline sets the deadlines asked for. That is no error on a connection
-// that has ended but may still have messages to read.
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.out.Err(); err != nil && !c.ended {
-		return c.opError("set", err)
-	}
-	if read {
-		c.readDeadline.Set(t)
-		c.in.Interrupt()
-	}
-	if write {
-		c.out.SetDeadline(t)
-	}
-	return nil
+	return c.opError("set", c.user.SetDeadlineLocked(&c.out, t, read, write))
 }
 
 // Close closes the connection: messages that Write has accepted are given to
@@ -205,17 +166,12 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
 		c.mu.Lock()
-		end := c.out.Err()
-		open := end == nil
-		if open || end == io.EOF {
-			c.out.End(net.ErrClosed)
-		}
-		c.ended = false
+		open := c.user.CloseLocked(&c.out)
 		if open {
 			c.finishUnlocking()
 		}
 		c.mu.Unlock()
-		c.in.Fail(net.ErrClosed)
+		c.user.In.Fail(net.ErrClosed)
 		if err := c.dc.Close(); err != nil {
 			err = c.opError("close", err)
 			c.closeErr = &err
@@ -234,15 +190,13 @@ func (c *Conn) Close() error {
 // still be read.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
-	if c.out.Err() != nil {
+	if !c.user.EndLocked(&c.out, err) {
 		c.mu.Unlock()
 		return
 	}
-	c.out.End(err)
-	c.ended = true
 	c.releaseLocked()
 	c.mu.Unlock()
-	c.in.End(err)
+	c.user.In.End(err)
 	c.dc.Close()
 	if c.set.onClose != nil {
 		c.set.onClose(c)

@@ -20,14 +20,14 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	at := now.Sub(c.born)
 	received := c.counts.messagesReceived
 	before := c.out.Pending()
-	c.in.Lock()
+	c.user.In.Lock()
 	for _, b := range bufs {
 		c.receiveLocked(now, at, b)
 	}
-	c.in.Unlock()
+	c.user.In.Unlock()
 	if !c.known && c.endpoint.Acked() {
 		c.known = true
-		c.in.SetReserve(c.set.reserveAcked)
+		c.user.In.SetReserve(c.set.reserveAcked)
 	}
 	if c.counts.messagesReceived != received {
 		c.lastMessage = max(c.lastMessage, at) // the batch may be older than a Write
@@ -55,7 +55,7 @@ func (s *sink) HandleMessage(_ uint16, payload []byte) bool {
 	if len(payload) == 0 {
 		return true // it only carried acknowledgements
 	}
-	if !c.in.Push(payload) {
+	if !c.user.In.Push(payload) {
 		c.counts.messagesRefused++
 		return false
 	}
@@ -82,7 +82,7 @@ func (h *handler) HandleClose(err error) { (*Conn)(h).end(err) }
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	for {
-		if err := c.in.WaitRoom(n, cancel); err != nil || !c.out.Clogged() {
+		if err := c.user.In.WaitRoom(n, cancel); err != nil || !c.out.Clogged() {
 			return err
 		}
 		if err := c.out.WaitUnclogged(cancel); err != nil {

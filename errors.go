@@ -1,10 +1,10 @@
 package volley
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
+
+	"volley/internal/netconn"
 )
 
 // A closedError ends a connection. It is net.ErrClosed to errors.Is, and not a
@@ -53,13 +53,8 @@ func (e *ConfigError) Error() string {
 
 // opError wraps err, once, as functions of package net do.
 func (c *Conn) opError(op string, err error) error {
-	if err == nil || err == io.EOF {
-		return err
+	if err == nil {
+		return nil
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
-		return err
-	}
-	local, remote := c.dc.LocalAddr(), c.dc.RemoteAddr()
-	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: remote, Err: err}
+	return netconn.OpError(op, c.dc.LocalAddr(), c.dc.RemoteAddr(), err)
 }

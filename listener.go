@@ -280,4 +280,4 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 }
 
 // forget counts a connection that has ended.
-func (l *Listener) forget(c *Conn) { l.side.Gone(c, c.in.Len() > 0) }
+func (l *Listener) forget(c *Conn) { l.side.Gone(c, c.user.In.Len() > 0) }

@@ -117,8 +117,8 @@ func (c *Conn) Stats() Stats {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
 	c.mu.Unlock()
-	stats.MessagesTruncated = c.truncated.Load()
-	stats.ReadQueue = c.in.Len()
+	stats.MessagesTruncated = c.user.Truncated()
+	stats.ReadQueue = c.user.In.Len()
 	stats.Transport = transportStats(c.dc.Stats())
 	return stats
 }

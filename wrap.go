@@ -25,7 +25,7 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 	if err := c.start(dc, set, err); err != nil && c.out.Err() == nil {
 		c.out.End(err)
 		c.last = &Stats{}
-		c.in.Fail(err)
+		c.user.In.Fail(err)
 	}
 	return c
 }

@@ -1,16 +1,12 @@
 package netcode
 
 import (
-	"errors"
-	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
-	"volley/internal/inbox"
+	"volley/internal/netconn"
 	"volley/internal/outbox"
 )
 
@@ -29,9 +25,7 @@ type Conn struct {
 	born    time.Time
 	onClose func() // may be nil
 
-	in                  inbox.Inbox
-	readDeadline        deadline.Deadline
-	truncated           atomic.Uint64
+	user                netconn.Side
 	closeOnce, goneOnce sync.Once
 	closeErr            error
 
@@ -39,7 +33,6 @@ type Conn struct {
 	// Packets leave in the order in which they are sealed.
 	sendMu sync.Mutex
 	out    outbox.Outbox // knows why writes fail, nil while the session lives
-	drains bool          // ended by the peer or from below, and Close has not been called
 	sent   traffic
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
@@ -75,12 +68,8 @@ var (
 func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func(int) bool) {
 	c.dc, c.sess, c.born = dc, sess, time.Now()
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
-	c.in.Init(set.readBuffer, reserve)
-	features := dc.Features()
-	c.out.Init((*framer)(c), features.Waits)
-	if features.Inline != nil {
-		c.in.SetPoller(features.Inline)
-	}
+	c.user.Init(dc, set.readBuffer, reserve)
+	c.out.Init((*framer)(c), dc.Features().Waits)
 }
 
 // ErrTimeout ends a session whose peer has been silent for the timeout of its
@@ -105,21 +94,14 @@ func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 // error that matches os.ErrDeadlineExceeded past the deadline, even if payloads
 // wait, or net.ErrClosed after Close.
 func (c *Conn) Read(b []byte) (n int, err error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n, size, err := c.in.Read(b, &c.readDeadline)
-	if err == nil && n < size {
-		c.truncated.Add(1)
-		err = io.ErrShortBuffer
-	}
+	n, err = c.user.Read(b)
 	return n, c.opError("read", err)
 }
 
 // ReadPayload waits for a payload, appends it to dst, and returns the result.
 // Its errors are those of Read, without io.ErrShortBuffer.
 func (c *Conn) ReadPayload(dst []byte) ([]byte, error) {
-	p, err := c.in.ReadAppend(dst, &c.readDeadline)
+	p, err := c.user.ReadAppend(dst)
 	return p, c.opError("read", err)
 }
 
@@ -177,17 +159,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if err := c.out.Err(); err != nil && !c.drains {
-		return c.opError("set", err)
-	}
-	if read {
-		c.readDeadline.Set(t)
-		c.in.Interrupt()
-	}
-	if write {
-		c.out.SetDeadline(t)
-	}
-	return nil
+	return c.opError("set", c.user.SetDeadlineLocked(&c.out, t, read, write))
 }
 
 // Close ends the session and tells the peer, ten times over, since nobody
@@ -196,31 +168,27 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // than once and returns the first call's result.
 func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
-		if !c.disconnect() {
-			c.forgetEnd()
-		}
-		c.in.Fail(net.ErrClosed)
+		c.disconnect()
+		c.user.In.Fail(net.ErrClosed)
 		c.closeErr = c.opError("close", c.dc.Close())
 		c.gone()
 	})
 	return c.closeErr
 }
 
-// disconnect makes writes fail from now on, sends what is queued, tells the peer
-// and forgets the key. It reports false if the session had ended before.
-func (c *Conn) disconnect() bool {
+// disconnect makes writes fail from now on and, unless the session has ended
+// before, sends what is queued, tells the peer and forgets the key.
+func (c *Conn) disconnect() {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.out.Err() != nil {
-		return false
+	if !c.user.CloseLocked(&c.out) {
+		return
 	}
-	c.out.End(net.ErrClosed)
 	c.out.Take() // the peer's end is worth waiting for
 	c.out.DrainUnlocking(func() {
 		c.sess.send.disconnect(time.Now(), c.out.Batch(0))
 	})
 	c.sess.send.cipher = packetCipher{}
-	return true
 }
 
 // stopSending makes writes fail with err from now on and forgets the key they
@@ -228,23 +196,11 @@ func (c *Conn) disconnect() bool {
 func (c *Conn) stopSending(err error) bool {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.out.Err() != nil {
+	if !c.user.EndLocked(&c.out, err) {
 		return false
 	}
-	c.out.End(err)
-	c.drains = true
 	c.sess.send.cipher = packetCipher{}
 	return true
-}
-
-// forgetEnd makes an end that Close comes after one like any other.
-func (c *Conn) forgetEnd() {
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	c.drains = false
-	if c.out.Err() == io.EOF {
-		c.out.End(net.ErrClosed)
-	}
 }
 
 // end ends the session from the other side or below. What has been received
@@ -256,7 +212,7 @@ func (c *Conn) end(upper datagram.Handler, err error) {
 	if upper != nil {
 		upper.HandleClose(err)
 	}
-	c.in.End(err)
+	c.user.In.End(err)
 	c.dc.Close()
 	c.gone()
 }
@@ -270,15 +226,10 @@ func (c *Conn) gone() {
 
 // opError wraps err, once, as functions of package net do.
 func (c *Conn) opError(op string, err error) error {
-	if err == nil || err == io.EOF {
-		return err
+	if err == nil {
+		return nil
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
-		return err
-	}
-	local := c.dc.LocalAddr()
-	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: c.remote, Err: err}
+	return netconn.OpError(op, c.dc.LocalAddr(), c.remote, err)
 }
 
 // A handler is a Conn as the layer below sees it; the type keeps these methods

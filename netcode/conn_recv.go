@@ -80,14 +80,14 @@ func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte)
 
 // queueLocked queues payloads for those who Read.
 func (c *Conn) queueLocked(payloads [][]byte) {
-	c.in.Lock()
+	c.user.In.Lock()
 	for _, p := range payloads {
-		if !c.in.Push(p) {
+		if !c.user.In.Push(p) {
 			c.sess.recv.drop(DropQueueFull)
 			c.shared.drop(DropQueueFull, c.sess.addr)
 		}
 	}
-	c.in.Unlock()
+	c.user.In.Unlock()
 }
 
 // HandleTick sends a keep alive if one is due, ends the session if the peer
@@ -213,7 +213,7 @@ func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	for {
 		var err error
 		if upper == nil {
-			err = c.in.WaitRoom(n, cancel)
+			err = c.user.In.WaitRoom(n, cancel)
 		} else {
 			err = upper.WaitRoom(n, cancel)
 		}

@@ -84,5 +84,5 @@ func (l *Listener) forget(c *Conn) {
 	l.mu.Lock()
 	l.core.remove(c.sess)
 	l.mu.Unlock()
-	l.side.Gone(c, c.in.Len() > 0)
+	l.side.Gone(c, c.user.In.Len() > 0)
 }

@@ -49,7 +49,7 @@ func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 		return err
 	}
 	c.attached = true
-	for c.in.Len() > 0 {
+	for c.user.In.Len() > 0 {
 		early := c.early()
 		c.recvMu.Unlock()
 		if len(early) > 0 {
@@ -61,15 +61,15 @@ func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 		}
 	}
 	c.upper = h
-	c.in.Fail(errAttached)
+	c.user.In.Fail(errAttached)
 	return nil
 }
 
 // early takes what nobody has read.
 func (c *Conn) early() (payloads [][]byte) {
 	var none deadline.Deadline // the application's may have passed
-	for c.in.Len() > 0 {
-		p, err := c.in.ReadAppend(nil, &none)
+	for c.user.In.Len() > 0 {
+		p, err := c.user.In.ReadAppend(nil, &none)
 		if err != nil {
 			break
 		}

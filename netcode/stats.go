@@ -17,7 +17,7 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (c *Conn) Stats() Stats {
-	s := Stats{ReadsTruncated: c.truncated.Load()}
+	s := Stats{ReadsTruncated: c.user.Truncated()}
 	c.recvMu.Lock()
 	s.PayloadsReceived, s.BytesReceived = c.received.payloads, c.received.bytes
 	s.Drops = c.sess.recv.dropped()

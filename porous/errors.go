@@ -1,10 +1,11 @@
 package porous
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
+
+	"volley/internal/netconn"
 )
 
 // A closedError ends a connection, or the attempt to make one. It is
@@ -68,13 +69,8 @@ func (e *UndeliveredError) Unwrap() error { return e.Err }
 
 // opError wraps err, once, as functions of package net do.
 func (c *Conn) opError(op string, err error) error {
-	if err == nil || err == io.EOF {
-		return err
+	if err == nil {
+		return nil
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
-		return err
-	}
-	local, remote := c.dc.LocalAddr(), c.dc.RemoteAddr()
-	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: remote, Err: err}
+	return netconn.OpError(op, c.dc.LocalAddr(), c.dc.RemoteAddr(), err)
 }

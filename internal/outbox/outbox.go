@@ -57,6 +57,7 @@ type Outbox struct {
 
 	busy    bool
 	taken   bool        // Writes are done with messages that have not left yet
+	drains  bool        // ended other than by Close, which has not been called since
 	clogged atomic.Bool // pending is longer than answerRoom; read without the lock
 	waiters int32
 	flood   Flood
@@ -107,6 +108,19 @@ func (o *Outbox) End(err error) {
 	o.deadline.Expire()
 	o.notify()
 }
+
+// EndBelow is End for a connection that has ended other than by Close: what has
+// been received may still be read.
+func (o *Outbox) EndBelow(err error) {
+	o.End(err)
+	o.drains = true
+}
+
+// Drains reports whether EndBelow was called, and Closed was not.
+func (o *Outbox) Drains() bool { return o.drains }
+
+// Closed notes that Close was called: nothing is to be read any more.
+func (o *Outbox) Closed() { o.drains = false }
 
 // SetDeadline sets the deadline of Writes; after End it does nothing.
 func (o *Outbox) SetDeadline(t time.Time) {
