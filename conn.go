@@ -87,7 +87,8 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 }
 
 // A clock is a time since a connection was born, which costs far less to read
-// and to reckon with than a time.Time.
+// and to reckon with than a time.Time. Variables named now are clocks here, those
+// named t are times.
 type clock = time.Duration
 
 func (c *Conn) now() clock { return time.Since(c.born) }

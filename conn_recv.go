@@ -10,19 +10,19 @@ import (
 // HandleBatch takes datagrams from the layer below, under one lock and with
 // one wake-up for all of them. Acknowledgements leave in the order of all that
 // is sent, so they are not given to the caller to send.
-func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
+func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.Err() != nil {
 		return
 	}
-	at := now.Sub(c.born)
+	now := t.Sub(c.born)
 	received := c.counts.messagesReceived
 	before := c.out.Pending()
 	c.user.In.Lock()
 	for _, b := range bufs {
-		c.receiveLocked(now, at, b)
+		c.receiveLocked(t, now, b)
 	}
 	c.user.In.Unlock()
 	if !c.known && c.endpoint.Acked() {
@@ -30,21 +30,21 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 		c.user.In.SetReserve(c.set.reserveAcked)
 	}
 	if c.counts.messagesReceived != received {
-		c.lastMessage = max(c.lastMessage, at) // the batch may be older than a Write
-		c.activeLocked(at)
+		c.lastMessage = max(c.lastMessage, now) // the batch may be older than a Write
+		c.activeLocked(now)
 	}
-	c.scheduleLocked(at)
+	c.scheduleLocked(now)
 	c.out.SendFreshUnlocking(before)
 }
 
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
-func (c *Conn) receiveLocked(now time.Time, at clock, b []byte) {
-	if c.endpoint.Receive(now, b).Live() {
-		c.lastHeard = at
+func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
+	if c.endpoint.Receive(t, b).Live() {
+		c.lastHeard = now
 	}
-	if wait, due := c.endpoint.ControlDue(now); due && wait == 0 {
-		c.sendControlLocked(at)
+	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
+		c.sendControlLocked(now)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/simnet"
 )
 
@@ -280,9 +282,7 @@ func TestFlood(t *testing.T) {
 				t.Fatalf("after %v messages: %v", next, err)
 			}
 			n, err := checkPattern(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if w, i := int(n)/each, int(n)%each; i != next[w] {
 				t.Fatalf("writer %d: message %d, want %d", w, i, next[w])
 			} else {
@@ -366,9 +366,7 @@ func TestFullInbox(t *testing.T) {
 		var ids []uint64
 		for range 30 {
 			id, err := a.WriteMessage(pattern(7, 1000))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ids = append(ids, id)
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -400,15 +398,11 @@ func TestFullInbox(t *testing.T) {
 // system can, and it ends nothing.
 func TestConnectionRefused(t *testing.T) {
 	gone, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addr := gone.LocalAddr().String()
 	gone.Close()
 	c, err := Dial("udp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	for c.Stats().Transport.ReadErrors+c.Stats().Transport.WriteErrors == 0 {
 		if _, err := c.Write([]byte("x")); err != nil {
@@ -428,9 +422,7 @@ func TestConnectionRefused(t *testing.T) {
 		t.Skip("the port was taken by somebody else")
 	}
 	l, err := (&ListenConfig{AdmitMidStream: true}).ListenPacket(back)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	for done := false; !done; {
 		if _, err := c.Write([]byte("hello")); err != nil {

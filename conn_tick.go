@@ -12,9 +12,9 @@ import (
 // HandleTick does what is due by time alone: acknowledgements that found no
 // message to travel with, keepalives, the timeouts of the connection and of
 // messages that lack fragments, and giving memory back.
-func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
+func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 	c := (*Conn)(h)
-	now := at.Sub(c.born)
+	now := t.Sub(c.born)
 	c.mu.Lock()
 	c.tickAt = 0
 	if c.out.Err() != nil {
@@ -28,17 +28,17 @@ func (h *handler) HandleTick(at time.Time, _ *wire.Batch) time.Time {
 	}
 	defer c.mu.Unlock()
 	before := c.out.Pending()
-	if wait, due := c.endpoint.ControlDue(at); due && wait == 0 {
+	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
 		c.sendControlLocked(now)
-	} else if at, ok := c.keepAliveLocked(now); ok && now >= at {
+	} else if due, ok := c.keepAliveLocked(now); ok && now >= due {
 		c.counts.keepAlivesSent++
 		c.queueEmptyLocked(now)
 	}
-	if wait, pending := c.endpoint.LossDue(at); pending && wait == 0 {
+	if wait, pending := c.endpoint.LossDue(t); pending && wait == 0 {
 		c.lastUpdate = now
-		c.endpoint.Update(at)
+		c.endpoint.Update(t)
 	}
-	c.freeLocked(at, now)
+	c.freeLocked(t, now)
 	next := c.nextTickLocked(now)
 	c.tickAt = next
 	c.out.SendFreshUnlocking(before)
@@ -64,16 +64,16 @@ func (c *Conn) idleError() error {
 // freeLocked gives memory back that has been held for too long: reassemblies,
 // and in idleness all that only a busy connection needs. Fragments alone do not
 // make an idle one busy.
-func (c *Conn) freeLocked(at time.Time, now clock) {
+func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
-	if wait, pending := c.endpoint.ReassemblyDue(at); pending && wait == 0 {
-		c.endpoint.ExpireReassemblies(at)
+	if wait, pending := c.endpoint.ReassemblyDue(t); pending && wait == 0 {
+		c.endpoint.ExpireReassemblies(t)
 		compact = idle
 	}
 	if compact {
 		c.compact = true
-		c.endpoint.Compact(at)
+		c.endpoint.Compact(t)
 	}
 }
 
@@ -84,8 +84,8 @@ func (c *Conn) nextTickLocked(now clock) clock {
 	if c.set.idleTimeout > 0 {
 		next = c.lastHeard + c.set.idleTimeout
 	}
-	if at, ok := c.keepAliveLocked(now); ok {
-		next = min(next, at)
+	if due, ok := c.keepAliveLocked(now); ok {
+		next = min(next, due)
 	}
 	if !c.compact {
 		next = min(next, c.lastMessage+idleAfter)
@@ -119,7 +119,7 @@ const (
 )
 
 // keepAliveLocked returns when the next keepalive is due, if there is to be one.
-func (c *Conn) keepAliveLocked(now clock) (at clock, ok bool) {
+func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	pause := c.set.keepAlive
 	if pause <= 0 {
 		return 0, false

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -21,17 +23,13 @@ func TestListenerEchoesThousandPeers(t *testing.T) {
 	cfg := &Config{IdleTimeout: time.Hour} // the machine may be slow
 	lc := ListenConfig{Config: cfg}
 	l, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	echoAll(t, l)
 	d := Dialer{Config: cfg}
 	var all []*Conn
 	for range peers {
 		c, err := d.dial(t.Context(), "udp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, c)
 	}
 	var wg sync.WaitGroup
@@ -129,22 +127,14 @@ func network(t *testing.T, lc *ListenConfig) (*simnet.Network, *Listener, func(a
 	n := simnet.New(1)
 	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 	pc, err := n.Listen("10.0.0.1:7777")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l, err := lc.ListenPacket(pc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dial := func(addr string, d *Dialer) *Conn {
 		inner, err := n.Dial(addr, "10.0.0.1:7777")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c, err := d.connect(inner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return c
 	}
 	t.Cleanup(func() { l.Close(); n.Close() })
@@ -323,13 +313,9 @@ func TestMidStreamPeers(t *testing.T) {
 			s.Close()
 			synctest.Wait()
 			pc, err := n.Listen("10.0.0.1:7777")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer l.Close()
 			c.Write([]byte("mid"))
 			if admit {
@@ -426,9 +412,7 @@ func TestListenerClose(t *testing.T) {
 
 func TestCloseUnblocksAccept(t *testing.T) {
 	l, err := Listen("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error)
 	for range 2 {
 		go func() {
@@ -475,9 +459,7 @@ func TestUnknownNetworks(t *testing.T) {
 
 func TestBothFamilies(t *testing.T) {
 	l, err := Listen("udp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	port := l.Addr().(*net.UDPAddr).Port
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -488,9 +470,7 @@ func TestBothFamilies(t *testing.T) {
 		}
 		l.SetDeadline(time.Now().Add(10 * time.Second))
 		s, err := l.AcceptConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.Write([]byte(host))
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if m, err := c.ReadMessage(nil); string(m) != host || err != nil {
@@ -509,16 +489,12 @@ func TestSharedPort(t *testing.T) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	echoAll(t, l)
 	for p := range 50 {
 		c, err := Dial("udp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close() // at the end: the system must not give its port to another one
 		if err := exchange(c, p, 2); err != nil {
 			t.Error(err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/vectors"
 	"volley/internal/wire"
 )
@@ -68,9 +70,7 @@ func (n *num) UnmarshalText(b []byte) error {
 func decode[T any](t *testing.T, data []byte, cases func(*T) int) *T {
 	t.Helper()
 	v := new(T)
-	if err := json.Unmarshal(data, v); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, v))
 	if cases(v) == 0 {
 		t.Fatal("the file holds no cases")
 	}
@@ -158,9 +158,7 @@ func mustAddrs(t *testing.T, texts []string) (addrs []netip.AddrPort) {
 	t.Helper()
 	for _, s := range texts {
 		ap, err := ParseAddr(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		addrs = append(addrs, ap)
 	}
 	return addrs
@@ -204,9 +202,7 @@ func testConnectTokens(t *testing.T, data []byte) {
 			checkBytes(t, "token", b, c.Token)
 
 			back, err := ParseToken(c.Token)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			b, _ = back.MarshalBinary()
 			checkBytes(t, "token read and written", b, c.Token)
 			req := make([]byte, requestSize)
