@@ -25,6 +25,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 		c.receiveLocked(t, now, b)
 	}
 	c.user.In.Unlock()
+	c.controlLocked(t, now)
 	if !c.known && c.endpoint.Acked() {
 		c.known = true
 		c.user.In.SetReserve(c.set.reserveAcked)
@@ -43,6 +44,13 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	if c.endpoint.Receive(t, b).Live() {
 		c.lastHeard = now
 	}
+	if c.endpoint.ControlPresses() {
+		c.controlLocked(t, now)
+	}
+}
+
+// controlLocked sends the control packet that is due.
+func (c *Conn) controlLocked(t time.Time, now clock) {
 	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
 		c.sendControlLocked(now)
 	}

@@ -3,6 +3,7 @@ package porous
 import (
 	"context"
 	"io"
+	"math"
 	"net"
 	"os"
 	"time"
@@ -65,11 +66,11 @@ var _ net.Conn = (*Channel)(nil)
 
 // maxInbox is no limit: the core refuses what exceeds Config.ReceiveBuffer
 // before it is acknowledged.
-const maxInbox = 1 << 40
+const maxInbox = math.MaxInt
 
 func (ch *Channel) init(c *Conn, n int) {
 	ch.c, ch.number = c, n
-	ch.in.Init(min(maxInbox, int(^uint(0)>>1)), nil)
+	ch.in.Init(maxInbox, nil)
 }
 
 // Number returns the channel's number.

@@ -272,3 +272,52 @@ func TestAckBehindEmptyPackets(t *testing.T) {
 	}
 	d.due(50, 50)
 }
+
+// ControlPresses tells within a batch, at one time, what ControlDue would tell of
+// each packet: samples, the distance of acks, a gap, and one that comes late.
+func TestControlPresses(t *testing.T) {
+	e, err := New(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.ControlPresses() {
+		t.Error("a fresh endpoint wants a control packet")
+	}
+	var out Batch
+	pressed := 0
+	receive := func(now time.Time, s uint16) {
+		e.Receive(now, append(AppendHeader(nil, Header{s, 65535, 0}), 'x'))
+		wait, ok := e.ControlDue(now)
+		if due := ok && wait == 0; due && !e.ControlPresses() {
+			t.Errorf("packet %d: a control packet is due at once, and nothing presses", s)
+		}
+		if e.ControlPresses() {
+			pressed++
+			out.Reset()
+			e.SendControl(now, &out)
+		}
+	}
+	s := uint16(0)
+	for batch := range 20 {
+		now := testTime(float64(batch) * 10)
+		if wait, ok := e.ControlDue(now); ok && wait == 0 { // by time
+			e.SendControl(now, &out)
+		}
+		for range 40 {
+			receive(now, s)
+			s++
+		}
+	}
+	if pressed < 20*40/ackDistance || pressed > 20*40/2 {
+		t.Errorf("%d control packets for %d messages", pressed, 20*40)
+	}
+	now := testTime(1000)
+	e.SendControl(now, &out) // what is owed by time
+	receive(now, s)
+	before := pressed
+	receive(now.Add(time.Second), s+40)  // behind a gap
+	receive(now.Add(2*time.Second), s+1) // and one of those that were missing, late
+	if pressed < before+2 {
+		t.Errorf("%d control packets for a gap and a late packet, want 2", pressed-before)
+	}
+}
