@@ -1,6 +1,7 @@
 package riptide
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -105,7 +106,7 @@ func (l *timeline) add(ms float64, do func()) {
 
 // run does everything in the order of time, each once all is at rest.
 func (l timeline) run() {
-	slices.SortStableFunc(l, func(a, b moment) int { return int(a.at - b.at) })
+	slices.SortStableFunc(l, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
 	begin := time.Now()
 	for _, m := range l {
 		time.Sleep(time.Until(begin.Add(m.at)))
