@@ -2,6 +2,7 @@ package datagram
 
 import (
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -63,6 +64,12 @@ const (
 // inlinePatience is how long nobody may read before the goroutine takes over.
 const inlinePatience = 5 * time.Millisecond
 
+// leastLook is how long a caller must have read before its deadline for that to
+// count as reading: if the deadline has passed already, a socket gives nothing,
+// whatever is in it, and callers who come again and again in such haste must not
+// keep the goroutine from it.
+const leastLook = time.Millisecond
+
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
@@ -92,7 +99,8 @@ type turns struct {
 
 	// These belong to who reads.
 	backoff backoff
-	seen    time.Duration // when packets came last, since base
+	began   time.Duration // when the caller began to read, since base; without a deadline: never
+	seen    time.Duration // when packets came last, or somebody looked for them in vain, since base
 
 	mu       sync.Mutex
 	turn     turn
@@ -144,16 +152,20 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 	if err == nil {
 		return nil
 	}
-	t.seen = time.Since(t.base)
 	if t.owner.isClosed() {
 		return nil
 	}
+	now := time.Since(t.base)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if now-t.began >= leastLook {
+			t.seen = now
+		}
 		t.mu.Lock()
 		t.deadline = past // the next one has to be set, for the application may have set this one
 		t.mu.Unlock()
 		return nil
 	}
+	t.seen = now
 	pause, passing := t.backoff.failed(err)
 	if !passing {
 		return err
@@ -198,7 +210,12 @@ func (t *turns) begin(d *deadline.Deadline, s seat, r Readers) bool {
 		t.sock.Features().Notifier.WakeOnPacket(nil)
 	}
 	t.turn = taken
-	t.setDeadlineLocked(d.At())
+	at := d.At()
+	t.began = math.MaxInt64
+	if !at.IsZero() {
+		t.began = time.Since(t.base)
+	}
+	t.setDeadlineLocked(at)
 	return true
 }
 

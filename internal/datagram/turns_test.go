@@ -169,6 +169,46 @@ func TestRefusedReader(t *testing.T) {
 	})
 }
 
+// Callers whose deadlines pass before the socket looks for packets do not keep
+// what is in it from being read.
+func TestHastyReaders(t *testing.T) {
+	for name, hurry := range map[string]func(*Single, *deadline.Deadline, *countedReaders){
+		"passed before": func(c *Single, d *deadline.Deadline, r *countedReaders) {
+			d.Expire()
+			c.ReadInline(d, r)
+		},
+		"set meanwhile": func(c *Single, d *deadline.Deadline, r *countedReaders) {
+			d.Set(time.Time{})
+			c.turns.begin(d, c, r)
+			c.turns.interrupt(r)
+			c.turns.end(c.turns.readOnce(d))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteppedSocket()
+				c := NewSingle(s, nil, nil, 1000)
+				handled := 0
+				c.handler = &fakeHandler{batch: func(bufs [][]byte, _ *wire.Batch) { handled += len(bufs) }}
+				defer c.Close()
+				var d deadline.Deadline
+				var r countedReaders
+				d.Set(time.Now().Add(2 * inlinePatience))
+				c.ReadInline(&d, &r) // takes the turn, and finds nothing
+				s.push(from(peerAddr(1), "x")...)
+				for range inlinePatience/leastLook + 1 {
+					hurry(c, &d, &r)
+					time.Sleep(leastLook)
+				}
+				synctest.Wait()
+				if handled != 1 {
+					t.Errorf("%d packets were read within %v, want 1", handled, inlinePatience+leastLook)
+				}
+			})
+		})
+	}
+}
+
 // The goroutine makes place for one caller of Read only: of several one may
 // take the wake-up meant for another, and leave the socket to nobody.
 func TestPlaceForOne(t *testing.T) {
