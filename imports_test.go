@@ -72,6 +72,7 @@ var importRules = map[string]importRule{
 	"volley/examples":   {allow: publicPackages},
 	"volley/cmd/volley": {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
 	"volley/bench":      {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
+	"volley/interop":    {modules: []string{anyModule}, allow: publicPackages},
 }
 
 // publicPackages are what programs use.
