@@ -233,13 +233,17 @@ func (m *turnsModel) enter(ch *modelChannel, n int) {
 	ch.blocked += n
 }
 
+// longestWait is how long a packet may wait: an alarm that puts itself off does so
+// by at least minTick.
+const longestWait = inlinePatience + minTick
+
 // check looks at the state when nothing is left to do at this time.
 func (m *turnsModel) check() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	inSocket := len(m.sent) - m.handled
 	if inSocket > 0 {
-		if late := time.Since(m.sent[m.handled]); late > inlinePatience {
+		if late := time.Since(m.sent[m.handled]); late > longestWait {
 			m.t.Fatalf("a packet waits %v in the socket", late)
 		}
 	}
