@@ -25,6 +25,9 @@
 // which cannot truncate. Because each Write is one message, a bufio.Writer or
 // io.Copy in between changes where messages begin and end.
 //
+// [Conn.WriteBatch] sends many messages on one connection, and [WriteAll] and
+// [WriteEach] send to many connections, in few system calls.
+//
 // [NewConn] and [NewListener] put the same on any connection that preserves
 // message boundaries, as tls.Client does for streams; [Pipe] joins two Conns in
 // memory, without loss or with as much as a test wants.

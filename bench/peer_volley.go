@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"slices"
 
 	"volley"
 )
@@ -11,6 +12,7 @@ var volleyPeer = &peer{
 	loadModes: []string{modeGame, modeFanOut},
 	about:     "this library with its defaults: messages acknowledged and measured, one Write a message",
 	window:    wideWindow,
+	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
 		ln, err := volley.Listen("udp4", "127.0.0.1:0")
 		if err != nil {
@@ -37,6 +39,16 @@ func newVolleyLink(c net.Conn) link { return volleyLink{connLink{c}, c.(*volley.
 func (l volleyLink) WriteBatch(msgs [][]byte) error {
 	_, err := l.c.WriteBatch(msgs)
 	return err
+}
+
+// volleyFanOut writes to all in one pass.
+func volleyFanOut(links []link) func(msg []byte) error {
+	conns := make([]*volley.Conn, len(links))
+	for i, l := range links {
+		conns[i] = l.(volleyLink).c
+	}
+	all := slices.Values(conns)
+	return func(msg []byte) error { return volley.WriteAll(msg, all) }
 }
 
 // figures is what the library says of a run; the report holds it to it.

@@ -16,6 +16,7 @@ var volleyNetcodePeer = &peer{
 	loadModes: []string{modeGame, modeFanOut},
 	about:     "volley over sessions of volley/netcode: encrypted and authenticated, one Write a message",
 	window:    wideWindow,
+	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
 		ln, err := netcode.Listen("udp4", "127.0.0.1:0", netcodeKey, 0)
 		if err != nil {

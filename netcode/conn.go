@@ -34,6 +34,7 @@ type Conn struct {
 	sendMu sync.Mutex
 	out    outbox.Outbox // knows why writes fail, nil while the session lives
 	sent   traffic
+	above  datagram.Sender // whose datagrams have been gathered; set while out is busy with them
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
 	// while the layer above is called.

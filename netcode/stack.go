@@ -153,11 +153,12 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 // Stats returns what happened below the session.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those of the layer below, but that sealed packets are not
-// gathered: they leave in the order of their numbers.
+// Features are those of the layer below.
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
-	f.Gather = nil
+	if f.Gather != nil {
+		f.Gather = s
+	}
 	return f
 }
 

@@ -1,107 +1,208 @@
 package datagram
 
 import (
+	"time"
+
+	"volley/internal/deadline"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
-// A Gathering is one pass over a socket for many peers: it gathers their
+// A Gathering is one pass over sockets for many peers: it gathers their
 // datagrams, so that they leave in as few system calls as there can be, instead
 // of one or more for each peer. The zero value is ready. It is for one
 // goroutine; used again after Flush, it allocates nothing.
 type Gathering struct {
-	mux     *Mux // of all that is gathered
-	data    wire.Batch
-	parts   []gathered
-	packets [gatherPackets]socket.Packet
-	first   error
+	last    *lane // used last
+	lanes   []*lane
+	used    int // of lanes
+	scratch wire.Batch
+	now     time.Time // zero: not looked at since something was sent
+	err     error
 }
 
-// A gathered part is the datagrams for one peer.
-type gathered struct {
-	to  route
-	end int // of the datagrams in data
+// A lane is what is gathered for one socket.
+type lane struct {
+	mux     *Mux
+	data    wire.Batch
+	parts   []part
+	packets [gatherPackets]socket.Packet
+}
+
+// A part is the datagrams for one peer, in one piece.
+type part struct {
+	to   route
+	end  int // of the datagrams in data
+	from Sender
 }
 
 const (
 	gatherPackets = 64
 	// gatherBytes is how much is gathered before it is sent, in bytes.
 	gatherBytes = 256 << 10
+	// gatherLanes is for how many sockets at a time.
+	gatherLanes = 16
 )
 
 // A Gatherer is a Conn whose datagrams may leave in one pass with those of
-// others.
+// others. Gather and Gathered belong together, with nothing gathered between
+// them for another Conn, and are called without locks that a Sender takes.
 type Gatherer interface {
-	// Gather is WriteBatch, but what it sends may wait for g's Flush.
-	Gather(g *Gathering, b *wire.Batch) error
+	// Gather returns a batch to append datagrams to that are for this Conn. What
+	// is in it already stays as it is. Before, it may send what has been
+	// gathered so far.
+	Gather(g *Gathering) *wire.Batch
+	// Gathered takes what was appended, at least one datagram. It may have
+	// called from.Sent when it returns.
+	Gathered(g *Gathering, from Sender)
 }
 
-// Write sends the datagrams of a batch to c, with those of others as far as c
-// can: not before Flush, then. The batch is the caller's again on return.
-func (g *Gathering) Write(c Conn, b *wire.Batch) {
-	var err error
-	if gatherer := c.Features().Gather; gatherer != nil {
-		err = gatherer.Gather(g, b)
-	} else {
-		err = c.WriteBatch(b)
-	}
-	g.fail(err)
+// A Sender learns what became of datagrams it has gathered, once, and before
+// that sends nothing else to the Conn: so its datagrams leave in order.
+type Sender interface {
+	// Sent says that the datagrams are done with, but for those for which there
+	// was no room in a send buffer: these it gets back, valid until it returns,
+	// nil if there are none. The error is one that ends the socket.
+	Sent(unsent *wire.Batch, err error)
 }
 
-func (g *Gathering) fail(err error) {
-	if g.first == nil {
-		g.first = err
+// Now returns the time, read once for those that leave together.
+func (g *Gathering) Now() time.Time {
+	if g.now.IsZero() {
+		g.now = time.Now()
 	}
+	return g.now
+}
+
+// Scratch returns a batch for the use of a Gatherer between Gather and Gathered.
+func (g *Gathering) Scratch() *wire.Batch { return &g.scratch }
+
+// lane returns what is gathered for the socket of m.
+func (g *Gathering) lane(m *Mux) *lane {
+	if g.last != nil && g.last.mux == m {
+		return g.last
+	}
+	for _, l := range g.lanes[:g.used] {
+		if l.mux == m {
+			g.last = l
+			return l
+		}
+	}
+	if g.used == gatherLanes {
+		g.send()
+	}
+	if g.used == len(g.lanes) {
+		g.lanes = append(g.lanes, new(lane))
+	}
+	l := g.lanes[g.used]
+	g.used++
+	l.mux, g.last = m, l
+	return l
 }
 
 // Gather implements Gatherer.
-func (p *Peer) Gather(g *Gathering, b *wire.Batch) error {
-	if g.mux != p.mux || g.data.Size()+b.Size() > gatherBytes {
-		g.send()
-		g.mux = p.mux
+func (p *Peer) Gather(g *Gathering) *wire.Batch {
+	l := g.lane(p.mux)
+	if len(l.parts) >= gatherPackets || l.data.Size() >= gatherBytes {
+		g.sendLane(l)
 	}
-	if b.Len() == 0 {
-		return nil
-	}
-	for i := range b.Len() {
-		g.data.Append(b.At(i))
-	}
-	g.parts = append(g.parts, gathered{p.route(), g.data.Len()})
-	return nil
+	return &l.data
+}
+
+// Gathered implements Gatherer.
+func (p *Peer) Gathered(g *Gathering, from Sender) {
+	l := g.lane(p.mux)
+	l.parts = append(l.parts, part{p.route(), l.data.Len(), from})
 }
 
 // Flush sends what has been gathered. It returns the first error since the last
-// Flush; what was behind it has been sent all the same.
+// Flush that ended a socket.
 func (g *Gathering) Flush() error {
 	g.send()
-	err := g.first
-	g.mux, g.first = nil, nil
+	err := g.err
+	g.err = nil
 	return err
 }
 
+// send sends what has been gathered, and forgets the sockets.
 func (g *Gathering) send() {
-	if len(g.parts) == 0 {
-		return
+	for _, l := range g.lanes[:g.used] {
+		g.sendLane(l)
+		l.mux = nil
 	}
-	w := packetWriter{sock: g.mux.sock, errors: &g.mux.writeErrors}
-	n, i := 0, 0
-	for _, part := range g.parts {
-		for i < part.end {
-			if n == len(g.packets) {
-				g.sendPackets(&w, n)
-				n = 0
-			}
-			i = fillPacket(&g.packets[n], &g.data, i, part.end, part.to)
-			n++
-		}
-	}
-	g.sendPackets(&w, n)
-	g.parts = g.parts[:0]
-	g.data.Reset()
+	g.used, g.last, g.now = 0, nil, time.Time{}
 }
 
-func (g *Gathering) sendPackets(w *packetWriter, n int) {
-	_, err := w.write(g.packets[:n])
-	g.fail(err)
-	clear(g.packets[:n])
+// sendLane sends what is gathered for one socket, and tells the Senders. It
+// waits for no room in a send buffer, which would make all wait for it.
+func (g *Gathering) sendLane(l *lane) {
+	g.now = time.Time{}
+	if len(l.parts) == 0 {
+		return
+	}
+	done, err := l.write()
+	if err != nil && g.err == nil {
+		g.err = err
+	}
+	begin := 0
+	for i := range l.parts {
+		p := &l.parts[i]
+		if p.end > done {
+			l.late(p, max(begin, done), err)
+		} else if p.from != nil {
+			p.from.Sent(nil, err)
+		}
+		begin = p.end
+	}
+	clear(l.parts)
+	l.parts = l.parts[:0]
+	l.data.Reset()
+}
+
+// write gives the datagrams to the socket. It returns how many are done with,
+// and the error that ended the socket.
+func (l *lane) write() (done int, err error) {
+	w := packetWriter{sock: l.mux.sock, errors: &l.mux.writeErrors}
+	if w.patient = l.mux.sock.Features().Late; w.patient != nil {
+		w.until = deadline.Passed()
+	}
+	for p := 0; p < len(l.parts); {
+		n := 0
+		for n < len(l.packets) && p < len(l.parts) {
+			to := &l.parts[p]
+			done = fillPacket(&l.packets[n], &l.data, done, to.end, to.to)
+			n++
+			if done == to.end {
+				p++
+			}
+		}
+		unsent, e := w.write(l.packets[:n])
+		for i := range unsent {
+			done -= unsent[i].Datagrams()
+		}
+		late := len(unsent) > 0
+		clear(l.packets[:n])
+		if e != nil && !socket.IsTransient(e) {
+			return l.data.Len(), e
+		}
+		if late {
+			return done, nil
+		}
+	}
+	return done, nil
+}
+
+// late hands the datagrams of p from number i on back to who gathered them;
+// where nobody wants them, they wait for room here.
+func (l *lane) late(p *part, i int, err error) {
+	b := GetBatch()
+	defer PutBatch(b)
+	for ; i < p.end; i++ {
+		b.Append(l.data.At(i))
+	}
+	if p.from != nil {
+		p.from.Sent(b, err)
+		return
+	}
+	sendBatch(l.mux.sock, p.to, b, &l.mux.writeErrors)
 }

@@ -61,7 +61,8 @@ func BenchmarkManyPeers(b *testing.B) {
 		var g Gathering
 		for b.Loop() {
 			for _, p := range peers {
-				g.Write(p, &batch)
+				p.Gather(&g).Append(batch.At(0))
+				p.Gathered(&g, nil)
 			}
 			g.Flush()
 		}

@@ -3,19 +3,24 @@ package datagram
 import (
 	"errors"
 	"fmt"
+	"net"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/deadline"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
-// countingSocket counts the calls that write.
+// countingSocket counts the calls that write. With patient it is one that does
+// not wait for room, of which there is for some packets only.
 type countingSocket struct {
 	*fakeSocket
-	calls int
+	calls   int
+	patient bool
+	room    int // packets
 }
 
 func (s *countingSocket) WriteBatch(ps []socket.Packet) (int, error) {
@@ -23,23 +28,79 @@ func (s *countingSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	return s.fakeSocket.WriteBatch(ps)
 }
 
-// What is gathered for many peers of a Mux leaves in one pass: each gets its own,
-// in order and in runs, errors keep nobody else from getting theirs, and Conns
-// that cannot gather are written to at once.
-func TestGathering(t *testing.T) {
-	s := &countingSocket{fakeSocket: newFakeSocket()}
-	m := NewMux(s, MuxConfig{})
-	m.Start()
-	const peers = 130
-	var conns []*Peer
-	for i := range peers {
+func (s *countingSocket) WriteBatchBy(ps []socket.Packet, d *deadline.Deadline) (int, error) {
+	n := len(ps)
+	if d.Exceeded() {
+		n = min(n, s.room)
+		s.room -= n
+	}
+	if k, err := s.WriteBatch(ps[:n]); err != nil {
+		return k, err
+	}
+	if n < len(ps) {
+		return n, socket.ErrLate
+	}
+	return n, nil
+}
+
+func (s *countingSocket) Features() socket.Features {
+	var f socket.Features
+	if s.patient {
+		f.Late = s
+	}
+	return f
+}
+
+// A fakeSender notes what it is told.
+type fakeSender struct {
+	told   int
+	unsent []string
+	err    error
+}
+
+func (s *fakeSender) Sent(unsent *wire.Batch, err error) {
+	s.told++
+	s.err = err
+	if unsent != nil {
+		for i := range unsent.Len() {
+			s.unsent = append(s.unsent, string(unsent.At(i)))
+		}
+	}
+}
+
+// gather gathers datagrams for p.
+func gather(g *Gathering, p *Peer, ds ...string) *fakeSender {
+	out := p.Features().Gather.Gather(g)
+	for _, d := range ds {
+		out.Append([]byte(d))
+	}
+	s := new(fakeSender)
+	p.Gathered(g, s)
+	return s
+}
+
+func dialMany(t *testing.T, s socket.Socket, n int) (m *Mux, conns []*Peer) {
+	t.Helper()
+	m = NewMux(s, MuxConfig{})
+	for i := range n {
 		p, _ := dial(t, m, peerAddr(i))
 		conns = append(conns, p)
 	}
-	x, y := NewPipe(testAddr("a"), testAddr("b"))
-	h := new(fakeHandler)
-	require.NoError(t, y.Attach(h))
+	t.Cleanup(func() {
+		m.Close()
+		for _, p := range conns {
+			p.Close()
+		}
+	})
+	return m, conns
+}
 
+// What is gathered for many peers of a Mux leaves in one pass: each gets its own,
+// in order and in runs, and passing errors keep nobody else from getting theirs.
+func TestGathering(t *testing.T) {
+	s := &countingSocket{fakeSocket: newFakeSocket()}
+	const peers = 130
+	m, conns := dialMany(t, s, peers)
 	s.refuses = func(n int) error {
 		if n == 5 {
 			return syscall.EMSGSIZE
@@ -47,19 +108,12 @@ func TestGathering(t *testing.T) {
 		return nil
 	}
 	var g Gathering
-	var b wire.Batch
+	var senders []*fakeSender
 	for i, p := range conns {
-		b.Reset()
-		b.Append(fmt.Appendf(nil, "one %03d", i))
-		b.Append(fmt.Appendf(nil, "two %03d", i))
-		g.Write(p, &b)
+		senders = append(senders, gather(&g, p, fmt.Sprintf("one %03d", i), fmt.Sprintf("two %03d", i)))
 	}
-	g.Write(conns[0], new(wire.Batch))
-	require.Zero(t, s.calls)
-	g.Write(x, &b)
-	require.Len(t, h.received(), 2)
-	err := g.Flush()
-	require.True(t, errors.Is(err, syscall.EMSGSIZE), "Flush = %v", err)
+	require.LessOrEqual(t, s.calls, 3)
+	require.NoError(t, g.Flush())
 	require.EqualValues(t, 1, m.Stats().WriteErrors)
 	require.Len(t, s.sent, peers-1)
 	for _, p := range s.sent {
@@ -67,54 +121,138 @@ func TestGathering(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("one %03dtwo %03d", i, i), string(p.Buf))
 		require.Equal(t, 7, p.Segment)
 	}
+	for _, s := range senders {
+		require.Equal(t, &fakeSender{told: 1}, s)
+	}
 	require.LessOrEqual(t, s.calls, peers/gatherPackets+2)
 	require.NoError(t, g.Flush())
+	require.LessOrEqual(t, s.calls, peers/gatherPackets+2)
 
-	// Of several sockets each gets its own, and more than fits leaves early.
-	s2 := newFakeSocket()
-	m2 := NewMux(s2, MuxConfig{})
-	q, _ := dial(t, m2, peerAddr(1))
-	s.sent, s.calls = nil, 0
-	b.Reset()
-	b.Append([]byte("x"))
-	g.Write(conns[0], &b)
-	g.Write(q, &b)
-	require.Len(t, s.sent, 1)
-	require.NoError(t, g.Flush())
-	require.Len(t, s2.sent, 1)
-	b.Reset()
-	b.Append(make([]byte, gatherBytes/4+1))
-	for range 4 {
-		g.Write(conns[0], &b)
+	// The time is read again for what leaves later.
+	now := g.Now()
+	require.Equal(t, now, g.Now())
+	gather(&g, conns[0], "x")
+	g.Flush()
+	require.True(t, g.now.IsZero())
+}
+
+// Each of several sockets gets its own, as many as there are.
+func TestGatheringManySockets(t *testing.T) {
+	var sockets []*countingSocket
+	var conns []*Peer
+	for range gatherLanes + 3 {
+		s := &countingSocket{fakeSocket: newFakeSocket()}
+		_, two := dialMany(t, s, 2)
+		sockets, conns = append(sockets, s), append(conns, two...)
 	}
-	require.Len(t, s.sent, 4)
-	require.NoError(t, g.Flush())
-	require.Len(t, s.sent, 5)
-
-	m.Close()
-	m2.Close()
-	q.Close()
+	var g Gathering
+	for round := range 3 {
+		for k := range 2 { // alternating
+			for i := range sockets[:gatherLanes-round] {
+				gather(&g, conns[2*i+k], "x")
+			}
+		}
+		require.NoError(t, g.Flush())
+		for _, s := range sockets[:gatherLanes-round] {
+			require.Equal(t, 1, s.calls)
+			require.Len(t, s.sent, 2)
+			s.calls, s.sent = 0, nil
+		}
+	}
 	for _, p := range conns {
-		p.Close()
+		gather(&g, p, "x")
 	}
+	require.NoError(t, g.Flush())
+	for _, s := range sockets {
+		require.Len(t, s.sent, 2)
+	}
+}
+
+// More than is kept leaves early, and large messages in several packets.
+func TestGatheringMuch(t *testing.T) {
+	s := &countingSocket{fakeSocket: newFakeSocket()}
+	_, conns := dialMany(t, s, 1)
+	var g Gathering
+	for range 4 {
+		gather(&g, conns[0], string(make([]byte, gatherBytes/4)))
+	}
+	require.Empty(t, s.sent)
+	gather(&g, conns[0], "x")
+	require.Len(t, s.sent, 4)
+	var different []string
+	for i := range 3 * gatherPackets {
+		different = append(different, string(make([]byte, i+1))) // no runs
+	}
+	sender := gather(&g, conns[0], different...)
+	require.NoError(t, g.Flush())
+	require.Len(t, s.datagrams(), 5+len(different))
+	require.Equal(t, 1, sender.told)
+}
+
+// What finds no room in the socket goes back to who gathered it, datagram by
+// datagram; what nobody wants back waits.
+func TestGatheringLate(t *testing.T) {
+	for room := range 7 {
+		s := &countingSocket{fakeSocket: newFakeSocket(), patient: true, room: room}
+		_, conns := dialMany(t, s, 3)
+		var g Gathering
+		var senders []*fakeSender
+		for i, p := range conns {
+			senders = append(senders, gather(&g, p, fmt.Sprintf("%d long", i), fmt.Sprintf("%d longer", i)))
+		}
+		require.NoError(t, g.Flush())
+		var all []string
+		for i, sender := range senders {
+			require.Equal(t, 1, sender.told)
+			require.NoError(t, sender.err)
+			require.Len(t, sender.unsent, min(2, max(0, 2*(i+1)-room)), "room for %d, peer %d", room, i)
+			all = append(all, sender.unsent...)
+		}
+		require.Equal(t, []string{"0 long", "0 longer", "1 long", "1 longer", "2 long", "2 longer"}, append(s.datagrams(), all...))
+
+		s.room = 0
+		s.sent = nil
+		conns[0].Gather(&g).Append([]byte("waits"))
+		conns[0].Gathered(&g, nil)
+		require.NoError(t, g.Flush())
+		require.Equal(t, []string{"waits"}, s.datagrams())
+	}
+}
+
+// A socket that is gone is told to those who have gathered for it, and by Flush,
+// once.
+func TestGatheringBroken(t *testing.T) {
+	s := &countingSocket{fakeSocket: newFakeSocket()}
+	s.refuses = func(int) error { return net.ErrClosed }
+	_, conns := dialMany(t, s, 2)
+	whole := &countingSocket{fakeSocket: newFakeSocket()}
+	_, others := dialMany(t, whole, 1)
+	var g Gathering
+	a, b, c := gather(&g, conns[0], "x"), gather(&g, others[0], "x"), gather(&g, conns[1], "x")
+	require.ErrorIs(t, g.Flush(), net.ErrClosed)
+	require.ErrorIs(t, a.err, net.ErrClosed)
+	require.ErrorIs(t, c.err, net.ErrClosed)
+	require.NoError(t, b.err)
+	require.Len(t, whole.sent, 1)
+	require.NoError(t, g.Flush())
+	gather(&g, conns[0], "x")
+	require.True(t, errors.Is(g.Flush(), net.ErrClosed))
 }
 
 func TestGatheringNoAllocation(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector changes what is allocated")
 	}
-	m := NewMux(nullSocket{}, MuxConfig{})
-	var conns []*Peer
-	for i := range 100 {
-		p, _ := dial(t, m, peerAddr(i))
-		conns = append(conns, p)
-	}
+	_, conns := dialMany(t, nullSocket{}, 100)
+	_, others := dialMany(t, nullSocket{}, 100)
 	var g Gathering
-	var b wire.Batch
-	b.Append(make([]byte, 100))
+	d := make([]byte, 100)
 	if n := testing.AllocsPerRun(100, func() {
-		for _, p := range conns {
-			g.Write(p, &b)
+		for i, p := range conns {
+			p.Gather(&g).Append(d)
+			p.Gathered(&g, nil)
+			others[i].Gather(&g).Append(d)
+			others[i].Gathered(&g, nil)
 		}
 		g.Flush()
 	}); n > 0 {

@@ -64,6 +64,18 @@ func (d *Deadline) Set(t time.Time) {
 // longAgo has passed on every clock.
 var longAgo = time.Unix(1, 0)
 
+var gone Deadline
+
+func init() {
+	gone.Expire()
+	gone.Arm() // makes its channel here, and not within somebody's synctest bubble
+	gone.Disarm()
+}
+
+// Passed returns a deadline that has passed, for those who must not wait. It is
+// one for all, and not to be set.
+func Passed() *Deadline { return &gone }
+
 // Expire sets the deadline to a time that has passed, which wakes every blocked
 // call.
 func (d *Deadline) Expire() { d.Set(longAgo) }

@@ -157,6 +157,33 @@ func (c *conn) answer() bool {
 	return true
 }
 
+// gather does what a pass over many connections does. There is room in the
+// socket for some of what it frames.
+func (c *conn) gather(t *testing.T, rng *rand.Rand) {
+	out := new(wire.Batch)
+	c.Lock()
+	_, how, err := c.Gather(c, c.Now(), []byte("x"), out)
+	c.Unlock()
+	switch {
+	case err != nil:
+		t.Error(err)
+	case how == Blocked:
+		_, err = c.write([]byte("x"))
+	case how == Framed && rng.IntN(2) == 0:
+		c.Lock()
+		c.SentUnlocking(out, nil, c.Deadline())
+		c.Unlock()
+	case how == Framed:
+		c.link.WriteBatchBy(out, c.Patience())
+		c.Lock()
+		c.SentUnlocking(nil, nil, c.Deadline())
+		c.Unlock()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func (c *conn) end(err error) {
 	c.Lock()
 	defer c.Unlock()
@@ -277,6 +304,8 @@ func TestOrder(t *testing.T) {
 								c.ReleaseUnlocking(c.Patience())
 							}
 							c.Unlock()
+						case n == 4:
+							c.gather(t, rng)
 						default:
 							if _, err := c.write([]byte("x")); err != nil {
 								t.Error(err)

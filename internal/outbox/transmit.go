@@ -10,15 +10,9 @@ import (
 	"volley/internal/wire"
 )
 
-// atOnce is a deadline for those who must not wait for room in a socket: who
+// atOnce is the deadline of those who must not wait for room in a socket: who
 // reads, and the timers.
-var atOnce deadline.Deadline
-
-func init() {
-	atOnce.Expire()
-	atOnce.Arm() // makes its channel here, and not within somebody's synctest bubble
-	atOnce.Disarm()
-}
+var atOnce = deadline.Passed()
 
 // Patience returns the deadline of those who have none: only the end of the
 // connection makes them give up.
@@ -30,7 +24,7 @@ func (o *Outbox) Patience() *deadline.Deadline { return &o.giveUp }
 func (o *Outbox) SendFreshUnlocking(before bool) {
 	if o.pending != nil && !before && !o.busy {
 		o.busy = true
-		o.ReleaseUnlocking(&atOnce)
+		o.ReleaseUnlocking(atOnce)
 	}
 }
 

@@ -102,15 +102,10 @@ func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64
 		now = f.Now()
 	}
 	first := o.pending == nil
-	id, err := f.Frame(now, msg, o.Batch(now))
+	id, err := o.enqueue(f, now, msg)
 	if err != nil {
-		if first {
-			datagram.PutBatch(o.pending)
-			o.pending = nil
-		}
 		return 0, err
 	}
-	o.taken = true
 	switch {
 	case o.busy:
 	case first:

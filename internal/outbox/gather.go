@@ -1,0 +1,102 @@
+package outbox
+
+import (
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/wire"
+)
+
+// A Gathered is what Gather has done with a message.
+type Gathered uint8
+
+const (
+	// Refused: nothing, there was an error, or the message was empty.
+	Refused Gathered = iota
+	// Framed: the message is in the caller's batch, and the caller is busy: it
+	// calls SentUnlocking when the batch has left.
+	Framed
+	// Queued: it leaves with what is pending.
+	Queued
+	// Blocked: nothing, since it would have to wait; WriteUnlocking does.
+	Blocked
+)
+
+// Gather is WriteUnlocking for a caller that sends the messages of many
+// connections together. It does not let go of the lock and never waits.
+func (o *Outbox) Gather(f Framer, now time.Duration, msg []byte, out *wire.Batch) (id uint64, how Gathered, err error) {
+	if err := o.check(f, msg); err != nil || len(msg) == 0 {
+		return 0, Refused, err
+	}
+	switch how = o.place(); how {
+	case Queued:
+		id, err = o.enqueue(f, now, msg)
+	case Framed:
+		id, err = f.Frame(now, msg, out)
+		o.busy = err == nil
+	}
+	if err != nil {
+		how = Refused
+	}
+	return id, how, err
+}
+
+// Begin is Gather for a caller that frames by itself, and has looked at Err. If
+// it returns Framed, the caller is busy, as if that were done, and if Queued,
+// the caller frames into Batch and calls Take.
+func (o *Outbox) Begin() Gathered {
+	how := o.place()
+	o.busy = o.busy || how == Framed
+	return how
+}
+
+// place returns where a message goes now.
+func (o *Outbox) place() Gathered {
+	switch {
+	case o.mustWait() || o.Full():
+		return Blocked
+	case o.busy || o.pending != nil: // somebody sends that, or is about to
+		return Queued
+	}
+	return Framed
+}
+
+// SentUnlocking ends what Gather has begun: unsent is what found no room in the
+// socket, nil if all has left, and err one that ends the connection. It sends
+// what has come meanwhile, and that, as ReleaseUnlocking does.
+func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadline) {
+	if unsent != nil {
+		o.putBack(unsent, 0)
+		o.taken = true
+	}
+	if err != nil && o.failure == nil {
+		failure := err // only this one is to be allocated
+		o.failure = &failure
+	}
+	o.ReleaseUnlocking(d)
+}
+
+// TakeFailure returns the error of what was sent on behalf of others, once; nil
+// if there was none.
+func (o *Outbox) TakeFailure() error {
+	if o.failure == nil {
+		return nil
+	}
+	return o.takeFailure()
+}
+
+// enqueue frames a message into what is pending.
+func (o *Outbox) enqueue(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
+	first := o.pending == nil
+	id, err = f.Frame(now, msg, o.Batch(now))
+	if err != nil {
+		if first {
+			datagram.PutBatch(o.pending)
+			o.pending = nil
+		}
+		return 0, err
+	}
+	o.taken = true
+	return id, nil
+}

@@ -1,0 +1,440 @@
+package volley
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/reliable"
+	"volley/simnet"
+)
+
+// crowdOf connects clients to a Listener on a network.
+func crowdOf(t *testing.T, n int) (clients, servers []*Conn) {
+	t.Helper()
+	_, l, dial := network(t, &ListenConfig{})
+	for i := range n {
+		clients = append(clients, dial(fmt.Sprintf("10.0.1.%d:%d", 1+i%250, 1+i/250), &Dialer{}))
+		servers = append(servers, accept(t, l))
+	}
+	t.Cleanup(func() {
+		for i := range n {
+			clients[i].Close()
+			servers[i].Close()
+		}
+	})
+	return clients, servers
+}
+
+// Each gets its message, once and among those of Write in the order of the
+// calls, whether it fits one datagram or not.
+func TestWriteAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, servers := crowdOf(t, 150)
+		large := pattern(7, 5000)
+		for _, s := range servers {
+			_, err := s.Write([]byte("before"))
+			require.NoError(t, err)
+		}
+		require.NoError(t, WriteAll([]byte("to all"), slices.Values(servers)))
+		require.NoError(t, WriteAll(nil, slices.Values(servers)))
+		require.NoError(t, WriteAll(large, slices.Values(servers)))
+		require.NoError(t, WriteAll([]byte("x"), slices.Values(servers[:0])))
+		for _, s := range servers {
+			_, err := s.Write([]byte("behind"))
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		for i, c := range clients {
+			for _, want := range []string{"before", "to all", string(large), "behind"} {
+				wantMessage(t, c, want)
+			}
+			require.Zero(t, c.user.In.Len())
+			require.EqualValues(t, 4, servers[i].Stats().MessagesDelivered)
+			require.False(t, servers[i].out.Busy())
+		}
+	})
+}
+
+// The messages of WriteEach are copied at once, and those for one connection
+// arrive in order, be they more than its queue has room for.
+func TestWriteEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, servers := crowdOf(t, 3)
+		const rounds = 500
+		buf := make([]byte, 4)
+		msgs := func(yield func(*Conn, []byte) bool) {
+			for k := range rounds {
+				for i, s := range servers {
+					if i == 1 && k%2 == 1 {
+						continue
+					}
+					binary.BigEndian.PutUint32(buf, uint32(k*10+i))
+					if !yield(s, buf) {
+						return
+					}
+				}
+			}
+		}
+		require.NoError(t, WriteEach(msgs))
+		time.Sleep(time.Second)
+		for i, c := range clients {
+			for k := 0; k < rounds; k++ {
+				if i == 1 && k%2 == 1 {
+					continue
+				}
+				m, err := c.ReadMessage(nil)
+				require.NoError(t, err)
+				require.EqualValues(t, k*10+i, binary.BigEndian.Uint32(m))
+			}
+			require.Zero(t, c.user.In.Len())
+		}
+	})
+}
+
+// An error concerns one connection alone, and is told with it.
+func TestWriteAllErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, servers := crowdOf(t, 70)
+		servers[3].Close()
+		servers[5].SetWriteDeadline(time.Now().Add(-time.Second))
+		x, y := Pipe(nil) // waits for room, and cannot gather
+		defer y.Close()
+		defer x.Close()
+		small := NewConn(nil, nil) // only has an error
+		defer small.Close()
+		conns := append(slices.Clone(servers), nil, clients[0], x, small)
+
+		err := WriteAll([]byte("hello"), slices.Values(conns))
+		var all *WriteAllError
+		require.ErrorAs(t, err, &all)
+		require.Equal(t, len(conns), all.Of)
+		want := map[*Conn]error{servers[3]: net.ErrClosed, servers[5]: os.ErrDeadlineExceeded, nil: syscall.EINVAL, small: nil}
+		require.Len(t, all.Failed, len(want))
+		for _, f := range all.Failed {
+			target, ok := want[f.Conn]
+			require.True(t, ok, "failed: %v", f)
+			if target != nil {
+				require.ErrorIs(t, f.Err, target)
+				require.ErrorIs(t, err, target)
+			}
+			if f.Conn != nil {
+				require.IsType(t, &net.OpError{}, f.Err)
+			}
+		}
+		var config *ConfigError
+		require.ErrorAs(t, err, &config)
+		require.Contains(t, err.Error(), "4 of 74 messages not written, the first: ")
+
+		time.Sleep(time.Second)
+		for i, c := range clients {
+			if i == 3 || i == 5 {
+				require.Zero(t, c.user.In.Len())
+			} else {
+				wantMessage(t, c, "hello")
+			}
+		}
+		wantMessage(t, servers[0], "hello")
+		wantMessage(t, y, "hello")
+
+		err = WriteAll(make([]byte, servers[0].MaxMessageSize()+1), slices.Values(servers[:1]))
+		var large *MessageTooLargeError
+		require.ErrorAs(t, err, &large)
+		_, single := servers[0].Write(make([]byte, servers[0].MaxMessageSize()+1))
+		require.Equal(t, single.Error(), err.Error())
+	})
+}
+
+// The numbers of the messages are those of their receipts.
+func TestAppendWriteAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, servers := crowdOf(t, 100)
+		servers[7].Close()
+		x, y := Pipe(nil)
+		defer y.Close()
+		defer x.Close()
+		conns := append(slices.Clone(servers), x)
+		dst := []Written{{ID: 12345}}
+		for round := range uint64(3) {
+			var sent []Written
+			if round < 2 {
+				sent = AppendWriteAll(dst, []byte("a message"), slices.Values(conns))
+			} else {
+				sent = AppendWriteEach(dst, func(yield func(*Conn, []byte) bool) {
+					for _, c := range conns {
+						yield(c, []byte("its own"))
+					}
+				})
+			}
+			require.EqualValues(t, 12345, sent[0].ID)
+			sent = sent[1:]
+			require.Len(t, sent, len(conns))
+			time.Sleep(time.Second)
+			for i, w := range sent {
+				require.Same(t, conns[i], w.Conn)
+				if i == 7 {
+					require.ErrorIs(t, w.Err, net.ErrClosed)
+					require.Zero(t, w.ID)
+					continue
+				}
+				require.NoError(t, w.Err)
+				r := w.Conn.AppendReceipts(nil)
+				require.Len(t, r, 1)
+				require.Equal(t, w.ID, r[0].ID)
+				require.Equal(t, Delivered, r[0].Fate)
+			}
+		}
+	})
+}
+
+// What is framed leaves in the order of framing, whoever writes; what was
+// written arrives, for nothing gets lost on the way; and Close finds its way.
+func TestWriteAllConcurrently(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			clients, servers := crowdOf(t, 90)
+			const writers, rounds = 4, 60
+			var closed sync.Map
+			var counts [writers]map[*Conn]uint32 // written
+			var tasks sync.WaitGroup
+			for w := range writers {
+				counts[w] = make(map[*Conn]uint32)
+				rng := rand.New(rand.NewPCG(seed, uint64(w)))
+				tasks.Go(func() {
+					for round := range rounds {
+						from := rng.IntN(len(servers))
+						conns := servers[from:min(len(servers), from+rng.IntN(len(servers)))]
+						if w == 0 && round == rounds/2 {
+							closed.Store(servers[11], true)
+							servers[11].Close()
+						}
+						msg := func(c *Conn) []byte {
+							return binary.BigEndian.AppendUint32([]byte{byte(w)}, counts[w][c])
+						}
+						each := func(yield func(*Conn, []byte) bool) {
+							for _, c := range conns {
+								if !yield(c, msg(c)) {
+									return
+								}
+							}
+						}
+						if rng.IntN(3) > 0 {
+							err := WriteEach(each)
+							for _, c := range conns {
+								if _, gone := closed.Load(c); !gone {
+									counts[w][c]++
+								}
+							}
+							var all *WriteAllError
+							if errors.As(err, &all) {
+								for _, f := range all.Failed {
+									if f.Conn != servers[11] {
+										t.Errorf("writer %d: %v", w, f.Err)
+									}
+								}
+							}
+						} else {
+							for c, m := range each {
+								if _, err := c.Write(m); err != nil && c != servers[11] {
+									t.Errorf("writer %d: %v", w, err)
+								}
+								counts[w][c]++
+							}
+						}
+						time.Sleep(time.Duration(rng.IntN(100)) * time.Microsecond)
+					}
+				})
+			}
+			tasks.Wait()
+			time.Sleep(time.Second)
+			for i, c := range clients {
+				if i == 11 {
+					continue
+				}
+				var next [writers]uint32
+				for c.user.In.Len() > 0 {
+					m, err := c.ReadMessage(nil)
+					require.NoError(t, err)
+					require.Equal(t, next[m[0]], binary.BigEndian.Uint32(m[1:]), "client %d, writer %d", i, m[0])
+					next[m[0]]++
+				}
+				for w := range writers {
+					require.Equal(t, counts[w][servers[i]], next[w], "messages of writer %d for client %d", w, i)
+				}
+				require.Zero(t, c.Stats().PacketsStale)
+				require.False(t, servers[i].out.Busy() || servers[i].out.Pending())
+			}
+		})
+	}
+}
+
+// A message for a connection on which somebody is transmitting leaves behind
+// that, and the others need not wait for it.
+func TestWriteAllBehindAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, servers := crowdOf(t, 3)
+		s := servers[1]
+		s.mu.Lock()
+		require.NoError(t, s.out.AcquireUnlocking(s.out.Patience()))
+		s.mu.Unlock()
+		require.NoError(t, WriteAll([]byte("hello"), slices.Values(servers)))
+		time.Sleep(time.Second)
+		wantMessage(t, clients[0], "hello")
+		wantMessage(t, clients[2], "hello")
+		require.Zero(t, clients[1].user.In.Len())
+		s.mu.Lock()
+		s.out.ReleaseUnlocking(s.out.Patience())
+		s.mu.Unlock()
+		wantMessage(t, clients[1], "hello")
+	})
+}
+
+// A brokenPacketConn refuses to send from a moment on.
+type brokenPacketConn struct {
+	net.PacketConn
+	mu  sync.Mutex
+	err error
+}
+
+func (b *brokenPacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
+	b.mu.Lock()
+	err := b.err
+	b.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return b.PacketConn.WriteTo(p, to)
+}
+
+// A socket that is gone is an error on each of its connections, and what it
+// refuses for the moment on none.
+func TestWriteAllBrokenSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		pc, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		broken := &brokenPacketConn{PacketConn: pc}
+		l, err := new(ListenConfig).ListenPacket(broken)
+		require.NoError(t, err)
+		defer l.Close()
+		_, others := crowdOf(t, 2)
+		servers := slices.Clone(others)
+		for i := range 5 {
+			inner, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
+			require.NoError(t, err)
+			c := NewConn(inner, nil)
+			defer c.Close()
+			_, err = c.Write([]byte("hello"))
+			require.NoError(t, err)
+			s := accept(t, l)
+			defer s.Close()
+			servers = append(servers, s)
+		}
+		breaks := func(err error) {
+			broken.mu.Lock()
+			broken.err = err
+			broken.mu.Unlock()
+		}
+		breaks(syscall.ENOBUFS)
+		require.NoError(t, WriteAll([]byte("hello"), slices.Values(servers)))
+		breaks(net.ErrClosed)
+		for _, receipts := range []bool{false, true} {
+			var failed []Written
+			if receipts {
+				for _, w := range AppendWriteAll(nil, []byte("hello"), slices.Values(servers)) {
+					if w.Err != nil {
+						failed = append(failed, w)
+					}
+				}
+			} else {
+				var all *WriteAllError
+				require.ErrorAs(t, WriteAll([]byte("hello"), slices.Values(servers)), &all)
+				failed = all.Failed
+			}
+			require.Len(t, failed, 5)
+			for i, f := range failed {
+				require.Same(t, servers[2+i], f.Conn)
+				require.ErrorIs(t, f.Err, net.ErrClosed)
+				require.Zero(t, f.ID)
+			}
+		}
+	})
+}
+
+// deafCrowd connects sockets that nobody reads to a Listener.
+func deafCrowd(tb testing.TB, n int, cfg *Config) (servers []*Conn) {
+	tb.Helper()
+	lc := ListenConfig{Config: cfg}
+	l, err := lc.Listen(tb.Context(), "udp4", "127.0.0.1:0")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { l.Close() })
+	l.SetDeadline(time.Now().Add(time.Minute))
+	for range n {
+		raw, err := net.DialUDP("udp4", nil, l.Addr().(*net.UDPAddr))
+		require.NoError(tb, err)
+		_, err = raw.Write(reliable.AppendHeader(nil, reliable.Header{Sequence: 0, Ack: 65535}))
+		require.NoError(tb, err)
+		s, err := l.AcceptConn()
+		require.NoError(tb, err)
+		servers = append(servers, s)
+		tb.Cleanup(func() { s.Close(); raw.Close() })
+	}
+	return servers
+}
+
+func TestWriteAllNoAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what is allocated")
+	}
+	servers := deafCrowd(t, 70, &Config{MaxWindow: 256, Receipts: 10})
+	msg := make([]byte, 100)
+	all := slices.Values(servers)
+	var each iter.Seq2[*Conn, []byte] = func(yield func(*Conn, []byte) bool) {
+		for _, s := range servers {
+			if !yield(s, msg) {
+				return
+			}
+		}
+	}
+	var sent []Written
+	for name, f := range map[string]func(){
+		"WriteAll":        func() { WriteAll(msg, all) },
+		"WriteEach":       func() { WriteEach(each) },
+		"AppendWriteAll":  func() { sent = AppendWriteAll(sent[:0], msg, all) },
+		"AppendWriteEach": func() { sent = AppendWriteEach(sent[:0], each) },
+	} {
+		for range 300 { // the windows reach their size
+			f()
+		}
+		if n := testing.AllocsPerRun(100, f); n > 0 {
+			t.Errorf("%s: %v allocations for 70 messages, want 0", name, n)
+		}
+	}
+}
+
+// BenchmarkWriteAll is a message to each of 1,000 peers that nobody reads.
+func BenchmarkWriteAll(b *testing.B) {
+	servers := deafCrowd(b, 1000, nil)
+	msg := make([]byte, 200)
+	all := slices.Values(servers)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := WriteAll(msg, all); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(servers)), "ns/message")
+}

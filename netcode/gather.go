@@ -1,0 +1,79 @@
+package netcode
+
+import (
+	"io"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/outbox"
+	"volley/internal/wire"
+)
+
+// Gather implements datagram.Gatherer: what the layer above appends to the
+// Gathering's spare batch is sealed into that of the layer below.
+func (s *stacked) Gather(g *datagram.Gathering) *wire.Batch {
+	b := g.Scratch()
+	b.Reset()
+	return b
+}
+
+// Gathered implements datagram.Gatherer. It is WriteBatch, but what it seals
+// leaves with g.
+func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
+	c := (*Conn)(s)
+	below := c.dc.Features().Gather
+	out := below.Gather(g)
+	switch how, err := c.gather(g.Now(), g.Scratch(), out, from); how {
+	case outbox.Framed:
+		below.Gathered(g, (*gathered)(c))
+	case outbox.Blocked:
+		g.Flush()                   // or it might wait for ourselves
+		from.Sent(g.Scratch(), nil) // as if the socket had no room
+	default:
+		from.Sent(nil, err)
+	}
+}
+
+// gather seals b into out, or into what is pending, on behalf of from. After an
+// error none of it is sent.
+func (c *Conn) gather(now time.Time, b, out *wire.Batch, from datagram.Sender) (outbox.Gathered, error) {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	switch err := c.out.Err(); {
+	case err == io.EOF:
+		return outbox.Refused, datagram.ErrPeerClosed
+	case err != nil:
+		return outbox.Refused, err
+	}
+	how := c.out.Begin()
+	switch how {
+	case outbox.Queued:
+		c.out.Take()
+		return how, c.sealBatchLocked(now, b, c.out.Batch(now.Sub(c.born)))
+	case outbox.Framed:
+		before := out.Len()
+		if err := c.sealBatchLocked(now, b, out); err != nil {
+			out.Truncate(before)
+			c.out.ReleaseUnlocking(c.out.Patience())
+			return outbox.Refused, err
+		}
+		c.above = from
+	}
+	return how, nil
+}
+
+// A gathered is a Conn of which packets have been gathered.
+type gathered Conn
+
+// Sent implements datagram.Sender. What found no room is pending again: to the
+// layer above all is done with.
+func (s *gathered) Sent(unsent *wire.Batch, err error) {
+	c := (*Conn)(s)
+	c.sendMu.Lock()
+	above := c.above
+	c.above = nil
+	c.out.SentUnlocking(unsent, nil, deadline.Passed())
+	c.sendMu.Unlock()
+	above.Sent(nil, err)
+}
