@@ -10,7 +10,7 @@ import (
 var volleyPeer = &peer{
 	name:      "volley",
 	loadModes: []string{modeGame, modeFanOut},
-	about:     "this library with its defaults: messages acknowledged and measured, one Write a message",
+	about:     "this library with its defaults: messages acknowledged and measured, one Write a message, and WriteAll in mode fan-out",
 	window:    wideWindow,
 	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
