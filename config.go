@@ -59,7 +59,7 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// ReadBuffer limits the received messages that wait for Read, in bytes
-	// (a message counts 4 more than its length). At least one message of
+	// (a message counts 12 more than its length). At least one message of
 	// MaxMessageSize must fit. Default 4 MiB, or more if one message needs
 	// it.
 	ReadBuffer int
@@ -117,6 +117,7 @@ const (
 	defaultBuffer       = 4 << 20
 	defaultReassemblies = 1 << 20
 	defaultMaxWindow    = 16384
+	fixedWindow         = 256 // of the reference, and the smallest
 	defaultReceipts     = 16384
 
 	maxFragments      = 256
@@ -134,6 +135,7 @@ type settings struct {
 	maxMessage             int
 	keepAlive, idleTimeout time.Duration
 	readBuffer, receipts   int
+	window                 int // sequences behind the newest that are still accepted
 	// What the inbox reserves memory by, while the peer has not acknowledged
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
@@ -220,7 +222,7 @@ func fits(r *reliable.Config, maxDatagram int) error {
 }
 
 func (s *settings) setBuffers(cfg *Config) error {
-	one := s.maxMessage + inbox.MessageOverhead
+	one := s.maxMessage + inbox.NumberedOverhead
 	s.readBuffer = cmp.Or(cfg.ReadBuffer, max(defaultBuffer, one))
 	if s.readBuffer < one {
 		return configError("ReadBuffer", "%d does not hold one message, which takes %d", s.readBuffer, one)
@@ -249,12 +251,14 @@ func (s *settings) finish(cfg *Config) error {
 	r.LostAfter = max(cfg.LostAfter, -1)
 	r.SmoothingInterval = smoothingInterval
 	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
+	s.window = fixedWindow
 	if cfg.MaxWindow >= 0 {
 		r.MaxWindow = cmp.Or(cfg.MaxWindow, defaultMaxWindow)
 		r.JumpGuard = true
-		if w := r.MaxWindow; w < 256 || w > defaultMaxWindow || w&(w-1) != 0 {
-			return configError("MaxWindow", "%d is not a power of two from 256 to %d", w, defaultMaxWindow)
+		if w := r.MaxWindow; w < fixedWindow || w > defaultMaxWindow || w&(w-1) != 0 {
+			return configError("MaxWindow", "%d is not a power of two from %d to %d", w, fixedWindow, defaultMaxWindow)
 		}
+		s.window = r.MaxWindow
 	}
 	if err := r.Validate(); err != nil {
 		var ce *reliable.ConfigError

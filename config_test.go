@@ -42,7 +42,7 @@ func TestConfigErrors(t *testing.T) {
 		{"Config.FragmentAbove", "1191", Config{FragmentAbove: 1192, FragmentSize: 1000}, 1200},
 		{"Config.FragmentSize", "1191", Config{FragmentSize: 1200}, 1200},
 		{"Config.FragmentSize", "70000 is more than 65507", Config{FragmentSize: 70000}, 0},
-		{"Config.ReadBuffer", "16388", Config{ReadBuffer: 1000}, 0},
+		{"Config.ReadBuffer", "16396", Config{ReadBuffer: 1000}, 0},
 		{"Config.ReassemblyBuffer", "16384", Config{ReassemblyBuffer: 1000}, 0},
 		{"Config.MaxWindow", "16384", Config{MaxWindow: 1000}, 0},
 		{"Config.MaxWindow", "16384", Config{MaxWindow: 1 << 15}, 0},
@@ -141,8 +141,8 @@ func TestExtremeConfigs(t *testing.T) {
 	}{
 		{"bytes", Config{FragmentSize: 1, MaxMessageSize: 256}},
 		{"huge", Config{FragmentSize: 32768, MaxMessageSize: 256 * 32768}},
-		{"one at a time", Config{ReadBuffer: 16384 + 4, ReassemblyBuffer: 16384 + reliable.MaxReassemblyOverhead}},
-		{"one byte", Config{FragmentSize: 1, MaxMessageSize: 1, ReadBuffer: 5, ReassemblyBuffer: 1 + reliable.MaxReassemblyOverhead}},
+		{"one at a time", Config{ReadBuffer: 16384 + 12, ReassemblyBuffer: 16384 + reliable.MaxReassemblyOverhead}},
+		{"one byte", Config{FragmentSize: 1, MaxMessageSize: 1, ReadBuffer: 13, ReassemblyBuffer: 1 + reliable.MaxReassemblyOverhead}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

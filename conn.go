@@ -22,11 +22,11 @@ type Conn struct {
 	inner net.Conn // what NewConn was given, or the dialed socket
 	born  time.Time
 
-	closeErr  *error // of the first Close, if it failed
-	closeOnce sync.Once
 	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
 	known   bool // the peer has acknowledged something, or nobody asks
+	// And one more: Accept has returned it.
+	accepted bool
 
 	user netconn.Side
 
@@ -35,6 +35,8 @@ type Conn struct {
 	mu       sync.Mutex
 	out      outbox.Outbox // knows why writes fail, nil while the connection lives
 	endpoint reliable.Endpoint
+	closing  *closing // the first call of Close; nil before
+	newest   uint64   // number of a received message, see numberLocked
 	receipts *receipts
 	restAt   clock // no rest before, see RestUnlocking
 
@@ -68,6 +70,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.user.Init(dc, set.readBuffer, set.reserve)
+	c.user.In.Numbered()
 	c.known = set.reserve == nil
 	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
 		return err
@@ -137,9 +140,14 @@ func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 // RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
 
-// NetConn returns the connection below: what [NewConn] was given, or the
-// *net.UDPConn of a dialed connection, which must be neither read nor closed.
-// For connections of a [Listener] and of [Pipe] it is nil.
+// NetConn returns the connection below: what [NewConn] or the Accept of
+// [NewListener] was given, or the *net.UDPConn of a dialed connection. It is to
+// be asked, not used: nobody else may read it, write to it or close it. For
+// connections of a [Listener] and of [Pipe] it is nil.
+//
+// It is the way to what a layer below knows of the peer. Over sessions of package
+// netcode, c.NetConn().(*netcode.Conn) has the ClientID and UserData of the
+// connect token.
 func (c *Conn) NetConn() net.Conn { return c.inner }
 
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
@@ -168,26 +176,32 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // layer below does so. Close may be called more than once and returns the
 // first call's result.
 func (c *Conn) Close() error {
-	c.closeOnce.Do(func() {
-		c.mu.Lock()
-		open := c.user.CloseLocked(&c.out)
-		if open {
-			c.finishUnlocking()
-		}
+	c.mu.Lock()
+	if first := c.closing; first != nil {
 		c.mu.Unlock()
-		c.user.In.Fail(net.ErrClosed)
-		if err := c.dc.Close(); err != nil {
-			err = c.opError("close", err)
-			c.closeErr = &err
-		}
-		if open && c.set.onClose != nil {
-			c.set.onClose(c)
-		}
-	})
-	if c.closeErr == nil {
-		return nil
+		<-first.done
+		return first.err
 	}
-	return *c.closeErr
+	this := &closing{done: make(chan struct{})}
+	c.closing = this
+	defer close(this.done)
+	open := c.user.CloseLocked(&c.out)
+	if open {
+		c.finishUnlocking()
+	}
+	c.mu.Unlock()
+	c.user.In.Fail(net.ErrClosed)
+	this.err = c.opError("close", c.dc.Close())
+	if open && c.set.onClose != nil {
+		c.set.onClose(c)
+	}
+	return this.err
+}
+
+// A closing is the first call of Close, whose result is that of all.
+type closing struct {
+	done chan struct{} // closed when it is over, and err is set
+	err  error
 }
 
 // end ends the connection from below or by timeout: what has been received can

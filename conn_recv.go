@@ -58,12 +58,13 @@ func (c *Conn) controlLocked(t time.Time, now clock) {
 
 // HandleMessage takes a message from the endpoint; false leaves it
 // unacknowledged.
-func (s *sink) HandleMessage(_ uint16, payload []byte) bool {
+func (s *sink) HandleMessage(sequence uint16, payload []byte) bool {
 	c := (*Conn)(s)
+	number := c.numberLocked(sequence)
 	if len(payload) == 0 {
 		return true // it only carried acknowledgements
 	}
-	if !c.user.In.Push(payload) {
+	if !c.user.In.PushNumbered(payload, number) {
 		c.counts.messagesRefused++
 		return false
 	}

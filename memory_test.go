@@ -185,8 +185,8 @@ func TestStatsAfterClose(t *testing.T) {
 		for range 100 {
 			a.Write(make([]byte, 1000))
 		}
-		if n := b.Stats().ReadQueue; n != 100*1004 {
-			t.Errorf("ReadQueue = %d, want %d", n, 100*1004)
+		if n := b.Stats().ReadQueue; n != 100*1012 {
+			t.Errorf("ReadQueue = %d, want %d", n, 100*1012)
 		}
 		b.Read(make([]byte, 1000))
 		a.Close()

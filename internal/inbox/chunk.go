@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A chunk holds messages one behind the other, each after its length in four
-// bytes.
+// A chunk holds messages one behind the other, each after a head: its length in
+// four bytes, and in a numbered Inbox its number in eight.
 type chunk struct {
 	next *chunk
 	buf  []byte
@@ -14,7 +14,10 @@ type chunk struct {
 	pool *sync.Pool
 }
 
-const lengthSize = 4
+const (
+	lengthSize = 4
+	numberSize = 8
+)
 
 // Chunks come in three sizes, so that one short message does not hold much
 // memory and a flood does not take many chunks.
@@ -50,15 +53,28 @@ func (c *chunk) free() int {
 
 func (c *chunk) room() int { return len(c.buf) - c.w }
 
-func (c *chunk) push(p []byte) {
+// push appends a message behind a head of the given size.
+func (c *chunk) push(p []byte, number uint64, head int) {
 	binary.NativeEndian.PutUint32(c.buf[c.w:], uint32(len(p)))
-	copy(c.buf[c.w+lengthSize:], p)
-	c.w += lengthSize + len(p)
+	if head > lengthSize {
+		binary.NativeEndian.PutUint64(c.buf[c.w+lengthSize:], number)
+	}
+	copy(c.buf[c.w+head:], p)
+	c.w += head + len(p)
 }
 
-func (c *chunk) pop() []byte {
+// pop takes the next message, behind a head of the given size.
+func (c *chunk) pop(head int) []byte {
 	n := int(binary.NativeEndian.Uint32(c.buf[c.r:]))
-	start := c.r + lengthSize
+	start := c.r + head
 	c.r = start + n
 	return c.buf[start:c.r:c.r]
+}
+
+// number returns that of the next message, 0 if its head has none.
+func (c *chunk) number(head int) uint64 {
+	if head == lengthSize {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(c.buf[c.r+lengthSize:])
 }

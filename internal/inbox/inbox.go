@@ -14,8 +14,11 @@ import (
 )
 
 // MessageOverhead is what a queued message counts against the limit beside
-// its length, in bytes.
-const MessageOverhead = lengthSize
+// its length, in bytes, and NumberedOverhead the same after Inbox.Numbered.
+const (
+	MessageOverhead  = lengthSize
+	NumberedOverhead = lengthSize + numberSize
+)
 
 // An Inbox is a queue of messages. It must be set up by Init. Push belongs to
 // one producer at a time, who brackets it by Lock and Unlock; everything else
@@ -38,6 +41,7 @@ type Inbox struct {
 	failed     atomic.Bool // end counts at once, queued messages do not
 	class      uint8       // size class of the next chunk
 	noticed    bool        // one Read is to return ErrNotice
+	front      uint8       // bytes before each message; constant
 
 	wake chan struct{} // one token, see wait.go; nil before anybody waits
 	room *room         // guarded by mu; nil before anybody wants room
@@ -51,7 +55,12 @@ type Inbox struct {
 func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.limit = int64(limit)
 	q.reserve = reserve
+	q.front = lengthSize
 }
+
+// Numbered makes the Inbox keep the number of each message, see PushNumbered. It
+// is called after Init, before anything else.
+func (q *Inbox) Numbered() { q.front = NumberedOverhead }
 
 // SetReserve replaces the function of Init by another one for the same budget.
 func (q *Inbox) SetReserve(reserve func(delta int) bool) {
@@ -97,8 +106,12 @@ func (q *Inbox) Unlock() {
 
 // Push queues a copy of the message p. It reports false, and takes nothing,
 // if there is no room or the inbox has ended.
-func (q *Inbox) Push(p []byte) bool {
-	n := lengthSize + len(p)
+func (q *Inbox) Push(p []byte) bool { return q.PushNumbered(p, 0) }
+
+// PushNumbered is Push for a message that has a number, which a numbered Inbox
+// keeps.
+func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
+	n := int(q.front) + len(p)
 	if q.end != nil || q.used.Load()+q.pushed+int64(n) > q.limit {
 		return false
 	}
@@ -107,7 +120,7 @@ func (q *Inbox) Push(p []byte) bool {
 			return false
 		}
 	}
-	q.tail.push(p)
+	q.tail.push(p, number, int(q.front))
 	q.pushed += int64(n)
 	return true
 }
@@ -200,7 +213,7 @@ func (q *Inbox) Read(b []byte, d *deadline.Deadline) (n, size int, err error) {
 	if n, size, ok := q.readTaken(b, d); ok {
 		return n, size, nil
 	}
-	err = q.next(d, func(p []byte) { n, size = copy(b, p), len(p) })
+	err = q.next(d, func(p []byte, _ uint64) { n, size = copy(b, p), len(p) })
 	return n, size, err
 }
 
@@ -214,7 +227,7 @@ func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool)
 		q.readMu.Unlock()
 		return 0, 0, false
 	}
-	p := q.out.pop()
+	p := q.out.pop(int(q.front))
 	n = copy(b, p)
 	q.poppedLocked(len(p))
 	q.readMu.Unlock()
@@ -224,12 +237,20 @@ func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool)
 
 // ReadAppend appends the next message to dst.
 func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
-	err := q.next(d, func(p []byte) { dst = append(dst, p...) })
+	err := q.next(d, func(p []byte, _ uint64) { dst = append(dst, p...) })
 	return dst, err
 }
 
-// next calls f with the next message, which it may use until it returns.
-func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
+// ReadNumbered is ReadAppend, with the number of the message, for a numbered
+// Inbox.
+func (q *Inbox) ReadNumbered(dst []byte, d *deadline.Deadline) (p []byte, number uint64, err error) {
+	err = q.next(d, func(p []byte, n uint64) { dst, number = append(dst, p...), n })
+	return dst, number, err
+}
+
+// next calls f with the next message and its number, 0 if the Inbox is not
+// numbered. It may use the message until it returns.
+func (q *Inbox) next(d *deadline.Deadline, f func(p []byte, number uint64)) error {
 	if ok, err := q.try(d, f); ok || err != nil {
 		return err
 	}
@@ -248,7 +269,7 @@ func (q *Inbox) next(d *deadline.Deadline, f func([]byte)) error {
 }
 
 // try is next without waiting: it reports whether there was a message.
-func (q *Inbox) try(d *deadline.Deadline, f func([]byte)) (bool, error) {
+func (q *Inbox) try(d *deadline.Deadline, f func(p []byte, number uint64)) (bool, error) {
 	if q.failed.Load() {
 		return false, q.ended()
 	}
@@ -267,7 +288,7 @@ func (q *Inbox) ended() error {
 	return q.end
 }
 
-func (q *Inbox) pop(f func([]byte)) (bool, error) {
+func (q *Inbox) pop(f func(p []byte, number uint64)) (bool, error) {
 	defer q.popped()
 	q.readMu.Lock()
 	defer q.readMu.Unlock()
@@ -276,15 +297,16 @@ func (q *Inbox) pop(f func([]byte)) (bool, error) {
 			return false, err
 		}
 	}
-	p := q.out.pop()
-	f(p)
+	number := q.out.number(int(q.front))
+	p := q.out.pop(int(q.front))
+	f(p, number)
 	q.poppedLocked(len(p))
 	return true, nil
 }
 
 // poppedLocked accounts for a message of n bytes that was taken from q.out.
 func (q *Inbox) poppedLocked(n int) {
-	q.used.Add(-int64(lengthSize + n))
+	q.used.Add(-int64(int(q.front) + n))
 	if c := q.out; c.r == c.w {
 		q.out = c.next
 		q.release(c)

@@ -61,6 +61,12 @@ func (s *Side) ReadAppend(dst []byte) ([]byte, error) {
 	return p, noticed(err)
 }
 
+// ReadNumbered is ReadAppend, with the message's number, where In is numbered.
+func (s *Side) ReadNumbered(dst []byte) (p []byte, number uint64, err error) {
+	p, number, err = s.In.ReadNumbered(dst, &s.deadline)
+	return p, number, noticed(err)
+}
+
 // noticed returns what a Read is to tell that was woken by In.Notice: that nobody
 // listens at the other side.
 func noticed(err error) error {

@@ -1,0 +1,48 @@
+package inbox
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/deadline"
+)
+
+// A numbered Inbox keeps a number for each message, which counts against its
+// limit; another one has none.
+func TestNumbered(t *testing.T) {
+	var d deadline.Deadline
+	q := new(Inbox)
+	q.Init(3*(NumberedOverhead+3), nil)
+	q.Numbered()
+	q.Lock()
+	require.True(t, q.PushNumbered([]byte("one"), 1<<40))
+	require.True(t, q.Push([]byte("two")))
+	require.True(t, q.PushNumbered([]byte("big"), 1<<64-1))
+	require.False(t, q.PushNumbered(nil, 1))
+	q.Unlock()
+	require.Equal(t, 3*(NumberedOverhead+3), q.Len())
+	p, number, err := q.ReadNumbered([]byte("and "), &d)
+	require.NoError(t, err)
+	require.Equal(t, "and one", string(p))
+	require.EqualValues(t, 1<<40, number)
+	b := make([]byte, 2)
+	n, size, err := q.Read(b, &d)
+	require.NoError(t, err)
+	require.Equal(t, "tw 3", string(b[:n])+" "+string(rune('0'+size)))
+	p, number, err = q.ReadNumbered(nil, &d)
+	require.NoError(t, err)
+	require.Equal(t, "big", string(p))
+	require.EqualValues(t, uint64(1<<64-1), number)
+	require.Zero(t, q.Len())
+
+	q = new(Inbox)
+	q.Init(100, nil)
+	q.Lock()
+	q.PushNumbered([]byte("x"), 7)
+	q.Unlock()
+	require.Equal(t, MessageOverhead+1, q.Len())
+	_, number, err = q.ReadNumbered(nil, &d)
+	require.NoError(t, err)
+	require.Zero(t, number)
+}

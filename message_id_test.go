@@ -1,0 +1,119 @@
+package volley
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/reliable"
+	"volley/simnet"
+)
+
+// Whatever is lost and late, the reader sees the numbers that WriteMessage has
+// returned, past the end of the 16 bits of the wire and for messages in
+// fragments.
+func TestMessageIDs(t *testing.T) {
+	for name, link := range map[string]simnet.Link{
+		"lossless": {},
+		"lossy":    {Latency: 5 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.1, Reorder: 0.1, ReorderBy: 50 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := Pipe(&PipeConfig{AtoB: link, Seed: 7})
+				defer a.Close()
+				defer b.Close()
+				const count = 70_000
+				read := make(map[uint32]uint64)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for {
+						b.SetReadDeadline(time.Now().Add(time.Second))
+						p, id, err := b.ReadMessageID([]byte("dst"))
+						if err != nil {
+							return
+						}
+						read[binary.BigEndian.Uint32(p[3:])] = id
+					}
+				})
+				written := make([]uint64, count)
+				for i := range uint32(count) {
+					size := 4
+					if i%1000 == 0 {
+						size = 3000
+					}
+					msg := make([]byte, size)
+					binary.BigEndian.PutUint32(msg, i)
+					var err error
+					written[i], err = a.WriteMessage(msg)
+					require.NoError(t, err)
+					time.Sleep(200 * time.Microsecond)
+				}
+				wg.Wait()
+				for i, id := range read {
+					require.Equal(t, written[i], id, "message %d", i)
+				}
+				require.Greater(t, len(read), count*8/10)
+				require.Greater(t, written[count-1], uint64(65535))
+			})
+		})
+	}
+}
+
+// The 64-bit numbers of sequences that are lost, and late within the window.
+func TestNumberModel(t *testing.T) {
+	for _, window := range []int{256, 16384} {
+		r := rand.New(rand.NewPCG(1, uint64(window)))
+		c := &Conn{set: &settings{window: window}}
+		for newest := uint64(0); newest < 1_000_000; {
+			id := newest
+			if back := uint64(r.IntN(window)); r.IntN(3) == 0 && back <= newest {
+				id -= back
+			} else {
+				newest += uint64(r.IntN(1 << r.IntN(15)))
+				id = newest
+			}
+			require.Equal(t, id, c.numberLocked(uint16(id)), "window %d, newest %d", window, newest)
+		}
+	}
+}
+
+// A peer that starts again after a silence gets larger numbers than before, and
+// so does one that was taken up in mid-stream and crosses the end of the 16 bits.
+func TestNumbersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far, near := simnet.Pair(1, simnet.Link{}, simnet.Link{})
+		c := NewConn(near, nil)
+		defer c.Close()
+		defer far.Close()
+		receive := func(s uint16) uint64 {
+			d := reliable.AppendHeader(nil, reliable.Header{Sequence: s, Ack: 65535})
+			far.Write(append(d, 'x'))
+			c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, id, err := c.ReadMessageID(nil)
+			if err != nil {
+				return 0
+			}
+			return id
+		}
+		for s := range uint16(20_000) {
+			require.EqualValues(t, s, receive(s))
+		}
+		time.Sleep(11 * time.Second)
+		receive(0) // not believed yet
+		require.EqualValues(t, 65536+1, receive(1))
+		require.EqualValues(t, 65536+2, receive(2))
+	})
+	c := &Conn{set: &settings{window: 16384}}
+	require.EqualValues(t, 65530, c.numberLocked(65530))
+	require.EqualValues(t, 65536+2, c.numberLocked(2))
+	require.EqualValues(t, 65529, c.numberLocked(65529))
+	c = &Conn{set: &settings{window: 16384}}
+	require.EqualValues(t, 3, c.numberLocked(3))
+	require.Zero(t, c.numberLocked(65530), "from before all that was heard")
+	require.EqualValues(t, 4, c.numberLocked(4))
+}
