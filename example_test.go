@@ -122,6 +122,75 @@ func ExamplePipe_lossy() {
 	// Output: some were lost: true
 }
 
+// A server tells everybody something.
+func ExampleListener_Conns() {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	var clients []*volley.Conn
+	for range 3 {
+		client, err := volley.Dial("udp", ln.Addr().String())
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer client.Close()
+		clients = append(clients, client)
+		if _, err := ln.Accept(); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for c := range ln.Conns() {
+		c.Write([]byte("the round begins"))
+	}
+	for _, c := range clients {
+		msg, _ := c.ReadMessage(nil)
+		fmt.Printf("%s\n", msg)
+	}
+	for c := range ln.Conns() {
+		c.Close()
+	}
+	// Output:
+	// the round begins
+	// the round begins
+	// the round begins
+}
+
+// The newest position wins: what was written before the newest message that has
+// been read is dropped.
+func ExampleConn_ReadMessageID() {
+	client, server := volley.Pipe(&volley.PipeConfig{
+		AtoB: simnet.Link{Latency: 10 * time.Millisecond, Reorder: 0.3, ReorderBy: 5 * time.Millisecond},
+		Seed: 1,
+	})
+	defer client.Close()
+	defer server.Close()
+	go func() {
+		for i := range 10 {
+			client.Write(fmt.Append(nil, "position ", i))
+			time.Sleep(time.Millisecond)
+		}
+	}()
+
+	var newest uint64
+	var position string
+	server.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	buf := make([]byte, 0, server.MaxMessageSize())
+	for {
+		msg, id, err := server.ReadMessageID(buf[:0])
+		if err != nil {
+			break
+		}
+		if id >= newest {
+			newest, position = id, string(msg)
+		}
+	}
+	fmt.Println(position)
+	// Output: position 9
+}
+
 func ExampleConn_AppendReceipts() {
 	client, server := volley.Pipe(nil)
 	defer client.Close()

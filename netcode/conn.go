@@ -36,6 +36,8 @@ type Conn struct {
 	sent   traffic
 	above  datagram.Sender // whose datagrams have been gathered; set while out is busy with them
 
+	accepted bool // Accept has returned it
+
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
 	// while the layer above is called.
 	recvMu   sync.Mutex
@@ -107,7 +109,8 @@ func (c *Conn) ReadPayload(dst []byte) ([]byte, error) {
 }
 
 // ClientID returns the client's number from its connect token. Only the
-// server knows it: at the client's side it is 0.
+// server knows it: at the client's side it is 0. Of a connection on top of the
+// session, such as a volley.Conn, NetConn returns the session.
 func (c *Conn) ClientID() uint64 { return c.sess.id }
 
 // UserData returns the 256 bytes that the backend put into the connect token.

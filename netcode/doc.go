@@ -14,6 +14,17 @@
 // [MaxPayload] bytes, which arrives whole, once, or not at all. Stack a
 // volley.Conn on top for larger messages, acknowledgements and figures.
 //
+// # Who it is
+//
+// A server learns from [Conn.ClientID] and [Conn.UserData] who the backend says
+// that the client is. A connection on top of a session leads to it by its method
+// NetConn, as a tls.Conn does to what is below:
+//
+//	ln := volley.NewListener(sessions, nil)
+//	c, err := ln.Accept()
+//	session := c.(*volley.Conn).NetConn().(*netcode.Conn)
+//	id, userData := session.ClientID(), session.UserData()
+//
 // # Rules beyond the C library
 //
 // A connect token admits one session. Once its session is accepted the token

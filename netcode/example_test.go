@@ -113,6 +113,70 @@ func Example_messages() {
 	// Output: 10000 <nil>
 }
 
+// Who the peer of a connection on top of a session is.
+func ExampleConn_ClientID() {
+	key := netcode.GenerateKey()
+	sessions, err := netcode.Listen("udp", "127.0.0.1:0", key, 7)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln := volley.NewListener(sessions, nil)
+	defer ln.Close()
+
+	backend := netcode.Issuer{
+		PrivateKey: key,
+		ProtocolID: 7,
+		Servers:    []netip.AddrPort{netip.MustParseAddrPort(ln.Addr().String())},
+	}
+	token, err := backend.Issue(42, []byte("blue"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := netcode.Dial(context.Background(), token)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	c, err := ln.Accept()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	session := c.(*volley.Conn).NetConn().(*netcode.Conn)
+	fmt.Printf("client %d of team %s\n", session.ClientID(), session.UserData()[:4])
+	// Output: client 42 of team blue
+}
+
+// Everybody who has a session, and how much waits to be read.
+func ExampleListener_Conns() {
+	key := netcode.GenerateKey()
+	ln, err := netcode.Listen("udp", "127.0.0.1:0", key, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	for id := range uint64(3) {
+		client, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, id)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer client.Close()
+		session, err := ln.AcceptConn()
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer session.Close()
+	}
+	for c := range ln.Conns() {
+		fmt.Println("client", c.ClientID())
+	}
+	// Unordered output:
+	// client 0
+	// client 1
+	// client 2
+}
+
 // What a token says to everybody, and to those who have the private key.
 func ExampleToken() {
 	key := netcode.GenerateKey()

@@ -247,7 +247,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) { return l.side.Accept() }
+func (l *Listener) AcceptConn() (*Conn, error) {
+	c, err := l.side.Accept()
+	if err == nil {
+		c.markAccepted()
+	}
+	return c, err
+}
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.

@@ -91,19 +91,6 @@ func (m *Mux) Peers() int {
 	return len(m.peers)
 }
 
-// Handlers returns those of the Conns.
-func (m *Mux) Handlers() []Handler {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	hs := make([]Handler, 0, len(m.peers))
-	for _, p := range m.peers {
-		if p.handler != nil { // else its Admit is under way
-			hs = append(hs, p.handler)
-		}
-	}
-	return hs
-}
-
 // Stats returns what happened below the Conns.
 func (m *Mux) Stats() Stats {
 	return Stats{
