@@ -2,6 +2,7 @@ package datagram
 
 import (
 	"net"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ type decorated struct{ *layeredConn }
 func TestBelow(t *testing.T) {
 	a, _ := NewPipe(testAddr("a"), testAddr("b"))
 	c := &layeredConn{below: a}
+	layers.Delete(reflect.TypeFor[*layeredConn]()) // of an earlier run of this test
 	require.Nil(t, Below(c))
 	RegisterLayer(func(c *layeredConn) Conn { return c.below })
 	require.Equal(t, Conn(a), Below(c))
