@@ -2,9 +2,9 @@ package volley
 
 import (
 	"net"
-	"strings"
 
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 )
 
 // NewConn puts message framing on inner, a connection that preserves message
@@ -32,39 +32,22 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 
 // stack finds the transport below a new connection.
 func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
-	if inner == nil {
-		standIn, far := net.Pipe() // something to close
-		far.Close()
-		return datagram.NewForeign(standIn, 0, 0), nil, &ConfigError{Field: "inner", Reason: "it is nil"}
+	if reason := netconn.Unfit(inner); reason != "" {
+		return netconn.Unused(inner), nil, &ConfigError{Field: "inner", Reason: reason}
 	}
 	if dc := datagram.Below(inner); dc != nil {
 		set, err := newSettings(sessionConfig(cfg), dc.MaxDatagram(), nil)
 		return dc, set, err
 	}
 	set, err := newSettings(cfg, datagram.MaxUDP, nil)
-	if network := streamNetwork(inner); err == nil && network != "" {
-		err = &ConfigError{Field: "inner", Reason: "a " + network + " connection does not preserve message boundaries"}
+	var dc datagram.Conn
+	if err == nil {
+		dc, err = transport(inner, cfg, set)
 	}
 	if err != nil {
-		return datagram.NewForeign(inner, 0, 0), nil, err
-	}
-	dc, err := transport(inner, cfg, set)
-	if err != nil {
-		return datagram.NewForeign(inner, 0, 0), nil, err
+		return netconn.Unused(inner), nil, err
 	}
 	return dc, set, nil
-}
-
-// streamNetwork returns the network of a connection that is certainly a stream.
-func streamNetwork(inner net.Conn) string {
-	addr := inner.LocalAddr()
-	if addr == nil {
-		return ""
-	}
-	if n := addr.Network(); n == "unix" || strings.HasPrefix(n, "tcp") {
-		return n
-	}
-	return ""
 }
 
 // sessionConfig turns keepalive and idle timeout off by default, for a
@@ -84,31 +67,17 @@ func sessionConfig(cfg *Config) *Config {
 }
 
 // NewListener returns a net.Listener whose Accept puts [NewConn] with cfg on
-// the connections that inner accepts. It takes inner over.
+// the connections that inner accepts. It takes inner over. Accept returns a
+// *Conn, or closes the connection, if the configuration does not fit its
+// transport, and returns the *ConfigError.
 func NewListener(inner net.Listener, cfg *Config) net.Listener {
-	return &stackedListener{inner, cfg}
-}
-
-type stackedListener struct {
-	net.Listener
-	cfg *Config
-}
-
-// Accept waits for the next connection, a *Conn. After it the configuration
-// has been checked against the transport of that connection; if it does not
-// fit, the connection is closed and the *ConfigError returned.
-func (l *stackedListener) Accept() (net.Conn, error) {
-	inner, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := NewConn(inner, l.cfg)
-	c.mu.Lock()
-	err = c.out.Err()
-	c.mu.Unlock()
-	if ce, ok := err.(*ConfigError); ok {
-		c.Close()
-		return nil, ce
-	}
-	return c, nil
+	return netconn.NewListener(inner, func(nc net.Conn) (net.Conn, error) {
+		c := NewConn(nc, cfg)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err, ok := c.out.Err().(*ConfigError); ok {
+			return c, err
+		}
+		return c, nil
+	})
 }

@@ -2,14 +2,13 @@ package porous
 
 import (
 	"context"
-	"io"
 	"math"
 	"net"
 	"os"
 	"time"
 
 	"volley/internal/deadline"
-	"volley/internal/inbox"
+	"volley/internal/netconn"
 	"volley/porous/internal/core"
 )
 
@@ -55,8 +54,7 @@ const (
 type Channel struct {
 	c             *Conn
 	number        int
-	in            inbox.Inbox
-	readDeadline  deadline.Deadline
+	user          netconn.Side
 	writeDeadline deadline.Deadline
 	closed        bool // guarded by Conn.mu
 	batch         bool // it is in Conn.pushed; guarded by Conn.mu
@@ -70,7 +68,7 @@ const maxInbox = math.MaxInt
 
 func (ch *Channel) init(c *Conn, n int) {
 	ch.c, ch.number = c, n
-	ch.in.Init(maxInbox, nil)
+	ch.user.Init(c.dc, maxInbox, nil)
 }
 
 // Number returns the channel's number.
@@ -86,14 +84,7 @@ func (ch *Channel) Conn() *Conn { return ch.c }
 // matches os.ErrDeadlineExceeded past the deadline, even if messages wait; one
 // that matches net.ErrClosed after Close or the idle timeout.
 func (ch *Channel) Read(b []byte) (n int, err error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n, size, err := ch.in.Read(b, &ch.readDeadline)
-	if err == nil && n < size {
-		ch.c.truncated.Add(1)
-		err = io.ErrShortBuffer
-	}
+	n, err = ch.user.Read(b)
 	return n, ch.c.opError("read", err)
 }
 
@@ -101,7 +92,7 @@ func (ch *Channel) Read(b []byte) (n int, err error) {
 // Its errors are those of Read, without io.ErrShortBuffer. An empty message
 // leaves dst as it is.
 func (ch *Channel) ReadMessage(dst []byte) ([]byte, error) {
-	p, err := ch.in.ReadAppend(dst, &ch.readDeadline)
+	p, err := ch.user.ReadAppend(dst)
 	return p, ch.c.opError("read", err)
 }
 
@@ -173,14 +164,13 @@ func (ch *Channel) setDeadline(t time.Time, read, write bool) error {
 	c := ch.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ch.closed || c.err != nil && (c.ending || c.failed) { // else there may be messages to read
+	if ch.closed {
 		return c.opError("set", net.ErrClosed)
 	}
-	if read {
-		ch.readDeadline.Set(t)
-		ch.in.Interrupt()
+	if err := ch.user.SetDeadlineLocked(&c.out, t, read, false); err != nil {
+		return c.opError("set", err)
 	}
-	if write && c.err == nil { // else it has woken all writers for good
+	if write && c.out.Err() == nil { // else it has woken all writers for good
 		ch.writeDeadline.Set(t)
 	}
 	return nil
@@ -198,8 +188,8 @@ func (ch *Channel) Close() error {
 		return nil
 	}
 	ch.closed = true
-	ch.writeDeadline.Set(longAgo)
-	ch.in.Fail(net.ErrClosed)
+	ch.writeDeadline.Expire()
+	ch.user.In.Fail(net.ErrClosed)
 	c.notifyLocked()
 	return nil
 }
@@ -227,9 +217,8 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 				c.notifyLocked()
 			}
 			if !c.set.manual {
-				c.pumpLocked()
+				c.out.PumpUnlocking(&ch.writeDeadline)
 			}
-			c.scheduleLocked()
 			return id, nil
 		}
 		if err := ch.waitLocked(ctx); err != nil {
@@ -241,11 +230,12 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 // checkLocked returns why a message cannot be sent now.
 func (ch *Channel) checkLocked(b []byte, mode Mode) error {
 	c := ch.c
+	if err := c.writeErrorLocked(); err != nil {
+		return err
+	}
 	switch {
 	case ch.closed:
 		return net.ErrClosed
-	case c.err != nil:
-		return c.err
 	case ch.writeDeadline.Exceeded():
 		return os.ErrDeadlineExceeded
 	case len(b) > c.set.core.MaxPacket:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/outbox"
 	"volley/porous/internal/core"
 )
 
@@ -25,8 +26,6 @@ type Conn struct {
 	born        time.Time
 	onConnect   func()        // of a Listener; may be nil
 	onGone      func()        // may be nil; called once
-	lossless    bool          // dc is a pipe
-	run         func()        // pump; made once, so that starting it costs no allocation
 	ready, done chan struct{} // closed when connected, and when the connection has ended
 
 	channels []atomic.Pointer[Channel]
@@ -38,19 +37,14 @@ type Conn struct {
 	// mu guards everything below. Its holder owns the peer. It is never held
 	// across I/O. The inboxes' locks may be taken inside.
 	mu        sync.Mutex
+	out       outbox.Outbox // knows why calls fail, nil while the connection lives
 	peer      core.Peer
-	err       error // why calls fail; nil while the connection lives
-	ending    bool  // Close has been called
-	failed    bool  // it never was a connection
 	connected bool
+	compact   bool
 	events    uint8 // those that have not been looked at, a bit for each
 	now       core.Clock
-	tickAt    core.Clock // when HandleTick has been asked for; 0: it has not
-	lastBusy  core.Clock // when a message was last sent or received
-	compact   bool
-	sending   bool          // somebody transmits
-	again     bool          // and is to look again
-	pumping   bool          // a goroutine is about to, see pumpHandlerLocked
+	tickAt    core.Clock    // when HandleTick has been asked for; 0: it has not
+	lastBusy  core.Clock    // when a message was last sent or received
 	pushed    []*Channel    // that have got messages in this batch; their inboxes are locked
 	unread    int           // bytes that wait for Read in all channels, as of this batch
 	waiters   int           // calls that wait for room or for fates
@@ -60,23 +54,20 @@ type Conn struct {
 	last      *core.Stats      // of the end
 	released  bool             // dc has been closed
 	counts    counts
-
-	writeErrors, truncated atomic.Uint64
 }
 
-var _ net.Conn = (*Conn)(nil)
+var (
+	_ net.Conn         = (*Conn)(nil)
+	_ datagram.Handler = (*handler)(nil)
+	_ core.Handler     = (*sink)(nil)
+	_ outbox.Owner     = (*framer)(nil)
+	_ outbox.Refiller  = (*framer)(nil)
+)
 
 // start sets up c on dc and attaches it. With accepted, id is that of our
 // request, which the peer has acknowledged.
 func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) error {
-	c.dc, c.set, c.born = dc, set, time.Now()
-	if c.lossless = dc.Features().Lossless; c.lossless {
-		c.run = c.pump
-	}
-	c.ready, c.done = make(chan struct{}), make(chan struct{})
-	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
-	c.zero.init(c, 0)
-	c.channels[0].Store(&c.zero)
+	c.init(dc, set)
 	if accepted {
 		c.peer.InitAccepted(0, &set.core, id, (*sink)(c))
 	} else {
@@ -93,15 +84,22 @@ func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) 
 
 // fail makes c one of which every call returns err.
 func (c *Conn) fail(dc datagram.Conn, err error) {
-	c.dc, c.set, c.born = dc, &settings{}, time.Now()
-	c.set.core.Channels = 1
+	set := &settings{}
+	set.core.Channels = 1
+	c.init(dc, set)
+	c.out.End(err)
+	c.zero.user.In.Fail(err)
+	c.last, c.released = &core.Stats{}, true
+	close(c.done)
+}
+
+func (c *Conn) init(dc datagram.Conn, set *settings) {
+	c.dc, c.set, c.born = dc, set, time.Now()
+	c.out.Init((*framer)(c), false)
 	c.ready, c.done = make(chan struct{}), make(chan struct{})
-	c.channels = make([]atomic.Pointer[Channel], 1)
+	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
 	c.zero.init(c, 0)
 	c.channels[0].Store(&c.zero)
-	c.err, c.last, c.failed, c.released = err, &core.Stats{}, true, true
-	close(c.done)
-	c.zero.in.Fail(err)
 }
 
 // timeLocked returns the present, which never goes back.
@@ -126,9 +124,7 @@ func (c *Conn) channelLocked(n int) *Channel {
 	if ch == nil {
 		ch = new(Channel)
 		ch.init(c, n)
-		if c.err != nil {
-			ch.in.End(c.readErrorLocked())
-		}
+		c.endChannelLocked(ch)
 		c.channels[n].Store(ch)
 	}
 	return ch
@@ -186,35 +182,52 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.zero.SetReadDeadlin
 // SetWriteDeadline sets the deadline of the calls that write on channel 0.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.zero.SetWriteDeadline(t) }
 
-// readErrorLocked returns what readers get when there is nothing left.
-func (c *Conn) readErrorLocked() error {
-	if c.err == errPeerClosed {
-		return io.EOF
+// writeErrorLocked returns why nothing can be sent, nil while the connection
+// lives.
+func (c *Conn) writeErrorLocked() error {
+	if err := c.out.Err(); err != io.EOF {
+		return err
 	}
-	return c.err
+	return datagram.ErrPeerClosed
 }
 
-// endLocked ends the connection for all calls. What has arrived can be read,
-// unless drop says otherwise.
-func (c *Conn) endLocked(err error, drop bool) {
-	if c.err != nil && !drop {
-		return
+// endLocked ends the connection other than by Close: what has arrived can be
+// read. With io.EOF it was the peer.
+func (c *Conn) endLocked(err error) {
+	if c.zero.user.EndLocked(&c.out, err) {
+		c.endChannelsLocked()
 	}
-	first := c.err == nil
-	if first || c.err == errPeerClosed {
-		c.err = err
-	}
+}
+
+// closeLocked ends the connection for all calls.
+func (c *Conn) closeLocked() {
+	c.zero.user.CloseLocked(&c.out)
+	c.endChannelsLocked()
+}
+
+// closedLocked reports whether Close, Shutdown or Abort has been called.
+func (c *Conn) closedLocked() bool { return c.out.Err() != nil && !c.out.Drains() }
+
+func (c *Conn) endChannelsLocked() {
 	for i := range c.channels {
 		if ch := c.channels[i].Load(); ch != nil {
-			if drop {
-				ch.in.Fail(err)
-			} else {
-				ch.in.End(c.readErrorLocked())
-			}
-			ch.writeDeadline.Set(longAgo)
+			c.endChannelLocked(ch)
 		}
 	}
 	c.notifyLocked()
+}
+
+// endChannelLocked ends the calls of a channel, if the connection has ended.
+func (c *Conn) endChannelLocked(ch *Channel) {
+	switch err := c.out.Err(); {
+	case err == nil:
+		return
+	case c.out.Drains():
+		ch.user.In.End(err)
+	default:
+		ch.user.In.Fail(net.ErrClosed)
+	}
+	ch.writeDeadline.Expire()
 }
 
 // finishLocked ends the protocol: nothing is sent any more.
@@ -225,9 +238,6 @@ func (c *Conn) finishLocked() {
 		close(c.done)
 	}
 }
-
-// longAgo as a deadline wakes every blocked call.
-var longAgo = time.Unix(1, 0)
 
 // release gives the connection below back.
 func (c *Conn) release() error {
@@ -249,3 +259,6 @@ type handler Conn
 
 // A sink is a Conn as its core sees it.
 type sink Conn
+
+// A framer is a Conn as its outbox sees it.
+type framer Conn

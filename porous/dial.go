@@ -78,7 +78,7 @@ func (c *Conn) Connected(ctx context.Context) error {
 		return nil
 	case <-c.done:
 		c.mu.Lock()
-		err = c.err
+		err = c.writeErrorLocked()
 		c.mu.Unlock()
 	case <-ctx.Done():
 		err = ctx.Err()

@@ -2,7 +2,6 @@ package porous
 
 import (
 	"fmt"
-	"io"
 	"net"
 
 	"volley/internal/netconn"
@@ -29,16 +28,7 @@ var (
 	// within Config.HandshakeTimeout. A peer with another Config.Channels or
 	// Config.SmallFrames does not answer either.
 	ErrHandshakeTimeout error = &closedError{"porous: the peer did not complete the handshake in time"}
-	// errPeerClosed is what writes meet after the peer has closed.
-	errPeerClosed error = &peerClosedError{}
 )
-
-type peerClosedError struct{}
-
-func (*peerClosedError) Error() string { return "porous: closed by the peer" }
-func (*peerClosedError) Is(target error) bool {
-	return target == net.ErrClosed || target == io.ErrClosedPipe
-}
 
 // A MessageTooLargeError is returned for a message larger than the connection
 // carries. Nothing of it has been sent.

@@ -18,10 +18,8 @@ const (
 	idleAfter = 2 * time.Second
 )
 
-var _ datagram.Handler = (*handler)(nil)
-
-// HandleBatch takes datagrams from the layer below. Acknowledgements, pings and
-// handshakes are appended to out; data leaves through the ordered sender.
+// HandleBatch takes datagrams from the layer below. What they ask for leaves
+// through the outbox as data does, in front of data that is not framed yet.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
@@ -31,58 +29,28 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	c.now = max(c.now, now.Sub(c.born))
 	c.unread = c.unreadLocked()
+	out = c.answersLocked(out)
 	for _, b := range bufs {
 		c.peer.Receive(c.now, b, out)
 	}
 	if !c.manualLocked() {
-		c.endBatchLocked(out)
+		c.peer.EndBatch(c.now, out)
 	}
 	c.unlockInboxesLocked()
+	if !c.manualLocked() {
+		c.out.PumpUnlocking(nil)
+	}
 	c.afterLocked()
 }
 
-// endBatchLocked acknowledges what was received and sends what may leave now,
-// acknowledgements first.
-func (c *Conn) endBatchLocked(out *wire.Batch) {
-	if !c.peer.Pending() || c.lossless {
-		c.peer.EndBatch(c.now, out)
-	} else {
-		acks := datagram.GetBatch()
-		c.peer.EndBatch(c.now, acks)
-		c.unlockInboxesLocked()
-		if acks.Len() > 0 {
-			c.mu.Unlock()
-			c.transmit(acks)
-			c.mu.Lock()
-		}
-		datagram.PutBatch(acks)
+// answersLocked returns where a handler frames its answers: mostly what leaves
+// next. With manual steps, and when so much waits to leave that there has to be
+// an end, it is the handler's own batch.
+func (c *Conn) answersLocked(own *wire.Batch) *wire.Batch {
+	if c.manualLocked() || c.out.Crowded() {
+		return own
 	}
-	c.pumpHandlerLocked()
-}
-
-// pumpHandlerLocked sends what may leave now, for a handler. Over a lossless
-// pipe the other side's handlers run in our writes, and ours in theirs, so that
-// to write here may mean to wait for ourselves: a goroutine does it, which exists
-// only while there is something to send.
-func (c *Conn) pumpHandlerLocked() {
-	switch {
-	case !c.peer.Pending():
-	case !c.lossless:
-		c.pumpLocked()
-	case c.sending:
-		c.again = true
-	case !c.pumping:
-		c.pumping = true
-		go c.run()
-	}
-}
-
-// pump sends what may leave now, on a goroutine of its own.
-func (c *Conn) pump() {
-	c.mu.Lock()
-	c.pumping = false
-	c.pumpLocked()
-	c.afterLocked()
+	return c.out.Batch(c.now)
 }
 
 // WaitRoom does not wait: what finds no room is refused, and comes again.
@@ -99,15 +67,18 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	}
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
-		c.tickLocked(out)
+		c.peer.Tick(c.now, c.answersLocked(out))
+		if !c.manualLocked() {
+			c.out.PumpUnlocking(nil)
+		}
+		c.compactLocked()
 	}
 	c.afterLocked()
 	return time.Time{}
 }
 
-func (c *Conn) tickLocked(out *wire.Batch) {
-	c.peer.Tick(c.now, out)
-	c.pumpHandlerLocked()
+// compactLocked gives memory back some time after the last message.
+func (c *Conn) compactLocked() {
 	if !c.compact && c.now-c.lastBusy >= idleAfter && c.peer.Flushed() {
 		c.compact = true
 		c.peer.Compact()
@@ -119,7 +90,7 @@ func (c *Conn) tickLocked(out *wire.Batch) {
 // cannot be done with it.
 func (c *Conn) afterLocked() {
 	connected, over := c.handleEventsLocked()
-	if c.waiters > 0 && (c.err != nil || c.peer.Room(c.set.core.SendBuffer/4) || c.peer.Flushed()) {
+	if c.waiters > 0 && (c.out.Err() != nil || c.peer.Room(c.set.core.SendBuffer/4) || c.peer.Flushed()) {
 		c.notifyLocked()
 	}
 	if !over {
@@ -144,13 +115,13 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	}
 	switch {
 	case has(core.EventTimeout):
-		c.endLocked(ErrIdleTimeout, false)
-	case has(core.EventDisconnect) && !c.ending:
-		c.endLocked(errPeerClosed, false)
+		c.endLocked(ErrIdleTimeout)
+	case has(core.EventDisconnect):
+		c.endLocked(io.EOF)
 	case has(core.EventRefused):
-		c.endLocked(ErrRefused, false)
+		c.endLocked(ErrRefused)
 	case has(core.EventUnanswered):
-		c.endLocked(ErrHandshakeTimeout, false)
+		c.endLocked(ErrHandshakeTimeout)
 	}
 	c.events = 0
 	if c.peer.State() >= core.Disconnected {
@@ -159,57 +130,38 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	// A disconnected one goes on answering for a while, unless the Listener
 	// does that.
 	over = c.peer.State() == core.Zombie || c.peer.State() == core.Disconnected && c.dc.Features().Tombstone != nil
-	return connected, over && !c.released
+	return connected, over && !c.released && !c.closedLocked() // else Close sees to it
 }
 
 // HandleClose learns that the layer below has ended: io.EOF in order.
 func (h *handler) HandleClose(err error) {
 	c := (*Conn)(h)
 	c.mu.Lock()
-	if err == io.EOF {
-		err = errPeerClosed
-	}
-	c.endLocked(err, false)
-	out := datagram.GetBatch()
-	c.peer.Abort(c.timeLocked(), out)
-	datagram.PutBatch(out)
+	c.endLocked(err)
+	c.abortLocked()
 	c.events = 0
 	c.afterLocked()
 }
 
-func (c *Conn) manualLocked() bool { return c.set.manual && !c.ending }
+// manualLocked reports whether only Step sends.
+func (c *Conn) manualLocked() bool { return c.set.manual && c.out.Err() == nil }
 
-// pumpLocked sends the data frames that may leave now. There is one who
-// transmits at a time, so that frames leave in the order of their ids, and no
-// lock is held while a batch is given to the layer below.
-func (c *Conn) pumpLocked() {
-	if c.sending {
-		c.again = true
+func (f *framer) Lock()                             { f.mu.Lock() }
+func (f *framer) Unlock()                           { f.mu.Unlock() }
+func (f *framer) Conn() datagram.Conn               { return f.dc }
+func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
+
+// Refill frames the data that may leave now. There is one who transmits at a
+// time, so that frames leave in the order of their ids.
+func (f *framer) Refill() {
+	c := (*Conn)(f)
+	if c.released {
 		return
 	}
-	c.sending = true
-	c.unlockInboxesLocked()
-	out := datagram.GetBatch()
-	for more := true; more && !c.released; {
-		c.again = false
-		more = c.peer.Transmit(c.timeLocked(), out, runFrames)
-		if out.Len() > 0 {
-			c.mu.Unlock()
-			c.transmit(out)
-			out.Reset()
-			c.mu.Lock()
-		}
-		more = more || c.again
-	}
-	datagram.PutBatch(out)
-	c.sending = false
-}
-
-// transmit hands a batch to the layer below. What it does not take is lost, and
-// sent again where that was promised.
-func (c *Conn) transmit(out *wire.Batch) {
-	if err := c.dc.WriteBatch(out); err != nil {
-		c.writeErrors.Add(1)
+	out := c.out.Batch(c.timeLocked())
+	c.peer.Transmit(c.now, out, runFrames)
+	if out.Len() == 0 {
+		c.scheduleLocked()
 	}
 }
 
@@ -238,7 +190,7 @@ func (c *Conn) busyLocked(now core.Clock) { c.lastBusy, c.compact = now, false }
 func (c *Conn) unreadLocked() (n int) {
 	for i := range c.channels {
 		if ch := c.channels[i].Load(); ch != nil {
-			n += ch.in.Len()
+			n += ch.user.In.Len()
 		}
 	}
 	return n
@@ -254,10 +206,10 @@ func (s *sink) HandlePacket(n int, b []byte) {
 	}
 	if !ch.batch {
 		ch.batch = true
-		ch.in.Lock()
+		ch.user.In.Lock()
 		c.pushed = append(c.pushed, ch)
 	}
-	if ch.in.Push(b) {
+	if ch.user.In.Push(b) {
 		c.counts.received++
 		c.unread += len(b)
 	} else {
@@ -270,7 +222,7 @@ func (s *sink) HandlePacket(n int, b []byte) {
 func (c *Conn) unlockInboxesLocked() {
 	for i, ch := range c.pushed {
 		ch.batch = false
-		ch.in.Unlock()
+		ch.user.In.Unlock()
 		c.pushed[i] = nil
 	}
 	c.pushed = c.pushed[:0]
@@ -299,7 +251,7 @@ func (s *sink) HandleEvent(e core.Event) { s.events |= 1 << e }
 // Unread returns how much waits for Read.
 func (s *sink) Unread(n int) (one, all int) {
 	if ch := s.channels[n].Load(); ch != nil {
-		one = ch.in.Len()
+		one = ch.user.In.Len()
 	}
 	return one, s.unread
 }
@@ -308,21 +260,16 @@ func (s *sink) Unread(n int) (one, all int) {
 // may leave, and looks at the timers. With Config.ManualStep nothing else does
 // once the connection is established.
 func (c *Conn) Step() {
-	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
 	c.mu.Lock()
 	if c.released {
 		c.mu.Unlock()
 		return
 	}
-	c.timeLocked()
 	c.unread = c.unreadLocked()
+	out := c.out.Batch(c.timeLocked())
 	c.peer.EndBatch(c.now, out)
-	c.unlockInboxesLocked()
 	c.peer.Tick(c.now, out)
-	c.mu.Unlock()
-	c.transmit(out)
-	c.mu.Lock()
-	c.pumpLocked()
+	c.unlockInboxesLocked()
+	c.out.PumpUnlocking(c.out.Patience())
 	c.afterLocked()
 }

@@ -1,10 +1,8 @@
 package porous
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -12,9 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"volley/internal/backlog"
 	"volley/internal/datagram"
-	"volley/internal/socket"
+	"volley/internal/listen"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -35,12 +32,21 @@ type ListenConfig struct {
 	// again. Default 256 MiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
-	// welcome. It is called on the goroutine that reads the socket, and must
-	// be quick.
+	// welcome. It is called on the goroutine that reads the socket, which may
+	// be one in Read of the only connection, and must be quick. With several
+	// Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
+	// Sockets is how many sockets share the port, each with a reader of its
+	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
+	// other than Linux more is an error that wraps errors.ErrUnsupported. A
+	// peer keeps its socket: they all close together, and what arrives before
+	// all are bound is discarded. Nobody else may bind to the port, and
+	// [Listener.Dial] is an error, since the system chooses by which socket an
+	// answer is heard.
+	Sockets int
 }
 
 const (
@@ -50,23 +56,20 @@ const (
 	maxTombstones    = 4096
 )
 
-// A Listener accepts connections on a UDP address.
+// A Listener accepts connections on a UDP address, and may dial from it.
 type Listener struct {
 	set      *settings
 	maxConns int
 	filter   func(netip.AddrPort) bool
-	memory   budget
-	mux      *datagram.Mux
-	queue    *backlog.Queue[waiting]
-	close    sync.Once
-	closeErr error
+	budget   listen.Budget
+	side     listen.Listener[waiting]
 	born     time.Time
 
-	conns                                   atomic.Int64
 	accepted, filtered, refused, challenged atomic.Uint64
 
 	mu     sync.Mutex
 	cookie *core.Cookie
+	closed bool
 	// pending are the connections of peers that came by themselves and were
 	// not accepted yet, and whether Accept can find them.
 	pending map[netip.AddrPort]pending
@@ -85,23 +88,23 @@ func Listen(network, address string, cfg *Config) (*Listener, error) {
 // Listen listens on a UDP address. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if !isUDP(network) {
-		return nil, &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
-	}
-	nlc := net.ListenConfig{Control: lc.Control}
-	if _, err := lc.newListener(); err != nil {
+	if err := listen.CheckNetwork(network); err != nil {
 		return nil, err
 	}
-	pc, err := nlc.ListenPacket(ctx, network, address)
+	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
 	}
-	l, err := lc.ListenPacket(pc)
+	port, err := listen.Open(ctx, network, address, lc.options())
 	if err != nil {
-		pc.Close()
 		return nil, err
 	}
+	l.serve(port)
 	return l, nil
+}
+
+func (lc *ListenConfig) options() listen.Options {
+	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
 // ListenPacket listens on a socket that exists, a UDP socket or any other
@@ -113,18 +116,11 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	sock, err := socket.New(pc, socketConfig(lc.Config))
+	port, err := listen.OpenPacket(pc, lc.options())
 	if err != nil {
 		return nil, err
 	}
-	l.mux = datagram.NewMux(sock, datagram.MuxConfig{
-		Acceptor:      (*acceptor)(l),
-		MaxDatagram:   datagram.MaxUDP,
-		Tombstone:     l.set.core.Linger,
-		MaxTombstones: maxTombstones,
-		OnClose:       l.broken,
-	})
-	l.mux.Start()
+	l.serve(port)
 	return l, nil
 }
 
@@ -132,29 +128,33 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	secret := make([]byte, 32)
 	rand.Read(secret)
 	l := &Listener{
-		maxConns: limit(lc.MaxConns, defaultMaxConns),
+		maxConns: listen.Limit(lc.MaxConns, defaultMaxConns),
 		filter:   lc.Filter,
 		born:     time.Now(),
 		cookie:   core.NewCookie(secret),
 		pending:  make(map[netip.AddrPort]pending),
 	}
-	l.memory.limit = limit(lc.MaxMemory, defaultMaxMemory)
-	l.queue = backlog.New[waiting](min(limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	l.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
+	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP); err != nil {
 		return nil, err
 	}
-	l.set.core.Reserve = l.memory.reserve
+	l.set.core.Reserve = l.budget.ReserveKnown // all have proved their address
 	return l, nil
 }
 
-// limit applies the rule of ListenConfig: zero is the default, negative is no
-// limit.
-func limit[T int | int64](n, def T) T {
-	if n < 0 {
-		return math.MaxInt
-	}
-	return cmp.Or(n, def)
+// serve begins to serve on the sockets of a port.
+func (l *Listener) serve(port *listen.Port) {
+	l.side.Serve(port, datagram.MuxConfig{
+		Acceptor:      (*acceptor)(l),
+		MaxDatagram:   datagram.MaxUDP,
+		Tombstone:     l.set.core.Linger,
+		MaxTombstones: maxTombstones,
+	}, listen.Hooks{
+		Stop: l.stop,
+		End:  func(h datagram.Handler) { (*Conn)(h.(*handler)).Abort() },
+	})
 }
 
 // Accept waits for a connection of a new peer, a *[Conn] whose handshake is
@@ -170,9 +170,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	w, err := l.queue.Accept()
+	w, err := l.side.Accept()
 	if err != nil {
-		return nil, l.opError("accept", err)
+		return nil, err
 	}
 	l.forget(w.Conn)
 	return w.Conn, nil
@@ -201,40 +201,51 @@ func (w waiting) Close() error { return w.Abort() }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.
-func (l *Listener) SetDeadline(t time.Time) error {
-	if err := l.queue.SetDeadline(t); err != nil {
-		return l.opError("set", err)
-	}
-	return nil
-}
+func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t) }
 
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr { return l.mux.Addr() }
+func (l *Listener) Addr() net.Addr { return l.side.Addr() }
 
-// Close ends Accept, and closes connections that nobody has accepted. Those
-// that were accepted live on; the socket closes with the last of them. Close
-// may be called more than once and returns the first call's result.
-func (l *Listener) Close() error {
-	l.close.Do(func() {
-		l.queue.Close(nil)
-		if err := l.mux.Close(); err != nil {
-			l.closeErr = l.opError("close", err)
+// Close ends Accept, and closes connections that nobody has accepted, those
+// whose handshake is under way among them. Those that were accepted or dialed
+// live on; the sockets close with the last of them. Close may be called more
+// than once and returns the first call's result.
+func (l *Listener) Close() error { return l.side.Close() }
+
+// Shutdown ends the Listener as Close does, and waits for its connections.
+//
+//   - At once Accept ends, new peers are no longer answered, and connections
+//     that nobody has accepted are closed: their peers read io.EOF.
+//   - Connections that were accepted or dialed live on, in both directions,
+//     until either side closes them, their IdleTimeout ends them, or the socket
+//     breaks. When all have been closed or have ended and the sockets are
+//     closed, Shutdown returns nil, also if ctx is over by then, or the error
+//     of Close.
+//   - If ctx is over before, Shutdown ends the connections that are left, as
+//     [Conn.Abort] does: their peers are told, and what was not acknowledged is
+//     lost. Then it returns an error that matches ctx's, which is
+//     context.Canceled or context.DeadlineExceeded.
+//
+// It may be called after Close, more than once, and by several goroutines. The
+// connections are not told that they are waited for: that is the application's
+// affair, before or meanwhile, by [Conn.Shutdown] for instance.
+func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
+
+// stop ends the connections whose handshake is under way. Those that wait for
+// Accept are ended by the queue.
+func (l *Listener) stop() {
+	l.mu.Lock()
+	l.closed = true
+	var young []*Conn
+	for _, p := range l.pending {
+		if !p.queued {
+			young = append(young, p.c)
 		}
-	})
-	return l.closeErr
-}
-
-// broken learns that the socket has gone. If it broke, so does the Listener.
-func (l *Listener) broken(cause error) {
-	if cause != nil {
-		l.queue.Close(cause)
-		l.Close()
 	}
-}
-
-func (l *Listener) opError(op string, err error) error {
-	addr := l.Addr()
-	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
+	l.mu.Unlock()
+	for _, c := range young {
+		c.Abort()
+	}
 }
 
 // ListenerStats tells what a Listener has done. Fields may be added.
@@ -250,15 +261,18 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
-	return ListenerStats{
-		Conns:      int(l.conns.Load()),
-		Memory:     l.memory.used.Load(),
+	s := ListenerStats{
+		Conns:      l.side.Conns(),
+		Memory:     l.budget.Used(),
 		Challenged: l.challenged.Load(),
 		Accepted:   l.accepted.Load(),
 		Refused:    l.refused.Load(),
 		Filtered:   l.filtered.Load(),
-		Unknown:    l.mux.Stats().Unknown,
 	}
+	for _, d := range l.side.Stats() {
+		s.Unknown += d.Unknown
+	}
+	return s
 }
 
 // An acceptor is a Listener as its socket sees it.
@@ -300,7 +314,7 @@ func (l *Listener) welcome(from netip.AddrPort) bool {
 		l.filtered.Add(1)
 		return false
 	}
-	if l.conns.Load() >= int64(l.maxConns) || l.queue.Full() {
+	if l.side.Conns() >= l.maxConns || l.side.Full() {
 		l.refused.Add(1)
 		return false
 	}
@@ -353,24 +367,25 @@ func (l *Listener) admit(dc datagram.Conn, from netip.AddrPort, id uint32) {
 			c.Abort()
 		}
 	}
-	l.mu.Lock()
+	l.mu.Lock() // until it can be used, for others find it then
 	l.pending[from] = pending{c: c}
+	err := c.start(dc, l.set, id, true)
+	closed := l.closed
 	l.mu.Unlock()
-	if c.start(dc, l.set, id, true) != nil {
-		c.release()
+	if err != nil || closed {
+		c.Abort()
 	}
 }
 
 // newConn returns a Conn that is counted.
 func (l *Listener) newConn(addr netip.AddrPort) *Conn {
-	l.conns.Add(1)
+	l.side.Add()
 	c := &Conn{addr: addr}
 	c.onGone = func() {
-		l.conns.Add(-1)
 		if c.onConnect != nil {
-			l.forget(c) // before Ended, for Push may close what has ended
+			l.forget(c) // before Gone, for Push may close what has ended
 		}
-		l.queue.Ended(waiting{c})
+		l.side.Gone(waiting{c}, true)
 	}
 	return c
 }
@@ -383,25 +398,10 @@ func (l *Listener) queueConn(c *Conn) bool {
 	if p.c != c {
 		return true
 	}
-	if !l.queue.Push(waiting{c}) {
+	if !l.side.Push(waiting{c}) {
 		return false
 	}
 	l.accepted.Add(1)
 	l.pending[c.addr] = pending{c: c, queued: true}
-	return true
-}
-
-// A budget limits what all connections of a Listener hold together, in bytes.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-func (b *budget) reserve(delta int) bool {
-	n := b.used.Add(int64(delta))
-	if delta > 0 && n > b.limit {
-		b.used.Add(-int64(delta))
-		return false
-	}
 	return true
 }

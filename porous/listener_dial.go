@@ -22,8 +22,12 @@ var ErrConnExists = errors.New("porous: there is a connection with this address 
 // bounds the attempt; requests are repeated each 500 ms.
 //
 // Errors are the context's, [ErrRefused], [ErrHandshakeTimeout],
-// [ErrConnExists], those of the resolver, and net.ErrClosed after Close.
+// [ErrConnExists], those of the resolver, net.ErrClosed after Close, and a
+// *[ConfigError] if the Listener has several Sockets.
 func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
+	if len(l.side.Muxes()) > 1 {
+		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial"}
+	}
 	addr, err := resolve(ctx, l.Addr(), address)
 	if err == nil {
 		var c *Conn
@@ -37,7 +41,7 @@ func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 
 // dial begins to connect, or takes a connection over that the peer has begun.
 func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
-	dc, err := l.mux.Dial(addr)
+	dc, err := l.side.Muxes()[0].Dial(addr)
 	if errors.Is(err, datagram.ErrPeerExists) {
 		return l.take(addr)
 	}
@@ -59,7 +63,7 @@ func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, ok := l.pending[addr]
-	if !ok || p.queued && !l.queue.Remove(waiting{p.c}) {
+	if !ok || p.queued && !l.side.Take(waiting{p.c}) {
 		return nil, ErrConnExists
 	}
 	delete(l.pending, addr)

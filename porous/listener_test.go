@@ -104,7 +104,7 @@ func TestListenerFlood(t *testing.T) {
 		handle(from, b)
 	}
 	require.Equal(t, sent, out.Len(), "C4, C13")
-	require.Zero(t, l.conns.Load())
+	require.Zero(t, l.side.Conns())
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		out.Reset()
 		a.HandleUnknown(time.Time{}, from, false, [][]byte{out.Extend(11)[:0]}, &out)
@@ -277,7 +277,7 @@ func TestDialErrors(t *testing.T) {
 		require.ErrorIs(t, b.Connected(t.Context()), net.ErrClosed)
 		a.mu.Lock()
 		b.mu.Lock()
-		require.True(t, a.err == ErrRefused || b.err == ErrRefused)
+		require.True(t, a.out.Err() == ErrRefused || b.out.Err() == ErrRefused)
 		b.mu.Unlock()
 		a.mu.Unlock()
 	})

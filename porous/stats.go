@@ -46,7 +46,8 @@ type Stats struct {
 	// FramesReceived counts all datagrams, FramesInvalid those that were no
 	// frame, FramesRefused data frames for which ReceiveBuffer had no room.
 	FramesReceived, FramesInvalid, FramesRefused uint64
-	// WriteErrors counts batches that the layer below did not take whole.
+	// WriteErrors counts errors of the socket, which did not end it, when frames
+	// were written; those of a Listener are of all its connections.
 	WriteErrors uint64
 
 	// SendQueue is how many bytes of messages have no fate yet, ReceiveQueue
@@ -64,11 +65,11 @@ func (c *Conn) Stats() Stats {
 		RTT: k.RTT, RTTVar: k.RTTVar, RTTMin: k.RTTMin, RTO: k.RTO,
 		Window: k.Window, InFlight: k.InFlight, PacingRate: k.PacingRate, SendBandwidth: int64(k.SendBandwidth),
 		MessagesDelivered: c.counts.delivered, MessagesLost: c.counts.lost, MessagesReceived: c.counts.received,
-		MessagesTruncated: c.truncated.Load(), MessagesDropped: c.counts.dropped,
+		MessagesTruncated: c.truncatedLocked(), MessagesDropped: c.counts.dropped,
 		FramesSent: k.FramesSent, FramesResent: k.FramesResent, FramesAcked: k.FramesAcked,
 		FramesLost: k.FramesLost, FramesSpurious: k.Spurious, Timeouts: k.Timeouts,
 		FramesReceived: k.Received, FramesInvalid: k.Invalid, FramesRefused: k.Refused,
-		WriteErrors: c.writeErrors.Load(),
+		WriteErrors: c.dc.Stats().WriteErrors,
 		SendQueue:   k.Queued, ReceiveQueue: k.Held, ReadQueue: c.unreadLocked(),
 	}
 	if c.receipts != nil {
@@ -78,6 +79,16 @@ func (c *Conn) Stats() Stats {
 		s.Loss = float64(k.FramesLost-min(k.Spurious, k.FramesLost)) / float64(sent)
 	}
 	return s
+}
+
+// truncatedLocked returns how many messages were cut in all channels.
+func (c *Conn) truncatedLocked() (n uint64) {
+	for i := range c.channels {
+		if ch := c.channels[i].Load(); ch != nil {
+			n += ch.user.Truncated()
+		}
+	}
+	return n
 }
 
 func (c *Conn) coreStatsLocked() core.Stats {
@@ -105,7 +116,7 @@ func (ch *Channel) Stats() ChannelStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.peer.ChannelStats(ch.number)
-	s := ChannelStats{SendQueue: k.Queued, ReceiveQueue: k.Held, ReadQueue: ch.in.Len(), Refused: k.Unread}
+	s := ChannelStats{SendQueue: k.Queued, ReceiveQueue: k.Held, ReadQueue: ch.user.In.Len(), Refused: k.Unread}
 	if k.High {
 		s.Priority = High
 	}
@@ -117,11 +128,11 @@ func (ch *Channel) Stats() ChannelStats {
 func (c *Conn) Explain() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.err != nil && c.ending:
+	switch err := c.writeErrorLocked(); {
+	case c.closedLocked():
 		return "The connection has been closed."
-	case c.err != nil:
-		return fmt.Sprintf("The connection has ended: %v.", c.err)
+	case err != nil:
+		return fmt.Sprintf("The connection has ended: %v.", err)
 	}
 	k := c.peer.Stats()
 	switch k.Limit {

@@ -53,10 +53,10 @@ func (c *Conn) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		switch {
-		case c.err != nil:
-			return c.opError("flush", c.err)
-		case c.connected && c.peer.Flushed():
+		if err := c.writeErrorLocked(); err != nil {
+			return c.opError("flush", err)
+		}
+		if c.connected && c.peer.Flushed() {
 			return nil
 		}
 		if c.awaitLocked(ctx.Done(), nil) == wokenCancel {
@@ -92,18 +92,28 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 // and not acknowledged is lost. A call of Close or Shutdown that waits returns.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
-	c.ending = true
-	c.endLocked(net.ErrClosed, true)
-	out := datagram.GetBatch()
-	if !c.released {
-		c.peer.Abort(c.timeLocked(), out)
-	}
-	c.finishLocked()
+	c.closeLocked()
+	c.finishUnlocking()
 	c.notifyLocked()
 	c.mu.Unlock()
-	c.transmit(out)
-	datagram.PutBatch(out)
 	return c.opError("close", c.release())
+}
+
+// finishUnlocking ends the protocol. The peer is told, behind what is about to
+// leave.
+func (c *Conn) finishUnlocking() {
+	if !c.released && !c.out.DrainUnlocking(func() { c.peer.Abort(c.timeLocked(), c.out.Batch(c.now)) }) {
+		c.abortLocked()
+	}
+	c.finishLocked()
+	c.events = 0
+}
+
+// abortLocked ends the protocol without telling the peer.
+func (c *Conn) abortLocked() {
+	out := datagram.GetBatch()
+	c.peer.Abort(c.timeLocked(), out)
+	datagram.PutBatch(out)
 }
 
 // confirmTime is how long Close waits for the answer to its own request to end,
@@ -113,23 +123,15 @@ const confirmTime = 1100 * time.Millisecond
 // end closes the connection in order. It returns what was not delivered.
 func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 	c.mu.Lock()
-	cause := c.err
-	c.ending = true
-	c.endLocked(net.ErrClosed, true)
+	cause := c.writeErrorLocked()
+	c.closeLocked()
 	if cause == nil {
-		c.flushLocked(cancel)
+		c.flushUnlocking(cancel)
 		c.confirmLocked(cancel)
 	}
-	out := datagram.GetBatch()
-	if !c.released {
-		c.peer.Abort(c.timeLocked(), out)
-	}
-	c.finishLocked()
-	c.events = 0
+	c.finishUnlocking()
 	lost := c.lost
 	c.mu.Unlock()
-	c.transmit(out)
-	datagram.PutBatch(out)
 	c.release()
 	if lost.Messages == 0 || cause == net.ErrClosed {
 		return nil
@@ -138,9 +140,9 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 	return &lost
 }
 
-// flushLocked waits until everything is acknowledged and the protocol's own end
+// flushUnlocking waits until everything is acknowledged and the protocol's own end
 // has begun.
-func (c *Conn) flushLocked(cancel <-chan struct{}) {
+func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	for c.peer.State() == core.Connecting && c.peer.Stats().Packets > 0 {
 		if c.awaitLocked(cancel, nil) == wokenCancel {
 			return
@@ -150,9 +152,7 @@ func (c *Conn) flushLocked(cancel <-chan struct{}) {
 		return // Abort tells the peer, if there is one
 	}
 	c.peer.Disconnect(c.timeLocked(), true)
-	if c.peer.Pending() {
-		c.pumpLocked()
-	}
+	c.out.PumpUnlocking(nil)
 	for c.peer.State() == core.Connected {
 		c.tickAt = 0
 		c.scheduleLocked()

@@ -2,9 +2,9 @@ package porous
 
 import (
 	"net"
-	"strings"
 
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 )
 
 // NewConn puts the protocol on inner, a connection that preserves message
@@ -29,57 +29,36 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 
 // stack finds the transport below a new connection.
 func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
-	if inner == nil {
-		standIn, far := net.Pipe() // something to close
-		far.Close()
-		return datagram.NewForeign(standIn, 0, 0), nil, &ConfigError{Field: "inner", Reason: "it is nil"}
+	if reason := netconn.Unfit(inner); reason != "" {
+		return netconn.Unused(inner), nil, &ConfigError{Field: "inner", Reason: reason}
 	}
-	if dc := datagram.Below(inner); dc != nil {
-		set, err := newSettings(cfg, dc.MaxDatagram())
-		return dc, set, err
+	most := datagram.MaxUDP
+	if below := datagram.Below(inner); below != nil {
+		most = below.MaxDatagram()
 	}
-	set, err := newSettings(cfg, datagram.MaxUDP)
-	if addr := inner.LocalAddr(); err == nil && addr != nil {
-		if n := addr.Network(); n == "unix" || strings.HasPrefix(n, "tcp") {
-			err = &ConfigError{Field: "inner", Reason: "a " + n + " connection does not preserve message boundaries"}
-		}
-	}
+	set, err := newSettings(cfg, most)
 	var dc datagram.Conn
 	if err == nil {
 		dc, err = newSingle(inner, cfg, set)
 	}
 	if err != nil {
-		return datagram.NewForeign(inner, 0, 0), nil, err
+		return netconn.Unused(inner), nil, err
 	}
 	return dc, set, nil
 }
 
 // NewListener returns a net.Listener whose Accept puts [NewConn] with cfg on
-// the connections that inner accepts. It takes inner over.
+// the connections that inner accepts. It takes inner over. Accept returns a
+// *Conn, whose handshake may still be under way, or closes the connection, if
+// the configuration does not fit its transport, and returns the *ConfigError.
 func NewListener(inner net.Listener, cfg *Config) net.Listener {
-	return &stackedListener{inner, cfg}
-}
-
-type stackedListener struct {
-	net.Listener
-	cfg *Config
-}
-
-// Accept waits for the next connection, a *Conn, whose handshake may still be
-// under way. A configuration that does not fit the transport of that connection
-// closes it, and is returned as the *ConfigError.
-func (l *stackedListener) Accept() (net.Conn, error) {
-	inner, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := NewConn(inner, l.cfg)
-	c.mu.Lock()
-	err = c.err
-	c.mu.Unlock()
-	if ce, ok := err.(*ConfigError); ok {
-		c.Close()
-		return nil, ce
-	}
-	return c, nil
+	return netconn.NewListener(inner, func(nc net.Conn) (net.Conn, error) {
+		c := NewConn(nc, cfg)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err, ok := c.out.Err().(*ConfigError); ok {
+			return c, err
+		}
+		return c, nil
+	})
 }

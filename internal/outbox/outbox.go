@@ -58,6 +58,7 @@ type Outbox struct {
 	busy    bool
 	taken   bool        // Writes are done with messages that have not left yet
 	drains  bool        // ended other than by Close, which has not been called since
+	refills bool        // owner is a Refiller; constant after Init
 	clogged atomic.Bool // pending is longer than answerRoom; read without the lock
 	waiters int32
 	flood   Flood
@@ -86,10 +87,20 @@ type Owner interface {
 	Arrange(*wire.Batch) *wire.Batch
 }
 
-// Init prepares an Outbox. If waits is true, Writes ask the connection below for
-// room first.
+// A Refiller is an Owner that frames most of what it sends as late as possible:
+// not when a message is written, but when it may leave.
+type Refiller interface {
+	// Refill frames into Batch what may leave now. It is called with the lock
+	// held, by who transmits, whenever nothing is pending any more, until it
+	// frames nothing.
+	Refill()
+}
+
+// Init prepares an Outbox of an Owner, which may be a Refiller. If waits is
+// true, Writes ask the connection below for room first.
 func (o *Outbox) Init(owner Owner, waits bool) {
 	o.owner = owner
+	_, o.refills = owner.(Refiller)
 	o.run = o.flush
 	if waits {
 		o.gates = &gates{make(chan struct{}, 1), make(chan struct{}, 1)}

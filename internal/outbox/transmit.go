@@ -28,6 +28,38 @@ func (o *Outbox) SendFreshUnlocking(before bool) {
 	}
 }
 
+// PumpUnlocking sends what is pending, and what a Refiller adds, unless
+// somebody is busy, who does so then. It waits for room in the socket until the
+// deadline, or not at all if that is nil; then a goroutine goes on.
+func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
+	if o.busy {
+		return
+	}
+	if d == nil {
+		d = &atOnce
+	}
+	o.busy = true
+	o.ReleaseUnlocking(d)
+}
+
+// more reports whether there is something to transmit.
+func (o *Outbox) more() bool {
+	o.trim()
+	if o.pending == nil && o.refills {
+		o.owner.(Refiller).Refill()
+		o.trim()
+	}
+	return o.pending != nil
+}
+
+// trim puts a batch back into which nothing was framed.
+func (o *Outbox) trim() {
+	if o.pending != nil && o.pending.Len() == 0 {
+		datagram.PutBatch(o.pending)
+		o.pending = nil
+	}
+}
+
 // AcquireUnlocking waits until nobody is busy and makes the caller so. Its error
 // is that of Check, but by the deadline d.
 func (o *Outbox) AcquireUnlocking(d *deadline.Deadline) error {
@@ -46,7 +78,7 @@ func (o *Outbox) AcquireUnlocking(d *deadline.Deadline) error {
 // ReleaseUnlocking sends what is pending and lets the next sender in; the caller
 // is busy. If there is no room for it until the deadline, a goroutine goes on.
 func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
-	for o.pending != nil {
+	for o.more() {
 		if o.sendPendingUnlocking(d) {
 			continue
 		}
