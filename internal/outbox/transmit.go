@@ -36,7 +36,7 @@ func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
 		return
 	}
 	if d == nil {
-		d = &atOnce
+		d = atOnce
 	}
 	o.busy = true
 	o.ReleaseUnlocking(d)
