@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/socketpair"
 	"volley/simnet"
 )
 
@@ -43,7 +44,7 @@ var conns = []struct {
 		return a, b
 	}},
 	{"NetPipe", func(tb testing.TB, cfg *Config) (a, b *Conn) {
-		x, y := net.Pipe()
+		x, y := socketpair.Pipe()
 		a, b = NewConn(x, cfg), NewConn(y, cfg)
 		tb.Cleanup(func() { a.Close(); b.Close() })
 		return a, b

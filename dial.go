@@ -100,10 +100,15 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		dc.Close()
 		return nil, err
 	}
-	if !d.Quiet && set.keepAlive > 0 {
+	d.greet(c)
+	return c, nil
+}
+
+// greet greets the peer of a new connection, if that is wanted.
+func (d *Dialer) greet(c *Conn) {
+	if !d.Quiet && c.set.keepAlive > 0 {
 		c.greet()
 	}
-	return c, nil
 }
 
 // transport returns the connection of the transport on a connection to one peer.

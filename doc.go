@@ -28,6 +28,13 @@
 // [Conn.WriteBatch] sends many messages on one connection, and [WriteAll] and
 // [WriteEach] send to many connections, in few system calls.
 //
+// A program that takes a net.Conn or a net.PacketConn for datagrams, such as a
+// DNS client, DTLS or statsd, runs over a Conn unchanged. HTTP, gRPC, yamux and
+// whatever else reads a net.Conn as a stream does not: it wants TCP, or the
+// streams of QUIC. NewConn refuses the streams that it recognises.
+//
+// [Listener.Dial] and [Dialer.DialPacket] dial from a socket that exists.
+//
 // [NewConn] and [NewListener] put the same on any connection that preserves
 // message boundaries, as tls.Client does for streams; [Pipe] joins two Conns in
 // memory, without loss or with as much as a test wants.

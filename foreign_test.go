@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -22,7 +23,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 		name string
 		pair func(t *testing.T) (a, b net.Conn)
 	}{
-		{"net.Pipe", func(*testing.T) (a, b net.Conn) { return net.Pipe() }},
+		{"net.Pipe", func(*testing.T) (a, b net.Conn) { return socketpair.Pipe() }},
 		{"unixgram", socketpair.Unixgram},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 func TestForeignCloseWhileStuck(t *testing.T) {
 	for _, flood := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			x, y := net.Pipe()
+			x, y := socketpair.Pipe()
 			c := NewConn(x, nil)
 			y.Write([]byte{0, 0, 0, 255, 255, 'x'}) // it owes an acknowledgement now
 			var wg sync.WaitGroup
@@ -93,7 +94,7 @@ func writeUntilError(c *Conn) error {
 // Close gives a foreign connection what Write has taken.
 func TestForeignCloseFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := net.Pipe()
+		x, y := socketpair.Pipe()
 		a, b := NewConn(x, nil), NewConn(y, nil)
 		for i := range 50 {
 			a.Write(pattern(uint32(i), 1000))
@@ -118,7 +119,7 @@ func TestForeignCloseFlushes(t *testing.T) {
 // A write deadline ends a Write that waits for a foreign connection.
 func TestForeignWriteDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := net.Pipe()
+		x, y := socketpair.Pipe()
 		c := NewConn(x, nil)
 		c.SetWriteDeadline(time.Now().Add(time.Second))
 		wantTimeout(t, "Write with a deadline", writeUntilError(c))
@@ -262,6 +263,29 @@ func TestNewConnOnStreams(t *testing.T) {
 	}
 }
 
+// A pipe of package net, and TLS over whatever it is, are streams too.
+func TestNewConnOnStreamsInMemory(t *testing.T) {
+	x, y := net.Pipe()
+	defer y.Close()
+	a, b := Pipe(nil)
+	defer a.Close()
+	defer b.Close()
+	for name, inner := range map[string]net.Conn{
+		"net.Pipe": x, "wrapped": struct{ net.Conn }{x}, "TLS": tls.Client(a, &tls.Config{InsecureSkipVerify: true}),
+	} {
+		_, err := NewConn(inner, nil).Write([]byte("x"))
+		ce, ok := errors.AsType[*ConfigError](err)
+		if !ok || ce.Field != "inner" {
+			t.Errorf("Write over %s: %v, want a *ConfigError for inner", name, err)
+		}
+	}
+	c := NewConn(struct{ net.Conn }{b}, nil) // not volley's own to see, and no stream
+	defer c.Close()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNewConnOnNil(t *testing.T) {
 	c := NewConn(nil, nil)
 	var ce *ConfigError
@@ -287,7 +311,7 @@ func (anonymous) RemoteAddr() net.Addr { return nil }
 
 func TestForeignWithoutAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y := net.Pipe()
+		x, y := socketpair.Pipe()
 		c := NewConn(anonymous{x}, nil)
 		if c.LocalAddr() == nil || c.RemoteAddr() == nil {
 			t.Error("an address is nil")

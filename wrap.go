@@ -13,8 +13,8 @@ import (
 // else may use it. Where inner is not volley's own, what is written passes
 // through a short queue, so that inner's Write may block without harm; its
 // error, if not a passing one, is that of a later Write. With a cfg that does
-// not fit, or an inner that is a stream or nil, every call returns the
-// *[ConfigError].
+// not fit, or an inner that is nil or a stream, as far as that shows (TCP, a Unix
+// stream, net.Pipe, TLS over anything), every call returns the *[ConfigError].
 //
 // No greeting is sent. Over another protocol that has keepalives of its own,
 // set Config.KeepAlive and IdleTimeout to negative values; over package

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"strconv"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 )
 
 // ErrConnExists is the error of [Listener.Dial] for an address with which there
@@ -28,7 +28,7 @@ func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 	if len(l.side.Muxes()) > 1 {
 		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial"}
 	}
-	addr, err := resolve(ctx, l.Addr(), address)
+	addr, err := listen.Resolve(ctx, l.Addr(), address)
 	if err == nil {
 		var c *Conn
 		if c, err = l.dial(addr); err == nil {
@@ -68,31 +68,4 @@ func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
 	}
 	delete(l.pending, addr)
 	return p.c, nil
-}
-
-// resolve returns the address that a string names, of the family of a socket.
-func resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPort, error) {
-	if ap, err := netip.ParseAddrPort(address); err == nil {
-		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
-	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	family := "ip"
-	if udp, ok := local.(*net.UDPAddr); ok && udp.IP.To4() != nil {
-		family = "ip4"
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	if len(ips) == 0 {
-		return netip.AddrPort{}, &net.AddrError{Err: "no suitable address", Addr: net.JoinHostPort(host, strconv.Itoa(port))}
-	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
 }

@@ -44,6 +44,17 @@ func (m *Mux) Dial(addr netip.AddrPort) (*Peer, error) {
 	return p, nil
 }
 
+// Handler returns that of the Conn of an address; nil if there is none, or if it
+// is being made.
+func (m *Mux) Handler(addr netip.AddrPort) Handler {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[addr]; p != nil {
+		return p.handler
+	}
+	return nil
+}
+
 // findLocked returns the Peer of an address. There is true, but the Peer nil, if
 // that waits for its Handler; the datagrams are then kept.
 func (m *Mux) findLocked(addr netip.AddrPort, bufs [][]byte) (p *Peer, there bool) {

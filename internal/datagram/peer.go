@@ -21,6 +21,7 @@ type Peer struct {
 	alarm   alarm
 	grave   uint32 // milliseconds that the address stays closed after Close
 	closed  atomic.Bool
+	remote  atomic.Pointer[net.UDPAddr] // addr, once somebody has asked
 }
 
 var (
@@ -125,14 +126,20 @@ func (p *Peer) LocalAddr() net.Addr {
 	return addr
 }
 
-// RemoteAddr returns the address as the socket below knows it.
+// RemoteAddr returns the address as the socket below knows it, the same value
+// each time.
 func (p *Peer) RemoteAddr() net.Addr {
+	if a := p.remote.Load(); a != nil {
+		return a
+	}
 	if m := p.mux.sock.Features().Addrs; m != nil {
-		if a := m.NetAddr(p.addr); a != nil {
+		a := m.NetAddr(p.addr)
+		if _, ok := a.(*net.UDPAddr); a != nil && !ok {
 			return a
 		}
 	}
-	return net.UDPAddrFromAddrPort(p.addr)
+	p.remote.CompareAndSwap(nil, net.UDPAddrFromAddrPort(p.addr))
+	return p.remote.Load()
 }
 
 // AddrPort returns the remote address.

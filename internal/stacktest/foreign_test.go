@@ -22,7 +22,7 @@ import (
 
 // lossless are ways to join two foreign connections that lose nothing.
 var lossless = map[string]func(t *testing.T) (a, b net.Conn){
-	"net.Pipe": func(*testing.T) (a, b net.Conn) { return net.Pipe() },
+	"net.Pipe": func(*testing.T) (a, b net.Conn) { return socketpair.Pipe() },
 	"unixgram": socketpair.Unixgram,
 	"wrapper": func(t *testing.T) (a, b net.Conn) {
 		x, y := socketpair.Unixgram(t)
@@ -104,7 +104,7 @@ func TestForeign(t *testing.T) {
 // but has a close, or none, of its own kind.
 func TestNettestOverForeign(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		x, y := net.Pipe()
+		x, y := socketpair.Pipe()
 		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 		return a, b, func() { a.Close(); b.Close() }, nil
 	})
@@ -188,7 +188,7 @@ func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.done) }); re
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "own", Net: "unixgram"} }
 
 func (l *pipeListener) dial() net.Conn {
-	x, y := net.Pipe()
+	x, y := socketpair.Pipe()
 	l.conns <- y
 	return x
 }

@@ -1,0 +1,61 @@
+package volley
+
+import (
+	"net"
+	"net/netip"
+)
+
+var _ net.PacketConn = (*Conn)(nil)
+
+// ReadFrom is Read, and returns the peer's address: a Conn is a net.PacketConn
+// with one peer, as a connected net.UDPConn is. The address is the same value
+// each time and must not be changed.
+func (c *Conn) ReadFrom(b []byte) (n int, addr net.Addr, err error) {
+	n, err = c.Read(b)
+	return n, c.dc.RemoteAddr(), err
+}
+
+// WriteTo is Write. The address is the peer's or nil; for another one the error
+// matches net.ErrWriteToConnected and is a *net.AddrError that names both. For
+// a net.PacketConn with many peers see [ListenPacket].
+func (c *Conn) WriteTo(b []byte, addr net.Addr) (int, error) {
+	if peer := c.dc.RemoteAddr(); !isNil(addr) && !sameAddr(addr, peer) {
+		return 0, c.opError("write", &otherPeerError{net.AddrError{
+			Err: "a connection writes to its peer only, " + peer.String(), Addr: addr.String(),
+		}})
+	}
+	return c.Write(b)
+}
+
+// An otherPeerError is net.ErrWriteToConnected with the addresses.
+type otherPeerError struct{ at net.AddrError }
+
+func (e *otherPeerError) Error() string { return "volley: " + e.at.Error() }
+
+// Unwrap returns what the error matches.
+func (e *otherPeerError) Unwrap() []error { return []error{net.ErrWriteToConnected, &e.at} }
+
+// isNil reports whether an address is missing.
+func isNil(addr net.Addr) bool {
+	udp, ok := addr.(*net.UDPAddr)
+	return addr == nil || ok && udp == nil
+}
+
+// sameAddr reports whether two addresses are of one socket.
+func sameAddr(a, b net.Addr) bool {
+	if a == b {
+		return true
+	}
+	x, ok := a.(*net.UDPAddr)
+	if y, too := b.(*net.UDPAddr); ok && too {
+		return plainAddrPort(x) == plainAddrPort(y)
+	}
+	return a.Network() == b.Network() && a.String() == b.String()
+}
+
+// plainAddrPort returns an address of which the IPv4 ones are never in their
+// IPv6-mapped form.
+func plainAddrPort(a *net.UDPAddr) netip.AddrPort {
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

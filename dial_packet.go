@@ -1,0 +1,84 @@
+package volley
+
+import (
+	"net"
+	"net/netip"
+
+	"volley/internal/datagram"
+	"volley/internal/socket"
+)
+
+// DialPacket connects to a peer over a socket that exists, a UDP socket or any
+// other net.PacketConn, which it takes over: the connection closes it, and what
+// comes from other addresses is dropped. The peer is greeted, unless d is Quiet,
+// as by [Dial], so that its Accept returns; over a net.PacketConn that carries
+// another protocol with connections of its own, Quiet is better. After an error,
+// a *[ConfigError], a *net.AddrError or one of the system, pc is still the
+// caller's. Of d, the NetDialer means nothing.
+func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
+	set, err := d.settings()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPacketConn(pc); err != nil {
+		return nil, err
+	}
+	if isNil(raddr) {
+		return nil, &net.OpError{Op: "dial", Net: pc.LocalAddr().Network(), Source: pc.LocalAddr(), Err: errMissingAddress}
+	}
+	if udp, ok := pc.(*net.UDPConn); ok && udp.RemoteAddr() != nil {
+		return d.dialConnected(udp, raddr)
+	}
+	sock, err := socket.New(pc, socketConfig(d.Config))
+	if err != nil {
+		return nil, err
+	}
+	m := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: datagram.MaxUDP})
+	dc, err := m.Dial(addrPortOf(sock, raddr))
+	if err != nil {
+		return nil, err
+	}
+	c := new(Conn)
+	if err := c.start(dc, set, nil); err != nil {
+		return nil, err
+	}
+	m.Start()
+	m.Close() // the socket goes with the one connection
+	d.greet(c)
+	return c, nil
+}
+
+// dialConnected makes a connection of a socket that has a peer.
+func (d *Dialer) dialConnected(udp *net.UDPConn, raddr net.Addr) (*Conn, error) {
+	if peer := udp.RemoteAddr(); !sameAddr(raddr, peer) {
+		return nil, &net.OpError{Op: "dial", Net: "udp", Source: udp.LocalAddr(), Addr: raddr, Err: &otherPeerError{net.AddrError{
+			Err: "the socket is connected to " + peer.String(), Addr: raddr.String(),
+		}}}
+	}
+	return d.connect(udp)
+}
+
+var errMissingAddress error = &net.AddrError{Err: "missing address"}
+
+// addrPortOf returns what an address is to a Socket.
+func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {
+	if m := sock.Features().Addrs; m != nil {
+		return m.AddrPort(addr)
+	}
+	if udp, ok := addr.(*net.UDPAddr); ok {
+		return plainAddrPort(udp)
+	}
+	ap, _ := netip.ParseAddrPort(addr.String())
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+// checkPacketConn refuses what cannot carry datagrams.
+func checkPacketConn(pc net.PacketConn) error {
+	if pc == nil {
+		return &ConfigError{Field: "pc", Reason: "it is nil"}
+	}
+	if network := streamNetwork(pc); network != "" {
+		return &ConfigError{Field: "pc", Reason: "a " + network + " connection does not preserve message boundaries"}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package volley
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"volley/internal/datagram"
+	"volley/internal/listen"
+)
+
+// ErrConnExists is the error of [Listener.Dial] for an address with which the
+// application has a connection already.
+var ErrConnExists = errors.New("volley: there is a connection with this address already")
+
+// Dial connects to a UDP address from the socket on which l accepts. No answer
+// is waited for, and the peer is greeted, as by the function [Dial]; the context
+// bounds the resolution of a name. So two programs behind firewalls or address
+// translators, which let in only what answers, can connect when each dials the
+// other (hole punching): they meet in one connection, whichever packet comes
+// first. A greeting that is lost, or stopped since the other side has not dialed
+// yet, is made up for by the next message or keepalive. If the peer has come
+// before and waits for Accept, Dial returns that connection.
+//
+// The connection has l's Config, counts for its limits, which do not refuse it,
+// and lives on after Close, as accepted ones do. Errors are those of the
+// resolver, [ErrConnExists], net.ErrClosed after Close, and one that matches
+// errors.ErrUnsupported with several Sockets: the answers would come out at any
+// of them.
+func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
+	addr, err := listen.Resolve(ctx, l.Addr(), address)
+	if err == nil {
+		var c *Conn
+		if c, err = l.dial(addr); err == nil {
+			return c, nil
+		}
+	}
+	local := l.Addr()
+	return nil, &net.OpError{Op: "dial", Net: local.Network(), Source: local, Err: err}
+}
+
+func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
+	muxes := l.side.Muxes()
+	if len(muxes) > 1 {
+		return nil, fmt.Errorf("volley: dialing from a port of %d sockets: %w", len(muxes), errors.ErrUnsupported)
+	}
+	dc, err := muxes[0].Dial(addr)
+	if errors.Is(err, datagram.ErrPeerExists) {
+		return l.take(addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := new(Conn)
+	l.side.Add()
+	if err := c.start(dc, l.set, nil); err != nil {
+		l.forget(c)
+		dc.Close()
+		return nil, err
+	}
+	if l.set.keepAlive > 0 {
+		c.greet()
+	}
+	return c, nil
+}
+
+// take returns a connection that nobody has accepted yet.
+func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
+	h, ok := l.side.Muxes()[0].Handler(addr).(*handler)
+	if !ok || !l.side.Take((*Conn)(h)) {
+		return nil, ErrConnExists
+	}
+	return (*Conn)(h), nil
+}
