@@ -119,6 +119,13 @@ type Config struct {
 	// Without it, one late duplicate or wrong sequence can make thousands of
 	// good packets stale. The window must be a power of two.
 	JumpGuard bool
+	// MidStream is for sides that may forget each other and start anew at
+	// sequence 0, each at a time of its own. The first packet is believed
+	// whatever its sequence. The window begins again with a packet that it would
+	// refuse, but that acknowledges something new, or, if nothing was accepted
+	// for 10 s, that has heard nothing. See InquiryDue. It
+	// needs JumpGuard.
+	MidStream bool
 	// AckGuard ignores the acks of a header whose ack is of a packet that was
 	// never sent, as that of a peer is who speaks of an endpoint that had this
 	// address before. It counts them in AcksInvalid. Without it, the ack bits
@@ -191,6 +198,9 @@ func (c *Config) Validate() error {
 	}
 	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); c.JumpGuard && c.MaxWindow == 0 && n&(n-1) != 0 {
 		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which JumpGuard needs"}
+	}
+	if c.MidStream && !c.JumpGuard {
+		return &ConfigError{"MidStream", c.MidStream, "needs JumpGuard"}
 	}
 	if err := c.validateAckDelay(); err != nil {
 		return err

@@ -127,6 +127,7 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		parked:        -1,
 		parts:         &noReassemblies,
 	}
+	e.received.unmet = cfg.MidStream
 	e.fates, _ = h.(FateHandler)
 	n, track := or(cfg.ReceivedBuffer, defaultReceivedBuffer), or(cfg.ReceivedBuffer, defaultReceivedBuffer)
 	if cfg.MaxWindow > 0 {
@@ -221,6 +222,7 @@ func (e *Endpoint) Reset() {
 }
 
 func (e *Endpoint) resetReceived() {
+	e.received.unmet = e.cfg.MidStream
 	e.received.seen.Reset()
 	e.received.turnedAt, e.received.turnedNext = e.now, 0
 	e.received.ring.reset(0)

@@ -205,13 +205,16 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 // place returns the reassembly that a fragment belongs to, with room for it. It
 // returns nil and why if the fragment is refused.
 func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
-	if e.received.seen.Status(f.Sequence) == seq.Seen {
+	if e.received.unmet {
+		e.begin(f.Sequence)
+	}
+	if e.received.seen.Status(f.Sequence) == seq.Seen && (f.ID > 0 || !e.anew(f.Header)) {
 		return nil, Duplicate
 	}
 	r := e.parts.find(f.Sequence)
 	if r == nil {
 		if e.cfg.JumpGuard {
-			if v, believed := e.guard(f.Sequence); !believed {
+			if v, believed := e.guard(f.Sequence); !believed && (f.ID > 0 || !e.anew(f.Header)) {
 				return nil, v
 			}
 		}

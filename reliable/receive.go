@@ -39,7 +39,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		return Invalid
 	}
 	if e.cfg.JumpGuard && len(datagram)-n <= int(e.maxPacket) {
-		if v, believed := e.guard(h.Sequence); !believed {
+		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h) {
 			e.counters.PacketsStale++
 			return v
 		}
@@ -54,11 +54,12 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented 
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
 	}
-	switch e.received.seen.Status(h.Sequence) {
-	case seq.Stale:
+	switch status := e.received.seen.Status(h.Sequence); {
+	case status == seq.Fresh || e.anew(h):
+	case status == seq.Stale:
 		e.counters.PacketsStale++
 		return Stale
-	case seq.Seen:
+	default:
 		e.counters.PacketsDuplicate++
 		return Duplicate
 	}
@@ -94,6 +95,9 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented 
 // believed if it follows another such one that was parked; where that is very
 // far, the windows start again with it.
 func (e *Endpoint) guard(s uint16) (Verdict, bool) {
+	if e.received.unmet {
+		e.begin(s)
+	}
 	w := &e.received.seen
 	ahead := s - w.Next()
 	if int(ahead) < min(jumpAhead, w.Track()) || int(w.Next()-1-s) < w.Len() {

@@ -33,6 +33,8 @@ type receivedWindow struct {
 	ringBegin  uint16 // where a ring of few records began
 	whole      bool   // the ring has as many records as it should
 	samples    uint8  // messages sampled, up to sampledFirst
+	unmet      bool   // no packet has come yet, with a Config.MidStream
+	asking     bool   // an inquiry is due, see InquiryDue
 }
 
 // A receivedRing has the records of the newest packets, by sequence modulo its

@@ -12,6 +12,8 @@ type chunk struct {
 	buf  []byte
 	r, w int // read and write offset
 	pool *sync.Pool
+	from []*Origin // of the messages, where an Inbox has several
+	read int       // how many of from have been read
 }
 
 const (
@@ -41,14 +43,17 @@ func newChunk(n, class int) *chunk {
 	return &chunk{buf: make([]byte, n)}
 }
 
-// free gives c back to its pool and returns its size.
-func (c *chunk) free() int {
-	n := len(c.buf)
+// size returns the memory that c counts for, in bytes.
+func (c *chunk) size() int { return len(c.buf) + cap(c.from)*originSize }
+
+// free gives c back to its pool.
+func (c *chunk) free() {
 	if c.pool != nil {
 		c.next, c.r, c.w = nil, 0, 0
+		clear(c.from)
+		c.from, c.read = c.from[:0], 0
 		c.pool.Put(c)
 	}
-	return n
 }
 
 func (c *chunk) room() int { return len(c.buf) - c.w }

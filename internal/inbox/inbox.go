@@ -116,7 +116,7 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 		return false
 	}
 	if q.tail == nil || q.tail.room() < n {
-		if !q.addChunk(n) {
+		if !q.addChunk(newChunk(n, int(q.class)), q.reserve) {
 			return false
 		}
 	}
@@ -125,9 +125,8 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 	return true
 }
 
-func (q *Inbox) addChunk(n int) bool {
-	c := newChunk(n, int(q.class))
-	if q.reserve != nil && !q.reserve(len(c.buf)) {
+func (q *Inbox) addChunk(c *chunk, reserve func(delta int) bool) bool {
+	if reserve != nil && !reserve(c.size()) {
 		c.free()
 		return false
 	}
@@ -197,7 +196,8 @@ func (q *Inbox) freeList(c *chunk) {
 }
 
 func (q *Inbox) release(c *chunk) {
-	n := c.free()
+	n := c.size()
+	c.free()
 	if q.reserve != nil {
 		q.reserve(-n)
 	}

@@ -250,6 +250,13 @@ func (w *Window) Restart(s uint16) {
 	w.table.clear()
 }
 
+// Begin empties w and makes s the next sequence. In a window of bits, those that
+// it can tell apart before s may still be inserted.
+func (w *Window) Begin(s uint16) {
+	w.Restart(s)
+	w.known = w.track
+}
+
 // Resize makes w tell apart the newest track sequences, a power of two. When
 // that is more than before, the older ones count as seen.
 func (w *Window) Resize(track int) {
