@@ -3,8 +3,6 @@ package reliable
 import (
 	"math/bits"
 	"time"
-
-	"volley/internal/wire"
 )
 
 // An endpoint with Config.MidStream is one end of a socket that has no
@@ -104,7 +102,7 @@ func (e *Endpoint) InquiryDue(now time.Time) bool {
 // SendInquiry appends a packet that acknowledges nothing to out. An other side
 // that has started anew acknowledges it, with its next packet; one that has not
 // takes it as any other.
-func (e *Endpoint) SendInquiry(now time.Time, out *wire.Batch) {
+func (e *Endpoint) SendInquiry(now time.Time, out *Batch) {
 	e.advance(now)
 	if e.sent.ring == nil && !e.ensureSent() {
 		return
