@@ -237,7 +237,47 @@ func ExampleConn_WriteBatch() {
 	// health
 }
 
-	"slices"
+// WriteAll serves all clients of a server in one pass over its socket, and says
+// for whom there was an error.
+func ExampleWriteAll() {
+	n := simnet.New(1)
+	defer n.Close()
+	pc, _ := n.Listen("10.0.0.1:7777")
+	var lc volley.ListenConfig
+	ln, _ := lc.ListenPacket(pc)
+	defer ln.Close()
+
+	var clients, players []*volley.Conn
+	for range 3 {
+		inner, _ := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
+		c := volley.NewConn(inner, nil)
+		defer c.Close()
+		c.Write([]byte("join"))
+		p, _ := ln.AcceptConn()
+		defer p.Close()
+		clients, players = append(clients, c), append(players, p)
+	}
+	players[1].Close() // has left
+
+	err := volley.WriteAll([]byte("round 1 begins"), slices.Values(players))
+	if all, ok := errors.AsType[*volley.WriteAllError](err); ok {
+		for _, f := range all.Failed {
+			fmt.Println("player left:", f.Conn == players[1])
+			players = slices.DeleteFunc(players, func(c *volley.Conn) bool { return c == f.Conn })
+		}
+	}
+	fmt.Println(len(players), "players")
+	msg, _ := clients[2].ReadMessage(nil)
+	fmt.Println(string(msg))
+	// Output:
+	// player left: true
+	// 2 players
+	// round 1 begins
+}
+
+// A Dialer fits where a DialContext function is asked for by a program that
+// writes a message at a time, such as a resolver: not by net/http, whose
+// connections are streams.
 func ExampleDialer_DialContext() {
 	d := volley.Dialer{
 		Config:    &volley.Config{IdleTimeout: time.Minute},

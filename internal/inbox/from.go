@@ -61,14 +61,14 @@ func (q *Inbox) PushFrom(p []byte, o *Origin) bool {
 	}
 	o.used.Add(int64(n))
 	q.tail.from = append(q.tail.from, o)
-	q.tail.push(p)
+	q.tail.push(p, 0, lengthSize)
 	q.pushed += int64(n)
 	return true
 }
 
 // ReadFrom is Read for an Inbox of which all messages have origins.
 func (q *Inbox) ReadFrom(b []byte, d *deadline.Deadline) (n, size int, from *Origin, err error) {
-	err = q.next(d, func(p []byte) {
+	err = q.next(d, func(p []byte, _ uint64) {
 		n, size = copy(b, p), len(p)
 		from = q.out.popOrigin()
 	})
