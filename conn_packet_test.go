@@ -169,7 +169,9 @@ func TestListenerDialSeveralSockets(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	_, err = l.Dial(t.Context(), "127.0.0.1:9")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	ce, ok := errors.AsType[*ConfigError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "ListenConfig.Sockets", ce.Field)
 }
 
 // DialPacket greets, takes what its peer sends and nothing from others, and

@@ -3,7 +3,6 @@ package volley
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -26,9 +25,8 @@ var ErrConnExists = errors.New("volley: there is a connection with this address 
 //
 // The connection has l's Config, counts for its limits, which do not refuse it,
 // and lives on after Close, as accepted ones do. Errors are those of the
-// resolver, [ErrConnExists], net.ErrClosed after Close, and one that matches
-// errors.ErrUnsupported with several Sockets: the answers would come out at any
-// of them.
+// resolver, [ErrConnExists], net.ErrClosed after Close, and a *[ConfigError] if
+// the Listener has several Sockets.
 func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 	addr, err := listen.Resolve(ctx, l.Addr(), address)
 	if err == nil {
@@ -44,7 +42,7 @@ func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 	muxes := l.side.Muxes()
 	if len(muxes) > 1 {
-		return nil, fmt.Errorf("volley: dialing from a port of %d sockets: %w", len(muxes), errors.ErrUnsupported)
+		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial, for the answers would come out at any of them"}
 	}
 	dc, err := muxes[0].Dial(addr)
 	if errors.Is(err, datagram.ErrPeerExists) {
