@@ -58,6 +58,18 @@ type Config struct {
 	// or silence ends the connection. Default 30 s. Negative: never.
 	IdleTimeout time.Duration
 
+	// RestartNotice makes known that a connection exists on one side only, as
+	// after a restart of the other, where both sides have it set. A Listener
+	// tells strangers in mid-stream that it does not know them, by a datagram
+	// smaller than theirs, at most 10,000 times a second. A connection that is
+	// told so about a packet of its own asks back with a random token of 64
+	// bits, and ends with ErrPeerRestarted if that is confirmed: within two
+	// round trips of its next packet, and not only after IdleTimeout. Only who
+	// sees our traffic can forge that; others can make us ask, ten times a
+	// second. Peers that do not know these datagrams ignore them, those in C
+	// too. See docs/reliable.md, section 1.4.
+	RestartNotice bool
+
 	// ReadBuffer limits the received messages that wait for Read, in bytes
 	// (a message counts 12 more than its length). At least one message of
 	// MaxMessageSize must fit. Default 4 MiB, or more if one message needs
@@ -140,6 +152,7 @@ type settings struct {
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
 	onClose               func(*Conn) // may be nil; of the Listener
+	restartNotice         bool
 	reliable              reliable.Config
 }
 
@@ -154,6 +167,8 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 		keepAlive:   duration(cfg.KeepAlive, keepAliveFor(idleTimeout)),
 		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
+
+		restartNotice: cfg.RestartNotice,
 	}
 	if reserve != nil {
 		s.reliable.Reserve = reserve

@@ -35,8 +35,8 @@ type Conn struct {
 	mu       sync.Mutex
 	out      outbox.Outbox // knows why writes fail, nil while the connection lives
 	endpoint reliable.Endpoint
-	closing  *closing // the first call of Close; nil before
-	newest   uint64   // number of a received message, see numberLocked
+	rare     *rare  // what few connections need before they end; nil before
+	newest   uint64 // number of a received message, see numberLocked
 	receipts *receipts
 	restAt   clock // no rest before, see RestUnlocking
 
@@ -177,31 +177,40 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // first call's result.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	if first := c.closing; first != nil {
+	this := c.rareLocked()
+	if this.closed != nil {
 		c.mu.Unlock()
-		<-first.done
-		return first.err
+		<-this.closed
+		return this.closeErr
 	}
-	this := &closing{done: make(chan struct{})}
-	c.closing = this
-	defer close(this.done)
+	this.closed = make(chan struct{})
+	defer close(this.closed)
 	open := c.user.CloseLocked(&c.out)
 	if open {
 		c.finishUnlocking()
 	}
 	c.mu.Unlock()
 	c.user.In.Fail(net.ErrClosed)
-	this.err = c.opError("close", c.dc.Close())
+	this.closeErr = c.opError("close", c.dc.Close())
 	if open && c.set.onClose != nil {
 		c.set.onClose(c)
 	}
-	return this.err
+	return this.closeErr
 }
 
-// A closing is the first call of Close, whose result is that of all.
-type closing struct {
-	done chan struct{} // closed when it is over, and err is set
-	err  error
+// A rare holds what a connection has no need of until something happens that
+// mostly does not.
+type rare struct {
+	closed    chan struct{} // closed when the first call of Close is over; nil before that
+	closeErr  error         // the result of all, set before that
+	suspicion suspicion
+}
+
+func (c *Conn) rareLocked() *rare {
+	if c.rare == nil {
+		c.rare = new(rare)
+	}
+	return c.rare
 }
 
 // end ends the connection from below or by timeout: what has been received can
@@ -251,12 +260,12 @@ const strayTime = time.Second
 // buryLocked says how long the peer's address stays closed, so that datagrams
 // sent before it notices make no new connection. A peer that has heard us
 // sends none that could, but for stray copies of its first; one that timed out
-// sends none at all.
+// sends none at all, and one that has started again may have a new connection.
 func (c *Conn) buryLocked() {
 	tombstone := c.dc.Features().Tombstone
 	switch {
 	case tombstone == nil:
-	case errors.Is(c.out.Err(), ErrIdleTimeout):
+	case errors.Is(c.out.Err(), ErrIdleTimeout), errors.Is(c.out.Err(), ErrPeerRestarted):
 		tombstone.SetTombstone(0)
 	case c.last.PacketsAcked > 0:
 		tombstone.SetTombstone(strayTime)

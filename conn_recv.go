@@ -41,8 +41,10 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
-	if c.endpoint.Receive(t, b).Live() {
+	if v := c.endpoint.Receive(t, b); v.Live() {
 		c.lastHeard = now
+	} else if v == reliable.Invalid && c.set.restartNotice {
+		c.noticeLocked(now, b)
 	}
 	if c.endpoint.ControlPresses() {
 		c.controlLocked(t, now)

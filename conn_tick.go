@@ -21,6 +21,11 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 		c.mu.Unlock()
 		return time.Time{}
 	}
+	if c.restarted() {
+		c.mu.Unlock()
+		c.end(ErrPeerRestarted)
+		return time.Time{}
+	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
 		c.end(c.idleError())
@@ -81,6 +86,9 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 func (c *Conn) nextTickLocked(now clock) clock {
 	const never = math.MaxInt64
 	next := clock(never)
+	if c.restarted() {
+		return max(now, 1)
+	}
 	if c.set.idleTimeout > 0 {
 		next = c.lastHeard + c.set.idleTimeout
 	}

@@ -37,14 +37,16 @@ type ListenConfig struct {
 	// side. Default 256 MiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
-	// welcome. It is called on the goroutine that reads the socket, which may
-	// be one in Read of the only connection, and must be quick. With several
-	// Sockets it may be called by several at once.
+	// welcome, and with Config.RestartNotice whether a stranger at that address
+	// may be told that it is unknown. It is called on the goroutine that reads
+	// the socket, which may be one in Read of the only connection, and must be
+	// quick. With several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// AdmitMidStream also makes connections of peers that are in the middle
 	// of one, as after a restart of this side. By default only a peer that
 	// says it has heard nothing yet gets one, so that late datagrams of an
-	// old connection do not.
+	// old connection do not. Config.RestartNotice is the other way to deal
+	// with a restart: peers learn of it, and dial again.
 	AdmitMidStream bool
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
@@ -70,6 +72,7 @@ type Listener struct {
 	maxConns int
 	filter   func(netip.AddrPort) bool
 	midway   bool
+	notifier *notifier // nil without Config.RestartNotice
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
 
@@ -144,6 +147,9 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, err
 	}
 	l.set.onClose = l.forget
+	if l.set.restartNotice {
+		l.notifier = new(notifier)
+	}
 	return l, nil
 }
 
@@ -218,6 +224,9 @@ type ListenerStats struct {
 	// by MaxConns or Backlog, Filtered those by Filter. Unknown counts all
 	// datagrams that belonged to no connection and made none.
 	Accepted, Refused, Filtered, Unknown uint64
+	// Notices counts datagrams sent to peers in mid-stream that belonged to no
+	// connection (Config.RestartNotice).
+	Notices uint64
 	// Transport tells what happened at the sockets.
 	Transport TransportStats
 }
@@ -230,6 +239,9 @@ func (l *Listener) Stats() ListenerStats {
 		Accepted: l.accepted.Load(),
 		Refused:  l.refused.Load(),
 		Filtered: l.filtered.Load(),
+	}
+	if l.notifier != nil {
+		s.Notices = l.notifier.sent.Load()
 	}
 	for i, d := range l.side.Stats() {
 		s.Unknown += d.Unknown
@@ -248,8 +260,11 @@ type acceptor Listener
 var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown admits a peer by its first datagram, or one that overtook it.
-func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bufs [][]byte, _ *wire.Batch) datagram.Admit {
+func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	if late || !a.midway && !slices.ContainsFunc(bufs, a.opens) {
+		if a.notifier != nil {
+			a.tell(now, from, bufs, out)
+		}
 		return nil
 	}
 	if a.filter != nil && !a.filter(from) {

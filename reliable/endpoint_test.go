@@ -291,6 +291,61 @@ func TestParseOpening(t *testing.T) {
 	}
 }
 
+func TestParseSequence(t *testing.T) {
+	e, _ := New(nil, testTime(0), nil)
+	var out Batch
+	for range 300 {
+		mustSend(t, e, testTime(0), nil, &out)
+	}
+	out.Reset()
+	mustSend(t, e, testTime(0), []byte("hello"), &out)
+	mustSend(t, e, testTime(0), make([]byte, 3000), &out)
+	check := func(name string, d []byte, want uint16, wantOK bool) {
+		t.Helper()
+		if got, ok := ParseSequence(nil, d); ok != wantOK || ok && got != want {
+			t.Errorf("%s: ParseSequence = %d, %v, want %d, %v", name, got, ok, want, wantOK)
+		}
+	}
+	check("packet", out.At(0), 300, true)
+	for i := 1; i < out.Len(); i++ {
+		check("fragment", out.At(i), 301, true)
+	}
+	check("part of a fragment", out.At(2)[:900], 0, false)
+	check("truncated", out.At(0)[:4], 0, false)
+	check("huge", append(out.At(0), make([]byte, 16385)...), 0, false)
+	check("another first byte", append([]byte{3}, out.At(2)[1:]...), 0, false)
+	check("empty", nil, 0, false)
+}
+
+func TestUnacknowledged(t *testing.T) {
+	for _, cfg := range []*Config{nil, {MaxWindow: 256}, {SentBuffer: 100}} {
+		e, err := New(cfg, testTime(0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(s uint16, want bool) {
+			t.Helper()
+			if got := e.Unacknowledged(s); got != want {
+				t.Errorf("%+v: Unacknowledged(%d) = %v, want %v", cfg, s, got, want)
+			}
+		}
+		check(0, false)
+		var out Batch
+		for range 10 {
+			mustSend(t, e, testTime(0), []byte("hello"), &out)
+		}
+		for s := range uint16(10) {
+			check(s, true)
+		}
+		check(10, false)
+		check(65535, false)
+		e.Receive(testTime(0), AppendHeader(nil, Header{0, 5, 0b101}))
+		for s := range uint16(10) {
+			check(s, s != 5 && s != 3)
+		}
+	}
+}
+
 func TestStrings(t *testing.T) {
 	for v := Delivered; v <= Reentrant; v++ {
 		if s := v.String(); s == "" || strings.Contains(s, "(") {

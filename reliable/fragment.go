@@ -91,6 +91,26 @@ func (f *Fragment) parseEmbedded() FormatError {
 	return 0
 }
 
+// ParseSequence returns the sequence number of a packet or fragment, as far as
+// datagram can be one that an endpoint with the configuration cfg (nil: the
+// default) receives from a peer: well formed, and not too large.
+func ParseSequence(cfg *Config, datagram []byte) (sequence uint16, ok bool) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	maxPacket := or(cfg.MaxPacketSize, defaultMaxPacketSize)
+	if len(datagram) == 0 || len(datagram) > maxPacket+datagramSlack {
+		return 0, false
+	}
+	if datagram[0]&prefixFragment == 0 {
+		h, n, reason := parseHeader(datagram)
+		return h.Sequence, reason == 0 && len(datagram)-n <= maxPacket
+	}
+	var f Fragment
+	reason := f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize))
+	return f.Sequence, reason == 0
+}
+
 // ParseOpening reports whether datagram can be the first that an endpoint with
 // the configuration cfg (nil: the default) receives from a peer: a regular
 // packet or the first fragment of one, well formed, whose sender has heard

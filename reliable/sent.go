@@ -422,6 +422,18 @@ func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
 	e.busy = busy
 }
 
+// Unacknowledged reports whether the packet with this sequence number is in the
+// window of sent packets, and was not acknowledged.
+func (e *Endpoint) Unacknowledged(sequence uint16) bool {
+	if e.sent.ring == nil {
+		return false
+	}
+	if e.sent.odd != nil {
+		return e.sent.unackedOdd(sequence, 1) != 0
+	}
+	return e.sent.unacked(uint16(e.nextID), sequence, 1) != 0
+}
+
 // InFlight returns the number of packets with a payload whose fate is not yet
 // known.
 func (e *Endpoint) InFlight() int { return int(e.sent.open) }
