@@ -62,8 +62,15 @@ type Config struct {
 	// was accepted. Default 5 s. Negative: not at all.
 	CloseTimeout time.Duration
 
-	// Congestion chooses the congestion control. Default: [AIMD].
+	// Congestion chooses the congestion control. Default: [CUBIC].
 	Congestion Congestion
+	// Redundancy repeats small reliable messages, of up to 400 bytes, in the
+	// frames that follow theirs, as long as the connection sends far less than
+	// it might: then a lost frame costs the time until the next one, and not a
+	// round trip. How often follows from the measured loss: without any, not
+	// at all, but for the first messages of a connection; at 20 % five times.
+	// It changes nothing on the wire. Off by default.
+	Redundancy bool
 	// VerifyDisconnect has a request of the peer to end the connection, which
 	// anybody can forge, answered by a ping, and ignored as long as the peer
 	// answers that. A true end takes half a second longer then. Off by
@@ -83,14 +90,21 @@ type Config struct {
 type Congestion int
 
 const (
-	// AIMD is the default: slow start and congestion avoidance in bytes as
-	// TCP has them, with pacing, losses found by later acknowledgements, and
-	// back-offs taken back that proved wrong.
-	AIMD Congestion = iota
+	// CUBIC is the default: congestion control as TCP has it today (RFC 9438),
+	// with pacing, losses found by later acknowledgements, and back-offs taken
+	// back that proved wrong. It takes less of the window back for losses
+	// during which the round-trip time shows no queue. It shares a bottleneck
+	// with TCP.
+	CUBIC Congestion = iota
 	// PaperAIMD is that of the POROUS paper, literally: a window that begins
 	// with one frame, no pacing, and losses found by timeouts alone. It is
 	// here for comparisons.
 	PaperAIMD
+	// LossTolerant sends as fast as frames have been seen to arrive, whatever
+	// is lost, after the model of BBR. On links that lose without being full,
+	// such as radio, it is several times as fast as CUBIC. It takes more than
+	// its share beside TCP, which keeps at least a quarter.
+	LossTolerant
 )
 
 // A ConfigError says which field of a configuration cannot be used.
@@ -169,8 +183,11 @@ func (s *settings) setRates(cfg *Config) error {
 			*r.to = uint32(r.value)
 		}
 	}
+	s.core.Redundancy = cfg.Redundancy
 	switch cfg.Congestion {
-	case AIMD:
+	case CUBIC:
+	case LossTolerant:
+		s.core.Controller = core.Tolerant
 	case PaperAIMD:
 		s.core.Controller, s.core.TimeoutOnly, s.core.PaperRTT = core.Paper, true, true
 	default:

@@ -35,7 +35,8 @@ type Config struct {
 	// TimeoutOnly is the paper's loss detection: nothing but the timeout.
 	TimeoutOnly bool
 	Controller  ControllerKind
-	AckRepeats  int // batches in which an acknowledgement is repeated, 0 to 2
+	Redundancy  bool // small messages are repeated where loss was met (R9)
+	AckRepeats  int  // batches in which an acknowledgement is repeated, 0 to 2
 
 	// EagerRequest repeats a request as soon as the peer shows itself, for
 	// the sake of a peer that keeps nothing before it knows our address (R12).

@@ -21,6 +21,9 @@ type Controller interface {
 	// SetRTT tells the averaged round-trip time after each sample, and the
 	// limit of the bandwidth in bytes/s.
 	SetRTT(avg time.Duration, bandwidth uint64)
+	// Reduced reports whether losses have made the window smaller than it was,
+	// and still keep it so.
+	Reduced() bool
 }
 
 // An Ack is what a Controller learns of acknowledged frames.
@@ -32,33 +35,45 @@ type Ack struct {
 	RTT      time.Duration // sample; 0: none
 	InFlight int           // bytes that were in flight before
 	Limited  bool          // the window, not the application, limited what was sent
+	Rate     float64       // sample of the rate of delivery in bytes/s; 0: none
+	Starved  bool          // the application sent less than it might have while Rate was measured
 }
 
 // A Loss is what a Controller learns of lost frames.
 type Loss struct {
 	Bytes    int
+	Frames   int
 	SentAt   Clock // when the newest of them had been sent
 	First    Clock // when the first loss without an acknowledgement since then was met
 	RTO      time.Duration
 	InFlight int
+	Thin     bool // far less is in flight than the window allows
 }
 
 // A ControllerKind selects a Controller.
 type ControllerKind uint8
 
 const (
-	// AIMD is the default: slow start and congestion avoidance in bytes,
-	// paced.
-	AIMD ControllerKind = iota
+	// Cubic is the default: slow start and CUBIC's congestion avoidance in
+	// bytes, paced.
+	Cubic ControllerKind = iota
 	// Paper is the controller as the paper has it.
 	Paper
+	// Tolerant goes by the measured rate of delivery, and not by losses.
+	Tolerant
 )
 
-func newController(kind ControllerKind, mtu int) Controller {
-	if kind == Paper {
-		return newPaperController(mtu)
+// newController returns a Controller. The seed tells connections apart.
+func newController(c *Config, seed uint32) Controller {
+	switch {
+	case c.Controller == Paper:
+		return newPaperController(c.MTU)
+	case c.Controller == Tolerant:
+		return newTolerant(c.MTU, seed)
+	case c.Redundancy:
+		return newCubicFrom(c.MTU, 2*initialWindow(c.MTU)) // room for copies
 	}
-	return newAIMD(mtu)
+	return newCubic(c.MTU)
 }
 
 // unlimited is a window or threshold that never limits.

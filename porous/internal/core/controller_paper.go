@@ -18,6 +18,7 @@ func newPaperController(mtu int) *paperController {
 
 func (c *paperController) Window() int   { return c.window }
 func (c *paperController) Rate() float64 { return 0 }
+func (c *paperController) Reduced() bool { return c.threshold < unlimited }
 
 func (c *paperController) SetRTT(avg time.Duration, bandwidth uint64) {
 	c.rtt = avg

@@ -17,16 +17,18 @@ const (
 
 // A lossDetector is the state of what finds losses.
 type lossDetector struct {
-	order     uint64 // transmission number of the newest acknowledged frame
-	reorder   uint64 // later frames after which one is lost
-	backoff   int    // timeouts in a row
-	timeoutAt Clock  // time of the last one
-	first     Clock  // time of the first loss or timeout without an acknowledgement since
-	failing   bool   // there was one
-	collapsed bool   // the controller was told
+	order     uint64  // transmission number of the newest acknowledged frame
+	reorder   uint64  // later frames after which one is lost
+	backoff   int     // timeouts in a row
+	timeoutAt Clock   // time of the last one
+	first     Clock   // time of the first loss or timeout without an acknowledgement since
+	failing   bool    // there was one
+	collapsed bool    // the controller was told
+	share     float64 // of frames that were lost at first, averaged
+	noted     int     // the first ones that it knows of
 }
 
-func (d *lossDetector) init() { *d = lossDetector{reorder: lossOrder} }
+func (d *lossDetector) init() { *d = lossDetector{reorder: lossOrder, share: firstLoss} }
 
 // receiveDataAck handles acknowledgements of our frames.
 func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
@@ -39,6 +41,7 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 	a := Ack{Now: now, InFlight: s.queue.flight}
 	var newest uint64 // transmission
 	var single bool   // it was the only one of its frame
+	var then snapshot // as it left
 	for len(list) > 0 {
 		var id uint32
 		id, list = FrameID(list)
@@ -48,9 +51,10 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 			continue
 		}
 		if f.order > newest {
-			newest, single, a.SentAt = f.order, f.sends == 1, f.sentAt
+			newest, single, then, a.SentAt = f.order, f.sends == 1, f.snapshot, f.sentAt
 		}
 		s.spurious(now, f)
+		s.loss.note(f, false)
 		a.Bytes += f.size
 		a.Frames++
 		s.queue.ack(f, s)
@@ -59,8 +63,11 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 		return true
 	}
 	p.stats.FramesAcked += uint64(a.Frames)
+	s.delivery.bytes += uint64(a.Bytes)
+	s.delivery.at = now
 	if newest > s.loss.order {
 		s.loss.order = newest
+		a.Rate, a.Starved = s.delivery.rate(then, a.SentAt, s.rtt.min), then.limited
 		if single {
 			a.RTT = now - a.SentAt
 			s.sample(a.RTT)
@@ -79,6 +86,15 @@ func (s *sending) spurious(now Clock, f *frame) {
 	if !f.lost {
 		return
 	}
+	if f.sends == 1 {
+		s.loss.share = max(0, s.loss.share-lossGain)
+	}
+	if f.early {
+		if f.state == frameWaiting || s.rtt.samples > 0 && now-f.sentAt < s.rtt.min*3/4 {
+			s.p.stats.Spurious++
+		}
+		return
+	}
 	if f.state == frameWaiting || s.rtt.samples > 0 && now-f.sentAt < s.rtt.min*3/4 {
 		s.p.stats.Spurious++
 		s.loss.reorder = min(s.loss.reorder*2, maxLossOrder)
@@ -91,7 +107,7 @@ func (s *sending) detect(now Clock) {
 	if s.p.cfg.TimeoutOnly {
 		return
 	}
-	l := Loss{RTO: s.rtt.rto(), InFlight: s.queue.flight}
+	l := Loss{RTO: s.rtt.rto(), InFlight: s.queue.flight, Thin: s.thin()}
 	for {
 		id, f := s.queue.oldest()
 		if f == nil || !s.overdue(now, f) {
@@ -111,13 +127,15 @@ func (s *sending) overdue(now Clock, f *frame) bool {
 // lose handles a lost frame.
 func (s *sending) lose(now Clock, id uint32, f *frame, l *Loss) {
 	s.p.stats.FramesLost++
+	s.loss.note(f, true)
 	if s.suspect(now, id, f, l.RTO, 1) {
 		return
 	}
 	l.Bytes += f.size
+	l.Frames++
 	l.SentAt = max(l.SentAt, f.sentAt)
 	if s.queue.drop(id, f, s) {
-		f.lost = true
+		f.lost, f.early = true, false
 	}
 }
 
@@ -141,7 +159,7 @@ func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration, n i
 	doubtful, fragments := 0, 0
 	for i := range f.parts {
 		p := &f.parts[i]
-		if p.kind != MessageFragment {
+		if p.kind != MessageFragment || p.copy {
 			continue
 		}
 		fragments++
@@ -212,6 +230,7 @@ func (s *sending) timeout(now Clock) {
 			s.probes++
 		} else {
 			l.Bytes += f.size
+			l.Frames++
 			l.SentAt = max(l.SentAt, f.sentAt)
 		}
 	}
@@ -251,6 +270,7 @@ func (s *sending) alive(now Clock) {
 func (s *sending) tick(now Clock) {
 	s.queue.now = now
 	s.detect(now)
+	s.hurry(now)
 	if at, ok := s.timeoutDue(); ok && now >= at {
 		s.timeout(now)
 	}
@@ -267,6 +287,12 @@ func (s *sending) nextAt(now Clock) Clock {
 		if _, f := s.queue.oldest(); f.order < s.loss.order && !s.p.cfg.TimeoutOnly {
 			at = min(at, f.sentAt+s.rtt.lossDelay())
 		}
+	}
+	if t, ok := s.hurryAt(); ok {
+		at = min(at, t)
+	}
+	if s.spare.extraAt != 0 {
+		at = min(at, s.spare.extraAt)
 	}
 	switch s.limit {
 	case LimitPacing, LimitBandwidth:

@@ -51,7 +51,7 @@ func TestH5H6Bandwidth(t *testing.T) {
 
 // The bandwidth agreed upon holds with both controllers.
 func TestH6BandwidthLimitsWhatIsSent(t *testing.T) {
-	for _, kind := range []ControllerKind{AIMD, Paper} {
+	for _, kind := range []ControllerKind{Cubic, Paper, Tolerant} {
 		cfg := simConfig()
 		cfg.Controller = kind
 		slow := *cfg

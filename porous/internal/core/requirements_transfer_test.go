@@ -60,6 +60,7 @@ type fixedController struct {
 
 func (c *fixedController) Window() int                  { return c.window }
 func (c *fixedController) Rate() float64                { return 0 }
+func (c *fixedController) Reduced() bool                { return false }
 func (c *fixedController) HandleAck(a Ack)              { c.Ack = a }
 func (c *fixedController) HandleLoss(Clock, Loss)       { c.losses++ }
 func (c *fixedController) HandleSpurious(Clock, Clock)  { c.spurious++ }

@@ -25,6 +25,7 @@ type outgoing struct {
 	mode    Mode
 	hasID   bool
 	lost    bool  // one fragment, at least
+	seen    bool  // the peer has got a copy of it
 	sent    int   // fragments that were handed out
 	settled int   // fragments whose fate is known
 	expires Clock // not sent after this; 0: never
@@ -208,7 +209,7 @@ func (s *sender) assign(o *outgoing) {
 func (p *part) done(now Clock) bool {
 	switch p.kind {
 	case MessageFragment:
-		return p.ch.passed(p.packet.id) || p.packet.expired(now)
+		return p.packet.seen || p.ch.passed(p.packet.id) || p.packet.expired(now)
 	case MessageSentinel:
 		return p.ch.passed(p.id)
 	default:

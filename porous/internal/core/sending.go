@@ -30,6 +30,8 @@ type sending struct {
 	loss     lossDetector
 	control  Controller
 	pace     pacer
+	delivery delivery
+	spare    redundancy
 	channels []*sender // made on first use
 	schedule schedule
 	number   uint64 // of the last packet
@@ -57,7 +59,7 @@ func (s *sending) init(p *Peer) {
 func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
 	c := s.p.cfg
 	s.queue.init(first, c.SendFrames, c.SentinelFrames)
-	s.control = newController(c.Controller, c.MTU)
+	s.control = newController(c, first)
 	s.control.SetRTT(s.rtt.avg, bandwidth)
 	s.pace = pacer{credit: burstFrames * float64(c.MTU), last: now}
 	s.limit = LimitNone
@@ -161,7 +163,13 @@ func (s *sending) settlePart(p *part, acked bool) {
 		return
 	}
 	o := p.packet
-	if acked {
+	if p.copy {
+		if acked {
+			p.seen()
+		}
+		return
+	}
+	if acked || o.seen {
 		p.ch.trust.losses, p.ch.trust.level = 0, trusted
 	} else if o.mode != Reliable || !p.ch.passed(o.id) {
 		o.lost = true
@@ -251,8 +259,8 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 	s.limit = LimitNone
 	for n := 0; ; n++ {
 		if s.empty() {
-			s.limited = false
-			s.limit = s.blocked()
+			s.sendExtra(now, out)
+			s.starve()
 			return false
 		}
 		if n == max {
@@ -279,6 +287,13 @@ func (p *Peer) Pending() bool { return p.state == Connected && !p.send.empty() }
 // empty reports whether there is nothing to send.
 func (s *sending) empty() bool {
 	return s.queue.waits == 0 && s.schedule.empty()
+}
+
+// starve notes that there is nothing to send, though more might be.
+func (s *sending) starve() {
+	s.limited = false
+	s.limit = s.blocked()
+	s.delivery.starve(s.queue.pipe())
 }
 
 // blocked returns why there is nothing to send.
@@ -310,9 +325,24 @@ func (s *sending) resend(now Clock, out *wire.Batch) bool {
 	}
 	s.probes = max(0, s.probes-1)
 	f.append(id, out)
-	s.queue.sent(now, id, f)
+	if s.twice(f) {
+		f.append(id, out)
+		s.p.stats.FramesResent++
+	}
+	s.leave(now, id, f)
 	s.p.stats.FramesResent++
 	return true
+}
+
+// sendExtra sends a frame that repeats others, if it is time.
+func (s *sending) sendExtra(now Clock, out *wire.Batch) {
+	room := min(s.p.cfg.MTU, s.control.Window()-s.queue.flight)
+	if id, f := s.extra(now, room); f != nil {
+		f.append(id, out)
+		s.pace.spend(f.size)
+		s.leave(now, id, f)
+		s.p.stats.FramesSent++
+	}
 }
 
 // fresh sends a new frame, if the windows allow.
@@ -331,8 +361,7 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 	ch := s.pick(now)
 	switch {
 	case ch == nil && s.schedule.empty():
-		s.limited = false
-		s.limit = s.blocked()
+		s.starve()
 		return false
 	case ch == nil:
 		s.limit = LimitUnread
@@ -348,10 +377,16 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 	s.fill(now, f, ch, room-DataHeaderSize)
 	s.queue.seal(id, f)
 	f.append(id, out)
-	s.queue.sent(now, id, f)
+	s.leave(now, id, f)
 	s.probes = max(0, s.probes-1)
 	s.p.stats.FramesSent++
 	return true
+}
+
+// leave notes that a frame has been sent.
+func (s *sending) leave(now Clock, id uint32, f *frame) {
+	f.snapshot = s.delivery.sent(now, s.queue.pipe())
+	s.queue.sent(now, id, f)
 }
 
 // fill takes messages until one does not fit (T1). A channel that is not
@@ -374,6 +409,9 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 		ch = s.pick(now)
 	}
 	first.trust.sent(now)
+	if first.trust.level == trusted {
+		s.repeat(now, f, room)
+	}
 }
 
 // sample takes a sample of the round-trip time.
@@ -385,6 +423,7 @@ func (s *sending) sample(t time.Duration) {
 // compact gives memory back that only a busy connection needs.
 func (s *sending) compact() {
 	s.free, s.freeSize = nil, 0
+	s.spare = redundancy{}
 	s.queue.shrink()
 	for _, ch := range s.channels {
 		if ch != nil && len(ch.back) == 0 {
@@ -416,7 +455,7 @@ func (s *sending) release() {
 			s.giveUp(ch)
 		}
 	}
-	s.queue = transfer{}
+	s.queue, s.spare = transfer{}, redundancy{}
 	s.channels, s.schedule, s.free, s.freeSize = nil, schedule{}, nil, 0
 	s.limit = LimitNone
 }

@@ -17,7 +17,8 @@ type simLink struct {
 	queue         int     // bytes that wait for the rate
 	dark          func(now Clock) bool
 
-	busy              Clock // until when what was sent occupies the link
+	shared            *simLink // whose queue it goes through; nil: its own
+	busy              Clock    // until when what was sent occupies the link
 	sent, lost, bytes int
 }
 
@@ -52,6 +53,13 @@ type simNode struct {
 	other    *simNode
 	wakeAt   Clock
 	onPacket func(channel int, b []byte)
+	silent   bool // fates are not recorded
+}
+
+func (n *simNode) HandleFate(f Fate) {
+	if !n.silent {
+		n.recorder.HandleFate(f)
+	}
 }
 
 func (n *simNode) HandlePacket(channel int, b []byte) {
@@ -74,12 +82,17 @@ type sim struct {
 
 func newSim(seed uint64, a, b *Config, link simLink) *sim {
 	s := &sim{rand: rand.New(rand.NewPCG(seed, 7))}
-	s.a = &simNode{s: s, link: link}
-	s.b = &simNode{s: s, link: link}
-	s.a.other, s.b.other = s.b, s.a
-	s.a.p.Init(0, a, s.rand.Uint32(), s.a)
-	s.b.p.Init(0, b, s.rand.Uint32(), s.b)
+	s.a, s.b = s.pair(a, b, link)
 	return s
+}
+
+// pair adds two peers that talk to each other.
+func (s *sim) pair(a, b *Config, link simLink) (x, y *simNode) {
+	x, y = &simNode{s: s, link: link}, &simNode{s: s, link: link}
+	x.other, y.other = y, x
+	x.p.Init(s.now, a, s.rand.Uint32(), x)
+	y.p.Init(s.now, b, s.rand.Uint32(), y)
+	return x, y
 }
 
 // connected runs s until the handshake is done.
@@ -183,13 +196,17 @@ func (l *simLink) send(s *sim, to *simNode, b []byte) {
 		}
 		at := s.now
 		if l.rate > 0 {
-			l.busy = max(l.busy, s.now)
-			if float64(l.queue) < (l.busy-s.now).Seconds()*l.rate {
+			q := l
+			if l.shared != nil {
+				q = l.shared
+			}
+			q.busy = max(q.busy, s.now)
+			if float64(q.queue) < (q.busy-s.now).Seconds()*q.rate+float64(len(b)+simHeaders) {
 				l.lost++
 				continue
 			}
-			l.busy += time.Duration(float64(len(b)+simHeaders) / l.rate * float64(time.Second))
-			at = l.busy
+			q.busy += time.Duration(float64(len(b)+simHeaders) / q.rate * float64(time.Second))
+			at = q.busy
 		}
 		at += l.delay
 		if l.jitter > 0 {

@@ -11,9 +11,10 @@ import (
 type part struct {
 	kind     MessageType
 	reliable bool
+	copy     bool   // of a message that another frame carries, see redundancy
 	lead     uint16 // of a sentinel
 	fragment uint16
-	id       uint32    // of a sentinel or window_ack
+	id       uint32    // of a sentinel or window_ack; low bits of the number of a copy's packet
 	ch       *sender   // its channel
 	packet   *outgoing // of a fragment
 }
@@ -45,6 +46,10 @@ type settler interface {
 	settlePart(p *part, acked bool)
 }
 
+// frameCost is what a frame of a transfer's ring takes in bytes, without its
+// parts.
+const frameCost = 120
+
 type frameState uint8
 
 const (
@@ -57,6 +62,7 @@ const (
 type frame struct {
 	parts    []part
 	size     int
+	copied   int // of them, bytes of copies
 	sentAt   Clock
 	firstAt  Clock  // when it was sent for the first time
 	order    uint64 // number of its last transmission
@@ -65,6 +71,8 @@ type frame struct {
 	reliable bool
 	sentinel bool // empty, to be acknowledged all the same
 	lost     bool // it counted as lost since it was last sent
+	early    bool // because a thin stream does not wait
+	snapshot snapshot
 
 	// The neighbours in the list of what flies, by order of transmission.
 	prev, next uint32
@@ -81,6 +89,7 @@ type transfer struct {
 	every  uint32  // S, spacing of sentinel frames
 
 	flight  int    // bytes of all frames in the queue
+	copied  int    // of them, bytes of copies
 	waiting int    // bytes of those that wait
 	waits   int    // their number
 	waitAt  uint32 // no frame before this one waits
@@ -149,10 +158,15 @@ func (t *transfer) shrink() {
 func (t *transfer) seal(id uint32, f *frame) {
 	f.size = DataHeaderSize
 	for i := range f.parts {
-		f.size += f.parts[i].size()
+		n := f.parts[i].size()
+		f.size += n
+		if f.parts[i].copy {
+			f.copied += n
+		}
 		f.reliable = f.reliable || f.parts[i].reliable
 	}
 	t.flight += f.size
+	t.copied += f.copied
 	t.setWaiting(id, f)
 }
 
@@ -226,6 +240,7 @@ func (t *transfer) remove(f *frame) {
 		t.waits--
 	}
 	t.flight -= f.size
+	t.copied -= f.copied
 	f.state = frameGone
 	for t.base != t.next && t.at(t.base).state == frameGone {
 		t.base++
@@ -269,6 +284,8 @@ func (t *transfer) drop(id uint32, f *frame, settle settler) bool {
 
 // resize notes the new size of a waiting frame.
 func (t *transfer) resize(f *frame, size int) {
+	t.copied -= f.copied
+	f.copied = 0
 	t.flight += size - f.size
 	t.waiting += size - f.size
 	f.size = size
