@@ -251,6 +251,7 @@ func (c *Conn) releaseLocked() {
 	c.last.MessagesLost = c.counts.messagesLost
 	c.last.Memory = 0
 	c.endpoint = reliable.Endpoint{}
+	c.receipts.tell()
 }
 
 // strayTime is how long after Close a first packet of the peer may still be a

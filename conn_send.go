@@ -30,8 +30,10 @@ func (c *Conn) Write(b []byte) (int, error) {
 // WriteMessage sends b as one message, as Write does, and returns its number,
 // by which its [Receipt] will name it. The low 16 bits are its sequence number
 // on the wire. An empty message is not sent and has no receipt: WriteMessage
-// returns 0, nil, though 0 may be the number of another message. The first call
-// turns receipts on.
+// returns 0, nil, though 0 may be the number of another message. With an error
+// the message was not sent, but if it had got its number before, as when the
+// deadline passes while there is no room in the socket, that is returned and has a
+// receipt. The first call turns receipts on.
 func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 	id, err = c.write(b, true)
 	return id, c.opError("write", err)

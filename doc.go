@@ -4,7 +4,7 @@
 // framed, split into fragments if it is too large for one datagram, sent once,
 // acknowledged by the other side, and read whole by one Read there. Nothing is
 // sent again and nothing is put in order: a message arrives at most once, and
-// the sender learns what became of it ([Conn.AppendReceipts]) and how the
+// the sender learns what became of it ([Conn.WaitReceipts]) and how the
 // network does ([Conn.Stats]). The wire format is that of the reliable
 // protocol 1.x, see docs/reliable.md.
 //

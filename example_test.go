@@ -204,6 +204,67 @@ func ExampleConn_AppendReceipts() {
 	// Output: true Delivered
 }
 
+// What is lost is written again, until all of it has arrived.
+func ExampleConn_WaitReceipts() {
+	client, server := volley.Pipe(&volley.PipeConfig{
+		AtoB: simnet.Link{Loss: 0.3},
+		BtoA: simnet.Link{Loss: 0.3},
+		Seed: 1,
+	})
+	defer client.Close()
+	defer server.Close()
+	go func() {
+		for {
+			if _, err := server.ReadMessage(nil); err != nil {
+				return // one may come twice, if a receipt said Lost in error
+			}
+		}
+	}()
+
+	open := make(map[uint64][]byte) // written, and no receipt yet
+	send := func(msg []byte) {
+		if id, err := client.WriteMessage(msg); err == nil {
+			open[id] = msg
+		}
+	}
+	for i := range 20 {
+		send(fmt.Append(nil, "reading ", i))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for len(open) > 0 {
+		receipts, err := client.WaitReceipts(ctx, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, r := range receipts {
+			msg := open[r.ID]
+			delete(open, r.ID)
+			if r.Fate == volley.Lost {
+				send(msg)
+			}
+		}
+	}
+	fmt.Println("all have arrived")
+	// Output: all have arrived
+}
+
+func ExampleConn_WriteMessages() {
+	client, server := volley.Pipe(nil)
+	defer client.Close()
+	defer server.Close()
+	ids, err := client.WriteMessages(nil, [][]byte{[]byte("position"), []byte("velocity")})
+	fmt.Println(len(ids), err)
+	for _, want := range ids {
+		msg, id, _ := server.ReadMessageID(nil)
+		fmt.Println(string(msg), id == want)
+	}
+	// Output:
+	// 2 <nil>
+	// position true
+	// velocity true
+}
+
 func ExampleConn_Stats() {
 	client, server := volley.Pipe(nil)
 	defer client.Close()

@@ -21,7 +21,7 @@ const (
 
 // A Receipt says what became of one message.
 type Receipt struct {
-	ID   uint64        // as returned by WriteMessage
+	ID   uint64        // as returned by WriteMessage and WriteMessages
 	Fate Fate          // Delivered or Lost
 	RTT  time.Duration // from Write to acknowledgement; 0 if lost
 }
@@ -31,6 +31,10 @@ type receipts struct {
 	max        int
 	queue      []Receipt
 	overflowed uint64
+
+	// Those who wait, see waitUnlocking.
+	ready   chan struct{} // one token; nil before anybody has waited
+	waiting int
 }
 
 func (r *receipts) add(x Receipt) {
@@ -40,7 +44,18 @@ func (r *receipts) add(x Receipt) {
 		r.overflowed++
 	default:
 		r.queue = append(r.queue, x)
+		r.tell()
 	}
+}
+
+// take appends what is queued to dst, and empties the queue.
+func (r *receipts) take(dst []Receipt) []Receipt {
+	dst = append(dst, r.queue...)
+	if cap(r.queue) > 1024 && len(r.queue) < 256 {
+		r.queue = nil
+	}
+	r.queue = r.queue[:0]
+	return dst
 }
 
 // armReceiptsLocked turns receipts on, and makes those of messages that were
@@ -75,19 +90,14 @@ func (c *Conn) armReceiptsLocked() {
 // Receipts are kept from the first call of AppendReceipts or WriteMessage on,
 // for recent messages also from before, up to Config.Receipts; what does not
 // fit is counted in Stats.ReceiptsDropped. One call before the first Write or
-// WriteBatch makes sure that none is missed.
+// WriteBatch makes sure that none is missed. [Conn.WaitReceipts] waits for
+// receipts where this returns at once.
 func (c *Conn) AppendReceipts(dst []Receipt) []Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armReceiptsLocked()
-	r := c.receipts
-	if r == nil {
+	if c.receipts == nil {
 		return dst
 	}
-	dst = append(dst, r.queue...)
-	if cap(r.queue) > 1024 && len(r.queue) < 256 {
-		r.queue = nil
-	}
-	r.queue = r.queue[:0]
-	return dst
+	return c.receipts.take(dst)
 }

@@ -1,36 +1,55 @@
 package main
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"volley"
 	"volley/simnet"
 )
 
-func TestTelemetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		link := simnet.Link{Latency: 20 * time.Millisecond, Loss: 0.2}
-		sensor, station := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
-		seen := make(chan int)
-		go func() { seen <- collect(station) }()
+// start returns a sensor, and a function that closes the station and returns how
+// many readings it has.
+func start(loss float64, seed uint64) (*sensor, func() int) {
+	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: loss}
+	a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: seed})
+	seen := make(chan int)
+	go func() { seen <- collect(b) }()
+	s := &sensor{conn: a, open: make(map[uint64][]byte)}
+	return s, func() int { b.Close(); return <-seen }
+}
 
-		const n = 2000
-		r, err := report(sensor, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		station.Close()
-		if r.acknowledged+r.open != n {
-			t.Errorf("%d acknowledged and %d open, want %d together", r.acknowledged, r.open, n)
-		}
-		if r.repeated < n/10 {
-			t.Errorf("%d messages repeated, want more at 20 %% loss", r.repeated)
-		}
-		if got := <-seen; got < r.acknowledged {
-			t.Errorf("the station has %d readings, %d were acknowledged", got, r.acknowledged)
-		}
+// All of 300 readings arrive, whatever a link of 20 % loss each way does, and the
+// flush ends soon after the last.
+func TestTelemetry(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s, station := start(0.2, seed)
+			begin := time.Now()
+			require.NoError(t, s.run(300))
+			require.Less(t, time.Since(begin), 3*time.Second+5*time.Second)
+			require.Equal(t, 300, s.acknowledged)
+			require.Empty(t, s.open)
+			require.Greater(t, s.repeated, 30, "at 20 %% loss")
+			require.Equal(t, 300, station())
+		})
+	}
+}
+
+// Where nobody hears, the flush ends, too, and says what is open.
+func TestNobodyHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, station := start(1, 1)
+		begin := time.Now()
+		err := s.run(10)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, flushTime, time.Since(begin).Round(time.Second))
+		require.Len(t, s.open, 10)
+		require.Zero(t, s.acknowledged)
+		require.Zero(t, station())
 	})
 }

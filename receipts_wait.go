@@ -1,0 +1,139 @@
+package volley
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// WaitReceipts waits until there are receipts, appends them to dst as
+// [Conn.AppendReceipts] does, and returns the result. It returns at least one, or
+// the error: one that matches ctx's when that is over; once the connection has
+// ended and all receipts have been taken, one that matches net.ErrClosed (and
+// io.ErrClosedPipe, if it was the peer who closed), or what ended it; and at once
+// a *[ConfigError] if Config.Receipts is negative. Deadlines of the connection do
+// not concern it.
+//
+// Each message gets its receipt, within Config.LostAfter if that is not negative.
+// So a program that counts what it has written and not seen again can wait for all
+// of it. It has nothing to wait for before it has written.
+//
+// If several goroutines wait, each receipt goes to one of them. They may run
+// ahead of the one that writes: the receipt of a message can be here before
+// WriteMessage has returned its number there. Who looks messages up by it in a
+// map holds the map's lock over the call of WriteMessage, too, not only while
+// adding the number.
+func (c *Conn) WaitReceipts(ctx context.Context, dst []Receipt) ([]Receipt, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armReceiptsLocked()
+	r := c.receipts
+	for r != nil && len(r.queue) == 0 && c.last == nil && ctx.Err() == nil {
+		r.waitUnlocking(ctx, &c.mu)
+	}
+	if c.last != nil {
+		r.tell() // the next one who waits
+	}
+	switch {
+	case r != nil && len(r.queue) > 0:
+		return r.take(dst), nil
+	case c.last != nil:
+		return dst, c.opError("wait", c.endedLocked())
+	case r == nil:
+		return dst, configError("Receipts", "it is negative, so none are kept")
+	}
+	return dst, c.opError("wait", ctx.Err())
+}
+
+// endedLocked returns what ended the connection, as Write does.
+func (c *Conn) endedLocked() error {
+	if err := c.out.Err(); err != io.EOF {
+		return err
+	}
+	return datagram.ErrPeerClosed
+}
+
+// waitUnlocking waits for a receipt, the end of the connection, or that of ctx.
+func (r *receipts) waitUnlocking(ctx context.Context, mu *sync.Mutex) {
+	if r.ready == nil {
+		r.ready = make(chan struct{}, 1)
+	}
+	ready := r.ready
+	r.waiting++
+	mu.Unlock()
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	r.waiting--
+}
+
+// tell wakes one who waits. If there are several, it is for the others to
+// wake the next when there is more.
+func (r *receipts) tell() {
+	if r == nil || r.waiting == 0 {
+		return
+	}
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// WriteMessages sends each element of msgs as a message, as WriteBatch does, and
+// appends their numbers to ids, by which their receipts will name them. The result
+// has one more for each message that it is done with, 0 for an empty one, which is
+// not sent; if not for all, the error says what stopped it. A message whose number
+// is returned has a receipt whatever the error is. The first call turns receipts
+// on.
+func (c *Conn) WriteMessages(ids []uint64, msgs [][]byte) ([]uint64, error) {
+	f := numberers.Get().(*numberer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armReceiptsLocked()
+	f.framer = (*framer)(c)
+	_, err := c.out.WriteBatchUnlocking(f, msgs)
+	ids = f.appendTo(ids, msgs, err == nil)
+	f.framer, f.ids = nil, f.ids[:0]
+	numberers.Put(f)
+	return ids, c.opError("write", err)
+}
+
+// A numberer is a framer that notes the numbers of messages.
+type numberer struct {
+	*framer
+	ids []uint64
+}
+
+var numberers = sync.Pool{New: func() any { return new(numberer) }}
+
+// Frame is that of the framer.
+func (f *numberer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
+	id, err := f.framer.Frame(now, b, out)
+	if err == nil {
+		f.ids = append(f.ids, id)
+	}
+	return id, err
+}
+
+// appendTo appends the numbers of the messages that were framed, with 0 for each
+// empty one before them, and those at the end if all were.
+func (f *numberer) appendTo(ids []uint64, msgs [][]byte, all bool) []uint64 {
+	rest := f.ids
+	for _, m := range msgs {
+		switch {
+		case len(m) == 0 && (all || len(rest) > 0):
+			ids = append(ids, 0)
+		case len(rest) > 0:
+			ids, rest = append(ids, rest[0]), rest[1:]
+		default:
+			return ids
+		}
+	}
+	return ids
+}
