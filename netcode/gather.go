@@ -28,10 +28,16 @@ func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	case outbox.Framed:
 		below.Gathered(g, (*gathered)(c))
 	case outbox.Blocked:
-		g.Flush()                   // or it might wait for ourselves
-		from.Sent(g.Scratch(), nil) // as if the socket had no room
+		g.Flush() // or it might wait for ourselves
+		if from == nil {
+			s.WriteBatch(g.Scratch())
+		} else {
+			from.Sent(g.Scratch(), nil) // as if the socket had no room
+		}
 	default:
-		from.Sent(nil, err)
+		if from != nil {
+			from.Sent(nil, err)
+		}
 	}
 }
 
@@ -75,5 +81,7 @@ func (s *gathered) Sent(unsent *wire.Batch, err error) {
 	c.above = nil
 	c.out.SentUnlocking(unsent, nil, deadline.Passed())
 	c.sendMu.Unlock()
-	above.Sent(nil, err)
+	if above != nil {
+		above.Sent(nil, err)
+	}
 }

@@ -196,6 +196,25 @@ func (s *session) send(m *Message) (id uint16, err error) {
 	return id, nil
 }
 
+// gather is send, but what leaves may wait for g to be flushed.
+func (s *session) gather(g *datagram.Gathering, m *Message) error {
+	gatherer := s.conn.Features().Gather
+	if gatherer == nil {
+		_, err := s.send(m)
+		return err
+	}
+	out := gatherer.Gather(g)
+	before := out.Len()
+	now := g.Now()
+	s.mu.Lock()
+	_, err := s.core.send(now, m.mode, m.body(), out)
+	s.unlock(nil)
+	if out.Len() > before { // else it waits for its window
+		gatherer.Gathered(g, nil)
+	}
+	return err
+}
+
 // sendable returns what keeps a message from being sent.
 func (s *settings) sendable(m *Message) error {
 	switch {

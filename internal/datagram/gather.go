@@ -53,7 +53,7 @@ type Gatherer interface {
 	// gathered so far.
 	Gather(g *Gathering) *wire.Batch
 	// Gathered takes what was appended, at least one datagram. It may have
-	// called from.Sent when it returns.
+	// called from.Sent when it returns. From may be nil.
 	Gathered(g *Gathering, from Sender)
 }
 

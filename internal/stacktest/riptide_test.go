@@ -2,9 +2,13 @@ package stacktest
 
 import (
 	"errors"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"volley/riptide"
 	"volley/simnet"
@@ -57,6 +61,65 @@ func TestRiptideOverNetcode(t *testing.T) {
 		if err := <-served; err != riptide.ErrServerClosed {
 			t.Error(err)
 		}
+		s.net.Close()
+	})
+}
+
+// A broadcast reaches clients over sessions and sockets alike.
+func TestRiptideBroadcastOverAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(t, simnet.Link{Latency: 10 * time.Millisecond})
+		cfg := &riptide.Config{MaxPayload: 1190}
+		server := &riptide.Server{Config: cfg, NoAnnouncements: true}
+		pc, err := s.net.Listen("10.0.0.1:7778")
+		require.NoError(t, err)
+		served := make(chan error, 2)
+		go func() { served <- server.Serve(s.inner) }()
+		go func() { served <- server.ServePacket(pc) }()
+		const clients = 40
+		counts := make(map[*riptide.Client]uint32)
+		var all []*riptide.Client
+		var mu sync.Mutex
+		for i := range clients {
+			c := &riptide.Client{Config: cfg, Unhandled: func(c *riptide.Client, m *riptide.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if n := m.Uint32(); n != counts[c] {
+					t.Errorf("message %d, want %d", n, counts[c])
+				}
+				counts[c]++
+				return m.Err()
+			}}
+			var conn net.Conn
+			if i%2 == 0 {
+				conn = s.dial(t)
+			} else {
+				conn, err = s.net.Dial("10.0.2.1:0", "10.0.0.1:7778")
+				require.NoError(t, err)
+			}
+			require.NoError(t, c.ConnectConn(t.Context(), conn))
+			all = append(all, c)
+		}
+		time.Sleep(time.Second)
+		const rounds = 100
+		for k := range uint32(rounds) {
+			m := cfg.NewMessage([]riptide.Mode{riptide.Unreliable, riptide.Reliable}[k%2], 1)
+			m.AddUint32(k)
+			require.NoError(t, server.SendAll(m))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		for _, c := range all {
+			require.EqualValues(t, rounds, counts[c])
+		}
+		mu.Unlock()
+		require.NoError(t, server.Shutdown(t.Context()))
+		for _, c := range all {
+			<-c.Done()
+		}
+		<-served
+		<-served
 		s.net.Close()
 	})
 }
