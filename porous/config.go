@@ -157,7 +157,7 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	c.Watchdog = cmp.Or(cfg.IdleTimeout, c.Watchdog)
 	c.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout)
 	c.VerifyDisconnect = cfg.VerifyDisconnect
-	c.EagerRequest = true
+	c.EagerRequest, c.AwaitAcks = true, true
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
 	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
 	s.manual = cfg.ManualStep

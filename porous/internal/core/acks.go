@@ -66,7 +66,7 @@ func (a *ackList) addRecent() {
 }
 
 // last appends one more frame with the ids of the last batches: whoever ends
-// the connection next would leave the peer without them.
+// the connection next would leave the peer without them. It may be called again.
 func (a *ackList) last(out *wire.Batch) {
 	slices.Sort(a.ids)
 	a.ids = slices.Compact(a.ids)
@@ -74,7 +74,6 @@ func (a *ackList) last(out *wire.Batch) {
 	if ids := a.ids[:min(len(a.ids), a.max)]; len(ids) > 0 {
 		AppendDataAck(out.Extend(DataAckHeaderSize + frameIDSize*len(ids))[:0], ids)
 	}
-	a.ids = a.ids[:0]
 }
 
 // compact gives memory back that only a busy connection needs: the last

@@ -41,6 +41,10 @@ type Config struct {
 	// EagerRequest repeats a request as soon as the peer shows itself, for
 	// the sake of a peer that keeps nothing before it knows our address (R12).
 	EagerRequest bool
+	// AwaitAcks has a disconnect request that comes while frames are not
+	// acknowledged taken up only when the peer has had time to repeat it, or
+	// they are: their acknowledgements may have been lost or overtaken.
+	AwaitAcks bool
 	// VerifyDisconnect has a disconnect request that was not expected answered
 	// by a ping, and ignored if that is answered.
 	VerifyDisconnect bool

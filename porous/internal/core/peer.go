@@ -76,6 +76,8 @@ type Peer struct {
 	pinging    bool // a ping is unanswered
 	doubted    bool // a disconnect request came that the ping is to check
 	rejoined   bool // an eager request was sent
+	leaving    bool // the peer has asked to end; acknowledgements are waited for
+	leaveAt    Clock
 
 	send sending
 	recv receiving
@@ -226,6 +228,17 @@ func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
 	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.doubt(now, out) {
 		return
 	}
+	if p.state == Connected && p.cfg.AwaitAcks && (p.leaving || p.send.queue.flight > 0) {
+		if !p.leaving {
+			p.leaving, p.leaveAt = true, now+p.cfg.RequestInterval*6/5
+		}
+		return
+	}
+	p.leave(now, out)
+}
+
+// leave ends the connection because the peer has asked for that.
+func (p *Peer) leave(now Clock, out *wire.Batch) {
 	AppendDisconnectAck(out.Extend(DisconnectAckSize)[:0])
 	was := p.state
 	p.become(now, Disconnected)
@@ -234,6 +247,15 @@ func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
 		p.h.HandleEvent(EventDisconnect)
 	case Connecting:
 		p.h.HandleEvent(EventRefused)
+	}
+}
+
+// settleLeave ends a wait for the acknowledgements of a peer that has asked to
+// end: they came, or it has had time to repeat its request, with which it repeats
+// them. To the peer that looks as if its first request had been lost.
+func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
+	if p.state == Connected && p.leaving && (p.send.queue.flight == 0 || now >= p.leaveAt) {
+		p.leave(now, out)
 	}
 }
 
@@ -293,6 +315,7 @@ func (p *Peer) EndBatch(now Clock, out *wire.Batch) {
 	}
 	p.recv.deliver()
 	p.recv.acks.flush(out)
+	p.settleLeave(now, out)
 	p.finish(now)
 }
 
@@ -318,6 +341,7 @@ func (p *Peer) Disconnect(now Clock, flush bool) {
 func (p *Peer) requestEnd(now Clock, out *wire.Batch) {
 	p.recv.acks.last(out)
 	AppendDisconnect(out.Extend(DisconnectSize)[:0])
+	p.recv.acks.last(out)
 	p.requestAt = now + p.cfg.RequestInterval
 }
 
@@ -352,6 +376,9 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 		if now-p.lastHeard >= p.cfg.Watchdog {
 			p.become(now, Zombie)
 			p.h.HandleEvent(EventTimeout)
+			return
+		}
+		if p.settleLeave(now, out); p.state != Connected {
 			return
 		}
 		p.send.tick(now)
@@ -402,6 +429,9 @@ func (p *Peer) Next(now Clock) (at Clock, ok bool) {
 		}
 	case Connected:
 		at = min(p.lastHeard+p.cfg.Watchdog, p.pingAt(), p.send.nextAt(now))
+		if p.leaving {
+			at = min(at, p.leaveAt)
+		}
 	case Disconnecting:
 		at = min(p.requestAt, p.deadlineAt)
 	case Disconnected:

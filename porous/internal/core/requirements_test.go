@@ -416,7 +416,76 @@ func TestD1LastAcks(t *testing.T) {
 			p.Disconnect(2, true)
 			p.Tick(2, &out)
 		}
-		want := []string{string(AppendDataAck(nil, []uint32{1001, 1000})), "\x02"}
-		require.Equal(t, want, frames(&out))
+		frame := parsedFrames(&out)
+		require.Len(t, frame, 3)
+		require.ElementsMatch(t, []uint32{1000, 1001}, frame[0].acks)
+		require.Equal(t, TypeDisconnect, frame[1].kind)
+		require.ElementsMatch(t, []uint32{1000, 1001}, frame[2].acks, "again, for what was lost or overtaken")
+		if !abort {
+			p.Tick(600*time.Millisecond, &out)
+			require.Len(t, parsedFrames(&out), 3, "and with each repetition")
+		}
 	}
+}
+
+// D2: a request to end waits for acknowledgements that were lost or overtaken,
+// if it is told to, but not for long, and nothing is sent meanwhile.
+func TestD2AwaitsAcks(t *testing.T) {
+	cfg := testConfig()
+	cfg.AwaitAcks = true
+	for _, acked := range []bool{true, false} {
+		var out wire.Batch
+		p, h := connectedPeer(t, cfg)
+		p.Send(0, 0, []byte("on its way"), Reliable, 0)
+		p.Transmit(0, &out, 10)
+		frames(&out)
+		p.Receive(ms(10), AppendDisconnect(nil), &out)
+		p.EndBatch(ms(10), &out)
+		p.Send(ms(10), 0, []byte("in vain"), Reliable, 0)
+		p.Transmit(ms(10), &out, 10)
+		require.Empty(t, frames(&out))
+		require.Equal(t, Connected, p.State())
+		at, _ := p.Next(ms(10))
+		require.LessOrEqual(t, at, ms(610))
+		p.Receive(ms(510), AppendDisconnect(nil), &out)
+		if acked {
+			p.Receive(ms(510), AppendDataAck(nil, []uint32{2000}), &out)
+			p.EndBatch(ms(510), &out)
+		} else {
+			p.EndBatch(ms(510), &out)
+			p.Tick(ms(609), &out)
+			require.NotContains(t, frames(&out), "\x03")
+			p.Tick(ms(610), &out)
+		}
+		require.Contains(t, frames(&out), "\x03")
+		require.Equal(t, Disconnected, p.State())
+		require.Len(t, h.fates, 2)
+		require.Equal(t, acked, h.fates[0].Delivered)
+		require.False(t, h.fates[1].Delivered)
+		require.Equal(t, []Event{EventConnect, EventDisconnect}, h.events)
+	}
+	var out wire.Batch
+	p, _ := connectedPeer(t, cfg)
+	p.Send(0, 0, []byte("not sent yet"), Reliable, 0)
+	p.Receive(0, AppendDisconnect(nil), &out)
+	require.Equal(t, []string{"\x03"}, frames(&out), "nothing is on its way")
+}
+
+// A parsed frame is what a test wants to know of one.
+type parsed struct {
+	kind FrameType
+	acks []uint32
+}
+
+func parsedFrames(out *wire.Batch) (list []parsed) {
+	for _, b := range frames(out) {
+		f := parsed{kind: FrameType(b[0])}
+		for rest, _ := ParseDataAck([]byte(b)); len(rest) > 0; {
+			var id uint32
+			id, rest = FrameID(rest)
+			f.acks = append(f.acks, id)
+		}
+		list = append(list, f)
+	}
+	return list
 }

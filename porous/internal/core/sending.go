@@ -248,7 +248,7 @@ func (s *sending) idle() bool {
 // and reports whether there may be more at once.
 func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 	s := &p.send
-	if p.state != Connected {
+	if p.state != Connected || p.leaving {
 		return false
 	}
 	s.queue.now = now
