@@ -325,3 +325,31 @@ func TestRestartedPeerIsLetInAtOnce(t *testing.T) {
 		r.exchange()
 	})
 }
+
+// A connection that a Listener has dialed notices, too, and the Listener can dial
+// again at once, from the same address.
+func TestListenerNoticesRestartOfWhomItDialed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := establish(t, noticing, noticing)
+		pc, err := r.n.Listen("10.0.0.3:7777")
+		require.NoError(t, err)
+		l, err := r.lc.ListenPacket(pc)
+		require.NoError(t, err)
+		defer l.Close()
+		dial := func() {
+			r.c.Close()
+			r.s.Close()
+			r.c, err = l.Dial(t.Context(), "10.0.0.1:7777")
+			require.NoError(t, err)
+			r.s = accept(t, r.l)
+			r.exchange()
+		}
+		dial()
+		r.restart()
+		r.c.Write([]byte("hello"))
+		after, err := r.end(time.Minute)
+		require.ErrorIs(t, err, ErrPeerRestarted)
+		require.LessOrEqual(t, after, 2*restartRTT)
+		dial()
+	})
+}
