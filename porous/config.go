@@ -48,6 +48,12 @@ type Config struct {
 	// are dropped and counted. Default 16384. Negative: there are none.
 	Receipts int
 
+	// LowShare is what channels of priority [Low] have of everything that is
+	// sent while those of [High] have something to send, too: 1 to 50 percent.
+	// Default: nothing, since the protocol's priorities are strict. Others are
+	// errors.
+	LowShare int
+
 	// KeepAlive is the silence of the peer after which it is pinged. Default
 	// 5 s. Negative: an error.
 	KeepAlive time.Duration
@@ -156,6 +162,7 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	c.PingInterval = cmp.Or(cfg.KeepAlive, c.PingInterval)
 	c.Watchdog = cmp.Or(cfg.IdleTimeout, c.Watchdog)
 	c.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout)
+	c.LowShare = cfg.LowShare
 	c.VerifyDisconnect = cfg.VerifyDisconnect
 	c.EagerRequest, c.AwaitAcks = true, true
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
@@ -205,6 +212,8 @@ func (s *settings) check(cfg *Config) error {
 		return configError("Channels", "%d is not from 1 to 256", c.Channels)
 	case c.MaxPacket < 1 || c.MaxPacket > largest:
 		return configError("MaxMessageSize", "%d is not from 1 to %d", c.MaxPacket, largest)
+	case c.LowShare < 0 || c.LowShare > 50:
+		return configError("LowShare", "%d is not from 0 to 50", c.LowShare)
 	case c.SendBuffer < c.MaxPacket+core.PacketOverhead:
 		return configError("SendBuffer", "%d does not hold one message, which takes %d", c.SendBuffer, c.MaxPacket+core.PacketOverhead)
 	case c.ReceiveBuffer < core.MinReceiveBuffer(c):

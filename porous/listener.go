@@ -3,6 +3,7 @@ package porous
 import (
 	"context"
 	"crypto/rand"
+	"hash/maphash"
 	"net"
 	"net/netip"
 	"sync"
@@ -64,6 +65,7 @@ type Listener struct {
 	budget   listen.Budget
 	side     listen.Listener[waiting]
 	born     time.Time
+	sources  sources
 
 	accepted, filtered, refused, challenged atomic.Uint64
 
@@ -131,6 +133,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		maxConns: listen.Limit(lc.MaxConns, defaultMaxConns),
 		filter:   lc.Filter,
 		born:     time.Now(),
+		sources:  sources{seed: maphash.MakeSeed()},
 		cookie:   core.NewCookie(secret),
 		pending:  make(map[netip.AddrPort]pending),
 	}
@@ -295,7 +298,7 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bu
 			continue
 		}
 		if request, ok := core.ParseConnect(b); ok {
-			if l.welcome(from) && l.compatible(request) {
+			if l.sources.allow(time.Since(l.born), from.Addr()) && l.welcome(from) && l.compatible(request) {
 				l.challenge(from, out)
 			}
 			return nil

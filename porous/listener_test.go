@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,6 +110,35 @@ func TestListenerFlood(t *testing.T) {
 		out.Reset()
 		a.HandleUnknown(time.Time{}, from, false, [][]byte{out.Extend(11)[:0]}, &out)
 	}))
+}
+
+// R13: a single source cannot make a Listener answer for ever, while others are
+// answered; what is remembered of sources, and of connections that have ended,
+// has a limit.
+func TestR13Sources(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l, err := (&ListenConfig{}).newListener()
+		require.NoError(t, err)
+		answered := func(host string, n int) int {
+			var out wire.Batch
+			for i := range n {
+				from := netip.AddrPortFrom(netip.MustParseAddr(host), uint16(i))
+				(*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{core.AppendConnect(nil, core.Connect{Channels: 1})}, &out)
+			}
+			return out.Len()
+		}
+		require.Equal(t, sourceBurst, answered("10.0.0.1", 100_000), "from 65536 ports")
+		require.Zero(t, answered("::ffff:10.0.0.1", 10), "the same host")
+		require.Equal(t, 10, answered("10.0.0.2", 10))
+		time.Sleep(time.Second)
+		require.Equal(t, sourceRate, answered("10.0.0.1", 100_000))
+		require.Equal(t, sourceBurst, answered("2001:db8::1", 1000))
+		require.Zero(t, answered("2001:db8::2", 10), "the same network")
+		time.Sleep(time.Hour)
+		require.Equal(t, sourceBurst, answered("10.0.0.1", 1000))
+		require.LessOrEqual(t, unsafe.Sizeof(*l.sources.slots), uintptr(64<<10))
+		require.EqualValues(t, 4096, maxTombstones)
+	})
 }
 
 func TestListenerLimits(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,103 @@ func TestSessionEnds(t *testing.T) {
 		a.Abort()
 	})
 }
+
+// R14: who forges the peer's address ends a plain connection by one byte, and does
+// nothing to one over a session of netcode.
+func TestR14ForgedDatagrams(t *testing.T) {
+	const server, client = "10.0.0.1:7777", "10.0.0.2:9"
+	forgeries := [][]byte{{2}, {1, 0, 0, 0, 1}, {3}, {7, 0, 1, 0, 0, 0, 1}}
+	synctest.Test(t, func(t *testing.T) {
+		for _, sealed := range []bool{false, true} {
+			n := simnet.New(1)
+			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+			pc, err := n.Listen(server)
+			require.NoError(t, err)
+			raw, err := n.Listen(client)
+			require.NoError(t, err)
+			x := &forger{PacketConn: raw, from: net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server))}
+			var inner net.Conn
+			var l net.Listener
+			if sealed {
+				issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(server)}}
+				nl, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenPacket(pc)
+				require.NoError(t, err)
+				l = porous.NewListener(nl, nil)
+				token, err := issuer.Issue(1, nil)
+				require.NoError(t, err)
+				inner, err = (&netcode.Dialer{}).DialPacket(t.Context(), x, token)
+				require.NoError(t, err)
+			} else {
+				l, err = (&porous.ListenConfig{}).ListenPacket(pc)
+				require.NoError(t, err)
+				inner = packetPeer{x, x.from}
+			}
+			c := porous.NewConn(inner, nil)
+			s, err := l.Accept()
+			require.NoError(t, err)
+			require.NoError(t, c.Connected(t.Context()))
+			list := forgeries
+			x.forge.Store(&list)
+			fmt.Fprint(s, "first")
+			fmt.Fprint(s, "second")
+			buf := make([]byte, 100)
+			m, err := c.Read(buf)
+			if !sealed {
+				require.Equal(t, io.EOF, err)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, "first", string(buf[:m]))
+				m, err = c.Read(buf)
+				require.NoError(t, err)
+				require.Equal(t, "second", string(buf[:m]))
+			}
+			c.Abort()
+			s.(*porous.Conn).Abort()
+			l.Close()
+			n.Close()
+		}
+	})
+}
+
+// A forger gives forged datagrams before the next one that has arrived.
+type forger struct {
+	net.PacketConn
+	from    net.Addr
+	forge   atomic.Pointer[[][]byte]
+	waiting []byte
+}
+
+func (f *forger) ReadFrom(b []byte) (int, net.Addr, error) {
+	if f.waiting != nil {
+		if list := f.forge.Load(); list != nil && len(*list) > 0 {
+			rest := (*list)[1:]
+			f.forge.Store(&rest)
+			return copy(b, (*list)[0]), f.from, nil
+		}
+		n := copy(b, f.waiting)
+		f.waiting = nil
+		return n, f.from, nil
+	}
+	n, from, err := f.PacketConn.ReadFrom(b)
+	if list := f.forge.Load(); err == nil && list != nil && len(*list) > 0 {
+		f.waiting = append([]byte(nil), b[:n]...)
+		return f.ReadFrom(b)
+	}
+	return n, from, err
+}
+
+// A packetPeer is a net.Conn with one peer of a PacketConn.
+type packetPeer struct {
+	net.PacketConn
+	peer net.Addr
+}
+
+func (c packetPeer) Read(b []byte) (int, error) {
+	n, _, err := c.ReadFrom(b)
+	return n, err
+}
+func (c packetPeer) Write(b []byte) (int, error) { return c.WriteTo(b, c.peer) }
+func (c packetPeer) RemoteAddr() net.Addr        { return c.peer }
 
 func TestNewListener(t *testing.T) {
 	const addr = "10.0.0.1:7777"

@@ -17,6 +17,10 @@ type Config struct {
 	// ReceiveBuffer what the receiving half holds, with what nobody has read.
 	SendBuffer, ReceiveBuffer int
 
+	// LowShare is the percentage of what is sent that channels of low priority
+	// have when there is something of both (R10); 0: priority is strict.
+	LowShare int
+
 	// SendFrames and ReceiveFrames are N_P, SentinelFrames is S.
 	SendFrames, ReceiveFrames, SentinelFrames uint32
 	// Packets is N_Q; SendGroup and ReceiveGroup are M.

@@ -120,7 +120,8 @@ func (r *naiveReceiver) once(packets *[]string) bool {
 }
 
 // TestModelReceiver gives the same random messages to a receiver and to the
-// naive one. Ids, dependencies, sizes and numbers contradict each other often.
+// naive one (Q5, Q6). Ids, dependencies, sizes and numbers contradict each other
+// often.
 func TestModelReceiver(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -382,7 +383,8 @@ func (w *world) settle(cfg *Config) {
 }
 
 // TestModelPeers does a million random operations, with small windows, so that
-// sentinels and window acknowledgements matter.
+// sentinels and window acknowledgements matter (Q11, Q12): what is delivered on a
+// channel is a part of what was sent, in order, once, with all that is reliable.
 func TestModelPeers(t *testing.T) {
 	const worlds, ops = 20, 50_000
 	for seed := range uint64(worlds) {

@@ -163,3 +163,20 @@ func TestQ10Q12TotalLossOfUnreliable(t *testing.T) {
 	}
 	require.Empty(t, h.packets)
 }
+
+// Q14: a message for a channel that does not exist is ignored, and the frame
+// acknowledged all the same; what else is in it counts.
+func TestQ14NoSuchChannel(t *testing.T) {
+	var out wire.Batch
+	p, h := connectedPeer(t, testConfig())
+	b := AppendDataHeader(nil, 1000, 4)
+	b = AppendMessage(b, &Message{Channel: 2, Data: []byte("nowhere")})
+	b = AppendMessage(b, &Message{Type: MessageSentinel, Channel: 255, Packet: 2047})
+	b = AppendMessage(b, &Message{Type: MessageWindowAck, Channel: 2, Packet: 8191})
+	b = AppendMessage(b, &Message{Channel: 1, Data: []byte("somewhere")})
+	p.Receive(0, b, &out)
+	p.EndBatch(0, &out)
+	require.Equal(t, []string{string(AppendDataAck(nil, []uint32{1000}))}, frames(&out))
+	require.Equal(t, []received{{1, "somewhere"}}, h.packets)
+	require.EqualValues(t, 3, p.Stats().OutOfReach)
+}

@@ -32,6 +32,46 @@ func TestT1Q13Priorities(t *testing.T) {
 	require.Equal(t, "1 4|", contents(t, &out))
 }
 
+// R10: low priority may be left a share of what is sent while there is something
+// of both; by default it has none, and alone everything.
+func TestR10LowShare(t *testing.T) {
+	for _, share := range []int{0, 1, 10, 50} {
+		cfg := testConfig()
+		cfg.LowShare = share
+		p, _ := connectedPeer(t, cfg)
+		p.SetPriority(1, true)
+		p.send.control = &fixedController{window: 1 << 30}
+		send := func(channel, n int) {
+			for range n {
+				p.Send(0, channel, make([]byte, 100+channel), Reliable, 0)
+			}
+		}
+		sent := [2]int{}
+		transmit := func(frames int) {
+			var out wire.Batch
+			p.Transmit(0, &out, frames)
+			for i := range out.Len() {
+				_, n, body, _ := ParseData(out.At(i))
+				for range n {
+					var m Message
+					m, body, _ = NextMessage(body)
+					sent[m.Channel] += len(m.Data)
+				}
+			}
+		}
+		send(0, 5000)
+		transmit(50) // alone, which is no debt
+		sent = [2]int{}
+		send(1, 5000)
+		transmit(300)
+		percent := 100 * float64(sent[0]) / float64(sent[0]+sent[1])
+		require.InDelta(t, share, percent, 0.5)
+		if share == 0 {
+			require.Zero(t, sent[0])
+		}
+	}
+}
+
 // contents returns the numbers of the packets in each frame.
 func contents(t *testing.T, out *wire.Batch) (s string) {
 	for i := range out.Len() {

@@ -3,6 +3,25 @@ package core
 // A schedule holds the channels that have something to send, by priority (T1).
 type schedule struct {
 	active [2][]*sender // low, high
+	share  int          // percent that is left to low priority (R10); 0: none
+	owed   int          // hundredths of bytes that low priority has not had of it
+}
+
+// maxOwed is how much can be made up for: a frame or two.
+const maxOwed = 100 * 2 * MTU0
+
+// spend notes that a message of n bytes is taken from a channel. What is owed
+// counts only while both priorities have something to send.
+func (q *schedule) spend(s *sender, n int) {
+	switch {
+	case q.share == 0:
+	case len(q.active[0]) == 0 || len(q.active[1]) == 0:
+		q.owed = 0
+	case s.high:
+		q.owed = min(q.owed+n*q.share, maxOwed)
+	default:
+		q.owed = max(q.owed-n*(100-q.share), -maxOwed)
+	}
 }
 
 // add puts a channel in, if it has something to send.
@@ -43,11 +62,15 @@ func removeSender(p []*sender, i int) []*sender {
 	return p[:last]
 }
 
-// pick returns the channel whose turn it is: of the highest priority, the one
-// whose packet was accepted first. Choked channels count only when their time
+// pick returns the channel whose turn it is: of the highest priority, unless low
+// priority is owed something, the one whose packet was accepted first. Choked channels count only when their time
 // has come.
 func (q *schedule) pick(now Clock) *sender {
-	for _, level := range [...]int{1, 0} {
+	levels := [...]int{1, 0}
+	if q.owed > 0 {
+		levels = [...]int{0, 1}
+	}
+	for _, level := range levels {
 		var best *sender
 		var order uint64
 		for i := 0; i < len(q.active[level]); i++ {

@@ -52,6 +52,7 @@ const PacketOverhead = 112
 func (s *sending) init(p *Peer) {
 	s.p = p
 	s.limit = LimitHandshake
+	s.schedule.share = p.cfg.LowShare
 	s.rtt.init(p.cfg.PaperRTT, p.cfg.Step, p.cfg.RTOFloor)
 	s.loss.init()
 }
@@ -401,6 +402,7 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 			break
 		}
 		p := ch.take()
+		s.schedule.spend(ch, p.size())
 		room -= p.size()
 		f.parts = append(f.parts, p)
 		if room < WindowAckSize {
@@ -431,7 +433,7 @@ func (s *sending) compact() {
 		}
 	}
 	if s.schedule.empty() {
-		s.schedule = schedule{}
+		s.schedule = schedule{share: s.schedule.share}
 	}
 }
 

@@ -172,6 +172,7 @@ func TestVectorsFrames(t *testing.T) {
 	}
 }
 
+// Q5: what is inconsistent is ignored, whole frames or single messages.
 func TestVectorsMalformed(t *testing.T) {
 	type malformed struct {
 		Name, Reason string
@@ -272,6 +273,7 @@ func TestVectorsChannelSending(t *testing.T) {
 	}
 }
 
+// Q5, Q6, Q8, Q10.
 func TestVectorsChannelReceiving(t *testing.T) {
 	v := readVectors[struct {
 		Traces []struct {
@@ -476,6 +478,7 @@ func TestVectorsCongestionWindow(t *testing.T) {
 	}
 }
 
+// T15: in both variants of the first sample.
 func TestVectorsRTT(t *testing.T) {
 	v := readVectors[struct {
 		RTT []struct {

@@ -1,0 +1,59 @@
+package porous
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Requests of unknown addresses cost a hash and an answer. So of one host, or
+// one /64 of IPv6, only so many a second are looked at. Sources share counters
+// by a hash that nobody else can predict, so that the memory is constant; the
+// numbers are large enough for all players behind one translator to come back at
+// once, and for a few thousand others that fall on the same counter.
+const (
+	sourceSlots = 4096
+	sourceBurst = 512 // requests
+	sourceRate  = 512 // requests a second
+)
+
+// sources limits how much of what single sources ask is answered.
+type sources struct {
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	slots *[sourceSlots]source // nil before the first request
+}
+
+// A source is a counter that leaks.
+type source struct {
+	used float32
+	at   time.Duration
+}
+
+// allow counts a request at a time since a fixed one, and reports whether it may
+// be answered.
+func (s *sources) allow(now time.Duration, from netip.Addr) bool {
+	if from.Is6() && !from.Is4In6() {
+		p, _ := from.Prefix(64)
+		from = p.Addr()
+	}
+	from = from.Unmap()
+	slot := maphash.Comparable(s.seed, from) % sourceSlots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots == nil {
+		s.slots = new([sourceSlots]source)
+	}
+	c := &s.slots[slot]
+	if passed := now - c.at; passed > 0 {
+		c.used = max(0, c.used-float32(passed.Seconds()*sourceRate))
+		c.at = now
+	}
+	if c.used >= sourceBurst {
+		return false
+	}
+	c.used++
+	return true
+}
