@@ -53,9 +53,26 @@ func sameAddr(a, b net.Addr) bool {
 	return a.Network() == b.Network() && a.String() == b.String()
 }
 
-// plainAddrPort returns an address of which the IPv4 ones are never in their
-// IPv6-mapped form.
+// plainAddrPort returns an address as a Socket knows it.
 func plainAddrPort(a *net.UDPAddr) netip.AddrPort {
-	ap := a.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	if len(a.IP) == 0 {
+		return netip.AddrPortFrom(loopback4, uint16(a.Port)) // as in package net
+	}
+	return plain(a.AddrPort())
+}
+
+var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// plain returns an address to which packets may come back from: an IPv4 one is
+// not in its IPv6-mapped form, and what goes to no address in particular goes to
+// this machine.
+func plain(a netip.AddrPort) netip.AddrPort {
+	ip := a.Addr().Unmap()
+	switch ip {
+	case netip.IPv4Unspecified():
+		ip = loopback4
+	case netip.IPv6Unspecified():
+		ip = netip.IPv6Loopback()
+	}
+	return netip.AddrPortFrom(ip, a.Port())
 }

@@ -69,7 +69,7 @@ func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {
 		return plainAddrPort(udp)
 	}
 	ap, _ := netip.ParseAddrPort(addr.String())
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	return plain(ap)
 }
 
 // checkPacketConn refuses what cannot carry datagrams.

@@ -131,3 +131,35 @@ func ParseOpening(cfg *Config, datagram []byte) bool {
 	reason := f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize))
 	return reason == 0 && f.ID == 0 && f.Header.heardNothing()
 }
+
+// MayOpen reports whether ParseOpening may be true of a datagram, and is quick.
+func MayOpen(datagram []byte) bool {
+	return len(datagram) > 0 && (datagram[0]&prefixFragment != 0 || datagram[0]&prefixAckBytes == prefixAckBytes)
+}
+
+// OpeningMessage is ParseOpening for a datagram with a payload, and returns its
+// sequence.
+func OpeningMessage(cfg *Config, datagram []byte) (sequence uint16, ok bool) {
+	if !ParseOpening(cfg, datagram) || !CarriesMessage(cfg, datagram) {
+		return 0, false
+	}
+	return uint16(datagram[1]) | uint16(datagram[2])<<8, true
+}
+
+// CarriesMessage reports whether datagram is well formed for an endpoint with the
+// configuration cfg (nil: the default) and carries a payload, or a part of one.
+func CarriesMessage(cfg *Config, datagram []byte) bool {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	maxPacket := or(cfg.MaxPacketSize, defaultMaxPacketSize)
+	if len(datagram) == 0 || len(datagram) > maxPacket+datagramSlack {
+		return false
+	}
+	if datagram[0]&prefixFragment == 0 {
+		_, n, reason := parseHeader(datagram)
+		return reason == 0 && n < len(datagram) && len(datagram)-n <= maxPacket
+	}
+	var f Fragment
+	return f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize)) == 0
+}

@@ -63,6 +63,14 @@ func (e *Endpoint) anew(h Header) bool {
 	return true
 }
 
+// Renew makes the window begin again with the next packet. It is for those who
+// know by other means than the packets' headers that the other side has started
+// anew.
+func (e *Endpoint) Renew() {
+	e.forgetReceived()
+	e.received.unmet = true
+}
+
 // tellsNews reports whether h acknowledges a packet that has no acknowledgement,
 // and was sent no earlier than all that have one.
 func (e *Endpoint) tellsNews(h Header) bool {

@@ -1,0 +1,374 @@
+package volley
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
+	"volley/internal/listen"
+	"volley/internal/socket"
+)
+
+// A PacketConn is a net.PacketConn of messages: one socket for all peers, as a
+// net.UDPConn that is not connected. ReadFrom returns a whole message, of any
+// peer, and its address; WriteTo sends one to any address. Each message is
+// framed, split and acknowledged as by a [Conn], and both sides may use either
+// of the two. Its methods may be called from several goroutines at once.
+//
+// There is nothing to accept, to dial or to close for a peer. What a PacketConn
+// knows of one, such as its sequence numbers and its round-trip time, begins
+// with the first message to it or from it, and is forgotten when there was no
+// message either way for Config.IdleTimeout; with the next one it begins anew.
+// Keepalives are not sent and hold nobody: they are for connections. So a Conn
+// on the other side ends by its own IdleTimeout, unless messages flow.
+//
+// Peers need not forget each other at the same time, and one of them may be
+// started again on its port. Then the other one notices by the next packet that
+// it gets, and begins anew, too: no message is lost by that and none arrives
+// twice, as long as no datagram lives in the network for longer than 10 s and
+// IdleTimeout is 20 s or more. Otherwise, and where a peer comes back within 10
+// s of its last packet, what it sends before it has heard this side again may be
+// lost; where both wait for answers that is one message.
+//
+// Like every socket of datagrams without authentication, a PacketConn takes a
+// forged datagram for one of the peer it names.
+type PacketConn struct {
+	set  *settings
+	idle clock // of peers, until they are forgotten; 0: they are not
+	mux  *datagram.Mux
+	sock socket.Socket
+
+	maxPeers int64
+	filter   func(netip.AddrPort) bool
+	budget   listen.Budget
+	peers    atomic.Int64
+	born     atomic.Uint64 // peers so far
+	admitted, filtered, refused,
+	truncated atomic.Uint64
+
+	in       inbox.Inbox // of all peers
+	deadline deadline.Deadline
+	write    writeDeadline
+	receipts packetReceipts
+
+	closed    atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ net.PacketConn = (*PacketConn)(nil)
+
+// ListenPacket listens on a UDP address for messages of any peer. The network is
+// "udp", "udp4" or "udp6"; the address is as for net.ListenPacket. Errors are
+// those of net.ListenConfig.
+func ListenPacket(network, address string) (*PacketConn, error) {
+	var lc ListenConfig
+	return lc.ListenPacketConn(context.Background(), network, address)
+}
+
+// ListenPacketConn is the function [ListenPacket] with options. Of these, MaxConns
+// limits the peers that come by themselves, MaxMemory what all hold together;
+// Config.ReadBuffer is for the messages of one peer, Config.Receipts for all,
+// Config.KeepAlive means nothing. Backlog and AdmitMidStream mean nothing either,
+// as every peer is taken in mid-stream; Sockets has to be 1. The context bounds
+// the resolution of the address. Errors are those of net.ListenConfig and
+// *[ConfigError].
+func (lc *ListenConfig) ListenPacketConn(ctx context.Context, network, address string) (*PacketConn, error) {
+	if err := listen.CheckNetwork(network); err != nil {
+		return nil, err
+	}
+	pc, err := lc.newPacketConn()
+	if err != nil {
+		return nil, err
+	}
+	nlc := net.ListenConfig{Control: lc.Control}
+	udp, err := nlc.ListenPacket(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := pc.serve(udp, lc.Config); err != nil {
+		udp.Close()
+		return nil, err
+	}
+	return pc, nil
+}
+
+// NewPacketConn puts messages on a socket that exists, a UDP socket or any other
+// net.PacketConn, with the options of ListenPacketConn; a nil lc is the default.
+// It takes the socket over: it closes it, and nobody else may read from it. After
+// an error, a *[ConfigError] or one of the system, the socket is still the
+// caller's. Where addresses are not of UDP, Filter sees stand-ins from the block
+// 100::/64; ReadFrom returns the real ones.
+func NewPacketConn(pc net.PacketConn, lc *ListenConfig) (*PacketConn, error) {
+	if lc == nil {
+		lc = &ListenConfig{}
+	}
+	if err := checkPacketConn(pc); err != nil {
+		return nil, err
+	}
+	p, err := lc.newPacketConn()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.serve(pc, lc.Config); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
+	if lc.Sockets > 1 {
+		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a PacketConn has one socket"}
+	}
+	pc := &PacketConn{filter: lc.Filter, maxPeers: int64(listen.Limit(lc.MaxConns, defaultMaxConns))}
+	pc.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
+	set, err := newSettings(lc.Config, datagram.MaxUDP, pc.budget.Reserve)
+	if err != nil {
+		return nil, err
+	}
+	pc.idle, pc.receipts.max = set.idleTimeout, set.receipts
+	set.idleTimeout, set.keepAlive = 0, 0
+	set.reliable.MidStream = set.reliable.JumpGuard
+	set.onClose = pc.gone
+	pc.set = set
+	return pc, nil
+}
+
+// serve takes a socket over and begins to read it.
+func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
+	sock, err := socket.New(below, socketConfig(cfg))
+	if err != nil {
+		return err
+	}
+	pc.sock = sock
+	pc.mux = datagram.NewMux(sock, datagram.MuxConfig{
+		Acceptor:    (*packetAcceptor)(pc),
+		MaxDatagram: datagram.MaxUDP,
+		OnClose:     pc.over,
+	})
+	pc.in.Init(maxInt, pc.set.reserve)
+	pc.in.SetPoller(pc.mux.Inline())
+	pc.mux.Start()
+	return nil
+}
+
+const maxInt = int(^uint(0) >> 1)
+
+// ReadFrom waits for a message and copies it to b. If b is too short the rest
+// is lost, and counted in Stats, and there is no error, as with a net.UDPConn on
+// most systems: a peer that sends long messages must not end a server. A buffer
+// of [PacketConn.MaxMessageSize] bytes is never too short. The address is the
+// same value for all messages of a peer and must not be changed.
+//
+// The error matches os.ErrDeadlineExceeded past the deadline and net.ErrClosed
+// after Close, or is what broke the socket; what the network says of a peer is
+// none.
+func (pc *PacketConn) ReadFrom(b []byte) (n int, addr net.Addr, err error) {
+	n, from, err := pc.read(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	return n, from.Addr, nil
+}
+
+// ReadFromUDPAddrPort is ReadFrom with the address in another form, an IPv4 one
+// never mapped to IPv6. Where addresses are not of UDP it is a stand-in, which
+// WriteToUDPAddrPort takes.
+func (pc *PacketConn) ReadFromUDPAddrPort(b []byte) (n int, addr netip.AddrPort, err error) {
+	n, from, err := pc.read(b)
+	if err != nil {
+		return 0, netip.AddrPort{}, err
+	}
+	return n, addrPortOf(pc.sock, from.Addr), nil
+}
+
+func (pc *PacketConn) read(b []byte) (int, *inbox.Origin, error) {
+	n, size, from, err := pc.in.ReadFrom(b, &pc.deadline)
+	if err != nil {
+		return 0, nil, pc.opError("read", nil, err)
+	}
+	if n < size {
+		pc.truncated.Add(1)
+	}
+	return n, from, nil
+}
+
+// WriteTo sends b as one message to addr. It returns len(b), or 0 and the error:
+// a *[MessageTooLargeError], a *net.AddrError without an address, or one that
+// matches os.ErrDeadlineExceeded or net.ErrClosed, or that
+// ListenConfig.MaxMemory leaves no room for a first message. An empty message is
+// not sent: WriteTo returns 0, nil. That the network refused a datagram for the
+// moment is not an error; such a message is lost and counted.
+func (pc *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
+	if _, err := pc.writeTo(b, addr, false); err != nil {
+		return 0, pc.opError("write", addr, err)
+	}
+	return len(b), nil
+}
+
+// WriteToUDPAddrPort is WriteTo with the address in another form.
+func (pc *PacketConn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
+	_, err := pc.send(b, plain(addr), false)
+	if err != nil {
+		return 0, pc.opError("write", net.UDPAddrFromAddrPort(addr), err)
+	}
+	return len(b), nil
+}
+
+// WriteMessageTo is WriteTo, and returns the message's number, by which its
+// receipt will name it, see [PacketConn.AppendReceipts]. No other message of this
+// PacketConn has the same; the low 16 bits are the sequence number on the wire.
+func (pc *PacketConn) WriteMessageTo(b []byte, addr net.Addr) (id uint64, err error) {
+	id, err = pc.writeTo(b, addr, true)
+	return id, pc.opError("write", addr, err)
+}
+
+func (pc *PacketConn) writeTo(b []byte, addr net.Addr, receipts bool) (id uint64, err error) {
+	if isNil(addr) {
+		return 0, errMissingAddress
+	}
+	return pc.send(b, addrPortOf(pc.sock, addr), receipts)
+}
+
+// send writes a message to a peer, which it makes if there is none.
+func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint64, err error) {
+	switch {
+	case pc.closed.Load():
+		return 0, net.ErrClosed
+	case !to.IsValid() || to.Port() == 0:
+		return 0, &net.AddrError{Err: "no address to write to", Addr: to.String()}
+	case len(b) > pc.set.maxMessage:
+		return 0, &MessageTooLargeError{Size: len(b), Max: pc.set.maxMessage}
+	case pc.write.deadline.Exceeded():
+		return 0, os.ErrDeadlineExceeded
+	case len(b) == 0:
+		return 0, nil
+	}
+	if receipts {
+		pc.receipts.arm()
+	}
+	pc.write.callers.Add(1)
+	defer pc.write.callers.Add(-1)
+	for {
+		p, err := pc.peer(to)
+		if err != nil {
+			return 0, err
+		}
+		p.setWriteDeadline(&pc.write)
+		if id, err = p.conn.write(b, false); err != errForgotten {
+			return p.ids + id, err
+		}
+		p.conn.dc.Close() // as whoever forgets it is about to
+	}
+}
+
+// peer returns what is known of a peer, from now on if it was nothing.
+func (pc *PacketConn) peer(addr netip.AddrPort) (*packetPeer, error) {
+	for {
+		if h, ok := pc.mux.Handler(addr).(*peerHandler); ok {
+			return (*packetPeer)(h), nil
+		}
+		dc, err := pc.mux.Dial(addr)
+		if errors.Is(err, datagram.ErrPeerExists) {
+			runtime.Gosched() // somebody is making it, or forgetting it
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := pc.meet(dc)
+		if err != nil {
+			return nil, err
+		}
+		if pc.closed.Load() { // and Close may not have seen it
+			p.conn.Close()
+			return nil, net.ErrClosed
+		}
+		return p, nil
+	}
+}
+
+// MaxMessageSize returns the largest message in bytes that WriteTo takes.
+func (pc *PacketConn) MaxMessageSize() int { return pc.set.maxMessage }
+
+// LocalAddr returns the address of the socket, with the real port.
+func (pc *PacketConn) LocalAddr() net.Addr { return pc.sock.LocalAddr() }
+
+// SetDeadline sets the deadlines of ReadFrom and WriteTo. The zero time is none.
+// A deadline concerns pending calls as well. After Close the error matches
+// net.ErrClosed.
+func (pc *PacketConn) SetDeadline(t time.Time) error {
+	if err := pc.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return pc.SetWriteDeadline(t)
+}
+
+// SetReadDeadline sets the deadline of ReadFrom.
+func (pc *PacketConn) SetReadDeadline(t time.Time) error {
+	if pc.closed.Load() {
+		return pc.opError("set", nil, net.ErrClosed)
+	}
+	pc.deadline.Set(t)
+	pc.in.Interrupt()
+	return nil
+}
+
+// SetWriteDeadline sets the deadline of the calls that write, for all peers. They
+// wait for each other, and for room in the socket, as those of [Conn] do.
+func (pc *PacketConn) SetWriteDeadline(t time.Time) error {
+	if pc.closed.Load() {
+		return pc.opError("set", nil, net.ErrClosed)
+	}
+	pc.write.set(t, pc.mux)
+	return nil
+}
+
+// Close closes the socket. Messages that WriteTo has accepted are given to the
+// network, those that nobody has read are dropped, and pending calls return an
+// error that matches net.ErrClosed. Peers are not told. Close may be called more
+// than once and returns the first call's result.
+func (pc *PacketConn) Close() error {
+	pc.closeOnce.Do(func() {
+		pc.closed.Store(true)
+		err := pc.mux.Close() // no more peers
+		for _, h := range pc.mux.Handlers() {
+			if e := h.(*peerHandler).conn.Close(); err == nil {
+				err = e
+			}
+		}
+		pc.in.Fail(net.ErrClosed)
+		pc.closeErr = pc.opError("close", nil, err)
+	})
+	return pc.closeErr
+}
+
+// over learns that the socket is gone, and what broke it, if that did.
+func (pc *PacketConn) over(cause error) {
+	if cause != nil {
+		pc.closed.Store(true)
+		pc.in.End(cause)
+	}
+}
+
+// opError wraps err, once, as functions of package net do.
+func (pc *PacketConn) opError(op string, addr net.Addr, err error) error {
+	if err == nil {
+		return nil
+	}
+	var wrapped *net.OpError
+	if errors.As(err, &wrapped) {
+		return err
+	}
+	local := pc.sock.LocalAddr()
+	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: addr, Err: err}
+}

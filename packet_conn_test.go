@@ -1,0 +1,309 @@
+package volley
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// listenPacket returns a PacketConn on loopback, which is closed with the test.
+func listenPacket(tb testing.TB, lc *ListenConfig) *PacketConn {
+	tb.Helper()
+	pc, err := lc.ListenPacketConn(tb.Context(), "udp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { pc.Close() })
+	return pc
+}
+
+// echoPackets has every message answered, until pc is closed.
+func echoPackets(tb testing.TB, pc *PacketConn) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b := make([]byte, pc.MaxMessageSize())
+		for {
+			n, from, err := pc.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if _, err := pc.WriteTo(b[:n], from); err != nil && !errors.Is(err, net.ErrClosed) {
+				tb.Errorf("WriteTo: %v", err)
+			}
+		}
+	})
+	tb.Cleanup(func() { pc.Close(); wg.Wait() })
+}
+
+func TestPacketConnMessages(t *testing.T) {
+	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
+	echoPackets(t, b)
+	buf := make([]byte, 20000)
+	a.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for i, size := range []int{1, 4, 1200, 1201, 5000, 16384} {
+		msg := pattern(uint32(i), size)
+		n, err := a.WriteTo(msg, b.LocalAddr())
+		require.NoError(t, err)
+		require.Equal(t, size, n)
+		n, from, err := a.ReadFrom(buf)
+		require.NoError(t, err)
+		require.Equal(t, msg, buf[:n])
+		require.Equal(t, b.LocalAddr().String(), from.String())
+	}
+	to := b.LocalAddr().(*net.UDPAddr).AddrPort()
+	for _, addr := range []netip.AddrPort{to, netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())} {
+		_, err := a.WriteToUDPAddrPort([]byte("x"), addr)
+		require.NoError(t, err)
+		n, from, err := a.ReadFromUDPAddrPort(buf)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(buf[:n]))
+		require.Equal(t, to, from)
+	}
+	require.Equal(t, 1, a.Stats().Peers)
+	require.Equal(t, 1, b.Stats().Peers)
+	require.EqualValues(t, 1, b.Stats().Admitted)
+	s, known := a.PeerStats(b.LocalAddr())
+	require.True(t, known)
+	require.EqualValues(t, 8, s.MessagesSent)
+	require.EqualValues(t, 8, s.MessagesReceived)
+	_, known = a.PeerStats(a.LocalAddr())
+	require.False(t, known)
+}
+
+// A PacketConn and a Conn understand each other, whoever is the server.
+func TestPacketConnWithConns(t *testing.T) {
+	pc := listenPacket(t, &ListenConfig{})
+	echoPackets(t, pc)
+	c, err := Dial("udp", pc.LocalAddr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, exchange(c, 1, 10))
+
+	l, err := Listen("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	echoAll(t, l)
+	client := listenPacket(t, &ListenConfig{})
+	buf := make([]byte, 100)
+	client.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for range 10 {
+		_, err := client.WriteTo([]byte("message"), l.Addr())
+		require.NoError(t, err)
+		n, _, err := client.ReadFrom(buf)
+		require.NoError(t, err)
+		require.Equal(t, "message", string(buf[:n]))
+	}
+}
+
+// One socket serves 10,000 peers, each with ten messages at once.
+func TestPacketConnTenThousandPeers(t *testing.T) {
+	peers, each := 10_000, 10
+	if testing.Short() || raceEnabled {
+		peers = 1000
+	}
+	cfg := &Config{IdleTimeout: time.Hour}
+	server := listenPacket(t, &ListenConfig{Config: cfg})
+	echoPackets(t, server)
+	const gate = 16 // clients at once, since a socket's buffer may be small
+	var wg sync.WaitGroup
+	var next sync.Mutex
+	at := 0
+	for range gate {
+		wg.Go(func() {
+			for {
+				next.Lock()
+				peer := at
+				at++
+				next.Unlock()
+				if peer >= peers || !exchangePackets(t, server.LocalAddr(), peer, each) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if runtime.GOOS == "linux" { // elsewhere some get the port of another one
+		s := server.Stats()
+		require.EqualValues(t, peers, s.Admitted)
+		require.Equal(t, peers, s.Peers)
+	}
+}
+
+// exchangePackets sends messages from a socket of its own and waits for their
+// echoes. It reports whether all were right.
+func exchangePackets(t *testing.T, to net.Addr, peer, each int) bool {
+	address := "127.0.0.1:0"
+	if runtime.GOOS == "linux" {
+		address = fmt.Sprintf("127.1.%d.%d:0", peer/250, 1+peer%250)
+	}
+	lc := ListenConfig{Config: &Config{SocketBuffer: -1}}
+	pc, err := lc.ListenPacketConn(t.Context(), "udp", address)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	defer pc.Close()
+	pc.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for i := range each {
+		if _, err := pc.WriteTo(pattern(uint32(peer*each+i), 20+i*7), to); err != nil {
+			t.Errorf("peer %d: %v", peer, err)
+			return false
+		}
+	}
+	seen := make(map[uint32]bool)
+	b := make([]byte, 1000)
+	for len(seen) < each {
+		n, _, err := pc.ReadFrom(b)
+		if err != nil {
+			t.Errorf("peer %d: after %d echoes: %v", peer, len(seen), err)
+			return false
+		}
+		number, err := checkPattern(b[:n])
+		if err != nil || int(number)/each != peer || seen[number] {
+			t.Errorf("peer %d: echo %d: %v", peer, number, err)
+			return false
+		}
+		seen[number] = true
+	}
+	return true
+}
+
+func TestPacketConnAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
+	msg, buf := make([]byte, 200), make([]byte, 300)
+	to := b.LocalAddr()
+	ap := to.(*net.UDPAddr).AddrPort()
+	for name, each := range map[string]func(){
+		"net.Addr": func() {
+			a.WriteTo(msg, to)
+			_, from, err := b.ReadFrom(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteTo(msg, from)
+			a.ReadFrom(buf)
+		},
+		"netip.AddrPort": func() {
+			a.WriteToUDPAddrPort(msg, ap)
+			_, from, err := b.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteToUDPAddrPort(msg, from)
+			a.ReadFromUDPAddrPort(buf)
+		},
+	} {
+		for range 200 {
+			each()
+		}
+		require.LessOrEqual(t, testing.AllocsPerRun(500, each), 0.1, name)
+	}
+}
+
+func TestPacketConnErrors(t *testing.T) {
+	pc := listenPacket(t, &ListenConfig{})
+	to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
+	_, err := pc.WriteTo(make([]byte, 16385), to)
+	tooLarge, ok := errors.AsType[*MessageTooLargeError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, MessageTooLargeError{16385, 16384}, *tooLarge)
+	for _, addr := range []net.Addr{nil, (*net.UDPAddr)(nil), &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{}, pipeAddr("a")} {
+		_, err = pc.WriteTo([]byte("x"), addr)
+		_, ok := errors.AsType[*net.AddrError](err)
+		require.True(t, ok, "to %v: %v", addr, err)
+	}
+	n, err := pc.WriteTo(nil, to)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Zero(t, pc.Stats().Peers)
+	require.NoError(t, pc.Close())
+	require.NoError(t, pc.Close())
+	_, err = pc.WriteTo([]byte("x"), to)
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, _, err = pc.ReadFrom(make([]byte, 10))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.ErrorIs(t, pc.SetDeadline(time.Now()), net.ErrClosed)
+
+	for field, lc := range map[string]*ListenConfig{
+		"ListenConfig.Sockets": {Sockets: 2}, "Config.MaxMessageSize": {Config: &Config{MaxMessageSize: -5}},
+	} {
+		_, err := lc.ListenPacketConn(t.Context(), "udp", "127.0.0.1:0")
+		ce, ok := errors.AsType[*ConfigError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, field, ce.Field)
+	}
+	_, err = ListenPacket("tcp", "127.0.0.1:0")
+	_, ok = errors.AsType[net.UnknownNetworkError](err)
+	require.True(t, ok, "%v", err)
+	_, err = NewPacketConn(nil, nil)
+	_, ok = errors.AsType[*ConfigError](err)
+	require.True(t, ok, "%v", err)
+}
+
+// A buffer that is too short cuts the message and ends nobody's loop.
+func TestPacketConnTruncates(t *testing.T) {
+	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
+	a.WriteTo([]byte("a long message"), b.LocalAddr())
+	a.WriteTo([]byte("next"), b.LocalAddr())
+	b.SetReadDeadline(time.Now().Add(10 * time.Second))
+	buf := make([]byte, 6)
+	for _, want := range []string{"a long", "next"} {
+		n, _, err := b.ReadFrom(buf)
+		require.NoError(t, err)
+		require.Equal(t, want, string(buf[:n]))
+	}
+	require.EqualValues(t, 1, b.Stats().MessagesTruncated)
+}
+
+func TestPacketConnReceipts(t *testing.T) {
+	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
+	nobody, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer nobody.Close()
+	var ids []uint64
+	for _, to := range []net.Addr{b.LocalAddr(), nobody.LocalAddr(), b.LocalAddr()} {
+		id, err := a.WriteMessageTo([]byte("message"), to)
+		require.NoError(t, err)
+		require.NotContains(t, ids, id)
+		ids = append(ids, id)
+	}
+	b.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b.ReadFrom(make([]byte, 100))
+	b.WriteTo([]byte("answer"), a.LocalAddr())
+	a.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, _, err = a.ReadFrom(make([]byte, 100))
+	require.NoError(t, err)
+	got := a.AppendReceipts(nil)
+	require.NotEmpty(t, got)
+	for _, r := range got {
+		require.Contains(t, []uint64{ids[0], ids[2]}, r.ID)
+		require.Equal(t, Delivered, r.Fate)
+		require.Equal(t, b.LocalAddr().String(), r.Addr.String())
+	}
+	require.Equal(t, binary.LittleEndian.Uint16([]byte{0, 0}), uint16(ids[0]))
+}
+
+func TestPacketConnWriteDeadline(t *testing.T) {
+	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
+	a.SetWriteDeadline(time.Now().Add(-time.Second))
+	_, err := a.WriteTo([]byte("x"), b.LocalAddr())
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	a.SetWriteDeadline(time.Time{})
+	_, err = a.WriteTo([]byte("x"), b.LocalAddr())
+	require.NoError(t, err)
+	a.SetWriteDeadline(time.Now().Add(-time.Second)) // the peer is known now
+	_, err = a.WriteTo([]byte("x"), b.LocalAddr())
+	wantTimeout(t, "WriteTo", err)
+	a.SetWriteDeadline(time.Now().Add(time.Hour))
+	_, err = a.WriteTo([]byte("x"), b.LocalAddr())
+	require.NoError(t, err)
+}

@@ -1,0 +1,241 @@
+package volley
+
+import (
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
+	"volley/internal/wire"
+	"volley/reliable"
+)
+
+// A packetPeer is what a PacketConn knows of one peer: a Conn whose messages go to
+// the inbox of all, and that is forgotten instead of ended.
+type packetPeer struct {
+	conn   Conn
+	pc     *PacketConn
+	origin inbox.Origin
+	ids    uint64 // is added to the numbers of messages
+	begun  beginning
+
+	writeDeadline uint32 // the number of the one that it has; guarded by conn.mu
+}
+
+// errForgotten is why a peer that has been forgotten takes no more messages.
+var errForgotten error = &closedError{"volley: the peer has been forgotten"}
+
+// idShift leaves the peers' own numbers of messages room for 2^40 of them.
+const idShift = 40
+
+// meet begins to know a peer.
+func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
+	p := &packetPeer{pc: pc, ids: pc.born.Add(1) << idShift}
+	c := &p.conn
+	c.dc, c.set, c.born = dc, pc.set, time.Now()
+	c.out.Init((*framer)(c), dc.Features().Waits)
+	p.origin.Addr, p.origin.Limit, p.origin.Reserve = dc.RemoteAddr(), pc.set.readBuffer, pc.set.reserve
+	pc.peers.Add(1)
+	err := c.endpoint.Init(&pc.set.reliable, c.born, (*peerSink)(p))
+	if err == nil {
+		err = dc.Attach((*peerHandler)(p))
+	}
+	if err != nil {
+		pc.peers.Add(-1)
+		dc.Close()
+		return nil, err
+	}
+	c.mu.Lock()
+	if c.last == nil { // else the socket has broken already
+		if pc.idle > 0 {
+			dc.Schedule(c.at(pc.idle))
+		}
+		c.scheduleLocked(0)
+	}
+	c.mu.Unlock()
+	return p, nil
+}
+
+// gone counts a peer that is no longer known.
+func (pc *PacketConn) gone(*Conn) { pc.peers.Add(-1) }
+
+// A packetAcceptor is a PacketConn as its socket sees it.
+type packetAcceptor PacketConn
+
+// HandleUnknown admits a peer by a message, wherever in a stream of them that is.
+func (a *packetAcceptor) HandleUnknown(_ time.Time, from netip.AddrPort, _ bool, bufs [][]byte, _ *wire.Batch) datagram.Admit {
+	if !slices.ContainsFunc(bufs, a.carries) {
+		return nil
+	}
+	if a.filter != nil && !a.filter(from) {
+		a.filtered.Add(1)
+		return nil
+	}
+	if a.peers.Load() >= a.maxPeers {
+		a.refused.Add(1)
+		return nil
+	}
+	return a.admit
+}
+
+func (a *packetAcceptor) carries(datagram []byte) bool {
+	return reliable.CarriesMessage(&a.set.reliable, datagram)
+}
+
+func (a *packetAcceptor) admit(_ time.Time, dc datagram.Conn) {
+	if _, err := (*PacketConn)(a).meet(dc); err == nil {
+		a.admitted.Add(1)
+	}
+}
+
+// A peerHandler is a packetPeer as the socket sees it.
+type peerHandler packetPeer
+
+// HandleBatch takes datagrams of the peer, as that of a Conn does.
+func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
+	p, c := (*packetPeer)(h), &h.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.out.Err(); err != nil {
+		if err == errForgotten {
+			p.passOnUnlocking(t, bufs, out)
+		}
+		return
+	}
+	now := t.Sub(c.born)
+	messages := c.counts.messagesReceived + c.counts.messagesRefused
+	before := c.out.Pending()
+	p.pc.in.Lock()
+	for _, b := range bufs {
+		p.meetLocked(b)
+		c.receiveLocked(t, now, b)
+	}
+	p.pc.in.Unlock()
+	c.controlLocked(t, now)
+	if c.endpoint.InquiryDue(t) && !c.out.Crowded() {
+		c.endpoint.SendInquiry(t, c.out.Batch(now))
+		c.counts.acksSent++
+		c.lastSent = now
+	}
+	if !c.known && c.endpoint.Acked() {
+		c.known = true
+		p.origin.Reserve = c.set.reserveAcked
+	}
+	if c.counts.messagesReceived+c.counts.messagesRefused != messages {
+		c.lastMessage = max(c.lastMessage, now)
+		c.activeLocked(now)
+	}
+	c.scheduleLocked(now)
+	c.out.SendFreshUnlocking(before)
+}
+
+// passOnUnlocking gives datagrams that came just as the peer was forgotten to the
+// one that is known from now on.
+func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch) {
+	pc, dc := p.pc, p.conn.dc
+	p.conn.mu.Unlock()
+	defer p.conn.mu.Lock()
+	dc.Close()
+	if !slices.ContainsFunc(bufs, (*packetAcceptor)(pc).carries) {
+		return
+	}
+	if next, err := pc.peer(dc.(*datagram.Peer).AddrPort()); err == nil {
+		(*peerHandler)(next).HandleBatch(t, bufs, out)
+	}
+}
+
+// HandleTick forgets a peer without messages for too long, and otherwise does
+// what that of a Conn does.
+func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
+	p, c := (*packetPeer)(h), &h.conn
+	if p.pc.idle <= 0 {
+		return (*handler)(c).HandleTick(t, out)
+	}
+	c.mu.Lock()
+	if c.out.Err() != nil {
+		c.mu.Unlock()
+		return time.Time{}
+	}
+	due := c.lastMessage + p.pc.idle
+	if t.Sub(c.born) >= due && !c.out.Busy() && !c.out.Pending() {
+		c.user.EndLocked(&c.out, errForgotten)
+		c.releaseLocked()
+		c.mu.Unlock()
+		c.dc.Close()
+		p.pc.gone(c)
+		return time.Time{}
+	}
+	c.mu.Unlock()
+	next := (*handler)(c).HandleTick(t, out)
+	if at := c.at(due); next.IsZero() || at.Before(next) {
+		return at
+	}
+	return next
+}
+
+// HandleClose learns that the socket broke.
+func (h *peerHandler) HandleClose(err error) { h.conn.end(err) }
+
+// WaitRoom implements datagram.Handler: no socket asks.
+func (h *peerHandler) WaitRoom(int, <-chan struct{}) error { return nil }
+
+// A peerSink is a packetPeer as its endpoint sees it.
+type peerSink packetPeer
+
+// HandleMessage takes a message from the endpoint; false leaves it
+// unacknowledged.
+func (s *peerSink) HandleMessage(_ uint16, payload []byte) bool {
+	if len(payload) == 0 {
+		return true // it only carried acknowledgements
+	}
+	n := &s.conn.counts
+	if !s.pc.in.PushFrom(payload, &s.origin) {
+		n.messagesRefused++
+		return false
+	}
+	n.messagesReceived++
+	return true
+}
+
+// HandleFate learns what became of a message.
+func (s *peerSink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
+	(*sink)(&s.conn).HandleFate(id, fate, rtt)
+	s.pc.receipts.add(PacketReceipt{s.origin.Addr, Receipt{ID: s.ids + id, Fate: fate, RTT: rtt}})
+}
+
+// A writeDeadline is that of all peers of a PacketConn. Each has a deadline of its
+// own for its Writes, and is given the newest one when it is written to, so that
+// setting it does not take longer the more peers there are.
+type writeDeadline struct {
+	deadline deadline.Deadline
+	number   atomic.Uint32
+	callers  atomic.Int32 // of WriteTo
+}
+
+// set sets the deadline, at once for those peers that are being written to.
+func (w *writeDeadline) set(t time.Time, m *datagram.Mux) {
+	w.deadline.Set(t)
+	w.number.Add(1)
+	if w.callers.Load() > 0 {
+		for _, h := range m.Handlers() {
+			(*packetPeer)(h.(*peerHandler)).setWriteDeadline(w)
+		}
+	}
+}
+
+// setWriteDeadline gives a peer the newest deadline.
+func (p *packetPeer) setWriteDeadline(w *writeDeadline) {
+	n := w.number.Load()
+	if n == 0 {
+		return // none has ever been set
+	}
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.writeDeadline != n {
+		p.writeDeadline = n
+		p.conn.out.SetDeadline(w.deadline.At())
+	}
+}

@@ -1,0 +1,42 @@
+package volley
+
+import (
+	"hash/maphash"
+
+	"volley/reliable"
+)
+
+// A beginning is the first message of a peer that had heard nothing yet. Another
+// one with its sequence is of somebody else who has the address now, as clients
+// have that open a socket for each question. It is no late copy if its bytes
+// differ: not of this beginning, nor of the one before.
+type beginning struct {
+	known    bool
+	sequence uint16
+	now, old uint32 // hashes; old is that of the beginning before, or 0
+}
+
+var beginnings = maphash.MakeSeed()
+
+// meetLocked looks at a datagram before the endpoint is given it, which otherwise
+// would have to take it for a copy.
+func (p *packetPeer) meetLocked(datagram []byte) {
+	if !reliable.MayOpen(datagram) {
+		return
+	}
+	cfg := &p.pc.set.reliable
+	sequence, ok := reliable.OpeningMessage(cfg, datagram)
+	if !ok {
+		return
+	}
+	b := &p.begun
+	switch h := uint32(maphash.Bytes(beginnings, datagram)); {
+	case !b.known:
+		*b = beginning{known: true, sequence: sequence, now: h}
+	case sequence == b.sequence && h != b.now && h != b.old:
+		b.now, b.old = h, b.now
+		if cfg.MidStream {
+			p.conn.endpoint.Renew()
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package volley
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// PacketConnStats tells what a PacketConn has done. Fields may be added.
+type PacketConnStats struct {
+	Peers  int   // that are known at present
+	Memory int64 // bytes held of ListenConfig.MaxMemory
+	// Admitted counts peers that have made themselves known by a message. Refused
+	// counts datagrams of others turned away by MaxConns, Filtered those by Filter.
+	// Unknown counts all datagrams of others that were dropped, with these and
+	// those that carry no message.
+	Admitted, Refused, Filtered, Unknown uint64
+	// MessagesTruncated counts those that a ReadFrom had too short a buffer for.
+	MessagesTruncated uint64
+	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
+	ReceiptsDropped uint64
+	// ReadQueue is how many bytes wait for ReadFrom at present.
+	ReadQueue int
+	// Transport tells what happened at the socket.
+	Transport TransportStats
+}
+
+// Stats returns the present figures.
+func (pc *PacketConn) Stats() PacketConnStats {
+	below := pc.mux.Stats()
+	return PacketConnStats{
+		Peers:             int(pc.peers.Load()),
+		Memory:            pc.budget.Used(),
+		Admitted:          pc.admitted.Load(),
+		Refused:           pc.refused.Load(),
+		Filtered:          pc.filtered.Load(),
+		Unknown:           below.Unknown,
+		MessagesTruncated: pc.truncated.Load(),
+		ReceiptsDropped:   pc.receipts.dropped(),
+		ReadQueue:         pc.in.Len(),
+		Transport:         transportStats(below),
+	}
+}
+
+// PeerStats returns the present figures of a peer, since it is known, and whether
+// it is. MessagesTruncated is not kept for each.
+func (pc *PacketConn) PeerStats(addr net.Addr) (s Stats, known bool) {
+	if isNil(addr) {
+		return Stats{}, false
+	}
+	h, ok := pc.mux.Handler(addrPortOf(pc.sock, addr)).(*peerHandler)
+	if !ok {
+		return Stats{}, false
+	}
+	s = h.conn.Stats()
+	s.ReadQueue = h.origin.Len()
+	return s, true
+}
+
+// A PacketReceipt says what became of a message that a PacketConn has sent.
+type PacketReceipt struct {
+	Addr net.Addr // of the peer
+	Receipt
+}
+
+// packetReceipts is a bounded queue of receipts. None are kept until somebody
+// asks.
+type packetReceipts struct {
+	max   int
+	armed atomic.Bool
+
+	mu         sync.Mutex
+	queue      []PacketReceipt
+	overflowed uint64
+}
+
+func (r *packetReceipts) arm() { r.armed.Store(r.max > 0) }
+
+func (r *packetReceipts) add(x PacketReceipt) {
+	if !r.armed.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) >= r.max {
+		r.overflowed++
+		return
+	}
+	r.queue = append(r.queue, x)
+}
+
+func (r *packetReceipts) dropped() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.overflowed
+}
+
+// AppendReceipts appends the receipts of all messages whose fate was decided since
+// the last call, to any peer, to dst and returns the result. When that is, and
+// which messages are presumed lost, is told by [Conn.AppendReceipts]; those to a
+// peer that is forgotten are decided then at the latest. Receipts are kept from
+// the first call of AppendReceipts or WriteMessageTo on, up to Config.Receipts;
+// what does not fit is counted.
+func (pc *PacketConn) AppendReceipts(dst []PacketReceipt) []PacketReceipt {
+	r := &pc.receipts
+	r.arm()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dst = append(dst, r.queue...)
+	clear(r.queue)
+	if cap(r.queue) > 1024 && len(r.queue) < 256 {
+		r.queue = nil
+	}
+	r.queue = r.queue[:0]
+	return dst
+}
