@@ -1,0 +1,209 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// Rules that random operations and recordings hardly meet.
+
+// timeoutPeer returns a peer with a timeout of 300 ms.
+func timeoutPeer(t *testing.T) (*Peer, *fixedController) {
+	p, _ := connectedPeer(t, testConfig())
+	c := &fixedController{window: 30_000}
+	p.send.control = c
+	p.send.sample(ms(100))
+	require.Equal(t, ms(300), p.Stats().RTO)
+	return p, c
+}
+
+// tickUntil ticks and transmits each millisecond.
+func tickUntil(p *Peer, now, end Clock) (frames int) {
+	var out wire.Batch
+	for ; now <= end; now += ms(1) {
+		p.Tick(now, &out)
+		out.Reset()
+		p.Transmit(now, &out, 100)
+		frames += out.Len()
+		out.Reset()
+	}
+	return frames
+}
+
+// R3: an acknowledgement ends the back-off, and so does the answer to a ping,
+// nearly.
+func TestR3BackOffEnds(t *testing.T) {
+	for _, ping := range []bool{false, true} {
+		p, _ := timeoutPeer(t)
+		ids := sendFrames(t, p, 0, 20, Reliable)
+		tickUntil(p, 0, ms(3000))
+		require.Greater(t, p.send.loss.backoff, 2)
+		var out wire.Batch
+		if ping {
+			require.True(t, p.pinging, "as frames time out")
+			p.Receive(ms(3001), AppendPing(nil, TypePingAck, p.pingID), &out)
+			require.Equal(t, 1, p.send.loss.backoff)
+			p.send.rtt.avg, p.send.rtt.dev = ms(100), ms(50)
+			cfg := *p.cfg
+			cfg.MaxTimeout = time.Hour
+			p.cfg = &cfg
+			at, _ := p.send.timeoutDue()
+			require.LessOrEqual(t, at, ms(3001+600))
+		} else {
+			p.Receive(ms(3001), AppendDataAck(nil, ids[:1]), &out)
+			require.Zero(t, p.send.loss.backoff)
+		}
+	}
+}
+
+// T11: the reset comes 8 timeouts after the first one without an acknowledgement,
+// once, and anew after one.
+func TestT11ResetOnceInASilence(t *testing.T) {
+	p, c := timeoutPeer(t)
+	ids := sendFrames(t, p, 0, 20, Reliable)
+	tickUntil(p, 0, ms(300+8*300-1))
+	require.Zero(t, c.timeouts)
+	tickUntil(p, ms(300+8*300), ms(10_000))
+	require.Equal(t, 1, c.timeouts)
+	var out wire.Batch
+	p.Receive(ms(10_001), AppendDataAck(nil, ids[:1]), &out)
+	out.Reset()
+	p.send.rtt.avg, p.send.rtt.dev = ms(100), ms(50)
+	tickUntil(p, ms(10_001), ms(10_001+2000))
+	require.Equal(t, 1, c.timeouts, "a new silence has just begun")
+	tickUntil(p, ms(12_002), ms(20_000))
+	require.Equal(t, 2, c.timeouts)
+}
+
+// R11: one timeout is no reason to think that a channel is not read, whoever was
+// heard before; a second one is, if the peer was heard meanwhile.
+func TestR11FirstTimeoutIsNoSuspicion(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		p, _ := timeoutPeer(t)
+		p.Receive(ms(10), AppendPing(nil, TypePing, 1), new(wire.Batch))
+		sendFrames(t, p, ms(10), 20, Reliable)
+		tickUntil(p, ms(10), ms(400))
+		require.EqualValues(t, 1, p.Stats().Timeouts)
+		ch := p.send.channels[0]
+		require.Zero(t, ch.trust.losses)
+		if heard {
+			p.Receive(ms(401), AppendPing(nil, TypePing, 2), new(wire.Batch))
+		}
+		tickUntil(p, ms(401), ms(1500))
+		require.EqualValues(t, 2, p.Stats().Timeouts)
+		require.Equal(t, heard, ch.trust.losses > 0)
+	}
+}
+
+// R3: when a timeout finds nothing to send again, something new is sent, whatever
+// the window says.
+func TestR3SomethingNewProbes(t *testing.T) {
+	p, c := timeoutPeer(t)
+	sendFrames(t, p, 0, 1, Unreliable)
+	c.window = 100
+	p.Send(0, 0, make([]byte, 1400), Unreliable, 0)
+	require.Zero(t, tickUntil(p, 0, ms(299)))
+	require.Equal(t, 1, tickUntil(p, ms(300), ms(400)))
+}
+
+// R1: the time after which an overtaken frame is lost follows the latest sample,
+// too, when the path has become longer.
+func TestR1TimeFollowsTheLatestSample(t *testing.T) {
+	var r rtt
+	r.init(false, 0, 0)
+	r.add(ms(40))
+	require.Equal(t, ms(45), r.lossDelay())
+	r.add(ms(400))
+	require.Equal(t, ms(450), r.lossDelay())
+	r.add(ms(40))
+	require.Greater(t, r.lossDelay(), ms(45))
+}
+
+// Q9: a window acknowledgement of what was not sent yet, or was acknowledged
+// before, moves nothing: else the channel would stall, or run ahead.
+func TestQ9ForgedWindowAcks(t *testing.T) {
+	cfg := testConfig()
+	cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 16, 4, 4
+	p, _ := connectedPeer(t, cfg)
+	p.send.control = &fixedController{window: 1 << 20}
+	var out wire.Batch
+	frame := uint32(1000)
+	ack := func(packet uint32) {
+		b := AppendMessage(AppendDataHeader(nil, frame, 1), &Message{Type: MessageWindowAck, Packet: packet & (packetIDs - 1)})
+		p.Receive(0, b, &out)
+		frame++
+	}
+	sendFrames(t, p, 0, 5, Reliable)
+	for _, forged := range []uint32{5, 7, 15, 16, packetIDs - 1, packetIDs / 2} {
+		ack(forged)
+		require.Zero(t, p.send.channels[0].base, "%d", forged)
+	}
+	require.EqualValues(t, 6, p.Stats().OutOfReach)
+	ack(3)
+	require.EqualValues(t, 4, p.send.channels[0].base)
+	ack(3)
+	ack(1)
+	require.EqualValues(t, 4, p.send.channels[0].base)
+	for range 20 {
+		p.Send(0, 0, []byte("x"), Reliable, 0)
+	}
+	p.Transmit(0, &out, 100)
+	require.EqualValues(t, 20, p.send.channels[0].next, "as many as the window holds")
+}
+
+// Q5: what lies behind the window counts as known, what lies beyond it as out of
+// reach.
+func TestQ5WhereMessagesLie(t *testing.T) {
+	cfg := testConfig()
+	cfg.Packets, cfg.ReceiveGroup = 16, 4
+	p, h := connectedPeer(t, cfg)
+	frame := uint32(1000)
+	receive := func(packet uint32) {
+		b := AppendMessage(AppendDataHeader(nil, frame, 1), &Message{Packet: packet & (packetIDs - 1), Data: []byte{1}})
+		p.Receive(0, b, new(wire.Batch))
+		p.EndBatch(0, new(wire.Batch))
+		frame++
+	}
+	receive(0)
+	receive(0)
+	receive(packetIDs - 5)
+	require.EqualValues(t, 2, p.Stats().Duplicates)
+	require.Zero(t, p.Stats().OutOfReach)
+	receive(17)
+	receive(packetIDs/2 - 1)
+	require.EqualValues(t, 2, p.Stats().OutOfReach)
+	receive(16)
+	require.Len(t, h.packets, 2)
+}
+
+// D1: a flush waits for window acknowledgements, too, or the peer's channel might
+// stand still at the end.
+func TestD1FlushesWindowAcks(t *testing.T) {
+	cfg := testConfig()
+	cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 16, 4, 4
+	p, _ := connectedPeer(t, cfg)
+	p.send.control = &fixedController{window: 1 << 20}
+	var out wire.Batch
+	for id := range uint32(4) {
+		b := AppendMessage(AppendDataHeader(nil, 1000+id, 1), &Message{Packet: id, Data: []byte{1}})
+		p.Receive(0, b, &out)
+	}
+	p.EndBatch(0, &out)
+	out.Reset()
+	require.False(t, p.Flushed())
+	p.Disconnect(0, true)
+	p.Tick(0, &out)
+	require.Equal(t, Connected, p.State())
+	out.Reset()
+	p.Transmit(0, &out, 10)
+	require.Equal(t, 1, out.Len())
+	require.False(t, p.Flushed())
+	p.Receive(0, AppendDataAck(nil, []uint32{2000}), &out)
+	require.True(t, p.Flushed())
+	p.EndBatch(0, &out)
+	require.Equal(t, Disconnecting, p.State())
+}
