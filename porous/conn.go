@@ -19,14 +19,13 @@ import (
 // mix.
 type Conn struct {
 	// constant after start
-	dc          datagram.Conn
-	set         *settings
-	addr        netip.AddrPort // of a Listener's peer
-	inner       net.Conn       // what NewConn was given, or the dialed socket
-	born        time.Time
-	onConnect   func()        // of a Listener; may be nil
-	onGone      func()        // may be nil; called once
-	ready, done chan struct{} // closed when connected, and when the connection has ended
+	dc        datagram.Conn
+	set       *settings
+	addr      netip.AddrPort // of a Listener's peer
+	inner     net.Conn       // what NewConn was given, or the dialed socket
+	born      time.Time
+	onConnect func() // of a Listener; may be nil
+	onGone    func() // may be nil; called once
 
 	channels []atomic.Pointer[Channel]
 	zero     Channel
@@ -90,13 +89,11 @@ func (c *Conn) fail(dc datagram.Conn, err error) {
 	c.out.End(err)
 	c.zero.user.In.Fail(err)
 	c.last, c.released = &core.Stats{}, true
-	close(c.done)
 }
 
 func (c *Conn) init(dc datagram.Conn, set *settings) {
 	c.dc, c.set, c.born = dc, set, time.Now()
 	c.out.Init((*framer)(c), false)
-	c.ready, c.done = make(chan struct{}), make(chan struct{})
 	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
 	c.zero.init(c, 0)
 	c.channels[0].Store(&c.zero)
@@ -235,7 +232,6 @@ func (c *Conn) finishLocked() {
 	if c.last == nil {
 		st := c.peer.Stats()
 		c.last = &st
-		close(c.done)
 	}
 }
 

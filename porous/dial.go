@@ -67,23 +67,17 @@ func (c *Conn) connect(ctx context.Context) (*Conn, error) {
 // Dial and Accept return connections for which it is. Its errors are the
 // context's, and why the attempt has failed.
 func (c *Conn) Connected(ctx context.Context) error {
-	select {
-	case <-c.ready:
-		return nil
-	default:
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.connected {
+		if err := c.writeErrorLocked(); err != nil {
+			return c.opError("dial", err)
+		}
+		if c.awaitLocked(ctx.Done(), nil) == wokenCancel && !c.connected {
+			return c.opError("dial", ctx.Err())
+		}
 	}
-	var err error
-	select {
-	case <-c.ready:
-		return nil
-	case <-c.done:
-		c.mu.Lock()
-		err = c.writeErrorLocked()
-		c.mu.Unlock()
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return c.opError("dial", err)
+	return nil
 }
 
 // newSingle makes a connection of the transport of a connection to one peer.

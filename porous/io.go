@@ -111,7 +111,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	has := func(e core.Event) bool { return c.events>>e&1 != 0 }
 	if connected = has(core.EventConnect); connected {
 		c.connected = true
-		close(c.ready)
+		c.notifyLocked()
 	}
 	switch {
 	case has(core.EventTimeout):

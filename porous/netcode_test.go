@@ -82,13 +82,14 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// R14: who forges the peer's address ends a plain connection by one byte, and does
-// nothing to one over a session of netcode.
+// R14: who forges the peer's address ends a plain connection by one byte, unless
+// that is verified, and does nothing to one over a session of netcode.
 func TestR14ForgedDatagrams(t *testing.T) {
 	const server, client = "10.0.0.1:7777", "10.0.0.2:9"
 	forgeries := [][]byte{{2}, {1, 0, 0, 0, 1}, {3}, {7, 0, 1, 0, 0, 0, 1}}
 	synctest.Test(t, func(t *testing.T) {
-		for _, sealed := range []bool{false, true} {
+		for _, kind := range []string{"plain", "verified", "sealed"} {
+			sealed := kind == "sealed"
 			n := simnet.New(1)
 			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 			pc, err := n.Listen(server)
@@ -112,7 +113,7 @@ func TestR14ForgedDatagrams(t *testing.T) {
 				require.NoError(t, err)
 				inner = packetPeer{x, x.from}
 			}
-			c := porous.NewConn(inner, nil)
+			c := porous.NewConn(inner, &porous.Config{VerifyDisconnect: kind == "verified"})
 			s, err := l.Accept()
 			require.NoError(t, err)
 			require.NoError(t, c.Connected(t.Context()))
@@ -122,7 +123,7 @@ func TestR14ForgedDatagrams(t *testing.T) {
 			fmt.Fprint(s, "second")
 			buf := make([]byte, 100)
 			m, err := c.Read(buf)
-			if !sealed {
+			if kind == "plain" {
 				require.Equal(t, io.EOF, err)
 			} else {
 				require.NoError(t, err)

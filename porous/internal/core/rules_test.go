@@ -207,3 +207,44 @@ func TestD1FlushesWindowAcks(t *testing.T) {
 	p.EndBatch(0, &out)
 	require.Equal(t, Disconnecting, p.State())
 }
+
+// What is kept for use again has a limit.
+func TestKeptMemory(t *testing.T) {
+	cfg := testConfig()
+	cfg.SendBuffer = 1 << 20
+	p, _ := connectedPeer(t, cfg)
+	p.send.control = &fixedController{window: 1 << 24}
+	ids := sendFrames(t, p, 0, 500, Reliable)
+	var out wire.Batch
+	p.Receive(0, AppendDataAck(nil, ids[:300]), &out)
+	p.Receive(0, AppendDataAck(nil, ids[300:]), &out)
+	require.True(t, p.Flushed())
+	require.LessOrEqual(t, p.send.freeSize, cfg.SendBuffer/2)
+	require.Greater(t, p.send.freeSize, cfg.SendBuffer/4)
+}
+
+// R11: what was taken out of frames goes into others in the order of packets and
+// fragments, in whichever order the frames were lost.
+func TestR11TakenBackInOrder(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	p.send.control = &fixedController{window: 1 << 24}
+	for i := range 4 {
+		p.Send(0, 0, make([]byte, 2000+i), Reliable, 0)
+	}
+	var out wire.Batch
+	p.Transmit(0, &out, 100)
+	ch := p.send.channels[0]
+	n := uint32(out.Len())
+	for i := range n {
+		id := 2000 + (i*3+1)%n
+		p.send.takeBack(0, id, p.send.queue.get(id))
+	}
+	require.Len(t, ch.back, 8)
+	for i, last := 0, (part{}); i < 8; i++ {
+		next := ch.take()
+		if i > 0 {
+			require.True(t, last.before(&next), "%d/%d before %d/%d", last.packet.number, last.fragment, next.packet.number, next.fragment)
+		}
+		last = next
+	}
+}
