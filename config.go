@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"volley/internal/inbox"
@@ -97,6 +98,16 @@ type Config struct {
 	// and send buffer, each, of a UDP socket. The system may grant less.
 	// Default 4 MiB. Negative: the system's default.
 	SocketBuffer int
+	// Logger is told what an operator has to know, each at most once in ten
+	// seconds with the number of cases: of a Listener that it turns peers away
+	// (Backlog, MaxConns) or refuses messages (MaxMemory), of its sockets and
+	// those of dialed connections that the kernel drops datagrams for want of a
+	// larger buffer, has granted less than SocketBuffer, reports errors, or
+	// refuses segmentation offload, and what ended them other than Close. It is
+	// called by Listen and Dial, and otherwise on goroutines of its own, and may
+	// take its time. Default: silence.
+	Logger *slog.Logger
+
 	// DisableOffload sends and receives datagram by datagram, without
 	// segmentation offload, where a UDP socket would otherwise use it. The
 	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
@@ -152,6 +163,8 @@ type settings struct {
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
 	onClose               func(*Conn) // may be nil; of the Listener
+	logger                *slog.Logger
+	socketBuffer          int // as asked for; 0: nothing was
 	restartNotice         bool
 	reliable              reliable.Config
 }
@@ -169,6 +182,8 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
 
 		restartNotice: cfg.RestartNotice,
+		logger:        cfg.Logger,
+		socketBuffer:  max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
 	}
 	if reserve != nil {
 		s.reliable.Reserve = reserve

@@ -96,7 +96,9 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{inner: inner}
+	stop := set.watchDialed(dc)
 	if err := c.start(dc, set, nil); err != nil {
+		stop()
 		dc.Close()
 		return nil, err
 	}

@@ -39,7 +39,9 @@ func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 		return nil, err
 	}
 	c := new(Conn)
+	stop := set.watchDialed(dc)
 	if err := c.start(dc, set, nil); err != nil {
+		stop()
 		return nil, err
 	}
 	m.Start()

@@ -12,6 +12,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/watch"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -76,7 +77,9 @@ type Listener struct {
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
 
-	accepted, filtered, refused atomic.Uint64
+	accepted, filtered atomic.Uint64
+	crowded, waiting   atomic.Uint64 // refused by MaxConns, and by Backlog
+	watch              *watch.Watch  // nil without a Logger
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -155,14 +158,19 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 
 // serve begins to serve on the sockets of a port.
 func (l *Listener) serve(port *listen.Port) {
+	l.watch = l.newWatch()
 	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:      (*acceptor)(l),
 		MaxDatagram:   datagram.MaxUDP,
 		Tombstone:     cmp.Or(l.set.idleTimeout, defaultIdleTimeout),
 		MaxTombstones: maxTombstones,
 	}, listen.Hooks{
-		End: func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
+		End:    func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
+		Broken: l.logBroken,
+		Over:   l.watch.Stop,
 	})
+	l.logBuffers()
+	l.watch.Start()
 }
 
 // Accept waits for a connection of a new peer, a *[Conn]. Its error matches
@@ -237,7 +245,7 @@ func (l *Listener) Stats() ListenerStats {
 		Conns:    l.side.Conns(),
 		Memory:   l.budget.Used(),
 		Accepted: l.accepted.Load(),
-		Refused:  l.refused.Load(),
+		Refused:  l.crowded.Load() + l.waiting.Load(),
 		Filtered: l.filtered.Load(),
 	}
 	if l.notifier != nil {
@@ -271,8 +279,12 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, 
 		a.filtered.Add(1)
 		return nil
 	}
-	if a.side.Conns() >= a.maxConns || a.side.Full() {
-		a.refused.Add(1)
+	if a.side.Conns() >= a.maxConns {
+		a.crowded.Add(1)
+		return nil
+	}
+	if a.side.Full() {
+		a.waiting.Add(1)
 		return nil
 	}
 	return a.admit

@@ -6,10 +6,10 @@ import (
 	"volley/internal/datagram"
 )
 
-// Conns returns an iterator over the connections that Accept has returned and
-// that have not ended, in no order. It may be used at any time and by several
-// goroutines at once. The body of the loop may do anything, also accept, close
-// connections and write for as long as it takes: no lock is held meanwhile.
+// Conns returns an iterator over the connections that Accept and Dial have
+// returned and that have not ended, in no order. It may be used at any time and by
+// several goroutines at once. The body of the loop may do anything, also accept,
+// close connections and write for as long as it takes: no lock is held meanwhile.
 //
 // Each connection that is open during the whole loop comes once. One that ends
 // before its turn does not come, though it may end right after; one that is

@@ -32,6 +32,7 @@ func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 	if err == nil {
 		var c *Conn
 		if c, err = l.dial(addr); err == nil {
+			c.markAccepted()
 			return c, nil
 		}
 	}

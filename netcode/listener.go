@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/watch"
 )
 
 // A ListenConfig has options for servers. PrivateKey is required.
@@ -59,7 +60,9 @@ type ListenConfig struct {
 	// With several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// Logger is told which datagrams were dropped and why, at most once a
-	// second for each reason. Nil: silence.
+	// second for each reason; and, at most once in ten seconds each, that the
+	// kernel drops datagrams for want of a larger buffer, has granted less than
+	// Config.SocketBuffer, or reports errors of the sockets. Nil: silence.
 	Logger *slog.Logger
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
@@ -78,6 +81,8 @@ const (
 	defaultMaxClients = 4096
 	maxMaxClients     = 1 << 20
 	defaultMaxMemory  = 256 << 20
+
+	defaultSocketBuffer = 4 << 20
 )
 
 // A Listener is a server: it accepts sessions of clients with valid connect
@@ -199,10 +204,20 @@ func (l *Listener) serve(port *listen.Port, privateKey Key) error {
 		interval:   l.set.interval,
 		window:     l.set.window,
 	})
+	w := watch.New(l.cfg.Logger, watch.Transport("netcode", l.side.Stats)...)
 	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:    (*acceptor)(l),
 		MaxDatagram: maxPacketSize,
-	}, listen.Hooks{Stop: l.stop, End: endSession})
+	}, listen.Hooks{
+		Stop: l.stop,
+		End:  endSession,
+		Broken: func(err error) {
+			w.Tell(slog.LevelError, "netcode: the socket is broken, and the Listener ends", slog.Any("error", err))
+		},
+		Over: w.Stop,
+	})
+	watch.Buffers(l.cfg.Logger, "netcode", max(0, cmp.Or(l.set.socket.ReadBuffer, defaultSocketBuffer)), l.side.Stats()[0])
+	w.Start()
 	return nil
 }
 

@@ -20,8 +20,9 @@ func Limit[T int | int64](n, def T) T {
 // hears nothing, and is to starve nobody who does. It is made by Init, and safe
 // for concurrent use.
 type Budget struct {
-	limit int64
-	used  atomic.Int64
+	limit   int64
+	used    atomic.Int64
+	refused atomic.Uint64
 }
 
 // Init sets the limit in bytes.
@@ -29,6 +30,12 @@ func (b *Budget) Init(limit int64) { b.limit = limit }
 
 // Used returns how many bytes are held.
 func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Refused returns how often Reserve has reported false.
+func (b *Budget) Refused() uint64 { return b.refused.Load() }
+
+// Limit returns the limit in bytes.
+func (b *Budget) Limit() int64 { return b.limit }
 
 // Reserve asks for delta bytes for a peer, and reports whether it may hold them;
 // a negative delta gives bytes back.
@@ -40,6 +47,7 @@ func (b *Budget) Reserve(delta int, known bool) bool {
 	n := b.used.Add(int64(delta))
 	if delta > 0 && n > limit {
 		b.used.Add(-int64(delta))
+		b.refused.Add(1)
 		return false
 	}
 	return true

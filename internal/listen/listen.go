@@ -27,6 +27,11 @@ type Hooks struct {
 	// End closes the connection whose Handler it is given, for Shutdown. It is
 	// called by several goroutines at once, also for what has been closed.
 	End func(datagram.Handler)
+	// Broken, if not nil, is called with what broke a socket.
+	Broken func(error)
+	// Over, if not nil, is called once, when all is over: Close was called, or
+	// the sockets broke, and no connection is left.
+	Over func()
 }
 
 // A Listener is the user's side of one. The order of calls is Init, then Serve,
@@ -123,7 +128,12 @@ func (l *Listener[C]) Gone(c C, readable bool) {
 // come only those that are dialed just when the socket breaks, which end at once.
 func (l *Listener[C]) less() {
 	if l.left.Add(-1) == 0 {
-		l.overOnce.Do(func() { close(l.over) })
+		l.overOnce.Do(func() {
+			close(l.over)
+			if l.hooks.Over != nil {
+				l.hooks.Over()
+			}
+		})
 	}
 }
 
@@ -141,6 +151,9 @@ func (l *Listener[C]) SetDeadline(t time.Time) error {
 // socketOver learns that a socket has gone. If it broke, so does the Listener.
 func (l *Listener[C]) socketOver(cause error) {
 	if cause != nil {
+		if l.hooks.Broken != nil {
+			l.hooks.Broken(cause)
+		}
 		l.queue.Close(cause)
 		l.Close()
 	}

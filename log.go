@@ -1,0 +1,63 @@
+package volley
+
+import (
+	"log/slog"
+	"net"
+
+	"volley/internal/datagram"
+	"volley/internal/watch"
+)
+
+// newWatch prepares to tell Config.Logger what the Listener counts.
+func (l *Listener) newWatch() *watch.Watch {
+	events := []watch.Event{{
+		Level:   slog.LevelWarn,
+		Message: "volley: new peers are turned away, for MaxConns is reached",
+		Total:   l.crowded.Load,
+		Attrs:   func() []slog.Attr { return []slog.Attr{slog.Int("limit", l.maxConns)} },
+	}, {
+		Level:   slog.LevelWarn,
+		Message: "volley: new peers are turned away, for the Backlog is full: Accept is called too rarely",
+		Total:   l.waiting.Load,
+	}, {
+		Level:   slog.LevelWarn,
+		Message: "volley: messages are refused, for MaxMemory is reached",
+		Total:   l.budget.Refused,
+		Attrs: func() []slog.Attr {
+			return []slog.Attr{slog.Int64("limit", l.budget.Limit()), slog.Int64("held", l.budget.Used())}
+		},
+	}}
+	return watch.New(l.set.logger, append(events, watch.Transport("volley", l.side.Stats)...)...)
+}
+
+// logBuffers tells if the system has granted less than was asked for.
+func (l *Listener) logBuffers() {
+	watch.Buffers(l.set.logger, "volley", l.set.socketBuffer, l.side.Stats()[0])
+}
+
+// logBroken tells that a socket is gone.
+func (l *Listener) logBroken(err error) {
+	l.watch.Tell(slog.LevelError, "volley: the socket is broken, and the Listener ends", slog.Any("error", err))
+}
+
+// watchDialed begins to tell Config.Logger, if there is one, of the socket of the
+// one connection that is going to have these settings. It returns how to end that
+// without the connection.
+func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
+	if s.logger == nil {
+		return func() {}
+	}
+	watch.Buffers(s.logger, "volley", s.socketBuffer, dc.Stats())
+	w := watch.New(s.logger, watch.Transport("volley", func() []datagram.Stats { return []datagram.Stats{dc.Stats()} })...)
+	w.Start()
+	s.onClose = func(c *Conn) {
+		c.mu.Lock()
+		err := c.out.Err()
+		c.mu.Unlock()
+		if err != net.ErrClosed {
+			w.Tell(slog.LevelInfo, "volley: the connection has ended", slog.Any("remote", dc.RemoteAddr()), slog.Any("error", err))
+		}
+		w.Stop()
+	}
+	return w.Stop
+}
