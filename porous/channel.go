@@ -206,7 +206,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 		if receipts {
 			c.armReceiptsLocked()
 		}
-		now := c.timeLocked()
+		now, flood := c.timeOfWriteLocked()
 		var until core.Clock
 		if !expires.IsZero() {
 			until = max(1, expires.Sub(c.born))
@@ -216,7 +216,11 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 			if c.waiters > 0 && c.peer.Room(1) {
 				c.notifyLocked()
 			}
-			if !c.set.manual {
+			switch {
+			case c.set.manual:
+			case flood:
+				c.gatherUnlocking(now, len(b), &ch.writeDeadline)
+			default:
 				c.out.PumpUnlocking(&ch.writeDeadline)
 			}
 			return id, nil

@@ -46,6 +46,10 @@ type Conn struct {
 	lastBusy  core.Clock    // when a message was last sent or received
 	pushed    []*Channel    // that have got messages in this batch; their inboxes are locked
 	unread    int           // bytes that wait for Read in all channels, as of this batch
+	flood     outbox.Flood  // of Writes
+	wrote     core.Clock    // when a Write last looked at the clock
+	gathered  int           // bytes of messages of a flood since frames were last filled
+	since     core.Clock    // when the first of them came
 	waiters   int           // calls that wait for room or for fates
 	change    chan struct{} // closed when something has changed for them; nil without any
 	receipts  *receipts

@@ -158,6 +158,7 @@ func (f *framer) Refill() {
 	if c.released {
 		return
 	}
+	c.gathered = 0
 	out := c.out.Batch(c.timeLocked())
 	c.peer.Transmit(c.now, out, runFrames)
 	if out.Len() == 0 {

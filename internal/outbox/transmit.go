@@ -42,6 +42,14 @@ func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
 	o.ReleaseUnlocking(d)
 }
 
+// PumpSoon is PumpUnlocking on a goroutine of its own, for what a Refiller holds
+// back for the sake of what follows. It does not let go of the lock.
+func (o *Outbox) PumpSoon() {
+	if !o.busy {
+		go o.run()
+	}
+}
+
 // more reports whether there is something to transmit.
 func (o *Outbox) more() bool {
 	o.trim()

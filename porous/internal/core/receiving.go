@@ -63,6 +63,9 @@ func (p *Peer) receiveData(b []byte) bool {
 // admit reports whether there is room for all messages of a frame (R11). If
 // there is none, the frame is not acknowledged, and comes again.
 func (r *receiving) admit(n int, body []byte) bool {
+	if r.ample(n, len(body)) {
+		return true
+	}
 	most := 0
 	for rest := body; len(rest) > 0; {
 		var m Message
@@ -80,6 +83,15 @@ func (r *receiving) admit(n int, body []byte) bool {
 		}
 	}
 	return most == 0 || r.reserve(most)
+}
+
+// ample reports whether there is so much room that a frame need not be looked
+// into: twice what it may cost at most.
+func (r *receiving) ample(messages, size int) bool {
+	cfg := r.p.cfg
+	_, unread := r.p.h.Unread(0)
+	cost := 3*size + messages*(entryCost+pieceCost+pageCost+bufferSizes[0]) + cfg.Channels*int(cfg.Packets)/pageSize*8
+	return 2*(r.held+unread+cost) <= cfg.ReceiveBuffer && r.reserve(cost)
 }
 
 // fits reports whether a message may be taken that brings a frame's cost to n

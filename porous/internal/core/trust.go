@@ -27,18 +27,24 @@ const (
 // A trust is what we think of a channel's way to the peer's memory.
 type trust struct {
 	level   trustLevel
-	losses  int // frames lost since one was acknowledged
+	losses  int   // frames lost since one was acknowledged
+	since   Clock // when the first of them was met
 	wait    time.Duration
 	probeAt Clock // when a choked channel may try again
 }
 
-// lost notes that n frames were lost though the peer was heard.
+// lost notes that n frames were lost though the peer was heard. Many at once are
+// of a queue that has overflowed: only those that were sent again and are lost
+// again say more.
 func (t *trust) lost(now Clock, rto time.Duration, n int) {
+	if t.losses == 0 {
+		t.since = now
+	}
 	t.losses += n
 	switch {
-	case t.level == trusted && t.losses >= aloneAfter:
+	case t.level == trusted && t.losses >= aloneAfter && now-t.since >= rto:
 		t.level = alone
-	case t.level == alone && t.losses >= chokedAfter:
+	case t.level == alone && t.losses >= chokedAfter && now-t.since >= 2*rto:
 		t.level, t.wait = choked, min(rto, maxProbe)
 		t.probeAt = now + t.wait
 	}
