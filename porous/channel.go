@@ -219,7 +219,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 			switch {
 			case c.set.manual:
 			case flood:
-				c.gatherUnlocking(now, len(b), &ch.writeDeadline)
+				c.gatherUnlocking(len(b), &ch.writeDeadline)
 			default:
 				c.out.PumpUnlocking(&ch.writeDeadline)
 			}

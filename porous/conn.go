@@ -40,22 +40,22 @@ type Conn struct {
 	peer      core.Peer
 	connected bool
 	compact   bool
+	released  bool  // dc has been closed
 	events    uint8 // those that have not been looked at, a bit for each
 	now       core.Clock
 	tickAt    core.Clock    // when HandleTick has been asked for; 0: it has not
 	lastBusy  core.Clock    // when a message was last sent or received
 	pushed    []*Channel    // that have got messages in this batch; their inboxes are locked
 	unread    int           // bytes that wait for Read in all channels, as of this batch
-	flood     outbox.Flood  // of Writes
 	wrote     core.Clock    // when a Write last looked at the clock
-	gathered  int           // bytes of messages of a flood since frames were last filled
-	since     core.Clock    // when the first of them came
+	flood     outbox.Flood  // of Writes
+	messages  uint16        // of a flood, that have gathered since frames were last filled
+	gathered  int32         // their bytes
 	waiters   int           // calls that wait for room or for fates
 	change    chan struct{} // closed when something has changed for them; nil without any
 	receipts  *receipts
 	lost      UndeliveredError // reliable messages that the end has lost
 	last      *core.Stats      // of the end
-	released  bool             // dc has been closed
 	counts    counts
 }
 

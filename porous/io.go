@@ -158,7 +158,7 @@ func (f *framer) Refill() {
 	if c.released {
 		return
 	}
-	c.gathered = 0
+	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
 	c.peer.Transmit(c.now, out, runFrames)
 	if out.Len() == 0 {

@@ -19,13 +19,13 @@ const (
 type lossDetector struct {
 	order     uint64  // transmission number of the newest acknowledged frame
 	reorder   uint64  // later frames after which one is lost
-	backoff   int     // timeouts in a row
-	timeoutAt Clock   // time of the last one
+	timeoutAt Clock   // time of the last timeout
 	first     Clock   // time of the first loss or timeout without an acknowledgement since
-	failing   bool    // there was one
-	collapsed bool    // the controller was told
 	share     float64 // of frames that were lost at first, averaged
-	noted     int     // the first ones that it knows of
+	backoff   uint8   // timeouts in a row
+	noted     uint8   // the first frames that share knows of
+	failing   bool    // there was a loss or timeout without an acknowledgement since
+	collapsed bool    // the controller was told
 }
 
 func (d *lossDetector) init() { *d = lossDetector{reorder: lossOrder, share: firstLoss} }
@@ -291,7 +291,7 @@ func (s *sending) nextAt(now Clock) Clock {
 	if t, ok := s.hurryAt(); ok {
 		at = min(at, t)
 	}
-	if s.spare.extraAt != 0 {
+	if s.spare != nil && s.spare.extraAt != 0 {
 		at = min(at, s.spare.extraAt)
 	}
 	switch s.limit {

@@ -61,10 +61,10 @@ func copies(loss float64) int {
 // repeat adds copies to a frame with room left for so many bytes, and notes the
 // frame's own messages for later ones.
 func (s *sending) repeat(now Clock, f *frame, room int) {
-	if !s.p.cfg.Redundancy || !s.thin() {
+	r := s.spare
+	if r == nil || !s.thin() {
 		return
 	}
-	r := &s.spare
 	own := len(f.parts)
 	r.addCopies(f, room)
 	n := copies(s.loss.share)
@@ -104,8 +104,8 @@ func (r *redundancy) addCopies(f *frame, room int) {
 
 // extra sends a frame of copies if it is time.
 func (s *sending) extra(now Clock, room int) (id uint32, f *frame) {
-	r := &s.spare
-	if r.extraAt == 0 || now < r.extraAt {
+	r := s.spare
+	if r == nil || r.extraAt == 0 || now < r.extraAt {
 		return 0, nil
 	}
 	r.extraAt = 0

@@ -31,15 +31,15 @@ type sending struct {
 	control  Controller
 	pace     pacer
 	delivery delivery
-	spare    redundancy
-	channels []*sender // made on first use
+	spare    *redundancy // nil without Config.Redundancy
+	channels []*sender   // made on first use
 	schedule schedule
 	number   uint64 // of the last packet
 	packets  int    // without a fate
 	queued   int    // their bytes, with overhead
 	limit    Limit
 	limited  bool // the congestion window, not the application, was the limit
-	probes   int  // frames that may leave whatever the window says
+	probes   int8 // frames that may leave whatever the window says
 
 	free     *outgoing // packets to use again
 	freeSize int       // bytes of them
@@ -62,6 +62,9 @@ func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
 	s.queue.init(first, c.SendFrames, c.SentinelFrames)
 	s.control = newController(c, first)
 	s.control.SetRTT(s.rtt.avg, bandwidth)
+	if c.Redundancy {
+		s.spare = new(redundancy)
+	}
 	s.pace = pacer{credit: burstFrames * float64(c.MTU), last: now}
 	s.limit = LimitNone
 }
@@ -425,7 +428,9 @@ func (s *sending) sample(t time.Duration) {
 // compact gives memory back that only a busy connection needs.
 func (s *sending) compact() {
 	s.free, s.freeSize = nil, 0
-	s.spare = redundancy{}
+	if s.spare != nil {
+		*s.spare = redundancy{}
+	}
 	s.queue.shrink()
 	for _, ch := range s.channels {
 		if ch != nil && len(ch.back) == 0 {
@@ -457,7 +462,7 @@ func (s *sending) release() {
 			s.giveUp(ch)
 		}
 	}
-	s.queue, s.spare = transfer{}, redundancy{}
+	s.queue, s.spare = transfer{}, nil
 	s.channels, s.schedule, s.free, s.freeSize = nil, schedule{}, nil, 0
 	s.limit = LimitNone
 }
