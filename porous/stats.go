@@ -139,7 +139,9 @@ func (c *Conn) Explain() string {
 	case core.LimitHandshake:
 		return "The handshake is under way; messages wait until the peer has answered."
 	case core.LimitWindow:
-		return fmt.Sprintf("The congestion window of %d bytes is full: %d are in flight, and %d lost frames have made it what it is.",
+		return fmt.Sprintf("The congestion window of %d bytes is full: %d are in flight. It grows as they are acknowledged.", k.Window, k.InFlight)
+	case core.LimitBackoff:
+		return fmt.Sprintf("Losses have made the congestion window smaller: it is %d bytes, %d are in flight, and %d frames have been lost so far.",
 			k.Window, k.InFlight, k.FramesLost-min(k.Spurious, k.FramesLost))
 	case core.LimitPacing:
 		return fmt.Sprintf("Frames leave at the pacing rate, %.0f bytes/s, which follows from the congestion window of %d bytes and a round-trip time of %v.",

@@ -14,6 +14,7 @@ const (
 	LimitNone      Limit = iota // there is nothing to send
 	LimitHandshake              // not connected yet
 	LimitWindow                 // the congestion window
+	LimitBackoff                // the same, or the pacing rate, as losses have made it
 	LimitPacing                 // the pacing rate
 	LimitBandwidth              // the bandwidth agreed upon
 	LimitFrames                 // the window of frame ids

@@ -52,6 +52,9 @@ func (p *Peer) Stats() Stats {
 	st.InFlight, st.Queued, st.Packets = s.queue.flight, s.queued, s.packets
 	st.Held = p.recv.held
 	st.SendBandwidth, st.Limit = p.bandwidth, s.limit
+	if (st.Limit == LimitWindow || st.Limit == LimitPacing) && s.control.Reduced() {
+		st.Limit = LimitBackoff
+	}
 	return st
 }
 
