@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 	"volley/internal/socket"
 )
 
@@ -31,6 +32,13 @@ type Server struct {
 	// Accept decides about, those that have not answered, and TCP connections
 	// on which nothing has come. Others are not heard. Default 256.
 	MaxPending int
+
+	// Sockets is how many sockets share each UDP port that ListenAndServe opens,
+	// each with a reader of its own, for machines of many cores (SO_REUSEPORT).
+	// Default 1. On systems other than Linux more is an error that wraps
+	// errors.ErrUnsupported. A client keeps its socket, and nobody else may bind
+	// to the port.
+	Sockets int
 
 	// Accept decides whether a client may connect; the error refuses it, with
 	// data if it is a *[RejectError]. It is called on a goroutine of its own
@@ -165,11 +173,11 @@ func (s *Server) ListenAndServe(network, address string) error {
 		return err
 	}
 	if isUDP(network) {
-		pc, err := net.ListenPacket(network, address)
+		port, err := listen.Open(context.Background(), network, address, s.portOptions())
 		if err != nil {
 			return err
 		}
-		return s.ServePacket(pc)
+		return s.servePort(port)
 	}
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -187,30 +195,45 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 		pc.Close()
 		return err
 	}
-	broken := make(chan error, 1)
-	mux, err := newPacketMux(pc, s.set, datagram.MuxConfig{
-		Acceptor: (*acceptor)(s),
-		OnClose:  func(err error) { broken <- err },
-	})
+	port, err := listen.OpenPacket(pc, s.portOptions())
 	if err != nil {
 		pc.Close()
 		return err
 	}
+	return s.servePort(port)
+}
+
+func (s *Server) portOptions() listen.Options {
+	return listen.Options{Sockets: s.Sockets, Socket: s.set.socket}
+}
+
+// servePort serves clients on the sockets of a port.
+func (s *Server) servePort(port *listen.Port) error {
 	s.mu.Lock()
-	closed := s.isClosedLocked()
-	if !closed {
-		s.muxes = append(s.muxes, mux)
-	}
-	s.mu.Unlock()
-	if closed {
-		mux.Close()
+	if s.isClosedLocked() {
+		s.mu.Unlock()
+		port.Close()
 		return ErrServerClosed
 	}
-	mux.Start()
-	if err := <-broken; err != nil {
-		return err
+	over := make(chan error, max(1, s.Sockets))
+	muxes := port.Muxes(datagram.MuxConfig{
+		Acceptor:    (*acceptor)(s),
+		MaxDatagram: s.set.maxDatagram(),
+		OnClose:     func(err error) { over <- err },
+	})
+	s.muxes = append(s.muxes, muxes...)
+	s.mu.Unlock()
+	for _, m := range muxes {
+		m.Start()
 	}
-	return ErrServerClosed
+	err := <-over
+	if err == nil {
+		return ErrServerClosed
+	}
+	for _, m := range muxes { // those beside the one that has broken
+		m.Close()
+	}
+	return err
 }
 
 // Serve serves clients on the connections that a listener accepts, over TCP or

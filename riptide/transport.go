@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"volley/internal/datagram"
-	"volley/internal/socket"
 )
 
 // Transports: datagrams come over a Mux at a server and over a connected socket
@@ -22,16 +21,6 @@ func (s *settings) overStream() *settings {
 	t := *s
 	t.repeats = 1
 	return &t
-}
-
-// newPacketMux shares a socket among clients.
-func newPacketMux(pc net.PacketConn, set *settings, cfg datagram.MuxConfig) (*datagram.Mux, error) {
-	sock, err := socket.New(pc, set.socket)
-	if err != nil {
-		return nil, err
-	}
-	cfg.MaxDatagram = set.maxDatagram()
-	return datagram.NewMux(sock, cfg), nil
 }
 
 // newTransport returns the transport on a connection to one peer, which it

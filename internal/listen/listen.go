@@ -63,13 +63,8 @@ func (l *Listener[C]) Init(backlogSize int) {
 func (l *Listener[C]) Serve(p *Port, cfg datagram.MuxConfig, hooks Hooks) {
 	l.hooks, l.early = hooks, p.early
 	cfg.OnClose = l.socketOver
-	if len(p.socks) > 1 {
-		cfg.Group = datagram.NewMuxGroup()
-	}
-	l.left.Add(int64(len(p.socks)))
-	for _, sock := range p.socks {
-		l.muxes = append(l.muxes, datagram.NewMux(sock, cfg))
-	}
+	l.muxes = p.Muxes(cfg)
+	l.left.Add(int64(len(l.muxes)))
 	for _, m := range l.muxes {
 		m.Start()
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"syscall"
 
+	"volley/internal/datagram"
 	"volley/internal/socket"
 )
 
@@ -19,7 +20,7 @@ type Options struct {
 }
 
 // A Port is the sockets of one port, bound and not read yet. What becomes of
-// them is for Listener.Serve to say, or Close.
+// them is for Listener.Serve to say, Muxes, or Close.
 type Port struct {
 	socks []socket.Socket
 	early uint64 // datagrams discarded
@@ -116,6 +117,18 @@ func PortOf(sock socket.Socket) *Port { return &Port{socks: []socket.Socket{sock
 
 // Addr returns the address of the port.
 func (p *Port) Addr() net.Addr { return p.socks[0].LocalAddr() }
+
+// Muxes takes the sockets over and shares each of them among its peers. Of cfg it
+// sets Group. They are still to be started.
+func (p *Port) Muxes(cfg datagram.MuxConfig) (muxes []*datagram.Mux) {
+	if len(p.socks) > 1 {
+		cfg.Group = datagram.NewMuxGroup()
+	}
+	for _, sock := range p.socks {
+		muxes = append(muxes, datagram.NewMux(sock, cfg))
+	}
+	return muxes
+}
 
 // Close closes the sockets of a Port that is not served.
 func (p *Port) Close() {
