@@ -55,8 +55,8 @@ func (e *WriteAllError) Unwrap() []error {
 // does WriteAll wait for connections on which Write would wait, each until its
 // write deadline. An empty message is not sent.
 //
-// WriteAll runs the iterator to its end before it sends anything; slices.Values
-// and maps.Keys make one. It allocates nothing if conns does not and there is no
+// WriteAll runs the iterator to its end before it sends anything; [Listener.Conns]
+// is one, and slices.Values and maps.Keys make others. It allocates nothing if conns does not and there is no
 // error. It may be called by several goroutines at once.
 func WriteAll(msg []byte, conns iter.Seq[*Conn]) error {
 	p := newPass()
