@@ -68,7 +68,8 @@ type Config struct {
 	// round trips of its next packet, and not only after IdleTimeout. Only who
 	// sees our traffic can forge that; others can make us ask, ten times a
 	// second. Peers that do not know these datagrams ignore them, those in C
-	// too. See docs/reliable.md, section 1.4.
+	// too. A [PacketConn] takes everybody in mid-stream, and so tells nobody.
+	// See docs/reliable.md, section 1.4.
 	RestartNotice bool
 
 	// ReadBuffer limits the received messages that wait for Read, in bytes
