@@ -135,6 +135,7 @@ func TestUsageErrors(t *testing.T) {
 		{"demo --min-size 20 --max-size 10", "--min-size"},
 		{"demo --max-size 300000", "--max-size"},
 		{"demo --bandwidth fast", "--bandwidth"},
+		{"demo --bandwidth 2", "no unit"},
 		{"demo --script 3s", "--script"},
 		{"demo --input /does/not/exist", "/does/not/exist"},
 		{"demo --input - --records few", "--records"},

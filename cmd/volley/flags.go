@@ -113,6 +113,9 @@ func (o *options) link() (simnet.Link, error) {
 		Corrupt:   float64(o.corrupt),
 	}
 	if o.bandwidth != "" {
+		if _, err := strconv.ParseFloat(o.bandwidth, 64); err == nil {
+			return l, fmt.Errorf("--bandwidth: %s has no unit: bit, kbit, Mbit or Gbit, as in %sMbit", o.bandwidth, o.bandwidth)
+		}
 		b, err := simnet.ParseLink("bandwidth=" + o.bandwidth)
 		if err != nil {
 			return l, fmt.Errorf("--bandwidth: %w", errors.Unwrap(err))

@@ -45,7 +45,7 @@ func Transport(name string, stats func() []datagram.Stats) []Event {
 }
 
 // adviceAttr says what helps against small buffers.
-var adviceAttr = slog.String("advice", "raise net.core.rmem_max and net.core.wmem_max, see docs/DEPLOYMENT.md")
+var adviceAttr = slog.String("advice", "raise net.core.rmem_max and net.core.wmem_max, see docs/operations.md")
 
 // Buffers writes a line if a socket has smaller buffers than it should: wanted is
 // what was asked for, 0 if that was left to the system. Where the platform does not

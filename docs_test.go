@@ -1,0 +1,153 @@
+package volley_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A goBlock is a Go block of a document, with the comment before it.
+type goBlock struct {
+	doc, kind, arg, code string
+}
+
+var goBlockPattern = regexp.MustCompile("(?s)<!-- (file|imports): ([^\n]*) -->\n\n```go\n(.*?)```\n")
+
+func goBlocks(t *testing.T, docs ...string) (all []goBlock) {
+	t.Helper()
+	for _, doc := range docs {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := goBlockPattern.FindAllStringSubmatch(string(text), -1)
+		if n := strings.Count(string(text), "```go\n"); n != len(found) {
+			t.Errorf("%s has %d Go blocks, of which %d say in a comment what they are", doc, n, len(found))
+		}
+		for _, m := range found {
+			all = append(all, goBlock{doc, m[1], m[2], m[3]})
+		}
+	}
+	return all
+}
+
+// shBlock returns the first shell block of a document that begins with a line.
+func shBlock(t *testing.T, doc, first string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```sh\n"+first)
+	if !ok {
+		t.Fatalf("%s has no block that begins with %q", doc, first)
+	}
+	block, _, _ := strings.Cut(rest, "```\n")
+	return strings.Split(strings.TrimSpace(first+block), "\n")
+}
+
+// scratch returns a function that runs commands of the documents, with the
+// repository in the place of ../volley, in a new folder.
+func scratch(t *testing.T) (dir string, run func(command string) string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	return dir, func(command string) string {
+		t.Helper()
+		command, _, _ = strings.Cut(command, " #")
+		args := strings.Fields(strings.ReplaceAll(command, "../volley", root))
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=")
+		if strings.Contains(command, "-C ") {
+			cmd.Env = os.Environ()
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return string(out)
+	}
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGuide follows the guide in a module of its own: all its Go code compiles
+// there with the README's recipe, the client talks to the server, and the command
+// line tool runs.
+func TestGuide(t *testing.T) {
+	dir, run := scratch(t)
+	run("go mod init example.com/game")
+	for i, b := range goBlocks(t, "docs/guide.md", "docs/operations.md") {
+		if b.kind == "file" {
+			write(t, filepath.Join(dir, b.arg), b.code)
+			continue
+		}
+		code := fmt.Sprintf("package x%d\n\n", i)
+		for _, im := range strings.Fields(b.arg) {
+			code += fmt.Sprintf("import %q\n", im)
+		}
+		write(t, filepath.Join(dir, fmt.Sprintf("x%d", i), "x.go"), code+"\n"+b.code)
+	}
+	for _, command := range shBlock(t, "README.md", "go mod edit") {
+		run(command)
+	}
+	run("go vet ./...")
+
+	talk := shBlock(t, "docs/guide.md", "go run ./server")
+	run("go build -o bin/ ./server")
+	program := filepath.Join(dir, "bin", "server")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	server := exec.CommandContext(t.Context(), program, "127.0.0.1:0")
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if err != nil || !ok {
+		t.Fatalf("the server says %q, error %v", line, err)
+	}
+	answer := run(strings.Replace(talk[1], "localhost:7777", addr, 1))
+	if !strings.HasPrefix(answer, `you said "hello", after `) {
+		t.Errorf("the client says %q", answer)
+	}
+
+	tool := shBlock(t, "docs/guide.md", "go -C ../volley run ./cmd/volley")
+	if _, err := os.Stat("go.work"); err != nil {
+		t.Skip("no workspace")
+	}
+	if out := run(tool[0]); !strings.Contains(out, "volley") {
+		t.Errorf("%s prints %q", tool[0], out)
+	}
+}
