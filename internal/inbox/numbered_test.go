@@ -25,7 +25,7 @@ func TestNumbered(t *testing.T) {
 	p, number, err := q.ReadNumbered([]byte("and "), &d)
 	require.NoError(t, err)
 	require.Equal(t, "and one", string(p))
-	require.EqualValues(t, 1<<40, number)
+	require.EqualValues(t, uint64(1<<40), number)
 	b := make([]byte, 2)
 	n, size, err := q.Read(b, &d)
 	require.NoError(t, err)
