@@ -30,11 +30,13 @@ func FuzzPeer(f *testing.F) {
 	f.Add([]byte{23, 6, 0, 0, 3, 232, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 200, 201, 202}, uint8(0))
 	f.Add([]byte{7, 7, 0, 1, 0, 0, 7, 208, 210, 7, 7, 0, 1, 0, 0, 7, 209}, uint8(1))
 	f.Add([]byte{1, 2, 230, 255}, uint8(2))
+	f.Add([]byte{230, 231, 203, 1, 2, 240, 7, 7, 0, 1, 0, 0, 7, 208, 200, 255}, uint8(4+8*20))
 	f.Fuzz(func(t *testing.T, script []byte, kind uint8) {
 		cfg := testConfig()
 		cfg.ReceiveBuffer, cfg.SendBuffer = 128<<10, 64<<10
 		cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 256, 16, 16
-		cfg.TimeoutOnly, cfg.VerifyDisconnect = kind&1 != 0, kind&2 != 0
+		cfg.TimeoutOnly, cfg.VerifyDisconnect, cfg.AwaitAcks = kind&1 != 0, kind&2 != 0, kind&4 != 0
+		cfg.LowShare = int(kind >> 3)
 		p, h := connectedPeer(t, cfg)
 		var out wire.Batch
 		now := Clock(0)

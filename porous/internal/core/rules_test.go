@@ -248,3 +248,21 @@ func TestR11TakenBackInOrder(t *testing.T) {
 		last = next
 	}
 }
+
+// D2: who is about to end the connection itself has no reason to doubt that the
+// other side does.
+func TestD2ExpectedEndIsNotDoubted(t *testing.T) {
+	cfg := testConfig()
+	cfg.VerifyDisconnect = true
+	for _, flushing := range []bool{false, true} {
+		p, _ := connectedPeer(t, cfg)
+		p.send.control = &fixedController{window: 1 << 20}
+		sendFrames(t, p, 0, 1, Reliable)
+		if flushing {
+			p.Disconnect(0, true)
+		}
+		var out wire.Batch
+		p.Receive(0, AppendDisconnect(nil), &out)
+		require.Equal(t, flushing, p.State() == Disconnected)
+	}
+}
