@@ -110,7 +110,11 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 		c.out.Take()
 		return b.Len(), c.sealBatchLocked(now, b, c.out.Batch(now.Sub(c.born)))
 	}
-	if err := c.out.AcquireUnlocking(d); err != nil {
+	wait := d
+	if !c.out.Busy() {
+		wait = c.out.Patience() // none is needed, so who must not wait may send
+	}
+	if err := c.out.AcquireUnlocking(wait); err != nil {
 		return c.unsentLocked(b, 0, err)
 	}
 	defer c.out.ReleaseUnlocking(d)
