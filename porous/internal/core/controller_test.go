@@ -115,6 +115,8 @@ func TestTolerantWindow(t *testing.T) {
 	step(1, ms(90))
 	c.HandleLoss(now, Loss{Bytes: 2000, Frames: 2, SentAt: now - ms(90), InFlight: 200_000})
 	require.Equal(t, 140_000, c.Window(), "losses with one")
+	c.HandleLoss(now, Loss{Bytes: 2000, Frames: 2, SentAt: now - ms(90), InFlight: 140_000})
+	require.Equal(t, 140_000, c.Window(), "once a round")
 	require.True(t, c.Reduced())
 	step(500, ms(50))
 	require.Greater(t, c.Window(), 190_000, "it comes back")

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
 )
 
 // What limits sending, in staged situations.
@@ -96,4 +98,18 @@ func TestLimits(t *testing.T) {
 func trickleOne(s *sim, i int) {
 	s.a.p.Send(s.now, 0, numbered(i, 4), Reliable, 0)
 	s.a.transmit()
+}
+
+// A burst of losses is of a queue that has overflowed, and not of a peer that
+// refuses a channel.
+func TestABurstOfLossesIsNoRefusal(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	p.send.control = &fixedController{window: 1 << 20}
+	p.send.sample(ms(50))
+	ids := sendFrames(t, p, 0, 100, Reliable)
+	var out wire.Batch
+	p.Receive(ms(50), AppendDataAck(nil, ids[97:]), &out)
+	require.Equal(t, 97, p.send.queue.waits)
+	require.False(t, p.ChannelStats(0).Unread)
+	require.Equal(t, trusted, p.send.channels[0].trust.level)
 }

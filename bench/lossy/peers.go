@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"io"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/xtaci/kcp-go/v5"
+
+	"volley/porous"
+	"volley/simnet"
+)
+
+// An end is one side of a connection: whole messages, reliable and in order.
+type end interface {
+	Write(msg []byte) (int, error)
+	// ReadMessage returns the next message, in buf if that is large enough.
+	ReadMessage(buf []byte) ([]byte, error)
+	Close() error
+}
+
+// A peer is a library, with its options, that carries messages over a pair of
+// sockets.
+type peer struct {
+	name    string
+	about   string
+	virtual bool // its clock is that of the bubble
+	bulk    bool // measured with a bulk transfer, too
+	connect func(n *simnet.Network) (from, at end, err error)
+}
+
+var peers = []peer{
+	{"porous", "`CUBIC`, the default", true, true, connectPorous(porous.Config{})},
+	{"porous, loss-tolerant", "`LossTolerant`", true, true, connectPorous(porous.Config{Congestion: porous.LossTolerant})},
+	{"porous, the paper's", "`PaperAIMD`", true, true, connectPorous(porous.Config{Congestion: porous.PaperAIMD})},
+	{"porous, redundancy", "`Redundancy`", true, false, connectPorous(porous.Config{Redundancy: true})},
+	{"porous, loss-tolerant, redundancy", "both", true, false, connectPorous(porous.Config{Congestion: porous.LossTolerant, Redundancy: true})},
+	{"quic-go", "one stream, a length in front of each message; encrypted; in real time", false, true, connectQUIC},
+	{"kcp-go", "its fast mode: no delay, 10 ms clock, fast resend, no congestion control, a window of 1024 packets; in real time", false, true, connectKCP},
+}
+
+const (
+	serverAddr = "10.0.0.1:7777"
+	clientAddr = "10.0.0.2:7777"
+)
+
+func sockets(n *simnet.Network) (server, client net.PacketConn, err error) {
+	if server, err = n.Listen(serverAddr); err != nil {
+		return nil, nil, err
+	}
+	client, err = n.Listen(clientAddr)
+	return server, client, err
+}
+
+func connectPorous(cfg porous.Config) func(*simnet.Network) (end, end, error) {
+	return func(n *simnet.Network) (from, at end, err error) {
+		server, err := n.Listen(serverAddr)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := (&porous.ListenConfig{Config: &cfg}).ListenPacket(server)
+		if err != nil {
+			return nil, nil, err
+		}
+		client, err := n.Dial(clientAddr, serverAddr)
+		if err != nil {
+			return nil, nil, err
+		}
+		c := porous.NewConn(client, &cfg)
+		s, err := l.AcceptConn()
+		if err != nil {
+			return nil, nil, err
+		}
+		return porousEnd{c, nil}, porousEnd{s, l}, nil
+	}
+}
+
+type porousEnd struct {
+	*porous.Conn
+	l io.Closer
+}
+
+func (e porousEnd) ReadMessage(buf []byte) ([]byte, error) { return e.Conn.ReadMessage(buf[:0]) }
+
+func (e porousEnd) Close() error {
+	if e.l != nil {
+		e.l.Close()
+	}
+	return e.Abort()
+}
+
+// A streamEnd puts a length in front of each message.
+type streamEnd struct {
+	stream io.ReadWriter
+	out    []byte
+	close  func()
+}
+
+func (e *streamEnd) Write(msg []byte) (int, error) {
+	e.out = binary.BigEndian.AppendUint32(e.out[:0], uint32(len(msg)))
+	_, err := e.stream.Write(append(e.out, msg...))
+	return len(msg), err
+}
+
+func (e *streamEnd) ReadMessage(buf []byte) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(e.stream, head[:]); err != nil {
+		return nil, err
+	}
+	buf = buf[:binary.BigEndian.Uint32(head[:])]
+	_, err := io.ReadFull(e.stream, buf)
+	return buf, err
+}
+
+func (e *streamEnd) Close() error {
+	e.close()
+	return nil
+}
+
+func connectQUIC(n *simnet.Network) (from, at end, err error) {
+	server, client, err := sockets(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	to := server.LocalAddr()
+	cert, err := certificate()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := &quic.Config{InitialPacketSize: 1400}
+	st, ct := &quic.Transport{Conn: server}, &quic.Transport{Conn: client}
+	ln, err := st.Listen(&tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"bench"}}, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := ct.Dial(context.Background(), to, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"bench"}}, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := ln.Accept(context.Background())
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := c.OpenStreamSync(context.Background())
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := out.Write([]byte{0}); err != nil {
+		return nil, nil, err
+	}
+	in, err := s.AcceptStream(context.Background())
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
+		return nil, nil, err
+	}
+	closer := func(c *quic.Conn, t *quic.Transport, pc net.PacketConn) func() {
+		return func() {
+			c.CloseWithError(0, "")
+			t.Close()
+			pc.Close()
+		}
+	}
+	return &streamEnd{stream: out, close: closer(c, ct, client)}, &streamEnd{stream: in, close: closer(s, st, server)}, nil
+}
+
+// certificate makes a self-signed one, valid at the bubble's time.
+func certificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+func connectKCP(n *simnet.Network) (from, at end, err error) {
+	server, client, err := sockets(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	setup := func(s *kcp.UDPSession) *streamEnd {
+		s.SetNoDelay(1, 10, 2, 1)
+		s.SetWindowSize(1024, 1024)
+		s.SetACKNoDelay(true)
+		s.SetWriteDelay(false)
+		s.SetMtu(1472)
+		return &streamEnd{stream: s}
+	}
+	ln, err := kcp.ServeConn(nil, 0, 0, server)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := kcp.NewConn(serverAddr, nil, 0, 0, client)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := setup(c)
+	if _, err := x.Write([]byte{0}); err != nil {
+		return nil, nil, err
+	}
+	s, err := ln.AcceptKCP()
+	if err != nil {
+		return nil, nil, err
+	}
+	y := setup(s)
+	if _, err := y.ReadMessage(make([]byte, 1)); err != nil {
+		return nil, nil, err
+	}
+	x.close = func() { c.Close(); client.Close() }
+	y.close = func() { s.Close(); ln.Close(); server.Close() }
+	return x, y, nil
+}
