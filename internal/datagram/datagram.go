@@ -71,6 +71,8 @@ type Features struct {
 	Linger Lingerer
 	// Gather has datagrams leave in one pass with those of other peers.
 	Gather Gatherer
+	// System is the socket of the system below.
+	System socket.System
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
 }

@@ -156,4 +156,6 @@ func (p *Peer) Linger() {
 }
 
 // Features implements Conn.
-func (p *Peer) Features() Features { return Features{Inline: p, Linger: p, Gather: p, Tombstone: p} }
+func (p *Peer) Features() Features {
+	return Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.turns.system}
+}

@@ -194,4 +194,6 @@ func (c *Single) Stats() Stats {
 func (c *Single) Linger() { c.turns.linger() }
 
 // Features implements Conn.
-func (c *Single) Features() Features { return Features{Inline: c, Linger: c, Refusals: c, Errors: c} }
+func (c *Single) Features() Features {
+	return Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.system}
+}

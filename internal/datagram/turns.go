@@ -90,6 +90,7 @@ type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
 	inline socket.Stepper // sock; nil if only the goroutine can read it
+	system socket.System  // sock; nil if it is none of the system
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
@@ -116,7 +117,7 @@ type turns struct {
 
 func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, errors *atomic.Uint64) {
 	t.owner, t.sock, t.timers, t.errors = owner, sock, timers, errors
-	t.inline = sock.Features().Steps
+	t.inline, t.system = sock.Features().Steps, sock.Features().System
 	t.base = time.Now()
 	t.handle = func(ps []socket.Packet) {
 		t.backoff.ok()

@@ -141,7 +141,7 @@ func (s *plainSocket) LocalAddr() net.Addr { return s.pc.LocalAddr() }
 func (s *plainSocket) Close() error { return s.open.close(s.pc.Close) }
 
 // Features implements Socket.
-func (s *plainSocket) Features() Features { return Features{Deadline: s.pc} }
+func (s *plainSocket) Features() Features { return Features{Deadline: s.pc, System: systemOf(s.pc)} }
 
 // Stats implements Socket.
 func (s *plainSocket) Stats() Stats {

@@ -15,8 +15,8 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *Config) error {
 	if s.family, err = s.kernel.getsockopt(fd, syscall.SOL_SOCKET, soDomain); err != nil {
 		return err
 	}
-	s.readBuffer = s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))
-	s.writeBuffer = s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))
+	s.readBuffer.Store(int64(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))))
+	s.writeBuffer.Store(int64(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))))
 	// Without it Drops stays zero, no more.
 	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
 	s.tellAddresses(fd)

@@ -78,6 +78,7 @@ type Features struct {
 	Late     DeadlineWriter // its writers need not wait for ever
 	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
 	Deadline ReadDeadliner  // its reads can be interrupted
+	System   System         // it is one of the system
 }
 
 // A Looper can do without the step back to its caller between two reads.

@@ -37,7 +37,9 @@ func newStandInSocket(pc net.PacketConn) *standInSocket {
 }
 
 // Features implements Socket.
-func (s *standInSocket) Features() Features { return Features{Addrs: s, Deadline: s.pc} }
+func (s *standInSocket) Features() Features {
+	return Features{Addrs: s, Deadline: s.pc, System: systemOf(s.pc)}
+}
 
 // AddrPort implements AddrMapper.
 func (s *standInSocket) AddrPort(addr net.Addr) netip.AddrPort { return s.addrs.addrPort(addr) }

@@ -17,10 +17,11 @@ type linuxSocket struct {
 	open   openState
 
 	// constant
-	family                  int            // AF_INET or AF_INET6, the latter perhaps dual-stack
-	peer                    netip.AddrPort // of a connected socket, otherwise zero
-	manyAddrs               bool           // bound to all addresses, so packets carry theirs
-	readBuffer, writeBuffer int            // bytes
+	family    int            // AF_INET or AF_INET6, the latter perhaps dual-stack
+	peer      netip.AddrPort // of a connected socket, otherwise zero
+	manyAddrs bool           // bound to all addresses, so packets carry theirs
+
+	readBuffer, writeBuffer atomic.Int64 // bytes granted
 
 	gso  gsoState
 	recv receiver // owned by the goroutine in ReadBatch
@@ -71,7 +72,7 @@ func (s *linuxSocket) Close() error {
 
 // Features implements Socket.
 func (s *linuxSocket) Features() Features {
-	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s}
+	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s}
 }
 
 // Stats implements Socket. Drops is newer than the one of the
@@ -86,8 +87,8 @@ func (s *linuxSocket) Stats() Stats {
 	return Stats{
 		GSO:             s.gso.offered(s.peer),
 		GRO:             s.gro,
-		ReadBufferSize:  s.readBuffer,
-		WriteBufferSize: s.writeBuffer,
+		ReadBufferSize:  int(s.readBuffer.Load()),
+		WriteBufferSize: int(s.writeBuffer.Load()),
 		ReadCalls:       s.readCalls.Load(),
 		SendCalls:       s.sendCalls.Load(),
 		Retries:         s.retried.Load(),
