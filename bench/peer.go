@@ -69,7 +69,7 @@ func (p *peer) can(mode string, size int) bool {
 var peers []*peer
 
 func init() {
-	peers = append(peers, volleyPeer, volleyNetcodePeer)
+	peers = append(peers, volleyPeer, volleyPacketPeer, volleyNetcodePeer)
 	peers = append(peers, gsoPeers...)
 	peers = append(peers, mmsgPeers...)
 	peers = append(peers, udpPeer, tcpPeer, tcpBufferedPeer,
