@@ -125,6 +125,25 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
+// Who has delivered everything learns that, also if the other side closes as soon
+// as it has it, and acknowledgements are lost or overtaken by the end.
+func TestCloseKnowsWhatArrived(t *testing.T) {
+	for seed := range uint64(300) {
+		bubble(t, func(t *testing.T) {
+			link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, ReorderBy: 5 * time.Millisecond}
+			x, y := simnet.Pair(seed, link, link)
+			a, b := NewConn(x, nil), NewConn(y, nil)
+			defer abort(a, b)
+			a.Write([]byte("the last word"))
+			require.Equal(t, "the last word", readString(t, b))
+			require.NoError(t, b.Close())
+			_, err := a.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			require.NoError(t, a.Close(), "seed %d", seed)
+		})
+	}
+}
+
 func TestCloseSaysWhatItDidNotDeliver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := simnet.New(1)

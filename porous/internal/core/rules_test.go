@@ -41,12 +41,12 @@ func TestR3BackOffEnds(t *testing.T) {
 		p, _ := timeoutPeer(t)
 		ids := sendFrames(t, p, 0, 20, Reliable)
 		tickUntil(p, 0, ms(3000))
-		require.Greater(t, p.send.loss.backoff, 2)
+		require.Greater(t, int(p.send.loss.backoff), 2)
 		var out wire.Batch
 		if ping {
 			require.True(t, p.pinging, "as frames time out")
 			p.Receive(ms(3001), AppendPing(nil, TypePingAck, p.pingID), &out)
-			require.Equal(t, 1, p.send.loss.backoff)
+			require.EqualValues(t, 1, p.send.loss.backoff)
 			p.send.rtt.avg, p.send.rtt.dev = ms(100), ms(50)
 			cfg := *p.cfg
 			cfg.MaxTimeout = time.Hour
