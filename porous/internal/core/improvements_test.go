@@ -215,59 +215,79 @@ func TestR15PassedPackets(t *testing.T) {
 // R16: nothing is allocated for a message, in any mode, in order or not, and
 // acknowledgements included.
 func TestR16NoAllocation(t *testing.T) {
-	cfg := testConfig()
-	cfg.AckRepeats = 2
 	for _, mode := range []Mode{Reliable, Unreliable, Passive} {
-		for _, size := range []int{0, 100, 1452, 5000} {
-			var a, b Peer
-			var h, g counter
-			a.Init(0, cfg, 1, &h)
-			b.Init(0, cfg, 2, &g)
-			var ab, ba wire.Batch
-			now := ms(1)
-			msg := make([]byte, size)
-			exchange := func(swap bool) {
-				now += ms(1)
-				a.Tick(now, &ab)
-				a.Transmit(now, &ab, 64)
-				for i := range ab.Len() {
-					if swap {
-						i = ab.Len() - 1 - i
+		testNoAllocation(t, mode, Cubic, false)
+	}
+	testNoAllocation(t, Reliable, Tolerant, false)
+	testNoAllocation(t, Reliable, Cubic, true)
+}
+
+func testNoAllocation(t *testing.T, mode Mode, kind ControllerKind, redundancy bool) {
+	cfg := testConfig()
+	cfg.AckRepeats, cfg.Controller, cfg.Redundancy = 2, kind, redundancy
+	for _, size := range []int{0, 100, 1452, 5000} {
+		var a, b Peer
+		var h, g counter
+		a.Init(0, cfg, 1, &h)
+		b.Init(0, cfg, 2, &g)
+		var ab, ba wire.Batch
+		now := ms(1)
+		msg := make([]byte, size)
+		answer := func() {
+			for i := range ba.Len() {
+				a.Receive(now, ba.At(i), &ab)
+			}
+			ba.Reset()
+			a.EndBatch(now, &ab)
+		}
+		exchange := func(swap bool) {
+			now += ms(1)
+			a.Tick(now, &ab)
+			a.Transmit(now, &ab, 64)
+			if redundancy {
+				answer() // a millisecond late, so that there is something to repeat
+			}
+			for i := range ab.Len() {
+				if swap {
+					i = ab.Len() - 1 - i
+				}
+				b.Receive(now, ab.At(i), &ba)
+			}
+			ab.Reset()
+			b.EndBatch(now, &ba)
+			b.Tick(now, &ba)
+			b.Transmit(now, &ba, 64)
+			if !redundancy {
+				answer()
+			}
+		}
+		for range 5 {
+			exchange(false)
+		}
+		require.Equal(t, Connected, a.State())
+		round := func(swap bool) func() {
+			return func() {
+				if redundancy {
+					a.send.loss.share = 0.05
+				}
+				for range 5 {
+					if _, ok := a.Send(now, 0, msg, mode, 0); !ok {
+						t.Fatalf("no room: mode %d, size %d: %+v", mode, size, a.Stats())
 					}
-					b.Receive(now, ab.At(i), &ba)
 				}
-				ab.Reset()
-				b.EndBatch(now, &ba)
-				b.Tick(now, &ba)
-				b.Transmit(now, &ba, 64)
-				for i := range ba.Len() {
-					a.Receive(now, ba.At(i), &ab)
-				}
-				ba.Reset()
-				a.EndBatch(now, &ab)
+				exchange(swap)
 			}
-			for range 5 {
-				exchange(false)
+		}
+		for _, swap := range []bool{false, true} {
+			for range 3000 {
+				round(swap)()
 			}
-			require.Equal(t, Connected, a.State())
-			round := func(swap bool) func() {
-				return func() {
-					for range 5 {
-						if _, ok := a.Send(now, 0, msg, mode, 0); !ok {
-							t.Fatalf("no room: mode %d, size %d: %+v", mode, size, a.Stats())
-						}
-					}
-					exchange(swap)
-				}
-			}
-			for _, swap := range []bool{false, true} {
-				for range 3000 {
-					round(swap)()
-				}
-				require.Zero(t, testing.AllocsPerRun(1000, round(swap)), "mode %d, %d bytes, out of order: %v", mode, size, swap)
-			}
-			require.NotZero(t, g.packets)
-			require.NotZero(t, h.fates)
+			require.Zero(t, testing.AllocsPerRun(1000, round(swap)), "mode %d, %d bytes, out of order: %v", mode, size, swap)
+		}
+		require.NotZero(t, g.packets)
+		require.NotZero(t, h.fates)
+		if redundancy && size == 100 {
+			require.NotZero(t, b.Stats().Duplicates)
 		}
 	}
 }
