@@ -166,6 +166,8 @@ func TestAppendWriteAll(t *testing.T) {
 		defer y.Close()
 		defer x.Close()
 		conns := append(slices.Clone(servers), x)
+		require.NoError(t, WriteAll(nil, slices.Values(servers[:1])))
+		require.Nil(t, servers[0].receipts)
 		dst := []Written{{ID: 12345}}
 		for round := range uint64(3) {
 			var sent []Written
@@ -180,6 +182,7 @@ func TestAppendWriteAll(t *testing.T) {
 			}
 			require.EqualValues(t, 12345, sent[0].ID)
 			sent = sent[1:]
+			require.NotNil(t, servers[0].receipts)
 			require.Len(t, sent, len(conns))
 			time.Sleep(time.Second)
 			for i, w := range sent {

@@ -133,7 +133,13 @@ func TestGathering(t *testing.T) {
 	// The time is read again for what leaves later.
 	now := g.Now()
 	require.Equal(t, now, g.Now())
+	for range gatherPackets {
+		gather(&g, conns[0], "x")
+	}
+	require.Equal(t, now, g.now)
 	gather(&g, conns[0], "x")
+	require.True(t, g.now.IsZero())
+	g.Now()
 	g.Flush()
 	require.True(t, g.now.IsZero())
 }

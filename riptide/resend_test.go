@@ -1,0 +1,124 @@
+package riptide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// resentAt returns when, after it was sent, a message without an answer is sent
+// again for the first time.
+func resentAt(t *testing.T, c *connection) time.Duration {
+	t.Helper()
+	var out wire.Batch
+	_, err := c.send(start, Reliable, []byte{0x10, 1}, &out)
+	require.NoError(t, err)
+	require.Equal(t, 1, out.Len())
+	for d := time.Duration(0); d < time.Minute; d += time.Millisecond {
+		out.Reset()
+		if c.resend(start.Add(d), &out); out.Len() > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// A message is sent again after 1.2 round trips, but not before MinResend; after
+// 50 ms while no round trip is known; and when late acknowledgements make that
+// longer, then to a second at most.
+func TestResendInterval(t *testing.T) {
+	for _, test := range []struct {
+		min   time.Duration
+		rtt   int16
+		delay time.Duration
+		want  time.Duration
+	}{
+		{0, noRTT, 0, 50 * ms},
+		{ms, noRTT, 0, 50 * ms},
+		{80 * ms, noRTT, 0, 80 * ms},
+		{0, 1, 0, 50 * ms},
+		{10 * ms, 1, 0, 10 * ms},
+		{10 * ms, 100, 0, 120 * ms},
+		{200 * ms, 100, 0, 200 * ms},
+		{0, 100, 400 * ms, 450 * ms}, // an eighth more than the worst
+		{0, 100, 20 * time.Second, time.Second},
+		{0, 2000, 20 * time.Second, 2400 * ms},
+	} {
+		c, _ := newConnected(t, &Config{MinResend: test.min}, clientSide)
+		if test.rtt != noRTT {
+			c.rtt.measured(test.rtt)
+		}
+		if test.delay > 0 {
+			c.sender.delay.measured(test.delay)
+		}
+		require.Equal(t, test.want, resentAt(t, c), "%+v", test)
+	}
+}
+
+// A look at a message that comes late shows that the process has not run, so who
+// reads is given as long to find an acknowledgement that has arrived; once, and
+// then the message is sent again.
+func TestLateTick(t *testing.T) {
+	c, _ := newConnected(t, nil, clientSide)
+	var out wire.Batch
+	c.send(start, Reliable, []byte{0x10, 1}, &out)
+	resends := func(at time.Duration) int {
+		out.Reset()
+		c.tick(start.Add(at), &out)
+		return out.Len()
+	}
+	require.Zero(t, resends(70*ms), "20 ms late")
+	require.Equal(t, start.Add(90*ms), c.sender.due)
+	require.Zero(t, resends(89*ms))
+	require.Equal(t, 1, resends(95*ms), "late again")
+	require.Equal(t, 1, resends(95*ms+51*ms), "a little late")
+
+	// The acknowledgement that was waiting.
+	c, _ = newConnected(t, nil, clientSide)
+	c.send(start, Reliable, []byte{0x10, 1}, &out)
+	require.Zero(t, resends(70*ms))
+	out.Reset()
+	(codec{}).appendAck(&out, ack{newest: 1})
+	c.receive(start.Add(71*ms), out.At(0), new(wire.Batch))
+	require.Zero(t, resends(200*ms))
+}
+
+// A welcome without an answer is sent 15 times, whatever is thought of the
+// quality, and it is the silence that ends the connection.
+func TestWelcomeSends(t *testing.T) {
+	for _, cfg := range []*Config{nil, {IgnoreQuality: true}} {
+		set, err := newSettings(cfg)
+		require.NoError(t, err)
+		c, r := new(connection), new(recorder)
+		c.init(set, serverSide, start, r)
+		var out wire.Batch
+		c.accept(start, 1, &out)
+		for d := time.Duration(0); d < 4900*ms; d += ms {
+			c.tick(start.Add(d), &out)
+		}
+		require.Equal(t, 15, out.Len())
+		require.Equal(t, stateConnecting, c.state)
+		c.tick(start.Add(5*time.Second), &out)
+		require.Equal(t, stateClosed, c.state)
+		require.Equal(t, 15, out.Len())
+	}
+}
+
+// However much memory there may be, what waits has ids apart from those under
+// way.
+func TestManyQueued(t *testing.T) {
+	c, _ := newConnected(t, &Config{SendBuffer: 1 << 30}, clientSide)
+	var out wire.Batch
+	n := 0
+	for ; n < 1<<16; n++ {
+		if _, err := c.send(start, Reliable, []byte{0x10}, &out); err != nil {
+			require.Equal(t, ErrSendBuffer, err)
+			break
+		}
+	}
+	require.Equal(t, 31+maxQueued, n)
+	require.Less(t, n, 1<<15)
+}
