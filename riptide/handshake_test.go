@@ -206,3 +206,20 @@ func TestConnectAttempts(t *testing.T) {
 		t.Errorf("%v", r.log)
 	}
 }
+
+// TestPendingAcks: what a client acknowledges before it is accepted, when nothing
+// has been sent, means nothing for what comes later.
+func TestPendingAcks(t *testing.T) {
+	set, err := newSettings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := new(connection)
+	c.init(set, serverSide, start, new(recorder))
+	var in, out wire.Batch
+	set.appendAck(&in, ack{newest: 3, bits: 3})
+	c.receive(start, in.At(0), &out)
+	if st := c.stats(); st.Dropped != 1 || c.acks != (ackRecord{}) {
+		t.Errorf("%d dropped, record %+v, want 1 and nothing", st.Dropped, c.acks)
+	}
+}
