@@ -223,3 +223,28 @@ func TestPendingAcks(t *testing.T) {
 		t.Errorf("%d dropped, record %+v, want 1 and nothing", st.Dropped, c.acks)
 	}
 }
+
+// TestWelcomeIsASignOfLife: the time-out begins anew with a welcome, at either
+// side.
+func TestWelcomeIsASignOfLife(t *testing.T) {
+	set, err := newSettings(&Config{ConnectAttempts: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, as := range []side{clientSide, serverSide} {
+		c := new(connection)
+		c.init(set, as, start, new(recorder))
+		var in, out wire.Batch
+		if as == clientSide {
+			c.connect(start, nil, &out)
+		} else {
+			c.accept(start, 1, &out)
+		}
+		body := set.idBody(1)
+		set.appendReliable(&in, typeWelcome, 1, body[:set.idBodySize()])
+		c.receive(start.Add(4900*ms), in.At(0), &out)
+		if want := start.Add(9900 * ms); c.state != stateConnected || !c.deadline().Equal(want) {
+			t.Errorf("side %d times out at %v, want %v", as, c.deadline().Sub(start), want.Sub(start))
+		}
+	}
+}
