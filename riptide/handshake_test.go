@@ -248,3 +248,44 @@ func TestWelcomeIsASignOfLife(t *testing.T) {
 		}
 	}
 }
+
+// TestManyAttempts: a client tries as often as it may, however long that takes.
+func TestManyAttempts(t *testing.T) {
+	set, err := newSettings(&Config{ConnectAttempts: 12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, r := new(connection), new(recorder)
+	c.init(set, clientSide, start, r)
+	var out wire.Batch
+	c.connect(start, nil, &out)
+	for d := time.Duration(0); d < 12*time.Second; d += 10 * ms {
+		c.tick(start.Add(d), &out)
+	}
+	if c.state != stateConnecting || out.Len() != 12 {
+		t.Errorf("after 12 s: state %v, %d attempts, log %q", c.state, out.Len(), r.log)
+	}
+	if c.tick(start.Add(12*time.Second), &out); c.state != stateClosed || out.Len() != 12 {
+		t.Errorf("then: state %v, %d attempts", c.state, out.Len())
+	}
+}
+
+// TestLateBeat: after a pause a client does not make up for the heartbeats that it
+// has missed.
+func TestLateBeat(t *testing.T) {
+	c, _ := newConnected(t, &Config{Timeout: time.Minute}, clientSide)
+	c.beat = start.Add(time.Second)
+	var out wire.Batch
+	for _, test := range []struct{ at, next time.Duration }{
+		{1000 * ms, 2000 * ms},
+		{2100 * ms, 3000 * ms}, // a little late: the rhythm stays
+		{7500 * ms, 8500 * ms},
+		{8500 * ms, 9500 * ms},
+	} {
+		out.Reset()
+		c.tick(start.Add(test.at), &out)
+		if next := c.beat.Sub(start); out.Len() != 1 || next != test.next {
+			t.Errorf("at %v: %d heartbeats, the next at %v, want 1 and %v", test.at, out.Len(), next, test.next)
+		}
+	}
+}

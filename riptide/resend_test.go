@@ -58,6 +58,29 @@ func TestResendInterval(t *testing.T) {
 	}
 }
 
+// Where the round trip turns out to be longer than was thought when a message was
+// sent, it is not sent again before half of it has passed, but when it would be
+// now.
+func TestResendAfterHalf(t *testing.T) {
+	c, _ := newConnected(t, nil, clientSide)
+	var out wire.Batch
+	c.send(start, Reliable, []byte{0x10, 1}, &out)
+	out.Reset()
+	c.rtt.measured(200)
+	c.tick(start.Add(50*ms), &out)
+	require.Zero(t, out.Len())
+	require.Equal(t, start.Add(240*ms), c.sender.due)
+	c.tick(start.Add(240*ms), &out)
+	require.Equal(t, 1, out.Len())
+
+	c, _ = newConnected(t, nil, clientSide)
+	c.send(start, Reliable, []byte{0x10, 1}, &out)
+	out.Reset()
+	c.rtt.measured(100) // of which half has passed
+	c.tick(start.Add(50*ms), &out)
+	require.Equal(t, 1, out.Len())
+}
+
 // A look at a message that comes late shows that the process has not run, so who
 // reads is given as long to find an acknowledgement that has arrived; once, and
 // then the message is sent again.
