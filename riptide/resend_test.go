@@ -52,9 +52,31 @@ func TestResendInterval(t *testing.T) {
 			c.rtt.measured(test.rtt)
 		}
 		if test.delay > 0 {
-			c.sender.delay.measured(test.delay)
+			c.sender.delay.measured(start, test.delay)
 		}
 		require.Equal(t, test.want, resentAt(t, c), "%+v", test)
+	}
+}
+
+// The worst time of an acknowledgement is remembered for some seconds, however
+// many come.
+func TestWorstAcknowledgement(t *testing.T) {
+	for _, every := range []time.Duration{100 * time.Microsecond, ms, 25 * ms, time.Second} {
+		var a ackTime
+		a.measured(start, 400*ms)
+		now, steps := start, 0
+		for a.worst > 200*ms {
+			now = now.Add(every)
+			a.measured(now, ms)
+			steps++
+		}
+		if every < worstDecay {
+			require.InDelta(t, 2.2, now.Sub(start).Seconds(), .1, "half-life, an acknowledgement each %v", every)
+		} else {
+			require.Equal(t, 89, steps)
+		}
+		a.measured(now, 600*ms)
+		require.Equal(t, 675*ms, a.limit())
 	}
 }
 

@@ -33,12 +33,22 @@ func fromMillis(ms int16) time.Duration { return time.Duration(ms) * time.Millis
 type ackTime struct {
 	smooth, variance time.Duration
 	worst            time.Duration // of late, decaying
+	decayed          time.Time     // when it has decayed last
 }
+
+// worstDecay is the least time between two steps in which the worst time decays:
+// in a flood of acknowledgements the last stall of a busy machine would be
+// forgotten before the next one. It falls to the half in 89 steps.
+const worstDecay = 25 * time.Millisecond
 
 // measured takes the time in which a message was acknowledged that had been
 // sent once.
-func (a *ackTime) measured(d time.Duration) {
-	a.worst = max(d, a.worst-a.worst/128)
+func (a *ackTime) measured(now time.Time, d time.Duration) {
+	if now.Sub(a.decayed) >= worstDecay {
+		a.worst -= a.worst / 128
+		a.decayed = now
+	}
+	a.worst = max(a.worst, d)
 	if a.smooth == 0 {
 		a.smooth = max(d, 1) // no variance but what is seen: it only adds to a rule
 		return

@@ -179,7 +179,7 @@ func (s *sender) acked(now time.Time, id uint16) (sends int) {
 		return 0
 	}
 	if m.sends == 1 {
-		s.delay.measured(now.Sub(m.firstSent))
+		s.delay.measured(now, now.Sub(m.firstSent))
 	}
 	m.pending, m.took = false, now.Sub(m.firstSent)
 	s.bytes -= len(m.body) + messageCost
