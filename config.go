@@ -100,7 +100,7 @@ type Config struct {
 	// Default 4 MiB. Negative: the system's default.
 	SocketBuffer int
 	// Logger is told what an operator has to know, each at most once in ten
-	// seconds with the number of cases: of a Listener that it turns peers away
+	// seconds with the number of cases: of a Listener or PacketConn that it turns peers away
 	// (Backlog, MaxConns) or refuses messages (MaxMemory), of its sockets and
 	// those of dialed connections that the kernel drops datagrams for want of a
 	// larger buffer, has granted less than SocketBuffer, reports errors, or

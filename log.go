@@ -61,3 +61,18 @@ func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
 	}
 	return w.Stop
 }
+
+// newWatch prepares to tell Config.Logger what the PacketConn counts.
+func (pc *PacketConn) newWatch() *watch.Watch {
+	stats := func() []datagram.Stats { return []datagram.Stats{pc.mux.Stats()} }
+	watch.Buffers(pc.set.logger, "volley", pc.set.socketBuffer, stats()[0])
+	return watch.New(pc.set.logger, append(watch.Transport("volley", stats), watch.Event{
+		Level:   slog.LevelWarn,
+		Message: "volley: new peers are turned away, for MaxConns is reached",
+		Total:   pc.refused.Load,
+	}, watch.Event{
+		Level:   slog.LevelWarn,
+		Message: "volley: messages are refused, for MaxMemory is reached",
+		Total:   pc.budget.Refused,
+	})...)
+}

@@ -141,3 +141,26 @@ func TestSmallBufferLog(t *testing.T) {
 	defer c.Close()
 	require.Len(t, log.lines(), 1)
 }
+
+// A PacketConn's log tells of peers that are too many.
+func TestPacketConnLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logger := newLog()
+		n := simnet.New(1)
+		defer n.Close()
+		inner, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		pc, err := NewPacketConn(inner, &ListenConfig{MaxConns: 1, Config: &Config{Logger: logger}})
+		require.NoError(t, err)
+		for range 3 {
+			c, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
+			require.NoError(t, err)
+			peer := NewConn(c, nil)
+			peer.Write([]byte("hello"))
+			defer peer.Close()
+		}
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for MaxConns is reached" count=2`}, log.lines())
+		pc.Close()
+	})
+}

@@ -3,6 +3,7 @@ package volley
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"volley/internal/inbox"
 	"volley/internal/listen"
 	"volley/internal/socket"
+	"volley/internal/watch"
 )
 
 // A PacketConn is a net.PacketConn of messages: one socket for all peers, as a
@@ -60,6 +62,7 @@ type PacketConn struct {
 	write    writeDeadline
 	receipts packetReceipts
 
+	watch     *watch.Watch // nil without a Logger
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
@@ -157,6 +160,8 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	})
 	pc.in.Init(maxInt, pc.set.reserve)
 	pc.in.SetPoller(pc.mux.Inline())
+	pc.watch = pc.newWatch()
+	pc.watch.Start()
 	pc.mux.Start()
 	return nil
 }
@@ -354,6 +359,10 @@ func (pc *PacketConn) Close() error {
 
 // over learns that the socket is gone, and what broke it, if that did.
 func (pc *PacketConn) over(cause error) {
+	if cause != nil {
+		pc.watch.Tell(slog.LevelError, "volley: the socket is broken, and the PacketConn ends", slog.Any("error", cause))
+	}
+	pc.watch.Stop()
 	if cause != nil {
 		pc.closed.Store(true)
 		pc.in.End(cause)
