@@ -31,7 +31,7 @@ const gameAbout = "What servers of games and of telemetry do: many clients, each
 // can be asked for.
 const fanOutBase = "mmsg"
 
-const fanOutAbout = "The server writes one message of %d bytes to each of %s clients, %d times a second, by a loop of Writes unless said otherwise,\n" +
+const fanOutAbout = "The server writes one message of %d bytes to each of %s clients, %d times a second, in one call where a peer has one for that, and else by a loop of Writes,\n" +
 	"and the clients send nothing of their own; their process uses one processor. \"A pass\" is the time from its begin to its end,\n" +
 	"divided by the clients; the kernel delivers over the loopback device within it. The server's time has all that comes back\n" +
 	"from the clients in addition. The rest is as at game rates.\n\n"
