@@ -22,8 +22,14 @@
 //	n, err := c.Read(buf) // one message
 //
 // Give Read a buffer of [Conn.MaxMessageSize] bytes, or use [Conn.ReadMessage],
-// which cannot truncate. Because each Write is one message, a bufio.Writer or
-// io.Copy in between changes where messages begin and end.
+// which cannot truncate. Because each Write is one message, helpers for streams
+// change where messages begin and end: a bufio.Writer joins and cuts them, and a
+// bufio.Reader fails with io.ErrShortBuffer at one that is longer than its
+// buffer. io.Copy to a Conn makes a message of each Read, up to 32 KiB, of which
+// Write refuses what is above [Conn.MaxMessageSize]; io.Copy from a Conn joins
+// what it reads, and ends with an error, for there is no end of a stream.
+// net.Buffers writes each of its elements as a message, as [Conn.WriteBatch] does
+// in fewer system calls.
 //
 // [Conn.WriteBatch] sends many messages on one connection, and [WriteAll] and
 // [WriteEach] send to many connections, in few system calls.
@@ -32,6 +38,10 @@
 // DNS client, DTLS or statsd, runs over a Conn unchanged. HTTP, gRPC, yamux and
 // whatever else reads a net.Conn as a stream does not: it wants TCP, or the
 // streams of QUIC. NewConn refuses the streams that it recognises.
+//
+// A [PacketConn] is one socket for all peers, as a net.UDPConn of [net.ListenUDP]
+// is, for programs that take a net.PacketConn, such as a DNS server or quic-go:
+// see [ListenPacket].
 //
 // [Listener.Dial] and [Dialer.DialPacket] dial from a socket that exists.
 //

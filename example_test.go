@@ -358,6 +358,31 @@ func ExampleDialer_DialContext() {
 	// Output: true
 }
 
+// One socket answers everybody.
+func ExampleListenPacket() {
+	server, err := volley.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := volley.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	client.WriteTo(make([]byte, 5000), server.LocalAddr()) // five datagrams
+	buf := make([]byte, server.MaxMessageSize())
+	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	n, from, err := server.ReadFrom(buf)
+	fmt.Println(n, err, from.String() == client.LocalAddr().String())
+	stats, known := server.PeerStats(from)
+	fmt.Println(stats.MessagesReceived, known)
+	// Output:
+	// 5000 <nil> true
+	// 1 true
+}
+
 // NewConn puts messages on any connection that preserves message boundaries.
 func ExampleNewConn() {
 	n := simnet.New(1)

@@ -39,7 +39,8 @@ import (
 // twice, as long as no datagram lives in the network for longer than 10 s and
 // IdleTimeout is 20 s or more. Otherwise, and where a peer comes back within 10
 // s of its last packet, what it sends before it has heard this side again may be
-// lost; where both wait for answers that is one message.
+// lost, which is one message where both wait for answers, and a copy that the
+// network has kept from before may arrive.
 //
 // Like every socket of datagrams without authentication, a PacketConn takes a
 // forged datagram for one of the peer it names.

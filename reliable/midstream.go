@@ -58,8 +58,14 @@ func (e *Endpoint) anew(h Header) bool {
 	case !e.tellsNews(h):
 		return false
 	}
+	late := e.now-e.newsAt < jumpSilence // there may be copies of what it sent before
 	e.forgetReceived()
 	e.begin(h.Sequence)
+	if late {
+		e.received.seen.Restart(h.Sequence)
+		e.received.turnedNext, e.partsNext = h.Sequence, h.Sequence
+		e.received.ring.reset(h.Sequence)
+	}
 	return true
 }
 

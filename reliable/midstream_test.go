@@ -1,0 +1,166 @@
+package reliable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A side is an endpoint that may be forgotten, and the payloads it was given.
+type side struct {
+	*Endpoint
+	got []byte // the first bytes of the payloads
+}
+
+func newSide(t *testing.T, now time.Time) *side {
+	s := new(side)
+	var err error
+	s.Endpoint, err = New(&Config{MaxWindow: 16384, JumpGuard: true, AckGuard: true, MidStream: true, AckBuffer: -1,
+		AckDelay: time.Second, FragmentAbove: 1000}, now, HandlerFunc(func(_ uint16, p []byte) bool {
+		if len(p) > 0 {
+			s.got = append(s.got, p[0])
+		}
+		return true
+	}))
+	require.NoError(t, err)
+	return s
+}
+
+// datagrams returns those of a packet with one byte, or many.
+func (s *side) datagrams(t *testing.T, now time.Time, p byte, size int) [][]byte {
+	var b Batch
+	payload := make([]byte, size)
+	if size > 0 {
+		payload[0] = p
+	}
+	_, err := s.Send(now, payload, &b)
+	require.NoError(t, err)
+	var all [][]byte
+	for i := range b.Len() {
+		all = append(all, b.At(i))
+	}
+	return all
+}
+
+func give(t *testing.T, now time.Time, to *side, datagrams [][]byte) (v Verdict) {
+	for _, d := range datagrams {
+		v = to.Receive(now, d)
+	}
+	return v
+}
+
+// talked returns two sides that have exchanged n packets each way.
+func talked(t *testing.T, now time.Time, n int) (a, b *side, old [][]byte) {
+	a, b = newSide(t, now), newSide(t, now)
+	for range n {
+		d := a.datagrams(t, now, 'a', 1)
+		old = append(old, d...)
+		require.Equal(t, Delivered, give(t, now, b, d))
+		require.Equal(t, Delivered, give(t, now, a, b.datagrams(t, now, 'b', 1)))
+	}
+	a.got, b.got = nil, nil
+	return a, b, old
+}
+
+var someTime = time.Unix(1000, 0)
+
+func TestMidStreamNeedsJumpGuard(t *testing.T) {
+	_, err := New(&Config{MidStream: true}, someTime, nil)
+	require.Error(t, err)
+}
+
+// The first packet is believed whatever its sequence, and those that it has
+// overtaken are too.
+func TestMidStreamBegins(t *testing.T) {
+	for _, n := range []int{1, 60, 70, 5000, 40_000, 65_530} {
+		for _, size := range []int{1, 3000} {
+			now := someTime
+			a := newSide(t, now)
+			for range n {
+				a.datagrams(t, now, 'x', 1)
+			}
+			first, second := a.datagrams(t, now, '1', size), a.datagrams(t, now, '2', size)
+			b := newSide(t, now)
+			require.Equal(t, Delivered, give(t, now, b, second), "%d %d", n, size)
+			require.Equal(t, Delivered, give(t, now, b, first), "%d %d", n, size)
+			require.Equal(t, Duplicate, give(t, now, b, first[:1]))
+			require.Equal(t, "21", string(b.got))
+		}
+	}
+}
+
+// One that has started anew and has heard us is believed at once; copies of what
+// it sent before change nothing, then or later.
+func TestMidStreamOtherSideStartsAnew(t *testing.T) {
+	for _, n := range []int{1, 3, 100, 5000, 40_000} {
+		for _, size := range []int{1, 3000} {
+			now := someTime
+			_, b, old := talked(t, now, n)
+			for _, d := range old[max(0, len(old)-50):] {
+				require.False(t, b.Receive(now, d).Live(), "after %d of %d bytes: %x", n, size, d)
+			}
+			fresh := newSide(t, now) // in a's place
+			require.Equal(t, Delivered, give(t, now, fresh, b.datagrams(t, now, 'q', 1)))
+			d := fresh.datagrams(t, now, '1', size)
+			require.Equal(t, Delivered, give(t, now, b, d), "after %d of %d bytes", n, size)
+			require.Equal(t, Duplicate, give(t, now, b, d[:1]))
+			require.Equal(t, Delivered, give(t, now, b, fresh.datagrams(t, now, '2', size)))
+			require.Equal(t, "12", string(b.got))
+			require.Equal(t, Delivered, give(t, now, fresh, b.datagrams(t, now, 'r', 1)))
+			require.NotZero(t, fresh.Counters().PacketsAcked)
+		}
+	}
+}
+
+// One that has heard nothing is believed after a silence, and asked before: what
+// it sends next acknowledges the question.
+func TestMidStreamOtherSideHasHeardNothing(t *testing.T) {
+	for _, n := range []int{1, 3, 100, 5000} {
+		now := someTime
+		_, b, old := talked(t, now, n)
+		fresh := newSide(t, now)
+		lost := fresh.datagrams(t, now, '0', 1)
+		require.NotEqual(t, Delivered, give(t, now, b, lost))
+		now = now.Add(200 * time.Millisecond)
+		require.NotEqual(t, Delivered, give(t, now, b, lost))
+		require.True(t, b.InquiryDue(now))
+		require.False(t, b.InquiryDue(now), "once")
+		var out Batch
+		b.SendInquiry(now, &out)
+		require.Equal(t, 1, out.Len())
+		give(t, now, fresh, [][]byte{out.At(0)})
+		require.Zero(t, fresh.Counters().PacketsAcked, "an inquiry acknowledges nothing")
+		require.Equal(t, Delivered, give(t, now, b, fresh.datagrams(t, now, '1', 1)))
+		require.NotEqual(t, Delivered, give(t, now, b, old[:1]))
+		require.Equal(t, "1", string(b.got))
+
+		_, b, _ = talked(t, now, n)
+		later := now.Add(11 * time.Second)
+		fresh = newSide(t, later)
+		for _, size := range []int{3000, 1} {
+			require.Equal(t, Delivered, give(t, later, b, fresh.datagrams(t, later, '2', size)))
+		}
+		require.Equal(t, "22", string(b.got))
+	}
+}
+
+// A copy of a first packet is a copy, whoever asks.
+func TestMidStreamCopiesOfTheFirst(t *testing.T) {
+	now := someTime
+	a, b := newSide(t, now), newSide(t, now)
+	first := a.datagrams(t, now, '1', 1)
+	give(t, now, b, first)
+	for range 3 {
+		now = now.Add(3 * time.Second)
+		give(t, now, a, b.datagrams(t, now, 'b', 1))
+		give(t, now, b, a.datagrams(t, now, 'a', 1))
+		require.Equal(t, Duplicate, give(t, now, b, first))
+	}
+	require.Equal(t, "1aaa", string(b.got))
+	var out Batch
+	if b.InquiryDue(now.Add(time.Second)) {
+		b.SendInquiry(now.Add(time.Second), &out)
+		require.Equal(t, Delivered, a.Receive(now.Add(time.Second), out.At(0)), "to the same side it is any packet")
+	}
+}
