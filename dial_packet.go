@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 	"volley/internal/socket"
 )
 
@@ -79,7 +80,7 @@ func checkPacketConn(pc net.PacketConn) error {
 	if pc == nil {
 		return &ConfigError{Field: "pc", Reason: "it is nil"}
 	}
-	if network := streamNetwork(pc); network != "" {
+	if network := netconn.Stream(pc); network != "" {
 		return &ConfigError{Field: "pc", Reason: "a " + network + " connection does not preserve message boundaries"}
 	}
 	return nil

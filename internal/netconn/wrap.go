@@ -2,6 +2,7 @@ package netconn
 
 import (
 	"net"
+	"reflect"
 	"strings"
 
 	"volley/internal/datagram"
@@ -13,10 +14,28 @@ func Unfit(inner net.Conn) (reason string) {
 	if inner == nil {
 		return "it is nil"
 	}
-	if addr := inner.LocalAddr(); addr != nil {
-		if n := addr.Network(); n == "unix" || strings.HasPrefix(n, "tcp") {
-			return "a " + n + " connection does not preserve message boundaries"
-		}
+	if network := Stream(inner); network != "" {
+		return "a " + network + " connection does not preserve message boundaries"
+	}
+	return ""
+}
+
+// Stream returns the network of a connection that is certainly a stream, and ""
+// for others. It tells by the address, which wrappers pass on, and by the type
+// where that says it whatever is below.
+func Stream(inner interface{ LocalAddr() net.Addr }) (network string) {
+	if t := reflect.TypeOf(inner); t.String() == "*tls.Conn" && t.Elem().PkgPath() == "crypto/tls" {
+		return "TLS" // not imported, for it is large
+	}
+	addr := inner.LocalAddr()
+	if addr == nil {
+		return ""
+	}
+	switch n := addr.Network(); {
+	case n == "unix" || strings.HasPrefix(n, "tcp"):
+		return n
+	case n == "pipe" && addr.String() == "pipe": // ours have other names
+		return "net.Pipe"
 	}
 	return ""
 }
