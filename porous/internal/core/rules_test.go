@@ -266,3 +266,22 @@ func TestD2ExpectedEndIsNotDoubted(t *testing.T) {
 		require.Equal(t, flushing, p.State() == Disconnected)
 	}
 }
+
+// T14: an answer to another ping than the last one measures nothing, and says
+// nothing about whether the last one arrived.
+func TestT14AnswerToAnotherPing(t *testing.T) {
+	p, _ := timeoutPeer(t)
+	sendFrames(t, p, 0, 20, Reliable)
+	tickUntil(p, 0, ms(3000))
+	require.True(t, p.pinging, "as frames time out")
+	before := p.Stats()
+	var out wire.Batch
+	for _, id := range []uint16{p.pingID - 1, p.pingID + 1, ^p.pingID} {
+		p.Receive(ms(3001), AppendPing(nil, TypePingAck, id), &out)
+		require.True(t, p.pinging, "after the answer to another ping")
+		require.Equal(t, before.RTT, p.Stats().RTT)
+	}
+	p.Receive(ms(3001), AppendPing(nil, TypePingAck, p.pingID), &out)
+	require.False(t, p.pinging)
+	require.NotEqual(t, before.RTT, p.Stats().RTT)
+}
