@@ -18,8 +18,8 @@ import (
 type packetPeer struct {
 	conn   Conn
 	pc     *PacketConn
-	origin inbox.Origin
-	ids    uint64 // is added to the numbers of messages
+	origin *inbox.Origin // apart: messages that wait hold it, and should not hold all of this
+	ids    uint64        // is added to the numbers of messages
 	begun  beginning
 
 	writeDeadline uint32 // the number of the one that it has; guarded by conn.mu
@@ -37,7 +37,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	c := &p.conn
 	c.dc, c.set, c.born = dc, pc.set, time.Now()
 	c.out.Init((*framer)(c), dc.Features().Waits)
-	p.origin.Addr, p.origin.Limit, p.origin.Reserve = dc.RemoteAddr(), pc.set.readBuffer, pc.set.reserve
+	p.origin = &inbox.Origin{Addr: dc.RemoteAddr(), Limit: pc.set.readBuffer, Reserve: pc.set.reserve}
 	pc.peers.Add(1)
 	err := c.endpoint.Init(&pc.set.reliable, c.born, (*peerSink)(p))
 	if err == nil {
@@ -86,8 +86,13 @@ func (a *packetAcceptor) carries(datagram []byte) bool {
 }
 
 func (a *packetAcceptor) admit(_ time.Time, dc datagram.Conn) {
-	if _, err := (*PacketConn)(a).meet(dc); err == nil {
-		a.admitted.Add(1)
+	p, err := (*PacketConn)(a).meet(dc)
+	if err != nil {
+		return
+	}
+	a.admitted.Add(1)
+	if a.closed.Load() { // and Close may not have seen it
+		p.conn.Close()
 	}
 }
 
@@ -147,6 +152,10 @@ func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch
 	}
 }
 
+// forgetRetry is when a peer is looked at again that should have been forgotten,
+// but is being written to, which may take long where the socket blocks.
+const forgetRetry = 100 * time.Millisecond
+
 // HandleTick forgets a peer without messages for too long, and otherwise does
 // what that of a Conn does.
 func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
@@ -170,7 +179,11 @@ func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	}
 	c.mu.Unlock()
 	next := (*handler)(c).HandleTick(t, out)
-	if at := c.at(due); next.IsZero() || at.Before(next) {
+	at := c.at(due)
+	if !at.After(t) {
+		at = t.Add(forgetRetry)
+	}
+	if next.IsZero() || at.Before(next) {
 		return at
 	}
 	return next
@@ -192,7 +205,7 @@ func (s *peerSink) HandleMessage(_ uint16, payload []byte) bool {
 		return true // it only carried acknowledgements
 	}
 	n := &s.conn.counts
-	if !s.pc.in.PushFrom(payload, &s.origin) {
+	if !s.pc.in.PushFrom(payload, s.origin) {
 		n.messagesRefused++
 		return false
 	}
