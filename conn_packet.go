@@ -53,8 +53,12 @@ func sameAddr(a, b net.Addr) bool {
 	return a.Network() == b.Network() && a.String() == b.String()
 }
 
-// plainAddrPort returns an address as a Socket knows it.
+// plainAddrPort returns an address as a Socket knows it, none for a port that
+// there is not.
 func plainAddrPort(a *net.UDPAddr) netip.AddrPort {
+	if a.Port != int(uint16(a.Port)) {
+		return netip.AddrPort{}
+	}
 	if len(a.IP) == 0 {
 		return netip.AddrPortFrom(loopback4, uint16(a.Port)) // as in package net
 	}

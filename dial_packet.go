@@ -34,8 +34,12 @@ func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	addr := addrPortOf(sock, raddr)
+	if err := checkAddr(addr); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: pc.LocalAddr().Network(), Source: pc.LocalAddr(), Addr: raddr, Err: err}
+	}
 	m := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: datagram.MaxUDP})
-	dc, err := m.Dial(addrPortOf(sock, raddr))
+	dc, err := m.Dial(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +66,14 @@ func (d *Dialer) dialConnected(udp *net.UDPConn, raddr net.Addr) (*Conn, error) 
 }
 
 var errMissingAddress error = &net.AddrError{Err: "missing address"}
+
+// checkAddr refuses an address to which nothing can be written.
+func checkAddr(to netip.AddrPort) error {
+	if !to.IsValid() || to.Port() == 0 {
+		return &net.AddrError{Err: "no address to write to", Addr: to.String()}
+	}
+	return nil
+}
 
 // addrPortOf returns what an address is to a Socket.
 func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {

@@ -247,11 +247,13 @@ func (pc *PacketConn) writeTo(b []byte, addr net.Addr, receipts bool) (id uint64
 
 // send writes a message to a peer, which it makes if there is none.
 func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint64, err error) {
-	switch {
-	case pc.closed.Load():
+	if pc.closed.Load() {
 		return 0, net.ErrClosed
-	case !to.IsValid() || to.Port() == 0:
-		return 0, &net.AddrError{Err: "no address to write to", Addr: to.String()}
+	}
+	if err := checkAddr(to); err != nil {
+		return 0, err
+	}
+	switch {
 	case len(b) > pc.set.maxMessage:
 		return 0, &MessageTooLargeError{Size: len(b), Max: pc.set.maxMessage}
 	case pc.write.deadline.Exceeded():
