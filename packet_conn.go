@@ -349,15 +349,41 @@ func (pc *PacketConn) Close() error {
 	pc.closeOnce.Do(func() {
 		pc.closed.Store(true)
 		err := pc.mux.Close() // no more peers
-		for _, h := range pc.mux.Handlers() {
-			if e := h.(*peerHandler).conn.Close(); err == nil {
-				err = e
-			}
+		if e := closePeers(pc.mux.Handlers()); err == nil {
+			err = e
 		}
 		pc.in.Fail(net.ErrClosed)
 		pc.closeErr = pc.opError("close", nil, err)
 	})
 	return pc.closeErr
+}
+
+// closePeers closes peers and returns the first error. Those that something waits
+// to leave for may take a while, all together as long as one of them.
+func closePeers(hs []datagram.Handler) error {
+	var slow sync.WaitGroup
+	var first atomic.Pointer[error]
+	for _, h := range hs {
+		c := &h.(*peerHandler).conn
+		end := func() {
+			if err := c.Close(); err != nil {
+				first.CompareAndSwap(nil, &err)
+			}
+		}
+		c.mu.Lock()
+		waits := c.out.Busy() || c.out.Pending()
+		c.mu.Unlock()
+		if waits {
+			slow.Go(end)
+		} else {
+			end()
+		}
+	}
+	slow.Wait()
+	if err := first.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // over learns that the socket is gone, and what broke it, if that did.
