@@ -43,12 +43,9 @@ func isNil(addr net.Addr) bool {
 
 // sameAddr reports whether two addresses are of one socket.
 func sameAddr(a, b net.Addr) bool {
-	if a == b {
-		return true
-	}
 	x, ok := a.(*net.UDPAddr)
 	if y, too := b.(*net.UDPAddr); ok && too {
-		return plainAddrPort(x) == plainAddrPort(y)
+		return x == y || plainAddrPort(x) == plainAddrPort(y)
 	}
 	return a.Network() == b.Network() && a.String() == b.String()
 }

@@ -31,3 +31,16 @@ func TestPacketAddressesThatAreNone(t *testing.T) {
 	}
 	require.Zero(t, pc.Stats().Peers)
 }
+
+// An uncomparableAddr cannot be compared by ==, which would panic.
+type uncomparableAddr []byte
+
+func (uncomparableAddr) Network() string  { return "bytes" }
+func (a uncomparableAddr) String() string { return string(a) }
+
+func TestSameAddrComparesWhateverThereIs(t *testing.T) {
+	require.True(t, sameAddr(uncomparableAddr("a"), uncomparableAddr("a")))
+	require.False(t, sameAddr(uncomparableAddr("a"), uncomparableAddr("b")))
+	a := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7}
+	require.True(t, sameAddr(a, a))
+}
