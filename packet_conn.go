@@ -272,10 +272,10 @@ func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint6
 			return 0, err
 		}
 		p.setWriteDeadline(&pc.write)
-		if id, err = p.conn.write(b, false); err != errForgotten {
+		if id, err = p.conn.write(b, false); err != errForgotten && err != ErrPeerRestarted {
 			return p.ids + id, err
 		}
-		p.conn.dc.Close() // as whoever forgets it is about to
+		p.conn.dc.Close() // as whoever forgets it, or ends it, is about to
 	}
 }
 
