@@ -232,7 +232,8 @@ func (pc *PacketConn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, er
 
 // WriteMessageTo is WriteTo, and returns the message's number, by which its
 // receipt will name it, see [PacketConn.AppendReceipts]. No other message of this
-// PacketConn has the same; the low 16 bits are the sequence number on the wire.
+// PacketConn has the same, until 2^24 peers have come and gone; the low 16 bits
+// are the sequence number on the wire.
 func (pc *PacketConn) WriteMessageTo(b []byte, addr net.Addr) (id uint64, err error) {
 	id, err = pc.writeTo(b, addr, true)
 	return id, pc.opError("write", addr, err)
