@@ -35,6 +35,7 @@ type inbound struct {
 
 	idle     time.Duration // 0: none
 	partial  bool          // the own deadline is that of a frame
+	whole    bool          // that frame has come: the deadline is not the next one's
 	idleFrom bool          // the own deadline is that of silence
 }
 
@@ -107,6 +108,7 @@ func (c *Conn) next(ctx context.Context) (Frame, error) {
 	if err != nil {
 		return Frame{}, c.readError(ctx, err)
 	}
+	c.in.whole = true
 	c.stats.received.Add(1)
 	return f, nil
 }
@@ -146,13 +148,14 @@ func (c *Conn) readMore(b []byte, partial bool) (int, error) {
 	return n, err
 }
 
-// arm sets our own deadline: that of a frame runs from its first byte, that of
+// arm sets our own deadline: that of a frame runs from its first byte, or from
+// when we begin to wait for the rest if it came with the frame before; that of
 // silence from when we begin to wait.
 func (in *inbound) arm(partial bool, frameTimeout time.Duration) {
 	switch {
-	case partial && in.partial:
+	case partial && in.partial && !in.whole:
 	case partial && frameTimeout > 0:
-		in.partial, in.idleFrom = true, false
+		in.partial, in.whole, in.idleFrom = true, false, false
 		in.deadline.setOwn(time.Now().Add(frameTimeout))
 	case !partial && in.idle > 0:
 		in.partial, in.idleFrom = false, true

@@ -125,6 +125,37 @@ func TestConnFrameTimeout(t *testing.T) {
 	})
 }
 
+// The frame timeout is that of each frame, also where a stream never pauses
+// between two frames, and where a handler takes its time.
+func TestConnFrameTimeoutOfEachFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := net.Pipe()
+		c := newConn(t, x, &netplay.Config{FrameTimeout: 3 * time.Second})
+		frame := "\x00\x03\x00\x00\x7b"
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer y.Close()
+		wg.Go(func() {
+			y.Write([]byte(frame[:2]))
+			for range 10 {
+				time.Sleep(2 * time.Second)
+				y.Write([]byte(frame[2:] + frame[:2]))
+			}
+		})
+		for i := range 10 {
+			if i == 5 {
+				time.Sleep(10 * time.Second)
+			}
+			_, err := c.ReadMessage()
+			require.NoError(t, err, "frame %d", i)
+		}
+		start := time.Now()
+		_, err := c.ReadMessage()
+		require.ErrorIs(t, err, netplay.ErrFrameTimeout, "half a frame, and no more")
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
+}
+
 func TestConnContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := newPipe(t)
