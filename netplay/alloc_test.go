@@ -3,7 +3,9 @@ package netplay_test
 import (
 	"io"
 	"net"
+	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -123,4 +125,40 @@ func TestBroadcastAllocations(t *testing.T) {
 	require.Less(t, got, 1.0)
 	require.NoError(t, srv.Shutdown(t.Context()))
 	require.ErrorIs(t, <-served, netplay.ErrServerClosed)
+}
+
+// TestServerQueueMemory checks that what waits takes about the memory that it
+// counts, although the buffers of large messages are used again meanwhile.
+func TestServerQueueMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &netplay.Server{Registry: newRegistry(), WriteTimeout: -1}
+		ln := serve(t, srv)
+		ln.join(t) // and reads nothing
+		synctest.Wait()
+		slow := srv.Conns()[0]
+		fast := ln.join(t)
+		synctest.Wait()
+		large := &blob{make([]byte, 60_000)}
+		const messages = 500
+		before := liveHeap()
+		for range messages {
+			require.NoError(t, srv.BroadcastExcept(large, slow))
+			_, err := fast.ReadMessage()
+			require.NoError(t, err)
+			synctest.Wait()
+			require.NoError(t, slow.WriteMessage(&empty{}))
+		}
+		require.Equal(t, messages, slow.Stats().QueuedMessages)
+		grown := liveHeap() - before
+		require.Less(t, grown, int64(4<<20), "bytes for %d that wait", slow.Stats().QueuedBytes)
+	})
+}
+
+// liveHeap returns the bytes that are in use, those of pools left out.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -68,10 +68,6 @@ func (c *Conn) WriteMessageContext(ctx context.Context, v any) error {
 // WriteMessages writes several messages with one call of the connection below,
 // where that takes them. They are all encoded before the first byte is written.
 func (c *Conn) WriteMessages(vs ...any) error {
-	all := outFrames.Get().(*outFrame)
-	all.refs.Store(1)
-	all.b = all.b[:0]
-	defer all.release()
 	frames := make([]*outFrame, 0, len(vs))
 	defer func() {
 		for _, f := range frames {
@@ -84,7 +80,6 @@ func (c *Conn) WriteMessages(vs ...any) error {
 			return err
 		}
 		frames = append(frames, f)
-		all.b = append(all.b, f.b...)
 	}
 	ctx := context.Background()
 	if q := c.out.queue.Load(); q != nil {
@@ -99,7 +94,13 @@ func (c *Conn) WriteMessages(vs ...any) error {
 		return c.opError("write", err)
 	}
 	defer c.out.turn.leave()
-	if err := c.writeNow(ctx, all.b); err != nil {
+	scratch := scratches.Get().(*[]byte)
+	defer putScratch(scratch)
+	*scratch = (*scratch)[:0]
+	for _, f := range frames {
+		*scratch = append(*scratch, f.b...)
+	}
+	if err := c.writeNow(ctx, *scratch); err != nil {
 		return c.opError("write", err)
 	}
 	c.stats.sent.Add(uint64(len(frames)) - 1) // writeNow has counted one

@@ -1,6 +1,7 @@
 package netplay
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -16,27 +17,59 @@ type outFrame struct {
 // frameOverhead is what a waiting frame counts beside its bytes.
 const frameOverhead = 64
 
-var outFrames = sync.Pool{New: func() any { return new(outFrame) }}
+// outFrames holds frames for reuse by the size of their buffers: those of class
+// i have room for 1<<i bytes or more, and less than twice that. A message waits
+// in a buffer of its own class, so that what a queue takes is about what it
+// counts, whatever was sent before.
+var outFrames [outClasses]sync.Pool
+
+const outClasses = 18 // the last one has room for a frame in chunks
+
+// newOutFrame returns an empty frame with room for size bytes, held once.
+func newOutFrame(size int) *outFrame {
+	class := bits.Len(uint(max(size, 64) - 1))
+	f, _ := outFrames[class].Get().(*outFrame)
+	if f == nil {
+		f = &outFrame{b: make([]byte, 0, 1<<class)}
+	}
+	f.b = f.b[:0]
+	f.refs.Store(1)
+	return f
+}
+
+// scratches holds buffers to encode in, before the size of a frame is known.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 // encode returns the frame of v, held once.
 func (c *Codec) encode(v any) (*outFrame, error) {
-	f := outFrames.Get().(*outFrame)
-	b, err := c.Append(f.b[:0], v)
-	f.b = b
-	f.refs.Store(1)
-	if err != nil {
-		f.release()
-		return nil, err
+	scratch := scratches.Get().(*[]byte)
+	b, err := c.Append((*scratch)[:0], v)
+	var f *outFrame
+	if err == nil {
+		f = newOutFrame(len(b))
+		f.b = append(f.b, b...)
 	}
-	return f, nil
+	*scratch = b
+	putScratch(scratch)
+	return f, err
+}
+
+// putScratch keeps a buffer for reuse, unless it has become too large.
+func putScratch(b *[]byte) {
+	if cap(*b) <= chunkedSize(maxFrame)*2 {
+		scratches.Put(b)
+	}
 }
 
 // hold makes one more release necessary.
 func (f *outFrame) hold() { f.refs.Add(1) }
 
 func (f *outFrame) release() {
-	if f.refs.Add(-1) == 0 && cap(f.b) <= chunkedSize(maxFrame)*2 {
-		outFrames.Put(f)
+	if f.refs.Add(-1) > 0 {
+		return
+	}
+	if class := bits.Len(uint(cap(f.b))) - 1; class < outClasses {
+		outFrames[class].Put(f)
 	}
 }
 

@@ -29,7 +29,8 @@ func (*serverClosedError) Is(target error) bool { return target == net.ErrClosed
 // handlers, and another one while something is to be written. Messages to
 // clients wait in a queue for each, bounded by SendBuffer; a server takes at
 // most about MaxConns times SendBuffer for them, frames of a broadcast counted
-// for each connection though they are shared.
+// for each connection though they are shared. The buffers that they wait in may
+// be up to twice as long as they are.
 type Server struct {
 	// Registry has the types of messages. It is needed.
 	Registry *Registry
