@@ -284,7 +284,7 @@ func (cl *Client) problem(c *Conn, err error) error {
 	if cl.OnError != nil {
 		return cl.OnError(c, err)
 	}
-	if isMessageError(err) {
+	if isMalformed(err) {
 		return nil
 	}
 	return err

@@ -37,6 +37,13 @@ func isMessageError(err error) bool {
 	return errors.As(err, &me)
 }
 
+// isMalformed reports whether err, which OnError is told, is of a message that
+// could not be read; a handler's error is not, whatever it wraps.
+func isMalformed(err error) bool {
+	_, handler := err.(*HandlerError)
+	return !handler && isMessageError(err)
+}
+
 // A Codec turns messages into frames and back. It is for programs with a
 // transport of their own; a [Conn] has one. It is safe for concurrent use.
 type Codec struct {

@@ -267,7 +267,7 @@ func (s *Server) connected(c *Conn) error {
 
 // problem decides about a message that was not read or not handled.
 func (s *Server) problem(c *Conn, err error) error {
-	malformed := isMessageError(err)
+	malformed := isMalformed(err)
 	if malformed {
 		s.stats.malformed.Add(1)
 	}

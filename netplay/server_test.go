@@ -150,6 +150,34 @@ func TestServerProblems(t *testing.T) {
 	}
 }
 
+// TestServerHandlerFailsWithMessageError checks that an error of a handler ends
+// the connection also if it comes from a message that the handler has read.
+func TestServerHandlerFailsWithMessageError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		srv := &netplay.Server{
+			Registry:     newRegistry(),
+			OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
+		}
+		netplay.Handle(srv, func(c *netplay.Conn, _ *chat) error {
+			_, err := c.ReadMessage()
+			return err
+		})
+		c := serve(t, srv).join(t)
+		require.NoError(t, c.WriteMessage(&chat{}))
+		c.NetConn().Write([]byte("\x00\x04\x00\x75\x30!"))
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			require.ErrorIs(t, err, netplay.ErrUnknownType)
+			require.ErrorAs(t, err, new(*netplay.HandlerError))
+		default:
+			t.Error("the connection goes on")
+		}
+		require.Zero(t, srv.Stats().Malformed)
+	})
+}
+
 func TestServerProtocolErrorEndsOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
