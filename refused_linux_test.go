@@ -104,7 +104,7 @@ func TestIdleTimeoutTellsWhy(t *testing.T) {
 	require.NoError(t, err)
 	addr := pc.LocalAddr().String()
 	pc.Close()
-	d := Dialer{Config: &Config{IdleTimeout: 200 * time.Millisecond, KeepAlive: 20 * time.Millisecond}}
+	d := Dialer{Config: &Config{IdleTimeout: time.Second, KeepAlive: 20 * time.Millisecond}}
 	nc, err := d.Dial("udp4", addr)
 	require.NoError(t, err)
 	defer nc.Close()
