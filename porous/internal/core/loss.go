@@ -291,7 +291,7 @@ func (s *sending) nextAt(now Clock) Clock {
 	if t, ok := s.hurryAt(); ok {
 		at = min(at, t)
 	}
-	if s.spare != nil && s.spare.extraAt != 0 {
+	if s.spare != nil && s.spare.extraAt != 0 && s.empty() && !s.p.leaving { // else Transmit would not look at it
 		at = min(at, s.spare.extraAt)
 	}
 	switch s.limit {

@@ -165,3 +165,36 @@ func TestThinDelayFollowsJitter(t *testing.T) {
 	require.Less(t, calm.thinDelay(), ms(110))
 	require.Greater(t, rough.thinDelay(), ms(120))
 }
+
+// A frame of copies that is due while more waits than may leave asks for no
+// tick: that would do nothing, and be asked for again at once.
+func TestR9NoTickWhileBlocked(t *testing.T) {
+	for _, leaving := range []bool{false, true} {
+		cfg := testConfig()
+		cfg.Redundancy, cfg.AwaitAcks = true, true
+		p, _ := connectedPeer(t, cfg)
+		p.send.sample(ms(50))
+		p.send.loss.share, p.send.loss.noted = 0.01, firstNotes
+		var out wire.Batch
+		for i := range 5 {
+			p.Send(ms(40*i), 0, numbered(i, 100), Reliable, 0)
+			p.Transmit(ms(40*i), &out, 10)
+		}
+		require.NotZero(t, p.send.spare.extraAt)
+		if leaving {
+			p.Receive(ms(161), AppendDisconnect(nil), &out)
+			require.True(t, p.leaving)
+		} else {
+			p.Send(ms(161), 0, make([]byte, 60_000), Reliable, 0)
+		}
+		for now := ms(161); now < ms(300); now += ms(1) {
+			p.Tick(now, &out)
+			for p.Transmit(now, &out, 16) {
+			}
+			out.Reset()
+			at, ok := p.Next(now)
+			require.True(t, ok)
+			require.Greater(t, at, now)
+		}
+	}
+}
