@@ -173,7 +173,7 @@ func TestR9NoTickWhileBlocked(t *testing.T) {
 		cfg := testConfig()
 		cfg.Redundancy, cfg.AwaitAcks = true, true
 		p, _ := connectedPeer(t, cfg)
-		p.send.sample(ms(50))
+		p.send.sample(ms(100)) // nothing is late before 300 ms
 		p.send.loss.share, p.send.loss.noted = 0.01, firstNotes
 		var out wire.Batch
 		for i := range 5 {
