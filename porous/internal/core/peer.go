@@ -74,7 +74,8 @@ type Peer struct {
 	lastPing   Clock
 	pingID     uint16
 	pinging    bool // a ping is unanswered
-	doubted    bool // a disconnect request came that the ping is to check
+	doubted    bool // a disconnect request came that a ping is to check
+	doubtedAt  Clock
 	rejoined   bool // an eager request was sent
 	leaving    bool // the peer has asked to end; acknowledgements are waited for
 	leaveAt    Clock
@@ -263,11 +264,11 @@ func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
 // peer that has sent one answers no pings.
 func (p *Peer) doubt(now Clock, out *wire.Batch) bool {
 	if !p.doubted {
-		p.doubted = true
+		p.doubted, p.doubtedAt = true, now
 		p.ping(now, out)
 		return true
 	}
-	return now-p.lastPing < 2*max(p.send.rtt.rto(), 50*time.Millisecond)
+	return now-p.doubtedAt < 2*max(p.send.rtt.rto(), 50*time.Millisecond)
 }
 
 // receivePing answers a ping, when connected (T14).

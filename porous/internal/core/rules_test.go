@@ -285,3 +285,25 @@ func TestT14AnswerToAnotherPing(t *testing.T) {
 	require.False(t, p.pinging)
 	require.NotEqual(t, before.RTT, p.Stats().RTT)
 }
+
+// A peer that ends the connection is believed though data goes on being sent to
+// it, whose timeouts bring further pings.
+func TestVerifyDisconnectInAStream(t *testing.T) {
+	cfg := simConfig()
+	cfg.VerifyDisconnect, cfg.AwaitAcks = true, true
+	s := newSim(1, cfg, cfg, simLink{delay: 20 * time.Millisecond})
+	s.connect(t)
+	var send func()
+	send = func() {
+		s.a.p.Send(s.now, 0, make([]byte, 100), Reliable, 0)
+		s.a.transmit()
+		s.at(s.now+ms(16), send)
+	}
+	send()
+	s.run(time.Second)
+	s.b.p.Disconnect(s.now, true)
+	s.b.step()
+	s.run(3 * time.Second)
+	require.Equal(t, []Event{EventConnect, EventDisconnect}, s.a.events)
+	require.Equal(t, []Event{EventConnect, EventDisconnect}, s.b.events)
+}
