@@ -360,3 +360,31 @@ func TestR12Handshake(t *testing.T) {
 		}
 	}
 }
+
+// What a channel that nobody reads keeps to be sent again does not grow with
+// the number of tries.
+func TestR11UnreadForLong(t *testing.T) {
+	cfg := simConfig()
+	cfg.ReceiveBuffer = 256 << 10
+	s := newSim(1, cfg, cfg, simLink{delay: 20 * time.Millisecond})
+	s.connect(t)
+	s.b.unread = map[int]int{1: 0}
+	const total = 20_000
+	for i := range total {
+		_, ok := s.a.p.Send(s.now, 1, numbered(i, 20), Reliable, 0)
+		require.True(t, ok)
+	}
+	s.a.transmit()
+	s.run(time.Minute)
+	ch := s.a.p.send.channels[1]
+	require.Equal(t, choked, ch.trust.level)
+	most := 2 * cap(ch.back)
+	s.run(10 * time.Minute)
+	require.LessOrEqual(t, cap(ch.back), most)
+
+	s.b.unread = nil
+	s.until(t, time.Minute, func() bool { return len(s.b.packets) == total })
+	for i, r := range s.b.packets {
+		require.Equal(t, string(numbered(i, 20)), r.data)
+	}
+}

@@ -61,6 +61,12 @@ func (t *trust) sent(now Clock) {
 // restore puts a part back that is to be sent in another frame, in the order
 // of packets.
 func (s *sender) restore(p part) {
+	if s.backAt > 0 && len(s.back) == cap(s.back) {
+		// A choked channel takes some and gets them back again and again.
+		n := copy(s.back, s.back[s.backAt:])
+		clear(s.back[n:])
+		s.back, s.backAt = s.back[:n], 0
+	}
 	s.back = append(s.back, p)
 	for i := len(s.back) - 1; i > s.backAt && p.before(&s.back[i-1]); i-- {
 		s.back[i-1], s.back[i] = s.back[i], s.back[i-1]
