@@ -130,6 +130,9 @@ func configError(field, format string, args ...any) error {
 const (
 	defaultReceipts     = 16384
 	defaultCloseTimeout = 5 * time.Second
+	// longest is the longest time in use: longer ones might overflow where
+	// they are added to others.
+	longest = 50 * 365 * 24 * time.Hour
 )
 
 // settings are a Config with the defaults filled in. Connections of a Listener
@@ -159,9 +162,9 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	c.MaxPacket = cmp.Or(cfg.MaxMessageSize, c.MaxPacket)
 	c.SendBuffer = cmp.Or(cfg.SendBuffer, c.SendBuffer)
 	c.ReceiveBuffer = cmp.Or(cfg.ReceiveBuffer, c.ReceiveBuffer)
-	c.PingInterval = cmp.Or(cfg.KeepAlive, c.PingInterval)
-	c.Watchdog = cmp.Or(cfg.IdleTimeout, c.Watchdog)
-	c.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout)
+	c.PingInterval = min(cmp.Or(cfg.KeepAlive, c.PingInterval), longest)
+	c.Watchdog = min(cmp.Or(cfg.IdleTimeout, c.Watchdog), longest)
+	c.HandshakeTimeout = min(cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout), longest)
 	c.LowShare = cfg.LowShare
 	c.VerifyDisconnect = cfg.VerifyDisconnect
 	c.EagerRequest, c.AwaitAcks = true, true
