@@ -17,6 +17,9 @@ type receiver struct {
 	from   uint32  // those before were looked at: incomplete, and not to be waited for
 	bytes  int     // what the queue counts against the budget
 	dirty  bool    // to be scanned
+
+	frame uint64 // number of the frame in which page was last counted
+	page  uint32
 }
 
 // A verdict says what became of a received message.
@@ -85,8 +88,9 @@ func (r *receiver) get(id uint32) *incoming {
 	return nil
 }
 
-// cost returns how many bytes the queue would grow by a message, at most.
-func (r *receiver) cost(m *Message) int {
+// cost returns how many bytes the queue would grow by a message, at most. The
+// messages of one frame share a page.
+func (r *receiver) cost(m *Message, frame uint64) int {
 	n := 0
 	if m.Type == MessageFragment {
 		n = bufferCost(len(m.Data))
@@ -95,6 +99,11 @@ func (r *receiver) cost(m *Message) int {
 		return n
 	}
 	n += entryCost
+	if page := m.Packet & r.mask / pageSize; r.frame != frame || r.page != page {
+		r.frame, r.page = frame, page
+	} else {
+		return n
+	}
 	if r.dir == nil {
 		return n + 8*int(r.mask+1)/pageSize + pageCost
 	}

@@ -11,6 +11,7 @@ type receiving struct {
 	held     int    // bytes held by all channels
 	reserved int    // of them, what Config.Reserve was asked for
 	dirty    bool   // a channel is to be scanned
+	frames   uint64 // that admit has looked into
 }
 
 func (r *receiving) init(p *Peer) {
@@ -67,6 +68,7 @@ func (r *receiving) admit(n int, body []byte) bool {
 		return true
 	}
 	most := 0
+	r.frames++
 	for rest := body; len(rest) > 0; {
 		var m Message
 		m, rest, _ = NextMessage(rest)
@@ -77,7 +79,7 @@ func (r *receiving) admit(n int, body []byte) bool {
 		if c.lies(m.Packet) != taken || m.Type == MessageFragment && c.check(&m) != taken {
 			continue
 		}
-		cost := c.cost(&m)
+		cost := c.cost(&m, r.frames)
 		if most += cost; !r.fits(c, &m, most) {
 			return false
 		}
@@ -113,10 +115,13 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	return needed && held+unread+n <= max(0, limit)+packetCost(cfg)
 }
 
-// packetCost returns what the largest packet counts against the budget.
+// packetCost returns what the largest packet counts against the budget, or a
+// frame of the smallest ones, which is taken as a whole or not at all.
 func packetCost(c *Config) int {
 	n := c.MaxPacket/FragmentSize(c.MTU) + 1
-	return n*bufferCost(FragmentSize(c.MTU)) + entryCost + pageCost + int(c.Packets)/pageSize*8
+	packet := n*bufferCost(FragmentSize(c.MTU)) + entryCost + pageCost
+	frame := c.MTU/FragmentHeaderSize*(bufferCost(0)+entryCost) + 2*pageCost
+	return max(packet, frame) + int(c.Packets)/pageSize*8
 }
 
 // reserve asks for memory for what is held and what nobody has read, in steps.
