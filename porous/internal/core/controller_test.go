@@ -126,3 +126,25 @@ func TestTolerantWindow(t *testing.T) {
 	require.Equal(t, minTolerant*MTU0, c.Window())
 	require.Equal(t, starting, c.state)
 }
+
+// A rate of next to nothing, measured behind a queue of seconds, does not stop
+// the connection.
+func TestTolerantDoesNotStall(t *testing.T) {
+	cfg := simConfig()
+	cfg.Controller = Tolerant
+	s := newSim(1, cfg, cfg, simLink{delay: 25 * time.Millisecond, rate: 8000, queue: 1 << 30})
+	s.connect(t)
+	s.run(time.Second)
+	for range 10 { // that the least round-trip time is of an empty path
+		s.a.p.Send(s.now, 0, make([]byte, 1000), Reliable, 0)
+		s.a.transmit()
+		s.run(time.Second)
+	}
+	newFlow(s.a, s.b)
+	for range 12 {
+		before := s.b.p.Stats().Accepted
+		s.run(10 * time.Second)
+		require.Greater(t, s.b.p.Stats().Accepted-before, uint64(15))
+		require.GreaterOrEqual(t, s.a.p.Stats().PacingRate, 2.0*MTU0)
+	}
+}

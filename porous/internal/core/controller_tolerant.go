@@ -104,6 +104,9 @@ func (c *tolerant) Rate() float64 {
 			r /= 1 - min(c.share, lossCarry)
 		}
 	}
+	// What timeouts let leave in any case: a rate measured while next to
+	// nothing arrived would stop what could correct it.
+	r = max(r, probeFrames*float64(c.mtu))
 	if c.bandwidth > 0 {
 		r = min(r, float64(c.bandwidth))
 	}

@@ -256,6 +256,6 @@ func (r *receiving) free() {
 	}
 }
 
-// MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of one
-// packet.
+// MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of what
+// packetCost counts.
 func MinReceiveBuffer(c *Config) int { return packetCost(c) }
