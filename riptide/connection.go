@@ -92,9 +92,9 @@ func (c *connection) connect(now time.Time, data []byte, out *wire.Batch) {
 	c.clientBeat(now, out)
 }
 
-// pend tells the client that a decision is pending.
+// pend tells the client that a decision is pending, if it still is.
 func (c *connection) pend(out *wire.Batch) {
-	if c.set.layout == Packed {
+	if c.set.layout == Packed && c.state == statePending {
 		c.set.appendConnect(out, nil)
 	}
 }

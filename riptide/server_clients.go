@@ -101,7 +101,6 @@ func (p *Peer) requested(now time.Time, data []byte, out *wire.Batch) {
 		c.reject(ServerFull, nil, out)
 		return
 	}
-	c.pend(out)
 	m := new(Message)
 	m.load(c.set.layout, Unreliable, data)
 	m.kind = dataMessage
@@ -128,6 +127,8 @@ func (p *Peer) admit(now time.Time, out *wire.Batch) {
 // decide asks the application whether the client may connect.
 func (p *Peer) decide(r *Request) {
 	defer p.server.work.Done()
+	// Not with the answer to the request: that could leave after the decision.
+	p.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.pend(out) })
 	err := p.server.Accept(r)
 	reason, body := Rejected, []byte(nil)
 	if re, ok := errors.AsType[*RejectError](err); ok {
