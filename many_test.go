@@ -377,6 +377,77 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 	})
 }
 
+// A hookedPacketConn calls a function before it sends.
+type hookedPacketConn struct {
+	net.PacketConn
+	hook func(to net.Addr)
+}
+
+func (h *hookedPacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
+	h.hook(to)
+	return h.PacketConn.WriteTo(p, to)
+}
+
+// However much is written to one connection meanwhile, those behind it in the
+// pass are free again at once: their own messages do not wait for its flood.
+func TestWriteAllBesideFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		pc, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		var servers []*Conn
+		const flood = 100
+		var mu sync.Mutex
+		left, held := 0, 0
+		l, err := new(ListenConfig).ListenPacket(&hookedPacketConn{pc, func(to net.Addr) {
+			mu.Lock()
+			more := left > 0 && to.String() == servers[0].RemoteAddr().String()
+			if more {
+				left--
+			}
+			mu.Unlock()
+			if !more {
+				return
+			}
+			servers[0].Write([]byte("one more"))
+			time.Sleep(time.Millisecond) // who can go on does
+			servers[1].mu.Lock()
+			busy := servers[1].out.Busy()
+			servers[1].mu.Unlock()
+			if busy {
+				mu.Lock()
+				held++
+				mu.Unlock()
+			}
+		}})
+		require.NoError(t, err)
+		defer l.Close()
+		for i := range 2 {
+			inner, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
+			require.NoError(t, err)
+			c := NewConn(inner, nil)
+			defer c.Close()
+			_, err = c.Write([]byte("hello"))
+			require.NoError(t, err)
+			s := accept(t, l)
+			defer s.Close()
+			servers = append(servers, s)
+		}
+		mu.Lock()
+		left = flood
+		mu.Unlock()
+		require.NoError(t, WriteAll([]byte("hello"), slices.Values(servers)))
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Zero(t, left)
+		require.EqualValues(t, flood+1, servers[0].Stats().MessagesSent)
+		require.False(t, servers[0].out.Busy() || servers[0].out.Pending())
+		require.LessOrEqual(t, held, 2) // with the pass itself, and once behind it
+	})
+}
+
 // deafCrowd connects sockets that nobody reads to a Listener.
 func deafCrowd(tb testing.TB, n int, cfg *Config) (servers []*Conn) {
 	tb.Helper()

@@ -64,7 +64,9 @@ func (o *Outbox) place() Gathered {
 
 // SentUnlocking ends what Gather has begun: unsent is what found no room in the
 // socket, nil if all has left, and err one that ends the connection. It sends
-// what has come meanwhile, and that, as ReleaseUnlocking does.
+// that and what has come meanwhile, once: a goroutine goes on with what is pending
+// then, since the other connections of the pass are still busy, and a flood would
+// never end.
 func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadline) {
 	if unsent != nil {
 		o.putBack(unsent, 0)
@@ -74,7 +76,12 @@ func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadli
 		failure := err // only this one is to be allocated
 		o.failure = &failure
 	}
-	o.ReleaseUnlocking(d)
+	if o.more() && (!o.sendPendingUnlocking(d) || o.more()) {
+		go o.run()
+	}
+	o.taken = o.taken && o.pending != nil
+	o.busy = false
+	o.notify()
 }
 
 // TakeFailure returns the error of what was sent on behalf of others, once; nil
