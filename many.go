@@ -3,6 +3,7 @@ package volley
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -100,6 +101,7 @@ type pass struct {
 	gathering datagram.Gathering
 	conns     []*Conn
 	later     []int32 // indexes of those that are written to one by one
+	full      []*Conn // those of them that could gather, had they room
 
 	// A message for all, or where ends has elements, each its own.
 	msg  []byte
@@ -140,7 +142,8 @@ func (p *pass) free() {
 		return
 	}
 	clear(p.conns)
-	p.conns, p.later = p.conns[:0], p.later[:0]
+	clear(p.full)
+	p.conns, p.later, p.full = p.conns[:0], p.later[:0], p.full[:0]
 	p.msg, p.text, p.ends = nil, p.text[:0], p.ends[:0]
 	p.results, p.first, p.receipts = nil, 0, false
 	passes.Put(p)
@@ -200,30 +203,38 @@ func (p *pass) write() {
 // that cannot gather, or never without waiting.
 func (p *pass) gather(i int, c *Conn) bool {
 	gatherer := c.dc.Features().Gather
-	if gatherer == nil {
+	if gatherer == nil || len(p.full) > 0 && slices.Contains(p.full, c) {
 		return false
 	}
+	id, how, err := p.frame(c, gatherer, p.message(i))
+	if how == outbox.Blocked { // perhaps by ourselves
+		if p.gathering.Flush() != nil {
+			p.noteFailures()
+		}
+		id, how, err = p.frame(c, gatherer, p.message(i))
+	}
+	if how == outbox.Blocked {
+		p.full = append(p.full, c) // what comes next for it has to wait, too
+		return false
+	}
+	p.note(i, id, c.opError("write", err))
+	return true
+}
+
+// frame gathers a message for c, or adds it to the queue there.
+func (p *pass) frame(c *Conn, gatherer datagram.Gatherer, msg []byte) (id uint64, how outbox.Gathered, err error) {
 	out := gatherer.Gather(&p.gathering)
 	now := p.gathering.Now().Sub(c.born)
-	msg := p.message(i)
 	c.mu.Lock()
 	if p.receipts && len(msg) > 0 {
 		c.armReceiptsLocked()
 	}
-	id, how, err := c.out.Gather((*framer)(c), now, msg, out)
+	id, how, err = c.out.Gather((*framer)(c), now, msg, out)
 	c.mu.Unlock()
-	switch how {
-	case outbox.Framed:
+	if how == outbox.Framed {
 		gatherer.Gathered(&p.gathering, (*gathered)(c))
-	case outbox.Blocked:
-		// Perhaps by ourselves; and what comes next for it has to wait, too.
-		if p.gathering.Flush() != nil {
-			p.noteFailures()
-		}
-		id, err = c.write(msg, p.receipts)
 	}
-	p.note(i, id, c.opError("write", err))
-	return true
+	return id, how, err
 }
 
 // note notes what became of the message for connection i.

@@ -304,6 +304,54 @@ func TestWriteAllBehindAnother(t *testing.T) {
 	})
 }
 
+// A connection whose queue is full is waited for when all others are served, for
+// all of its messages, which keep their order.
+func TestWriteEachWaitsAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, servers := crowdOf(t, 2)
+		s := servers[0]
+		s.mu.Lock()
+		require.NoError(t, s.out.AcquireUnlocking(s.out.Patience()))
+		s.mu.Unlock()
+		queued := 0
+		for ; !s.out.Full(); queued++ {
+			_, err := s.Write([]byte("queued"))
+			require.NoError(t, err)
+		}
+		var tasks sync.WaitGroup
+		tasks.Go(func() {
+			time.Sleep(time.Second)
+			s.mu.Lock()
+			s.out.ReleaseUnlocking(s.out.Patience())
+			s.mu.Unlock()
+		})
+		start := time.Now()
+		var served time.Duration
+		tasks.Go(func() {
+			for _, want := range []string{"1", "3"} {
+				m, _ := clients[1].ReadMessage(nil)
+				if string(m) != want {
+					t.Errorf("read %q, want %q", m, want)
+				}
+			}
+			served = time.Since(start)
+		})
+		require.NoError(t, WriteEach(func(yield func(*Conn, []byte) bool) {
+			for i := range 4 {
+				yield(servers[i%2], []byte{'0' + byte(i)})
+			}
+		}))
+		tasks.Wait()
+		require.Less(t, served, time.Second)
+		time.Sleep(time.Second)
+		for range queued {
+			wantMessage(t, clients[0], "queued")
+		}
+		wantMessage(t, clients[0], "0")
+		wantMessage(t, clients[0], "2")
+	})
+}
+
 // A brokenPacketConn refuses to send from a moment on.
 type brokenPacketConn struct {
 	net.PacketConn
