@@ -190,7 +190,7 @@ func (p *pass) write() {
 		}
 	}
 	if p.gathering.Flush() != nil {
-		p.noteFailures()
+		p.noteFailures(len(p.conns))
 	}
 	for _, i := range p.later {
 		c := p.conns[i]
@@ -209,7 +209,7 @@ func (p *pass) gather(i int, c *Conn) bool {
 	id, how, err := p.frame(c, gatherer, p.message(i))
 	if how == outbox.Blocked { // perhaps by ourselves
 		if p.gathering.Flush() != nil {
-			p.noteFailures()
+			p.noteFailures(i)
 		}
 		id, how, err = p.frame(c, gatherer, p.message(i))
 	}
@@ -249,9 +249,15 @@ func (p *pass) note(i int, id uint64, err error) {
 	}
 }
 
-// noteFailures notes on which connections a socket has broken.
-func (p *pass) noteFailures() {
-	for i, c := range p.conns {
+// noteFailures notes on which of the first n connections a socket has broken. What
+// else a connection has to tell is told where its message is tried.
+func (p *pass) noteFailures(n int) {
+	later := p.later
+	for i, c := range p.conns[:n] {
+		if len(later) > 0 && later[0] == int32(i) {
+			later = later[1:]
+			continue
+		}
 		if c == nil || p.receipts && p.results[p.first+i].Err != nil {
 			continue
 		}

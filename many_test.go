@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/outbox"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -422,6 +423,44 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 				require.Zero(t, f.ID)
 			}
 		}
+	})
+}
+
+// An error of before is told for a message that is not written, also if another
+// socket breaks in the same pass.
+func TestWriteAllToldOfBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		pc, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		broken := &brokenPacketConn{PacketConn: pc}
+		l, err := new(ListenConfig).ListenPacket(broken)
+		require.NoError(t, err)
+		defer l.Close()
+		inner, err := n.Dial("10.0.0.2:1", "10.0.0.1:7777")
+		require.NoError(t, err)
+		c := NewConn(inner, nil)
+		defer c.Close()
+		_, err = c.Write([]byte("hello"))
+		require.NoError(t, err)
+		s := accept(t, l)
+		defer s.Close()
+		clients, _ := crowdOf(t, 1) // dialed, so written to when the pass is over
+		broken.mu.Lock()
+		broken.err = net.ErrClosed
+		broken.mu.Unlock()
+		x := clients[0]
+		before := x.Stats().MessagesSent
+		x.mu.Lock()
+		require.Equal(t, outbox.Framed, x.out.Begin())
+		x.out.SentUnlocking(nil, syscall.EPERM, x.out.Deadline())
+		x.mu.Unlock()
+		sent := AppendWriteAll(nil, []byte("hello"), slices.Values([]*Conn{s, x}))
+		require.ErrorIs(t, sent[0].Err, net.ErrClosed)
+		require.ErrorIs(t, sent[1].Err, syscall.EPERM)
+		require.Zero(t, sent[1].ID)
+		require.Equal(t, before, x.Stats().MessagesSent, "written, and yet told to have failed")
 	})
 }
 
