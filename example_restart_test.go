@@ -1,23 +1,36 @@
 package volley_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log"
 
 	"volley"
+	"volley/simnet"
 )
 
 // A client learns by its next message that the server was started again, and
 // dials anew.
 func ExampleConfig_restartNotice() {
 	cfg := &volley.Config{RestartNotice: true} // on both sides
-	lc := volley.ListenConfig{Config: cfg}
-	ln, err := lc.Listen(context.Background(), "udp", "127.0.0.1:0")
-	check(err)
-	d := volley.Dialer{Config: cfg}
-	c, err := d.Dial("udp", ln.Addr().String())
+	network := simnet.New(1)                   // where the port is nobody else's
+	defer network.Close()
+	listen := func() *volley.Listener {
+		pc, err := network.Listen("10.0.0.1:7777")
+		check(err)
+		lc := volley.ListenConfig{Config: cfg}
+		ln, err := lc.ListenPacket(pc)
+		check(err)
+		return ln
+	}
+	dial := func() *volley.Conn {
+		inner, err := network.Dial("10.0.0.2:5000", "10.0.0.1:7777")
+		check(err)
+		return volley.NewConn(inner, cfg)
+	}
+	ln, c := listen(), dial()
+	// The server knows a client by its first message.
+	_, err := c.Write([]byte("hello"))
 	check(err)
 	peer, err := ln.Accept()
 	check(err)
@@ -29,17 +42,17 @@ func ExampleConfig_restartNotice() {
 
 	peer.Close() // the server stops, and starts again on its port
 	ln.Close()
-	ln, err = lc.Listen(context.Background(), "udp", ln.Addr().String())
-	check(err)
+	ln = listen()
 	defer ln.Close()
 
 	c.Write([]byte("hello"))
 	_, err = c.Read(buf)
 	fmt.Println(errors.Is(err, volley.ErrPeerRestarted))
 	c.Close()
-	c, err = d.Dial("udp", ln.Addr().String())
-	check(err)
+	c = dial()
 	defer c.Close()
+	_, err = c.Write([]byte("hello again"))
+	check(err)
 	peer, err = ln.Accept()
 	check(err)
 	defer peer.Close()

@@ -41,7 +41,7 @@ var importRules = map[string]importRule{
 	"volley/internal/seq":     {core: true},
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
-	"volley/simnet":           {},
+	"volley/simnet":           {test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
 		modules: []string{"golang.org/x/net"},
 		allow:   []string{"volley/internal/..."},

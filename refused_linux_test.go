@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/loopback"
 	"volley/reliable"
 )
 
@@ -32,7 +33,7 @@ func readRefused(t *testing.T, c *Conn) error {
 // A Read of a dialed connection tells once that nobody listens, however often the
 // system says so, and again after the peer was heard. The connection lives on.
 func TestRefusedRead(t *testing.T) {
-	addr := net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	addr := net.UDPAddr{IP: loopback.Host().AsSlice()}
 	pc, err := net.ListenUDP("udp4", &addr)
 	require.NoError(t, err)
 	addr.Port = pc.LocalAddr().(*net.UDPAddr).Port
@@ -73,7 +74,7 @@ func TestRefusedRead(t *testing.T) {
 
 // A refusal wakes a Read that waits.
 func TestRefusedWhileReading(t *testing.T) {
-	l, err := Listen("udp4", "127.0.0.1:0")
+	l, err := Listen("udp4", loopback.Addr())
 	require.NoError(t, err)
 	c, err := Dial("udp4", l.Addr().String())
 	require.NoError(t, err)
@@ -100,7 +101,7 @@ func TestRefusedWhileReading(t *testing.T) {
 
 // What the socket has told last is a part of the error of the idle timeout.
 func TestIdleTimeoutTellsWhy(t *testing.T) {
-	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: loopback.Host().AsSlice()})
 	require.NoError(t, err)
 	addr := pc.LocalAddr().String()
 	pc.Close()

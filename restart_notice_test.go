@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/loopback"
 	"volley/simnet"
 )
 
@@ -264,7 +265,7 @@ func TestFreshClientIsNotTurnedAway(t *testing.T) {
 // The same over sockets of the system.
 func TestRestartOverUDP(t *testing.T) {
 	lc := ListenConfig{Config: noticing}
-	l, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
+	l, err := lc.Listen(t.Context(), "udp", loopback.Addr())
 	require.NoError(t, err)
 	addr := l.Addr().String()
 	d := Dialer{Config: noticing}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/loopback"
 )
 
 // meet dials n connections and accepts them. Server i is that of client i.
@@ -37,7 +39,7 @@ func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
 // TestSharedPortKeepsPeers checks that the peers of all sockets stay heard,
 // whichever connections end, when the Listener closes, and until the last one.
 func TestSharedPortKeepsPeers(t *testing.T) {
-	l, err := (&ListenConfig{Sockets: 4}).Listen(context.Background(), "udp", "127.0.0.1:0")
+	l, err := (&ListenConfig{Sockets: 4}).Listen(context.Background(), "udp", loopback.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestSharedPortWhileDialing(t *testing.T) {
 		bound++
 		return nil
 	}}
-	l, err := lc.Listen(context.Background(), "udp", "127.0.0.1:0")
+	l, err := lc.Listen(context.Background(), "udp", loopback.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestSharedPortWhileDialing(t *testing.T) {
 // several.
 func TestShutdownSockets(t *testing.T) {
 	for _, sockets := range []int{1, 4} {
-		l, err := (&ListenConfig{Sockets: sockets}).Listen(t.Context(), "udp", "127.0.0.1:0")
+		l, err := (&ListenConfig{Sockets: sockets}).Listen(t.Context(), "udp", loopback.Addr())
 		require.NoError(t, err)
 		clients, servers := meet(t, l, 12)
 		done := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/loopback"
 	"volley/simnet"
 )
 
@@ -48,7 +49,7 @@ func TestDialRefused(t *testing.T) {
 	l, err := Listen("udp", "127.0.0.1:0", key, 0)
 	require.NoError(t, err)
 	defer l.Close()
-	free, err := net.ListenPacket("udp", "127.0.0.1:0")
+	free, err := net.ListenPacket("udp", loopback.Addr())
 	require.NoError(t, err)
 	free.Close()
 	good, closed := netip.MustParseAddrPort(l.Addr().String()), netip.MustParseAddrPort(free.LocalAddr().String())

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/loopback"
 )
 
 // TestSharedPort: several sockets on one port are one server, and each session
@@ -19,7 +21,7 @@ func TestSharedPort(t *testing.T) {
 	const clients = 24
 	key := GenerateKey()
 	lc := ListenConfig{PrivateKey: key, MaxClients: clients, Sockets: 4, Config: &Config{KeepAlive: time.Hour}}
-	l, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
+	l, err := lc.Listen(t.Context(), "udp", loopback.Addr())
 	require.NoError(t, err)
 	defer l.Close()
 	l.SetDeadline(time.Now().Add(20 * time.Second))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/loopback"
 )
 
 // heard writes a message that the other side must read.
@@ -38,7 +40,7 @@ func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
 // TestSharedPort: several sockets on one port are one Listener, and each peer
 // stays on its socket, whatever becomes of the others and of the Listener.
 func TestSharedPort(t *testing.T) {
-	l, err := (&ListenConfig{Sockets: 4, MaxConns: 24}).Listen(t.Context(), "udp", "127.0.0.1:0")
+	l, err := (&ListenConfig{Sockets: 4, MaxConns: 24}).Listen(t.Context(), "udp", loopback.Addr())
 	require.NoError(t, err)
 	defer l.Close()
 	l.SetDeadline(time.Now().Add(20 * time.Second))

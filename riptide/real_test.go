@@ -5,19 +5,21 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"volley/internal/loopback"
 )
 
 // TestRealSockets talks over UDP and TCP at the same time, by the names of
 // hosts.
 func TestRealSockets(t *testing.T) {
 	s := &Server{Unhandled: func(p *Peer, m *Message) error { return p.Send(m) }}
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	pc, err := net.ListenPacket("udp", loopback.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", pc.LocalAddr().String())
 	if err != nil {
-		t.Skip(err) // the port is taken
+		t.Fatal(err)
 	}
 	var served sync.WaitGroup
 	for _, serve := range []func() error{func() error { return s.ServePacket(pc) }, func() error { return s.Serve(l) }} {

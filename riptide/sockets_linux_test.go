@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/listen"
+	"volley/internal/loopback"
 )
 
 // Several sockets share the port of a server; a broadcast goes through all of
@@ -22,7 +23,7 @@ func TestSockets(t *testing.T) {
 		return p.Send(m)
 	}
 	require.NoError(t, s.init())
-	port, err := listen.Open(t.Context(), "udp4", "127.0.0.1:0", s.portOptions())
+	port, err := listen.Open(t.Context(), "udp4", loopback.Addr(), s.portOptions())
 	require.NoError(t, err)
 	address := port.Addr().String()
 	served := make(chan error, 1)

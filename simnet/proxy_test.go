@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"volley/internal/loopback"
 )
 
 // echoServer answers each datagram on a real socket, after the sender's
@@ -154,7 +156,7 @@ func TestProxyMaxClients(t *testing.T) {
 // TestProxyRefused checks that a target that isn't there, or not yet, doesn't
 // stop the proxy.
 func TestProxyRefused(t *testing.T) {
-	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: loopback.Host().AsSlice()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestProxyRefused(t *testing.T) {
 		}
 	}
 	if server, err = net.ListenUDP("udp", addr); err != nil {
-		t.Skip("the port was taken meanwhile")
+		t.Fatal(err)
 	}
 	defer server.Close()
 	server.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -51,15 +51,27 @@ func (n *notebook) await(t *testing.T, want string) {
 	}
 }
 
+// samePort listens for datagrams and for streams on one port.
+func samePort(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for tries := 0; ; tries++ {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", pc.LocalAddr().String())
+		if err == nil {
+			return pc, l
+		}
+		pc.Close()
+		if tries == 20 { // each time the port was somebody else's
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestArena(t *testing.T) {
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Skip(err) // the port is taken
-	}
+	pc, l := samePort(t)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- newArena(slog.New(slog.DiscardHandler)).serve(ctx, pc, l) }()
@@ -95,7 +107,7 @@ func TestArena(t *testing.T) {
 
 	old := &riptide.Client{Data: riptide.NewData()}
 	old.Data.AddString("arena 0")
-	err = old.Connect(t.Context(), "udp", address)
+	err := old.Connect(t.Context(), "udp", address)
 	if ce, ok := errors.AsType[*riptide.ConnectError](err); !ok || ce.Data.String() != "this server speaks arena 1" {
 		t.Errorf("another version: %v", err)
 	}
