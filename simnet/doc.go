@@ -25,6 +25,9 @@
 //
 // What becomes of all datagrams is counted in [Stats].
 //
+// A [Preset] describes a common access network, such as "4g" or "satellite", by
+// figures that were published of it.
+//
 // # Seeds
 //
 // Each flow, from one address to another, has a random generator of its own,

@@ -148,3 +148,20 @@ func mustListen(n *simnet.Network, addr string) *simnet.Conn {
 	}
 	return c
 }
+
+// A phone in a train that passes a tunnel.
+func ExampleLookupPreset() {
+	p, _ := simnet.LookupPreset("4g")
+	up, down := p.Links()
+	phone, server := simnet.Pair(1, up, down)
+	defer phone.Close()
+	defer server.Close()
+	tunnel, err := simnet.ParseScript("3s blackout for 8s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	phone.Network().Play(tunnel)
+	fmt.Printf("%s: %v, %.1f Mbit/s to the phone\n", p.About, p.RTT, float64(p.Down)/1e6)
+	// Output:
+	// a phone on LTE: 53.1ms, 14.7 Mbit/s to the phone
+}

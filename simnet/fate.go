@@ -68,9 +68,7 @@ func (l *Link) decideCopy(d draws, slot uint64) copyFate {
 		corrupt: d.chance(slot+drawCorrupt, l.Corrupt),
 		bit:     d.uint64(slot + drawBit),
 	}
-	if l.Jitter > 0 {
-		c.delay += time.Duration((2*d.float64(slot+drawJitter) - 1) * float64(l.Jitter))
-	}
+	c.delay += l.vary(d.float64(slot + drawJitter))
 	c.delay = max(0, c.delay)
 	if c.held {
 		c.delay += l.reorderBy()

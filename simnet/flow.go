@@ -97,13 +97,32 @@ func (n *Network) route(f *flow, k linkKey) {
 		l = new(link)
 		n.links[k] = l
 	}
-	f.link, f.desc, f.version = l, l.base, n.version
-	if !l.set {
-		f.desc = n.defLink
+	f.link, f.desc, f.version = l, n.describe(l, k.hosts()), n.version
+}
+
+// describe returns the present description of a link, which may be nil, between
+// two hosts.
+func (n *Network) describe(l *link, hosts linkKey) Link {
+	desc := n.defLink
+	if l != nil && l.set {
+		desc = l.base
 	}
 	for _, s := range n.steps {
-		s.set(&f.desc)
+		if s.concerns(hosts) {
+			s.set(&desc)
+		}
 	}
+	return desc
+}
+
+// Link returns the present description of the link from one host to another,
+// with the steps of scripts that are in force.
+func (n *Network) Link(from, to netip.Addr) Link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deliverDue(n.now())
+	k := hostKey(from, to)
+	return n.describe(n.links[k], k)
 }
 
 // Stats returns the counters of the whole network.

@@ -19,11 +19,13 @@ const DefaultReorderBy = 10 * time.Millisecond
 type Link struct {
 	// Latency is the delay of one direction; a round trip takes that of both.
 	Latency time.Duration
-	// Jitter varies the delay of each datagram evenly between Latency-Jitter
-	// and Latency+Jitter, never below zero. As with tc-netem, datagrams that
-	// are sent less than twice the Jitter apart may overtake each other; see
-	// Ordered.
+	// Jitter varies the delay of each datagram as Distribution says, by
+	// default evenly between Latency-Jitter and Latency+Jitter, never below
+	// zero. As with tc-netem, datagrams that are sent less than twice the
+	// Jitter apart may overtake each other; see Ordered.
 	Jitter time.Duration
+	// Distribution is how delays vary by Jitter: Uniform, Normal or LongTail.
+	Distribution Distribution
 	// Ordered makes a datagram wait for those sent before it from the same
 	// address to the same address, as in a queue, so that Jitter alone
 	// changes no order. Datagrams chosen by Reorder are still overtaken.

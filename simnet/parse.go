@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,33 +15,50 @@ import (
 //	latency=20ms jitter=5ms loss=2% bandwidth=10Mbit queue=64KiB
 //
 // It is a list of settings, separated by spaces or commas, named like the
-// fields of Link:
+// fields of Link, each with its value after an equals sign or a space:
 //
 //	latency=20ms jitter=5ms reorder-by=10ms
+//	distribution=normal   or uniform, long-tail
 //	loss=2% duplicate=0.5% reorder=1% corrupt=0.001
-//	burst=2%/8        as Bursts(0.02, 8)
-//	bandwidth=10Mbit  bit/s with the units bit, kbit, Mbit, Gbit
+//	burst=2%/8            as Bursts(0.02, 8)
+//	bandwidth=10Mbit      bit/s with the units bit, kbit, Mbit, Gbit, which may
+//	                      end in /s; rate is another name; 0 is no limit
 //	queue=64KiB mtu=1500  bytes, or with the units B, kB, KiB, MB, MiB
-//	ordered blackout  or with =true, =false
+//	ordered blackout      or with true, false
 //
 // The empty string is the perfect link.
 func ParseLink(s string) (Link, error) {
 	var l Link
 	set, err := parseSettings(fields(s))
 	if err != nil {
-		return l, fmt.Errorf("simnet: link %q: %w", s, err)
+		return Link{}, fmt.Errorf("simnet: link %q: %w", s, err)
 	}
 	set(&l)
 	return l, nil
+}
+
+// ParseChange parses settings as ParseLink does, and returns a function that
+// makes them in a Link and leaves its other fields alone, for Step.Set.
+func ParseChange(s string) (func(*Link), error) {
+	words := fields(s)
+	set, err := parseSettings(words)
+	if err == nil && len(words) == 0 {
+		err = errors.New("no setting")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("simnet: settings %q: %w", s, err)
+	}
+	return set, nil
 }
 
 // ParseScript parses a script, such as
 //
 //	3s loss=40% for 2s; 10s blackout for 500ms; 12s latency=80ms
 //
-// Each step is a time, counted from the call of Play, the settings that
-// ParseLink knows, and optionally "for" and a duration. Steps are separated by
-// semicolons or line breaks; empty ones are skipped.
+// Each step is a time, counted from the call of Play, with or without "at"
+// before it, the settings that ParseLink knows, and optionally "for" and a
+// duration. Steps are separated by semicolons or line breaks; empty ones are
+// skipped.
 func ParseScript(s string) (Script, error) {
 	var script Script
 	for text := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ';' || r == '\n' }) {
@@ -63,6 +81,9 @@ func fields(s string) []string {
 }
 
 func parseStep(f []string) (s Step, err error) {
+	if f[0] == "at" && len(f) > 1 {
+		f = f[1:]
+	}
 	if s.At, err = parseDuration(f[0]); err != nil {
 		return s, fmt.Errorf("time: %w", err)
 	}
@@ -86,13 +107,17 @@ func parseStep(f []string) (s Step, err error) {
 // parseSettings returns a function that makes all the given settings.
 func parseSettings(words []string) (func(*Link), error) {
 	var sets []func(*Link)
-	for _, w := range words {
-		name, value, given := strings.Cut(w, "=")
+	for len(words) > 0 {
+		name, value, given := strings.Cut(words[0], "=")
+		words = words[1:]
 		parse := settings[name]
 		if parse == nil {
 			return nil, fmt.Errorf("unknown setting %q", name)
 		}
-		if !given && name != "ordered" && name != "blackout" {
+		if !given && takesNext(name, words) {
+			value, given, words = words[0], true, words[1:]
+		}
+		if !given && !isSwitch(name) {
 			return nil, fmt.Errorf("%s: no value", name)
 		}
 		set, err := parse(value)
@@ -108,22 +133,39 @@ func parseSettings(words []string) (func(*Link), error) {
 	}, nil
 }
 
+// isSwitch reports whether a setting is one that is on without a value.
+func isSwitch(name string) bool { return name == "ordered" || name == "blackout" }
+
+// takesNext reports whether the next word is the value of a setting.
+func takesNext(name string, words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	if isSwitch(name) {
+		return slices.Contains(switchWords, words[0])
+	}
+	first, _, _ := strings.Cut(words[0], "=")
+	return settings[first] == nil
+}
+
 // settings has the parser of each setting: it takes the value and returns what
 // it does to a Link.
 var settings = map[string]func(string) (func(*Link), error){
-	"latency":    setting(parseDuration, func(l *Link, d time.Duration) { l.Latency = d }),
-	"jitter":     setting(parseDuration, func(l *Link, d time.Duration) { l.Jitter = d }),
-	"ordered":    setting(parseBool, func(l *Link, b bool) { l.Ordered = b }),
-	"loss":       setting(parseProbability, func(l *Link, p float64) { l.Loss = p }),
-	"burst":      setting(parseBurst, func(l *Link, g *GilbertElliott) { l.Burst = g }),
-	"duplicate":  setting(parseProbability, func(l *Link, p float64) { l.Duplicate = p }),
-	"reorder":    setting(parseProbability, func(l *Link, p float64) { l.Reorder = p }),
-	"reorder-by": setting(parseDuration, func(l *Link, d time.Duration) { l.ReorderBy = d }),
-	"corrupt":    setting(parseProbability, func(l *Link, p float64) { l.Corrupt = p }),
-	"bandwidth":  setting(parseRate, func(l *Link, r int64) { l.Bandwidth = r }),
-	"queue":      setting(parseSize, func(l *Link, n int) { l.QueueBytes = n }),
-	"mtu":        setting(parseSize, func(l *Link, n int) { l.MTU = n }),
-	"blackout":   setting(parseBool, func(l *Link, b bool) { l.Blackout = b }),
+	"latency":      setting(parseDuration, func(l *Link, d time.Duration) { l.Latency = d }),
+	"jitter":       setting(parseDuration, func(l *Link, d time.Duration) { l.Jitter = d }),
+	"distribution": setting(parseDistribution, func(l *Link, d Distribution) { l.Distribution = d }),
+	"ordered":      setting(parseBool, func(l *Link, b bool) { l.Ordered = b }),
+	"loss":         setting(parseProbability, func(l *Link, p float64) { l.Loss = p }),
+	"burst":        setting(parseBurst, func(l *Link, g *GilbertElliott) { l.Burst = g }),
+	"duplicate":    setting(parseProbability, func(l *Link, p float64) { l.Duplicate = p }),
+	"reorder":      setting(parseProbability, func(l *Link, p float64) { l.Reorder = p }),
+	"reorder-by":   setting(parseDuration, func(l *Link, d time.Duration) { l.ReorderBy = d }),
+	"corrupt":      setting(parseProbability, func(l *Link, p float64) { l.Corrupt = p }),
+	"bandwidth":    setting(parseRate, func(l *Link, r int64) { l.Bandwidth = r }),
+	"rate":         setting(parseRate, func(l *Link, r int64) { l.Bandwidth = r }),
+	"queue":        setting(parseSize, func(l *Link, n int) { l.QueueBytes = n }),
+	"mtu":          setting(parseSize, func(l *Link, n int) { l.MTU = n }),
+	"blackout":     setting(parseBool, func(l *Link, b bool) { l.Blackout = b }),
 }
 
 func setting[T any](parse func(string) (T, error), set func(*Link, T)) func(string) (func(*Link), error) {
@@ -144,16 +186,29 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, err
 }
 
+// switchWords are the values of a switch.
+var switchWords = []string{"true", "false", "on", "off"}
+
 // parseBool parses a switch; one without a value is on.
 func parseBool(s string) (bool, error) {
-	if s == "" {
+	switch s {
+	case "", "on":
 		return true, nil
+	case "off":
+		return false, nil
 	}
 	b, err := strconv.ParseBool(s)
 	if err != nil {
 		return false, fmt.Errorf("%q is neither true nor false", s)
 	}
 	return b, nil
+}
+
+func parseDistribution(s string) (Distribution, error) {
+	if i := slices.Index(distributions[:], s); i >= 0 {
+		return Distribution(i), nil
+	}
+	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(distributions[:], ", "))
 }
 
 func parseProbability(s string) (float64, error) {
@@ -197,8 +252,8 @@ var (
 )
 
 func parseRate(s string) (int64, error) {
-	r, err := parseUnits(s, rateUnits)
-	if err == nil && r < 1 {
+	r, err := parseUnits(strings.TrimSuffix(s, "/s"), rateUnits)
+	if err == nil && r != 0 && r < 1 {
 		err = fmt.Errorf("%s is less than 1 bit/s", s)
 	}
 	return int64(r), err

@@ -23,6 +23,13 @@ func TestParseLink(t *testing.T) {
 		{"bandwidth=2Gbit queue=1MiB", Link{Bandwidth: 2e9, QueueBytes: 1 << 20}},
 		{"bandwidth=64bit queue=3kB mtu=9B", Link{Bandwidth: 64, QueueBytes: 3000, MTU: 9}},
 		{"bandwidth=7", Link{Bandwidth: 7}},
+		{"bandwidth 20Mbit/s", Link{Bandwidth: 20e6}},
+		{"rate=1.5kbit/s", Link{Bandwidth: 1500}},
+		{"rate 2Mbit rate 0", Link{}},
+		{"loss 2% latency 20ms jitter=5ms distribution long-tail", Link{Loss: 0.02, Latency: 20 * ms, Jitter: 5 * ms, Distribution: LongTail}},
+		{"distribution=normal", Link{Distribution: Normal}},
+		{"blackout on ordered off", Link{Blackout: true}},
+		{"blackout loss 1%", Link{Blackout: true, Loss: 0.01}},
 		{"ordered blackout", Link{Ordered: true, Blackout: true}},
 		{"ordered=true blackout=false", Link{Ordered: true}},
 		{"loss=1% loss=3%", Link{Loss: 0.03}},
@@ -50,7 +57,12 @@ func TestParseErrors(t *testing.T) {
 		{"burst=5%/inf", "mean length"},
 		{"burst=500%/2", "not between"},
 		{"bandwidth=fast", "not a number with a unit"},
-		{"bandwidth=0", "less than 1"},
+		{"bandwidth=0.5", "less than 1"},
+		{"bandwidth=x/s", "not a number with a unit"},
+		{"jitter 5ms distribution bell", "none of uniform, normal, long-tail"},
+		{"loss latency=5ms", "loss: no value"},
+		{"loss 5% 6%", `unknown setting "6%"`},
+		{"ordered perhaps", `unknown setting "perhaps"`},
 		{"bandwidth=1e300Gbit", "out of range"},
 		{"queue=1e11", "out of range"},
 		{"queue=-1", "out of range"},
@@ -64,6 +76,8 @@ func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"loss=1%", "time: "},
 		{"-1s loss=1%", "negative"},
+		{"at", "time: "},
+		{"at noon loss=1%", "time: "},
 		{"1s", "no setting"},
 		{"1s for 2s", "no setting"},
 		{"1s loss=1% for", `unknown setting "for"`},
@@ -79,7 +93,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestParseScript(t *testing.T) {
-	script, err := ParseScript(" 3s loss=40% for 2s;;10s blackout for 500ms\n\n12s latency=80ms, jitter=1ms;")
+	script, err := ParseScript(" 3s loss=40% for 2s;;10s blackout for 500ms\n\n12s latency=80ms, jitter=1ms; at 14s loss 20% rate 5Mbit/s for 1s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +104,7 @@ func TestParseScript(t *testing.T) {
 		{3 * time.Second, 2 * time.Second, Link{Loss: 0.4}},
 		{10 * time.Second, 500 * ms, Link{Blackout: true}},
 		{12 * time.Second, 0, Link{Latency: 80 * ms, Jitter: ms}},
+		{14 * time.Second, time.Second, Link{Loss: 0.2, Bandwidth: 5e6}},
 	}
 	if len(script) != len(want) {
 		t.Fatalf("%d steps, want %d", len(script), len(want))
@@ -103,6 +118,23 @@ func TestParseScript(t *testing.T) {
 	}
 	if script, err := ParseScript(" \n;"); len(script) != 0 || err != nil {
 		t.Errorf("ParseScript of nothing = %v, %v", script, err)
+	}
+}
+
+func TestParseChange(t *testing.T) {
+	set, err := ParseChange("loss 5% blackout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Link{Loss: 0.5, Latency: ms}
+	set(&l)
+	if want := (Link{Loss: 0.05, Latency: ms, Blackout: true}); l != want {
+		t.Errorf("changed to %+v, want %+v", l, want)
+	}
+	for _, text := range []string{"", " ", "los 5%", "loss"} {
+		if _, err := ParseChange(text); err == nil {
+			t.Errorf("ParseChange(%q) succeeded", text)
+		}
 	}
 }
 

@@ -120,6 +120,26 @@ func (p *Proxy) SetLinks(up, down Link) {
 	p.net.SetLink(targetHost, clientHost, down)
 }
 
+// Links returns the present description of both directions, with the steps of
+// scripts that are in force.
+func (p *Proxy) Links() (up, down Link) {
+	return p.net.Link(clientHost, targetHost), p.net.Link(targetHost, clientHost)
+}
+
+// Play schedules the steps of a script for each direction, as Network.Play does,
+// whatever hosts they name. What is sent from then on meets the new links.
+func (p *Proxy) Play(up, down Script) {
+	p.net.Play(up.on(clientHost, targetHost))
+	p.net.Play(down.on(targetHost, clientHost))
+}
+
+// Clients returns how many clients there are.
+func (p *Proxy) Clients() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.clients)
+}
+
 // Stats returns the counters of both directions. Delivered counts what the
 // proxy has sent on to a real socket.
 func (p *Proxy) Stats() (up, down Stats) {

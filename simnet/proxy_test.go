@@ -116,6 +116,33 @@ func TestProxyImpairs(t *testing.T) {
 	}
 }
 
+// TestProxyPlay checks that each direction has a script of its own.
+func TestProxyPlay(t *testing.T) {
+	server := echoServer(t)
+	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), Down: Link{MTU: 1500}})
+	lose := func(l *Link) { l.Loss = 1 }
+	p.Play(Script{{Set: func(l *Link) { l.Latency = ms }}}, Script{{Set: lose}, {At: time.Hour, Set: lose}})
+	if up, down := p.Links(); up != (Link{Latency: ms}) || down != (Link{MTU: 1500, Loss: 1}) {
+		t.Errorf("Links = %+v, %+v", up, down)
+	}
+	c := dialUDP(t, p.Addr())
+	if n := p.Clients(); n != 0 {
+		t.Errorf("%d clients before the first datagram", n)
+	}
+	c.Write([]byte("x"))
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(ms) {
+		if up, down := p.Stats(); up.Delivered == 1 && down.Lost == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the datagram or its answer has not passed")
+		}
+	}
+	if n := p.Clients(); n != 1 {
+		t.Errorf("%d clients, want 1", n)
+	}
+}
+
 func TestProxyRebind(t *testing.T) {
 	server := echoServer(t)
 	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String()})

@@ -1,12 +1,16 @@
 package simnet
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 )
 
-// A Step changes all links of a network for a while.
+// A Step changes links of a network for a while.
 type Step struct {
+	// From and To limit the step to links from and to these hosts. The zero
+	// Addr stands for all hosts.
+	From, To netip.Addr
 	// At is when the change begins, counted from the call of Play.
 	At time.Duration
 	// For is how long it lasts. Zero or less: for good.
@@ -21,11 +25,20 @@ type Step struct {
 type Script []Step
 
 // An activeStep is a step that has been scheduled.
-type activeStep struct{ set func(*Link) }
+type activeStep struct {
+	hosts linkKey
+	set   func(*Link)
+}
 
-// Play schedules the steps of a script, counted from now. A step applies to
-// all links, on top of what SetLink and SetDefault say and of the steps that
-// began before it; when it ends, the links are as if it had never been.
+// concerns reports whether the step changes the links between two hosts.
+func (s *activeStep) concerns(hosts linkKey) bool {
+	from, to := s.hosts.from, s.hosts.to
+	return (!from.IsValid() || from == hosts.from) && (!to.IsValid() || to == hosts.to)
+}
+
+// Play schedules the steps of a script, counted from now. A step applies on top
+// of what SetLink and SetDefault say and of the steps that began before it; when
+// it ends, the links are as if it had never been.
 func (n *Network) Play(s Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,7 +50,7 @@ func (n *Network) Play(s Script) {
 		if step.Set == nil {
 			continue
 		}
-		active := &activeStep{set: step.Set}
+		active := &activeStep{hosts: hostKey(step.From, step.To), set: step.Set}
 		n.schedule(event{at: now + step.At, step: active, begin: true})
 		if step.For > 0 {
 			n.schedule(event{at: now + step.At + step.For, step: active})
@@ -59,6 +72,15 @@ func (n *Network) At(d time.Duration, f func(*Network)) {
 	now := n.now()
 	n.schedule(event{at: now + d, call: f})
 	n.arm(now)
+}
+
+// on returns the script with its steps limited to the links between two hosts.
+func (s Script) on(from, to netip.Addr) Script {
+	s = slices.Clone(s)
+	for i := range s {
+		s[i].From, s[i].To = from, to
+	}
+	return s
 }
 
 func (n *Network) schedule(e event) {

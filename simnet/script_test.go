@@ -59,6 +59,41 @@ func TestScriptOnTopOfSetLink(t *testing.T) {
 	})
 }
 
+// TestScriptOfOneDirection checks that steps may name the hosts they are for, and
+// that Link tells what is in force.
+func TestScriptOfOneDirection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := pair(t, 1, Link{}, Link{})
+		n := a.Network()
+		hostA, hostB := a.local.AddrPort().Addr(), b.local.AddrPort().Addr()
+		set := func(d time.Duration) func(*Link) { return func(l *Link) { l.Latency += d } }
+		n.Play(Script{
+			{At: 5 * ms, For: 10 * ms, From: hostA, Set: set(1 * ms)},
+			{At: 5 * ms, To: hostA, Set: set(2 * ms)},
+			{At: 5 * ms, From: hostA, To: hostB, Set: set(4 * ms)},
+			{At: 5 * ms, Set: set(8 * ms)},
+			{At: 5 * ms, From: addrPort("10.9.9.9:1").Addr(), Set: set(16 * ms)},
+		})
+		check := func(up, down time.Duration) {
+			t.Helper()
+			if got := n.Link(hostA, hostB).Latency; got != up {
+				t.Errorf("latency from a to b = %v, want %v", got, up)
+			}
+			if got := n.Link(hostB, hostA).Latency; got != down {
+				t.Errorf("latency from b to a = %v, want %v", got, down)
+			}
+		}
+		check(0, 0)
+		time.Sleep(6 * ms)
+		check(13*ms, 10*ms)
+		if got := delays(t, a, b, 1); got[0] != 13*ms {
+			t.Errorf("delay = %v, want 13ms", got[0])
+		}
+		time.Sleep(10 * ms)
+		check(12*ms, 10*ms)
+	})
+}
+
 func TestAt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := New(1)
