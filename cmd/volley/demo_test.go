@@ -47,8 +47,8 @@ func TestDemoImpaired(t *testing.T) {
 func TestDemoCorrupt(t *testing.T) {
 	o := command(t.Context(), devNull(t), with(clean, "--rate", "500", "--duration", "1s", "--corrupt", "20%",
 		"--min-size", "500", "--max-size", "1000")...)
-	if o.status != exitIntegrity || o.count("corrupt") < 10 || o.count("sent") != 500 {
-		t.Errorf("status %d, want %d:\n%s%s", o.status, exitIntegrity, o.stdout, o.stderr)
+	if o.status != exitNegative || o.count("corrupt") < 10 || o.count("sent") != 500 {
+		t.Errorf("status %d, want %d:\n%s%s", o.status, exitNegative, o.stdout, o.stderr)
 	}
 	if !strings.Contains(o.stderr, "corrupt") {
 		t.Errorf("stderr = %q, want the reason", o.stderr)

@@ -1,5 +1,7 @@
 // Command volley shows what message connections over UDP do on a bad network.
 //
+//	volley serve          echoes messages, and is the other end of the following
+//	volley ping ADDRESS   measures round-trip time, jitter and loss
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
 //	volley token          makes and shows connect tokens of secure sessions
@@ -21,9 +23,9 @@ import (
 
 // Exit statuses.
 const (
-	exitOK        = 0
-	exitIntegrity = 1 // a message was corrupt, or acknowledged but not received
-	exitFailure   = 2 // wrong usage, or the command could not be carried out
+	exitOK       = 0
+	exitNegative = 1 // a message was corrupt, or acknowledged but not received; nobody has answered
+	exitFailure  = 2 // wrong usage, or the command could not be carried out
 )
 
 // errIntegrity is returned by a command that has found messages to be wrong
@@ -46,9 +48,9 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errIntegrity):
+	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer):
 		fmt.Fprintln(stderr, "volley:", err)
-		return exitIntegrity
+		return exitNegative
 	default:
 		fmt.Fprintln(stderr, "volley:", err)
 		return exitFailure
@@ -59,13 +61,13 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "volley",
 		Short:         "Message connections over UDP",
-		Long:          "volley shows what message connections over UDP do on a bad network, and makes\nwhat secure sessions need.",
+		Long:          "volley measures message connections over UDP, shows what they do on a bad\nnetwork, and makes what secure sessions need.",
 		Version:       version(debug.ReadBuildInfo()),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newServeCommand(), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+)
+
+// A pingPicture redraws a graph of the round-trip times on a terminal.
+type pingPicture struct {
+	canvas
+	lines   *pingLines
+	history []time.Duration // by number, modulo its length; 0: lost or open
+	fates   []rune          // the mark below: '.', or 'x' for one that is lost
+	newest  uint64
+	any     bool
+	notes   []string
+}
+
+// maxColumns is more than any terminal is wide.
+const maxColumns = 1024
+
+// pictureHeight is the number of lines of a graph.
+const pictureHeight = 8
+
+func newPingPicture(w io.Writer, lines *pingLines, width func() int) *pingPicture {
+	return &pingPicture{
+		canvas: canvas{w: w, width: width}, lines: lines,
+		history: make([]time.Duration, maxColumns), fates: make([]rune, maxColumns),
+	}
+}
+
+func (v *pingPicture) begin() {}
+
+func (v *pingPicture) answer(a pingAnswer) {
+	v.reach(a.number)
+	if v.newest-a.number < maxColumns {
+		v.history[a.number%maxColumns], v.fates[a.number%maxColumns] = a.rtt, ' '
+	}
+}
+
+func (v *pingPicture) lost(number uint64, _ time.Duration) {
+	v.reach(number)
+	if v.newest-number < maxColumns {
+		v.fates[number%maxColumns] = 'x'
+	}
+}
+
+// reach makes room for a number.
+func (v *pingPicture) reach(number uint64) {
+	for !v.any || v.newest < number {
+		if v.any {
+			v.newest++
+		}
+		v.any = true
+		v.history[v.newest%maxColumns], v.fates[v.newest%maxColumns] = 0, ' '
+	}
+}
+
+func (v *pingPicture) note(at time.Duration, text string) {
+	v.notes = append(v.notes, fmt.Sprintf("%.1f s: %s", at.Seconds(), text))
+	v.notes = v.notes[max(0, len(v.notes)-3):]
+}
+
+func (v *pingPicture) redraw(now time.Duration, f *pingFigures) {
+	v.draw(v.compose(now, f, true))
+}
+
+// compose returns the lines of the picture.
+func (v *pingPicture) compose(now time.Duration, f *pingFigures, running bool) []string {
+	width := v.width()
+	lines := []string{"ping " + v.lines.title, ""}
+	lines = append(lines, v.graph(width)...)
+	clock := fmt.Sprintf("%.0f s", now.Seconds())
+	if running {
+		clock += ", Ctrl-C ends it"
+	}
+	lines = append(lines, "", fmt.Sprintf("%-11s %d sent, %d answered, %s lost   %s", "messages", f.sent, f.answered, formatPercent(f.loss()), clock))
+	if f.answered > 0 {
+		p := f.rtts.percentiles(0.5, 0.99)
+		lines = append(lines,
+			fmt.Sprintf("%-11s now %s, median %s, 99 %% %s", "round trip", formatTime(f.last), formatTime(p[0]), formatTime(p[1])),
+			fmt.Sprintf("%-11s min %s, max %s, jitter %s", "", formatTime(f.rtts.min), formatTime(f.rtts.max), formatTime(f.jitter())))
+	}
+	return append(lines, v.notes...)
+}
+
+// graph draws the last round-trip times, with a scale, and marks what is lost.
+func (v *pingPicture) graph(width int) []string {
+	const scale = 12 // columns that the labels and the axis take
+	columns := max(8, width-scale-1)
+	series, marks := v.latest(columns)
+	top := 0.0
+	for _, x := range series {
+		if !math.IsNaN(x) {
+			top = max(top, x)
+		}
+	}
+	if top == 0 {
+		blank := make([]string, pictureHeight+2)
+		blank[pictureHeight/2] = strings.Repeat(" ", scale) + "waiting for the first answer"
+		return blank
+	}
+	options := []asciigraph.Option{
+		asciigraph.Height(pictureHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(roundUp(top)),
+		asciigraph.YAxisValueFormatter(func(ms float64) string { return fmt.Sprintf("%6.*f ms", axisDigits(top), ms) }),
+	}
+	plot := asciigraph.Plot(series, options...)
+	if !utf8Locale() {
+		plot = asciiOnly(plot)
+	}
+	lines := strings.Split(plot, "\n")
+	left := len([]rune(lines[0])) - len(series)
+	for i, l := range lines {
+		left = min(left, strings.IndexFunc(l, func(r rune) bool { return strings.ContainsRune("┤┼|+", r) }))
+		lines[i] = trimRight(l)
+	}
+	axis := 0
+	for i, r := range []rune(lines[0]) {
+		if strings.ContainsRune("┤┼|+", r) {
+			axis = i
+			break
+		}
+	}
+	return append(lines, trimRight(fmt.Sprintf("%*s %s", axis, "lost", marks)))
+}
+
+// latest returns the last n round-trip times in milliseconds, and the marks
+// below them.
+func (v *pingPicture) latest(n int) (series []float64, marks string) {
+	if !v.any {
+		return nil, ""
+	}
+	first := v.newest + 1 - min(v.newest+1, uint64(n))
+	var b strings.Builder
+	for i := first; i <= v.newest; i++ {
+		x := math.NaN()
+		if d := v.history[i%maxColumns]; d > 0 {
+			x = inMilliseconds(d)
+		}
+		series = append(series, x)
+		b.WriteRune(v.fates[i%maxColumns])
+	}
+	return series, trimRight(b.String())
+}
+
+// roundUp returns the next of 1, 2, 5, 10, ... and their fractions above x.
+func roundUp(x float64) float64 {
+	step := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, m := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
+		if m*step >= x {
+			return m * step
+		}
+	}
+	return 10 * step
+}
+
+// axisDigits returns how many decimals the labels of a scale up to top need.
+func axisDigits(top float64) int {
+	switch {
+	case top < 1:
+		return 3
+	case top < 10:
+		return 2
+	case top < 100:
+		return 1
+	}
+	return 0
+}
+
+// asciiOnly replaces the lines of a plot.
+func asciiOnly(s string) string {
+	return strings.NewReplacer("┤", "|", "┼", "+", "─", "-", "│", "|", "╭", ".", "╮", ".", "╯", "'", "╰", "'", "╶", "-", "╴", "-").Replace(s)
+}
+
+func (v *pingPicture) finish(address string, f *pingFigures, advice []string) {
+	v.draw(v.compose(f.elapsed, f, false))
+	io.WriteString(v.w, "\r\x1b[J\n") // and what the terminal echoes of a Ctrl-C
+	printPingSummary(v.w, address, f, advice, v.width())
+}
+
+// A canvas redraws some lines of a terminal in place.
+type canvas struct {
+	w     io.Writer
+	width func() int // of the terminal, at present
+	drawn int        // lines that stand there
+}
+
+// draw writes lines over those drawn before.
+func (s *canvas) draw(lines []string) {
+	width := s.width()
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+	}
+	for _, l := range lines {
+		b.WriteString("\r" + clip(l, width) + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	s.drawn = len(lines)
+	io.WriteString(s.w, b.String())
+}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"volley"
+	"volley/netcode"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	wireOptions
+	interval span
+	maxTime  span
+	maxRate  bitrate
+	noBench  bool
+	json     bool
+}
+
+const serveLong = `Serve answers "volley ping" and "volley bench", and echoes every other message,
+so that it is also a server to try a program of one's own against.
+
+It listens on UDP port 7777 of all addresses unless an address is given. Every
+connection has a line when it comes and when it goes, and there is one with
+totals each --interval in which something has happened. Ctrl-C ends it.
+
+Anybody who reaches the port is served, and may have data sent by "bench
+--reverse", but only to an address that has proved to be its own, and at
+--max-rate and for --max-time at most. With --secure only those are served who
+have the key, or a token made with it.`
+
+const serveExample = `  volley serve
+  volley serve 127.0.0.1:9000
+  volley token key --out game.key
+  volley serve --secure --key @game.key`
+
+func newServeCommand() *cobra.Command {
+	o := serveOptions{interval: span(10 * time.Second), maxTime: span(10 * time.Minute), maxRate: 1e9}
+	cmd := &cobra.Command{
+		Use:     "serve [ADDRESS]",
+		Short:   "Echo messages, and be the other end of ping and bench",
+		Long:    serveLong,
+		Example: serveExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			address := ":7777"
+			if len(args) > 0 {
+				address = args[0]
+			}
+			return o.run(cmd.Context(), address, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.VarP(&o.interval, "interval", "i", "time from one line of totals to the next; 0: none")
+	f.Var(&o.maxTime, "max-time", "the longest that a measurement may send to a client")
+	f.Var(&o.maxRate, "max-rate", "the most that a measurement may send to a client, such as 100Mbit; 0: no limit")
+	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
+	f.BoolVar(&o.json, "json", false, "print lines of JSON")
+	o.registerServer(cmd)
+	return cmd
+}
+
+// A server is a run of serve.
+type server struct {
+	opts  *serveOptions
+	begin time.Time
+	ln    net.Listener
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex // of out, and conns
+	out   io.Writer
+	conns map[messageConn]bool
+
+	served                        atomic.Int64
+	received, answered, bytes     atomic.Uint64
+	reportedReceived, reportedAns uint64
+}
+
+// run serves until ctx is done.
+func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	ln, made, err := o.listen(ctx, address)
+	if err != nil {
+		return err
+	}
+	s := &server{opts: o, begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	s.announce(made, stderr)
+	stop := context.AfterFunc(ctx, s.stop)
+	defer stop()
+	done := make(chan struct{})
+	s.wg.Go(func() { s.totals(done) })
+	err = s.accept(ctx)
+	close(done)
+	s.stop()
+	s.wg.Wait()
+	s.summary()
+	return err
+}
+
+// announce says where the server is, and what clients need. A key goes to the
+// terminal of whoever has started it, and not into what is kept of the output.
+func (s *server) announce(made netcode.Key, stderr io.Writer) {
+	addr := s.ln.Addr().String()
+	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name()},
+		fmt.Sprintf("listening on %s, %s; Ctrl-C ends it", addr, s.opts.name()))
+	if !made.IsZero() {
+		if text, err := made.MarshalText(); err == nil {
+			fmt.Fprintf(stderr, "the key of this run: %s\nclients use it as --key; it is a secret\n", text)
+		}
+	}
+}
+
+// stop ends the listener and all connections.
+func (s *server) stop() {
+	s.ln.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		go c.Close() // which may wait for acknowledgements
+	}
+}
+
+func (s *server) accept(ctx context.Context) error {
+	for {
+		nc, err := s.ln.Accept()
+		switch {
+		case err == nil:
+			c := nc.(messageConn)
+			s.wg.Go(func() { s.serve(ctx, c) })
+		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// A client is one connection of a server.
+type client struct {
+	s     *server
+	conn  messageConn
+	begin time.Time
+	buf   []byte
+	stats clientStats
+	bench *benchServer // nil before a measurement
+}
+
+type clientStats struct {
+	Messages uint64 `json:"messages"` // received
+	Answered uint64 `json:"answered"`
+	Pings    uint64 `json:"pings"`
+	Bytes    uint64 `json:"bytes"` // received, without headers
+}
+
+// serve reads what a client sends until its connection ends.
+func (s *server) serve(ctx context.Context, conn messageConn) {
+	s.mu.Lock()
+	s.conns[conn] = true
+	s.mu.Unlock()
+	if ctx.Err() != nil {
+		conn.Close()
+	}
+	s.served.Add(1)
+	c := &client{s: s, conn: conn, begin: time.Now()}
+	peer := conn.RemoteAddr().String()
+	s.event(serveEvent{Type: "open", Address: peer}, peer+" has connected")
+	var err error
+	for err == nil {
+		if c.buf, err = conn.ReadMessage(c.buf[:0]); passing(err) {
+			err = nil
+		} else if err == nil && !c.handle() {
+			break
+		}
+	}
+	if c.bench != nil {
+		c.bench.stop()
+	}
+	s.mu.Lock()
+	delete(s.conns, conn)
+	s.mu.Unlock()
+	conn.Close()
+	s.event(serveEvent{Type: "closed", Address: peer, Seconds: time.Since(c.begin).Seconds(), Client: &c.stats},
+		fmt.Sprintf("%s has gone after %.1f s: %s received (%s), %s answered%s", peer, time.Since(c.begin).Seconds(),
+			plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), formatCount(c.stats.Answered), why(err)))
+}
+
+// why says why a connection has ended, where that is not as usual.
+func why(err error) string {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return ""
+	case errors.Is(err, volley.ErrIdleTimeout):
+		return "; nothing was heard of it for 30 s"
+	case errors.Is(err, net.ErrClosed):
+		return ""
+	}
+	return "; " + err.Error()
+}
+
+// handle answers the message in c.buf. It returns false if the client says that
+// this was the last one.
+func (c *client) handle() bool {
+	c.stats.Messages++
+	c.stats.Bytes += uint64(len(c.buf))
+	c.s.received.Add(1)
+	c.s.bytes.Add(uint64(len(c.buf)))
+	p, ok := parseProbe(c.buf)
+	switch {
+	case !ok:
+	case p.kind == probeBye:
+		return false
+	case p.kind == probePing:
+		c.stats.Pings++
+		setSeen(c.buf, c.stats.Pings)
+	default:
+		c.measure(p)
+		return true
+	}
+	if _, err := c.conn.Write(c.buf); err == nil {
+		c.stats.Answered++
+		c.s.answered.Add(1)
+	}
+	return true
+}
+
+// totals prints a line each interval in which something has happened.
+func (s *server) totals(done <-chan struct{}) {
+	if s.opts.interval == 0 {
+		return
+	}
+	tick := time.NewTicker(time.Duration(s.opts.interval))
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		received, answered := s.received.Load(), s.answered.Load()
+		if received == s.reportedReceived {
+			continue
+		}
+		t := time.Duration(s.opts.interval).Seconds()
+		s.event(s.sums("totals"), fmt.Sprintf("%.0f s: %s, %.0f messages/s received, %.0f/s answered", time.Since(s.begin).Seconds(),
+			plural(s.open(), "connection", "connections"),
+			float64(received-s.reportedReceived)/t, float64(answered-s.reportedAns)/t))
+		s.reportedReceived, s.reportedAns = received, answered
+	}
+}
+
+func (s *server) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+func (s *server) summary() {
+	fmt.Fprint(s.out, s.blank())
+	s.event(s.sums("summary"), fmt.Sprintf("served %s in %.1f s: %s received (%s), %s answered%s",
+		plural(int(s.served.Load()), "connection", "connections"), time.Since(s.begin).Seconds(),
+		plural(int(s.received.Load()), "message", "messages"), formatSize(int(s.bytes.Load())), formatCount(s.answered.Load()), s.refused()))
+}
+
+// blank is a line before the summary for people.
+func (s *server) blank() string {
+	if s.opts.json {
+		return ""
+	}
+	return "\n"
+}
+
+// refused tells of datagrams that the socket had no room for.
+func (s *server) refused() string {
+	ln, ok := s.ln.(*volley.Listener)
+	if !ok {
+		return ""
+	}
+	if n := ln.Stats().Transport.Drops; n > 0 {
+		return fmt.Sprintf("; %d datagrams found the socket's receive buffer full", n)
+	}
+	return ""
+}
+
+// A serveEvent is a line of JSON of serve.
+type serveEvent struct {
+	Type     string       `json:"type"`
+	Address  string       `json:"address,omitempty"`
+	Protocol string       `json:"protocol,omitempty"`
+	Seconds  float64      `json:"seconds"`
+	Conns    *int         `json:"connections,omitempty"`
+	Served   *int64       `json:"served,omitempty"`
+	Client   *clientStats `json:"client,omitempty"`
+	Totals   *clientStats `json:"totals,omitempty"`
+}
+
+func (s *server) sums(kind string) serveEvent {
+	open, served := s.open(), s.served.Load()
+	return serveEvent{Type: kind, Seconds: time.Since(s.begin).Seconds(), Conns: &open, Served: &served,
+		Totals: &clientStats{Messages: s.received.Load(), Answered: s.answered.Load(), Bytes: s.bytes.Load()}}
+}
+
+// event prints a line, of JSON or for people.
+func (s *server) event(e serveEvent, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opts.json {
+		printJSON(s.out, e)
+		return
+	}
+	fmt.Fprintln(s.out, text)
+}
+
+// printJSON prints v as one line.
+func printJSON(w io.Writer, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	w.Write(append(b, '\n'))
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A bitrate is a flag for bits per second: "10Mbit", or as iperf3 has it "10M",
+// with factors of 1000; 0 is no limit.
+type bitrate float64
+
+func (b *bitrate) String() string {
+	if *b == 0 {
+		return "0"
+	}
+	return strings.TrimSuffix(strings.ReplaceAll(formatRate(float64(*b)), " ", ""), "/s")
+}
+func (b *bitrate) Type() string { return "rate" }
+
+func (b *bitrate) Set(text string) error {
+	if text == "0" {
+		*b = 0
+		return nil
+	}
+	s := strings.TrimSuffix(text, "/s")
+	s = strings.TrimSuffix(strings.TrimSuffix(s, "bit"), "ps")
+	factor := 1.0
+	if s == text && s != "" && s[len(s)-1] <= '9' {
+		return fmt.Errorf("%s has no unit: kbit, Mbit or Gbit, as in %sMbit", text, text)
+	}
+	for _, unit := range []struct {
+		letters string
+		factor  float64
+	}{{"kK", 1e3}, {"M", 1e6}, {"G", 1e9}} {
+		if s != "" && strings.ContainsRune(unit.letters, rune(s[len(s)-1])) {
+			s, factor = s[:len(s)-1], unit.factor
+		}
+	}
+	x, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || !(x > 0 && x*factor <= 1e12) {
+		return errors.New("must be a rate such as 500kbit, 10Mbit or 1Gbit, or 0 for no limit")
+	}
+	*b = bitrate(x * factor)
+	return nil
+}
+
+// A size is a flag for a number of bytes: "1200", "16KiB" or "16K".
+type size int
+
+func (s *size) String() string { return strings.TrimSuffix(formatSize(int(*s)), " bytes") }
+func (s *size) Type() string   { return "size" }
+
+func (s *size) Set(text string) error {
+	digits := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text, "iB"), "B"), " ")
+	factor := 1
+	if n := len(digits); n > 0 {
+		switch digits[n-1] {
+		case 'k', 'K':
+			digits, factor = digits[:n-1], 1<<10
+		case 'M':
+			digits, factor = digits[:n-1], 1<<20
+		}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(digits))
+	if err != nil || n < 0 || n > 1<<30/factor {
+		return errors.New("must be a number of bytes such as 1200 or 16KiB")
+	}
+	*s = size(n * factor)
+	return nil
+}
+
+// formatCount formats a number of messages.
+func formatCount(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// passing reports whether a connection lives on after an error of its Read: that
+// the peer's machine says nobody listens, which may change.
+func passing(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
