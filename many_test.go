@@ -395,6 +395,7 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 			servers = append(servers, s)
 		}
 		breaks := func(err error) {
+			synctest.Wait() // nobody transmits, who would send a message later
 			broken.mu.Lock()
 			broken.err = err
 			broken.mu.Unlock()
@@ -415,6 +416,7 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 				require.ErrorAs(t, WriteAll([]byte("hello"), slices.Values(servers)), &all)
 				failed = all.Failed
 			}
+			synctest.Wait()
 			require.Len(t, failed, 5)
 			for i, f := range failed {
 				require.Same(t, servers[2+i], f.Conn)
