@@ -2,6 +2,7 @@
 //
 //	volley serve          echoes messages, and is the other end of the following
 //	volley ping ADDRESS   measures round-trip time, jitter and loss
+//	volley proxy          puts a bad link between two programs that speak UDP
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
 //	volley token          makes and shows connect tokens of secure sessions
@@ -67,7 +68,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newPingCommand(), newServeCommand(), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newServeCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 
