@@ -73,6 +73,7 @@ var importRules = map[string]importRule{
 	"volley/cmd/volley": {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
 	"volley/bench":      {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
 	"volley/interop":    {modules: []string{anyModule}, allow: publicPackages},
+	"volley/tools":      {},
 }
 
 // publicPackages are what programs use.

@@ -1,0 +1,3 @@
+module volley/tools
+
+go 1.26.0

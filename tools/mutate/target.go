@@ -1,0 +1,44 @@
+package main
+
+// A target is a package whose source is changed.
+type target struct {
+	dir string // from the root of the repository, with slashes
+	// files are those that are changed: all if nil.
+	files []string
+	// beside are packages whose tests run as well, where the package's own have
+	// noticed nothing.
+	beside []string
+}
+
+// targets are the cores, and what connections and listeners are built from. The
+// files of a core are those that imports_test.go marks, less those that hold
+// nothing but declarations.
+var targets = []target{
+	{dir: "reliable"},
+	{dir: "internal/seq", beside: []string{"reliable"}},
+	{dir: "internal/inbox", beside: []string{"internal/stacktest", "netcode"}},
+	{dir: "internal/outbox", beside: []string{"internal/stacktest", "netcode"}},
+	{dir: "internal/netconn", beside: []string{"netcode", "internal/stacktest"}},
+	{dir: "internal/listen", beside: []string{"netcode", "internal/stacktest"}},
+	{dir: "internal/datagram", beside: []string{"netcode", "internal/stacktest"}},
+	{dir: "netcode", files: []string{
+		"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
+		"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go",
+	}},
+	{dir: "porous/internal/core"},
+	{dir: "riptide", files: []string{
+		"layout.go", "message.go", "values.go", "read.go", "shift.go", "slices.go", "marshal.go", "reasons.go", "stats.go",
+		"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
+		"connection.go", "receive.go", "lobby.go",
+	}},
+	{dir: "netplay", files: []string{
+		"access.go", "codec.go", "compile.go", "compress.go", "decode.go", "encode.go", "frame.go", "marshal.go", "plan.go", "presence.go",
+	}},
+}
+
+func targetNames() (names []string) {
+	for _, t := range targets {
+		names = append(names, t.dir)
+	}
+	return names
+}
