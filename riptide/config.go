@@ -36,7 +36,8 @@ type Config struct {
 	// MinResend is the least time after which a reliable message is sent
 	// again. It is 1.2 times the smoothed round-trip time otherwise, or
 	// longer where acknowledgements are seen to take longer; 50 ms or this if
-	// no round-trip time is known yet. Default 50 ms. The released library has
+	// no round-trip time is known yet. While nothing is acknowledged only the
+	// two oldest are sent again. Default 50 ms. The released library has
 	// 10 ms, but its peers acknowledge once a frame, and nobody always has a
 	// processor within 10 ms.
 	MinResend time.Duration

@@ -189,17 +189,10 @@ func (c *connection) interval() time.Duration {
 	return max(d, min(c.sender.delay.limit(), maxResend))
 }
 
-// half returns the time after a send before which a message is not sent again.
-func (c *connection) half() time.Duration {
-	if c.rtt.smooth < 0 {
-		return firstResend / 2
-	}
-	return fromMillis(c.rtt.smooth) / 2
-}
-
 // tick does what is due and returns when to be called next; the zero time if
-// nothing is ever due.
-func (c *connection) tick(now time.Time, out *wire.Batch) time.Time {
+// nothing is ever due. Unread says that datagrams have arrived that have not been
+// given to receive.
+func (c *connection) tick(now time.Time, unread bool, out *wire.Batch) time.Time {
 	if c.state == stateClosed {
 		return time.Time{}
 	}
@@ -210,7 +203,7 @@ func (c *connection) tick(now time.Time, out *wire.Batch) time.Time {
 		c.timeOut(out)
 	}
 	if c.state != stateClosed {
-		c.resend(now, out)
+		c.resend(now, unread, out)
 		c.sender.rest(now)
 	}
 	return c.next()
@@ -284,12 +277,12 @@ func (c *connection) clientBeat(now time.Time, out *wire.Batch) {
 }
 
 // resend sends again what was not acknowledged in time.
-func (c *connection) resend(now time.Time, out *wire.Batch) {
+func (c *connection) resend(now time.Time, unread bool, out *wire.Batch) {
 	limit := c.set.maxSends
 	if c.state == stateConnected && !c.set.quality {
 		limit = 0
 	}
-	n, ok := c.sender.resend(now, c.interval(), c.half(), limit, out)
+	n, ok := c.sender.resend(now, c.interval(), limit, unread, out)
 	c.counts.Resends += uint64(n)
 	if !ok && c.state == stateConnected {
 		c.end(PoorConnection, 0, nil)

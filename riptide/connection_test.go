@@ -237,7 +237,7 @@ func TestMeanSends(t *testing.T) {
 			}
 			for range 5 {
 				now = now.Add(50 * time.Millisecond)
-				c.tick(now, &out)
+				c.tick(now, false, &out)
 			}
 			out.Reset()
 			(codec{}).appendAck(&out, ack{newest: id})
@@ -306,11 +306,11 @@ func TestSendBuffer(t *testing.T) {
 	if c.sender.bytes != 0 || c.sender.waiting() != 0 {
 		t.Errorf("%d bytes, %d messages wait", c.sender.bytes, c.sender.waiting())
 	}
-	c.tick(start.Add(time.Second), &out)
+	c.tick(start.Add(time.Second), false, &out)
 	if c.sender.slots == nil {
 		t.Error("memory is given back too early")
 	}
-	if c.tick(start.Add(idleMemory), &out); c.sender.slots != nil {
+	if c.tick(start.Add(idleMemory), false, &out); c.sender.slots != nil {
 		t.Error("memory is kept")
 	}
 }
@@ -403,7 +403,7 @@ func TestConnectionAllocs(t *testing.T) {
 		for i := range back.Len() {
 			a.receive(now, back.At(i), &to)
 		}
-		a.tick(now, &to)
+		a.tick(now, false, &to)
 		to.Reset()
 		back.Reset()
 	}); n > 3 { // the recorder's own strings

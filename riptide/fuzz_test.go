@@ -171,7 +171,7 @@ func FuzzConnection(f *testing.F) {
 					c.send(now, Mode(op%3), bytes.Repeat([]byte{0x10}, 1+int(op)), &out)
 				} else {
 					now = now.Add(time.Duration(op) * time.Millisecond)
-					c.tick(now, &out)
+					c.tick(now, false, &out)
 				}
 				if out.Len() > 33 {
 					t.Fatalf("op %d sent %d datagrams", op, out.Len())

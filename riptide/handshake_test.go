@@ -260,12 +260,12 @@ func TestManyAttempts(t *testing.T) {
 	var out wire.Batch
 	c.connect(start, nil, &out)
 	for d := time.Duration(0); d < 12*time.Second; d += 10 * ms {
-		c.tick(start.Add(d), &out)
+		c.tick(start.Add(d), false, &out)
 	}
 	if c.state != stateConnecting || out.Len() != 12 {
 		t.Errorf("after 12 s: state %v, %d attempts, log %q", c.state, out.Len(), r.log)
 	}
-	if c.tick(start.Add(12*time.Second), &out); c.state != stateClosed || out.Len() != 12 {
+	if c.tick(start.Add(12*time.Second), false, &out); c.state != stateClosed || out.Len() != 12 {
 		t.Errorf("then: state %v, %d attempts", c.state, out.Len())
 	}
 }
@@ -283,7 +283,7 @@ func TestLateBeat(t *testing.T) {
 		{8500 * ms, 9500 * ms},
 	} {
 		out.Reset()
-		c.tick(start.Add(test.at), &out)
+		c.tick(start.Add(test.at), false, &out)
 		if next := c.beat.Sub(start); out.Len() != 1 || next != test.next {
 			t.Errorf("at %v: %d heartbeats, the next at %v, want 1 and %v", test.at, out.Len(), next, test.next)
 		}

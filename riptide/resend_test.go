@@ -1,11 +1,14 @@
 package riptide
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/datagram"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -19,7 +22,7 @@ func resentAt(t *testing.T, c *connection) time.Duration {
 	require.Equal(t, 1, out.Len())
 	for d := time.Duration(0); d < time.Minute; d += time.Millisecond {
 		out.Reset()
-		if c.resend(start.Add(d), &out); out.Len() > 0 {
+		if c.resend(start.Add(d), false, &out); out.Len() > 0 {
 			return d
 		}
 	}
@@ -80,27 +83,132 @@ func TestWorstAcknowledgement(t *testing.T) {
 	}
 }
 
-// Where the round trip turns out to be longer than was thought when a message was
-// sent, it is not sent again before half of it has passed, but when it would be
-// now.
-func TestResendAfterHalf(t *testing.T) {
+// Where acknowledgements turn out to take longer than was thought when a message
+// was sent, it is sent again when it would be now.
+func TestResendLater(t *testing.T) {
+	for name, longer := range map[string]func(*connection){
+		"heartbeat":       func(c *connection) { c.rtt.measured(200) },
+		"acknowledgement": func(c *connection) { c.sender.delay.spurious(240 * ms * 8 / 9) },
+	} {
+		c, _ := newConnected(t, nil, clientSide)
+		var out wire.Batch
+		c.send(start, Reliable, []byte{0x10, 1}, &out)
+		out.Reset()
+		longer(c)
+		c.tick(start.Add(50*ms), false, &out)
+		require.Zero(t, out.Len(), name)
+		require.WithinDuration(t, start.Add(240*ms), c.sender.due, ms, name)
+		c.tick(c.sender.due, false, &out)
+		require.Equal(t, 1, out.Len(), name)
+	}
+}
+
+// While datagrams wait that may be acknowledgements, nothing is sent again until
+// they have been read; but not for longer than that would take for the next time.
+func TestResendAfterReading(t *testing.T) {
 	c, _ := newConnected(t, nil, clientSide)
 	var out wire.Batch
 	c.send(start, Reliable, []byte{0x10, 1}, &out)
 	out.Reset()
-	c.rtt.measured(200)
-	c.tick(start.Add(50*ms), &out)
-	require.Zero(t, out.Len())
-	require.Equal(t, start.Add(240*ms), c.sender.due)
-	c.tick(start.Add(240*ms), &out)
+	for now := start.Add(50 * ms); now.Before(start.Add(100 * ms)); now = c.sender.due {
+		c.tick(now, true, &out)
+		require.Zero(t, out.Len())
+		require.Equal(t, now.Add(unreadWait), c.sender.due)
+	}
+	c.tick(start.Add(100*ms), true, &out)
+	require.Equal(t, 1, out.Len(), "whatever comes")
+	c.tick(start.Add(150*ms), true, &out)
 	require.Equal(t, 1, out.Len())
+	c.tick(start.Add(152*ms), false, &out)
+	require.Equal(t, 2, out.Len(), "they have been read, and it was not among them")
+}
 
-	c, _ = newConnected(t, nil, clientSide)
-	c.send(start, Reliable, []byte{0x10, 1}, &out)
-	out.Reset()
-	c.rtt.measured(100) // of which half has passed
-	c.tick(start.Add(50*ms), &out)
-	require.Equal(t, 1, out.Len())
+// A busySocket is a socket in which something waits, or not.
+type busySocket struct {
+	nowhere
+	unread bool
+	asked  int
+}
+
+func (s *busySocket) Features() socket.Features { return socket.Features{Peek: s} }
+func (s *busySocket) Unread() bool              { s.asked++; return s.unread }
+
+// A session asks its transport whether something is unread, once a tick at which
+// something may have to be sent again.
+func TestTickLooksForAcks(t *testing.T) {
+	for _, unread := range []bool{true, false} {
+		sock := &busySocket{nowhere: nowhere{make(chan struct{})}, unread: unread}
+		m := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: 1200})
+		conn, err := m.Dial(netip.MustParseAddrPort("10.0.0.1:1"))
+		require.NoError(t, err)
+		s := &Server{}
+		require.NoError(t, s.init())
+		p := &Peer{server: s}
+		now := time.Now().Add(time.Hour) // so that no timer is in the way
+		p.s.init((*peerOwner)(p), conn, s.set, serverSide, now)
+		p.s.core.state = stateConnected
+		var out wire.Batch
+		for range 5 {
+			_, err = p.s.core.send(now, Reliable, []byte{0x10, 1}, &out)
+			require.NoError(t, err)
+		}
+		out.Reset()
+		p.s.HandleTick(now.Add(49*ms), &out)
+		require.Zero(t, sock.asked)
+		p.s.HandleTick(now.Add(50*ms), &out)
+		require.Equal(t, 1, sock.asked)
+		require.Equal(t, unread, out.Len() == 0)
+		conn.Close()
+		m.Close()
+	}
+}
+
+// While nothing is acknowledged, only the two oldest messages are sent again;
+// the others are when something is that left as late as they.
+func TestProbes(t *testing.T) {
+	c, r := newConnected(t, nil, clientSide)
+	var out wire.Batch
+	for range 31 {
+		c.send(start, Reliable, []byte{0x10, 1}, &out)
+	}
+	at, sent := time.Duration(0), make(map[uint16]int)
+	until := func(end time.Duration) {
+		for ; at < end; at += ms {
+			out.Reset()
+			c.tick(start.Add(at), false, &out)
+			for i := range out.Len() {
+				p, _ := (codec{}).parse(clientSide, out.At(i))
+				sent[p.seq]++
+			}
+		}
+	}
+	acked := func(ids ...uint16) {
+		for _, id := range ids {
+			out.Reset()
+			(codec{}).appendAck(&out, ack{newest: id})
+			c.receive(start.Add(at), out.At(0), new(wire.Batch))
+		}
+	}
+	until(210 * ms)
+	require.Equal(t, map[uint16]int{1: 4, 2: 4}, sent)
+
+	acked(5) // late, so from now on it takes 236 ms
+	clear(sent)
+	until(400 * ms)
+	require.Len(t, sent, 28)
+	for id := uint16(3); id <= 31; id++ {
+		require.Equal(t, id != 5, sent[id] == 1, "message %d: %d times", id, sent[id])
+	}
+
+	clear(sent)
+	until(660 * ms)
+	require.Equal(t, map[uint16]int{1: 1, 2: 1}, sent)
+	acked(1) // it was sent later than those
+	clear(sent)
+	until(790 * ms)
+	require.Len(t, sent, 29)
+	require.Equal(t, 1, sent[2])
+	require.Equal(t, []uint16{5, 1}, r.ids)
 }
 
 // A look at a message that comes late shows that the process has not run, so who
@@ -112,7 +220,7 @@ func TestLateTick(t *testing.T) {
 	c.send(start, Reliable, []byte{0x10, 1}, &out)
 	resends := func(at time.Duration) int {
 		out.Reset()
-		c.tick(start.Add(at), &out)
+		c.tick(start.Add(at), false, &out)
 		return out.Len()
 	}
 	require.Zero(t, resends(70*ms), "20 ms late")
@@ -142,11 +250,11 @@ func TestWelcomeSends(t *testing.T) {
 		var out wire.Batch
 		c.accept(start, 1, &out)
 		for d := time.Duration(0); d < 4900*ms; d += ms {
-			c.tick(start.Add(d), &out)
+			c.tick(start.Add(d), false, &out)
 		}
 		require.Equal(t, 15, out.Len())
 		require.Equal(t, stateConnecting, c.state)
-		c.tick(start.Add(5*time.Second), &out)
+		c.tick(start.Add(5*time.Second), false, &out)
 		require.Equal(t, stateClosed, c.state)
 		require.Equal(t, 15, out.Len())
 	}

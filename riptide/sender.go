@@ -61,6 +61,7 @@ type sender struct {
 	bytes  int       // of bodies in flight and waiting
 	due    time.Time // the earliest of the slots; zero: none
 	used   time.Time // when something was sent anew
+	proven time.Time // when what was sent last of all that is acknowledged left
 	delay  ackTime
 }
 
@@ -143,26 +144,36 @@ func (s *sender) fill(now time.Time, interval time.Duration, out *wire.Batch) {
 }
 
 // resend sends again what is due. It returns false if a message has been sent
-// as often as allowed; maxSends of zero allows any number.
-func (s *sender) resend(now time.Time, interval, half time.Duration, maxSends int, out *wire.Batch) (resends int, ok bool) {
-	if s.due.IsZero() || now.Before(s.due) {
+// as often as allowed; maxSends of zero allows any number. Unread says that
+// datagrams have arrived that may hold the acknowledgements.
+func (s *sender) resend(now time.Time, interval time.Duration, maxSends int, unread bool, out *wire.Batch) (resends int, ok bool) {
+	if !s.isDue(now) {
 		return 0, true
 	}
 	s.due = time.Time{}
+	older := 0 // messages without an acknowledgement
 	for id := s.oldest; id != s.next; id++ {
 		m := s.inFlight(id)
+		if m == nil {
+			continue
+		}
+		older++
+		since := now.Sub(m.lastSent)
 		switch {
-		case m == nil:
 		case now.Before(m.due):
 			s.setDue(m, m.due)
+		case since < interval: // which has become longer
+			s.setDue(m, m.lastSent.Add(interval))
+		case unread && since < 2*interval: // and not for ever, whatever comes
+			s.setDue(m, now.Add(unreadWait))
 		case maxSends > 0 && m.sends >= maxSends:
 			s.setDue(m, now.Add(interval))
 			return resends, false
-		case now.Sub(m.lastSent) < half: // the round trip has become longer
-			s.setDue(m, m.lastSent.Add(interval))
 		case now.Sub(m.due) >= lateTick && !m.excused: // so may be who reads
 			m.excused = true
 			s.setDue(m, now.Add(now.Sub(m.due)))
+		case older > maxProbes && s.proven.Before(m.lastSent):
+			s.setDue(m, now.Add(interval/2))
 		default:
 			resends++
 			s.transmit(now, m, interval, out)
@@ -171,12 +182,18 @@ func (s *sender) resend(now time.Time, interval, half time.Duration, maxSends in
 	return resends, true
 }
 
+// isDue reports whether a message may be due.
+func (s *sender) isDue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
+
 // acked takes an id as delivered. It returns how often the message was sent,
 // zero if it was not pending.
 func (s *sender) acked(now time.Time, id uint16) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
 		return 0
+	}
+	if s.proven.Before(m.lastSent) {
+		s.proven = m.lastSent
 	}
 	if m.sends == 1 {
 		s.delay.measured(now, now.Sub(m.firstSent))
@@ -207,6 +224,15 @@ func (s *sender) ackedAgain(id uint16) {
 // lateTick is how late a look at a message must be to show that the processors
 // are busy, so that acknowledgements may be waiting to be read.
 const lateTick = 2 * time.Millisecond
+
+// unreadWait is how long what has arrived is given to be read.
+const unreadWait = 2 * time.Millisecond
+
+// maxProbes is how many messages, the oldest, are sent again while nothing is
+// acknowledged that left as late as they: then it is more likely that the other
+// side or its network has paused than that all were lost. The others follow when
+// one of these is, or something newer.
+const maxProbes = 2
 
 // idleMemory is how long the memory of the window is kept without use.
 const idleMemory = 5 * time.Second

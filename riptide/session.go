@@ -87,10 +87,20 @@ func (s *session) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 // HandleTick implements datagram.Handler.
 func (s *session) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	s.mu.Lock()
-	next = s.core.tick(now, out)
+	unread := false
+	if s.core.sender.isDue(now) {
+		unread = s.unread()
+	}
+	next = s.core.tick(now, unread, out)
 	s.armed = next
 	s.unlock(out)
 	return next
+}
+
+// unread reports whether datagrams have come that HandleBatch was not given.
+func (s *session) unread() bool {
+	f := s.conn.Features().Unread
+	return f != nil && f.Unread()
 }
 
 // HandleClose implements datagram.Handler.

@@ -136,7 +136,7 @@ func (s *simulation) step(until time.Time) {
 		if at.After(s.now) {
 			s.now = at
 		}
-		s.ends[end].tick(s.now, &out)
+		s.ends[end].tick(s.now, false, &out)
 		s.transmit(side(end), &out)
 		if next := s.ends[end].next(); !next.IsZero() && !next.After(at) {
 			s.t.Fatalf("tick at %v wants the next one at %v", at.Sub(start), next.Sub(start))

@@ -73,6 +73,8 @@ type Features struct {
 	Gather Gatherer
 	// System is the socket of the system below.
 	System socket.System
+	// Unread tells whether something waits to be handled.
+	Unread UnreadTeller
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
 }
@@ -122,6 +124,14 @@ type Lingerer interface {
 	// where the system tells of them, and where others are read anyway. Close
 	// is called as ever.
 	Linger()
+}
+
+// An UnreadTeller is a Conn that knows whether datagrams wait.
+type UnreadTeller interface {
+	// Unread reports whether datagrams may have come, for this Conn or another
+	// one on its socket, that the Handler has not been given, or is being given:
+	// then what looks like silence may be a reader that has no processor.
+	Unread() bool
 }
 
 // A TombstoneSetter is a Conn whose address stays closed for a while after

@@ -157,5 +157,12 @@ func (p *Peer) Linger() {
 
 // Features implements Conn.
 func (p *Peer) Features() Features {
-	return Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.turns.system}
+	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.turns.system}
+	if p.mux.sock.Features().Peek != nil {
+		f.Unread = p
+	}
+	return f
 }
+
+// Unread implements UnreadTeller.
+func (p *Peer) Unread() bool { return p.mux.turns.unread() }

@@ -195,5 +195,12 @@ func (c *Single) Linger() { c.turns.linger() }
 
 // Features implements Conn.
 func (c *Single) Features() Features {
-	return Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.system}
+	f := Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.system}
+	if c.turns.sock.Features().Peek != nil {
+		f.Unread = c
+	}
+	return f
 }
+
+// Unread implements UnreadTeller.
+func (c *Single) Unread() bool { return c.turns.unread() }

@@ -95,8 +95,9 @@ type turns struct {
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
 
-	base   time.Time
-	handle func(ps []socket.Packet)
+	base     time.Time
+	handle   func(ps []socket.Packet)
+	handling atomic.Bool // handle runs
 
 	// These belong to who reads.
 	backoff backoff
@@ -120,12 +121,17 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, error
 	t.inline, t.system = sock.Features().Steps, sock.Features().System
 	t.base = time.Now()
 	t.handle = func(ps []socket.Packet) {
+		t.handling.Store(true)
 		t.backoff.ok()
 		t.seen = time.Since(t.base)
 		t.owner.handlePackets(t.base.Add(t.seen), ps)
+		t.handling.Store(false)
 	}
 	t.watch.tick, t.watch.reads = t.watchTick, true
 }
+
+// unread reports whether something waits in the socket, or is being handled.
+func (t *turns) unread() bool { return t.handling.Load() || t.sock.Features().Peek.Unread() }
 
 // now is time.Now at half its cost. It does not follow when the system's clock
 // is set, so only differences of such times count.

@@ -68,10 +68,17 @@ type pollfd struct {
 	events, revents int16
 }
 
-const pollOut = 4
+const (
+	pollIn  = 1
+	pollOut = 4
+)
 
-func (linuxKernel) writable(fd uintptr) bool {
-	p := pollfd{fd: int32(fd), events: pollOut}
+func (linuxKernel) writable(fd uintptr) bool { return poll(fd, pollOut) }
+func (linuxKernel) readable(fd uintptr) bool { return poll(fd, pollIn) }
+
+// poll reports whether one of the events, or an error, is there. It does not wait.
+func poll(fd uintptr, events int16) bool {
+	p := pollfd{fd: int32(fd), events: events}
 	var now syscall.Timespec
 	n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1,
 		uintptr(unsafe.Pointer(&now)), 0, 0, 0)

@@ -79,6 +79,7 @@ type Features struct {
 	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
 	Deadline ReadDeadliner  // its reads can be interrupted
 	System   System         // it is one of the system
+	Peek     Peeker         // it can tell whether it has something to be read
 }
 
 // A Looper can do without the step back to its caller between two reads.
@@ -113,6 +114,13 @@ type Notifier interface {
 	// receive; nil takes that back, unless the call is under way. WakeUp must
 	// not block, but for a lock that the caller of WakeOnPacket may hold.
 	WakeOnPacket(s Sleeper) error
+}
+
+// A Peeker can tell whether there is something to receive.
+type Peeker interface {
+	// Unread reports whether something has come that nobody has read. It may be
+	// called from any goroutine, and does not wait.
+	Unread() bool
 }
 
 // A Sleeper is to be told of packets.

@@ -33,6 +33,8 @@ type kernel interface {
 	drops(fd uintptr) (n uint32, ok bool)
 	// writable reports whether there is room in the send buffer.
 	writable(fd uintptr) bool
+	// readable reports whether there is something to receive.
+	readable(fd uintptr) bool
 	// release returns the version of the kernel as uname tells it.
 	release() string
 }

@@ -72,7 +72,7 @@ func (s *linuxSocket) Close() error {
 
 // Features implements Socket.
 func (s *linuxSocket) Features() Features {
-	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s}
+	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s}
 }
 
 // Stats implements Socket. Drops is newer than the one of the
@@ -95,4 +95,10 @@ func (s *linuxSocket) Stats() Stats {
 		Fallbacks:       s.fallbacks.Load(),
 		Drops:           drops,
 	}
+}
+
+// Unread implements Peeker.
+func (s *linuxSocket) Unread() (unread bool) {
+	_ = s.raw.Control(func(fd uintptr) { unread = s.kernel.readable(fd) }) // fails after Close
+	return unread
 }
