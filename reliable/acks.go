@@ -333,7 +333,13 @@ func (h Header) plain() Header {
 // is also remembered that packets up to there, which are yet to be sent, are
 // what the other side has seen already: it will take them for duplicates, and
 // acks of them say nothing. Their bits are taken out of h.
-func (e *Endpoint) credible(h *Header) bool {
+//
+// A message tells of the newest packet that the other side has seen. One of
+// before that point shows that the header which spoke of it was wrong, or that
+// the other side has begun anew. A packet without a message may be for one that
+// came late, and filled a gap among those of our predecessor: it is believed for
+// that alone, unless nothing else has been heard for a long time.
+func (e *Endpoint) credible(h *Header, message bool) bool {
 	newest := uint16(e.nextID) - 1
 	behind := uint64(newest - h.Ack)
 	if behind >= e.nextID || behind >= halfRange {
@@ -341,8 +347,9 @@ func (e *Endpoint) credible(h *Header) bool {
 			return true // not an ack: nothing in the window is like that
 		}
 		e.counters.AcksInvalid++
-		if ahead := uint64(h.Ack - newest); ahead <= halfRange && e.counters.PacketsAcked == 0 {
-			e.ackFloor = max(e.ackFloor, e.nextID+ahead)
+		ahead := uint64(h.Ack - newest)
+		if ahead <= halfRange && (e.counters.PacketsAcked == 0 || e.ackFloor > e.nextID) {
+			e.ackFloor, e.ackFloorAt = max(e.ackFloor, e.nextID+ahead), e.now
 		}
 		return false
 	}
@@ -355,9 +362,17 @@ func (e *Endpoint) credible(h *Header) bool {
 		h.AckBits &= 1<<min(32, id-e.ackFloor+1) - 1
 	case id == e.ackFloor-1:
 		e.counters.AcksInvalid++
+		e.ackFloorAt = e.now
 		return false
+	case message || e.now-e.ackFloorAt > floorSilence:
+		e.ackFloor = 0
 	default:
-		e.ackFloor = 0 // it has not seen that packet: the earlier header was wrong
+		h.AckBits &= 1
 	}
 	return true
 }
+
+// floorSilence is how long packets without a message must have spoken only of
+// packets below the floor of acks before it is given up. It is several times as
+// long as a peer waits that has nothing to acknowledge.
+const floorSilence = int64(30 * time.Second)

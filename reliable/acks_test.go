@@ -190,38 +190,51 @@ func checkAckBits(t *testing.T, ackBits uint32) {
 // TestAckGuard gives an endpoint that has sent some packets one header after
 // the other, and checks which packets each acknowledges.
 func TestAckGuard(t *testing.T) {
-	const all = 1<<32 - 1
+	const (
+		all        = 1<<32 - 1
+		msg, empty = true, false
+	)
 	type step struct {
 		sent    int // in all, before the header
 		ack     uint16
 		bits    uint32
 		acked   int  // packets, in all
 		invalid bool // counted
+		message bool // behind the header
 	}
 	for name, steps := range map[string][]step{
-		"heard nothing": {{10, 65535, 0, 0, false}, {10, 3, 0xf, 4, false}},
-		"a fresh peer of one who has sent nothing": {{0, 65535, 0, 0, false}, {0, 0, 1, 0, true}},
-		"bits behind a packet never sent":          {{10, 20, all, 0, true}},
-		"the same later on":                        {{10, 9, 0x3ff, 10, false}, {20, 25, all, 10, true}, {20, 19, 0x3ff, 20, false}},
-		"far ahead":                                {{10, 32000, all, 0, true}},
-		"far behind":                               {{10, 65000, all, 0, true}, {10, 9, 1, 1, false}},
-		"behind the first, with bits":              {{10, 65535, 1, 0, true}, {10, 9, 1, 1, false}},
-		"seen but not received":                    {{10, 20, 0, 0, true}},
+		"heard nothing": {{10, 65535, 0, 0, false, msg}, {10, 3, 0xf, 4, false, msg}},
+		"a fresh peer of one who has sent nothing": {{0, 65535, 0, 0, false, msg}, {0, 0, 1, 0, true, msg}},
+		"bits behind a packet never sent":          {{10, 20, all, 0, true, msg}},
+		"the same later on":                        {{10, 9, 0x3ff, 10, false, msg}, {20, 25, all, 10, true, msg}, {20, 19, 0x3ff, 20, false, msg}},
+		"far ahead":                                {{10, 32000, all, 0, true, msg}},
+		"far behind":                               {{10, 65000, all, 0, true, msg}, {10, 9, 1, 1, false, msg}},
+		"behind the first, with bits":              {{10, 65535, 1, 0, true, msg}, {10, 9, 1, 1, false, msg}},
+		"seen but not received":                    {{10, 20, 0, 0, true, msg}},
 		// What the peer saw before it was sent stays in doubt, and what is sent
 		// later does not.
 		"an old connection": {
-			{10, 40, all, 0, true}, {41, 40, all, 0, true}, {60, 40, all, 0, true},
-			{60, 41, all, 1, false}, {60, 43, all, 3, false}, {90, 80, all, 35, false}, {200, 199, all, 67, false},
+			{10, 40, all, 0, true, msg}, {41, 40, all, 0, true, msg}, {60, 40, all, 0, true, msg},
+			{60, 41, all, 1, false, msg}, {60, 43, all, 3, false, msg}, {90, 80, all, 35, false, msg}, {200, 199, all, 67, false, msg},
 		},
 		"an old connection that grows": {
-			{10, 40, all, 0, true}, {10, 50, all, 0, true}, {10, 45, all, 0, true},
-			{60, 50, all, 0, true}, {60, 51, all, 1, false},
+			{10, 40, all, 0, true, msg}, {10, 50, all, 0, true, msg}, {10, 45, all, 0, true, msg},
+			{60, 50, all, 0, true, msg}, {60, 51, all, 1, false, msg},
+		},
+		// The old connection takes 29 and 45 for two of our predecessor's that got
+		// lost, and says so in packets of their own.
+		"an old connection with gaps": {
+			{10, 149, all, 0, true, msg}, {33, 29, 0xff, 1, false, empty}, {60, 45, all, 2, false, empty},
+			{60, 150, all, 2, true, msg}, {149, 148, all, 3, false, empty}, {151, 150, all, 3, true, msg}, {160, 151, all, 4, false, msg},
+		},
+		"an old connection that begins anew": {
+			{10, 149, all, 0, true, msg}, {60, 45, 0xff, 8, false, msg}, {60, 47, 0x3ff, 10, false, empty},
 		},
 		// A header with a wrong ack costs no more than itself.
-		"a forged header":         {{10, 30000, all, 0, true}, {10, 5, 0x3f, 6, false}, {20, 19, all, 20, false}},
-		"forged once in sync":     {{10, 9, 0x3ff, 10, false}, {10, 1000, all, 10, true}, {20, 19, all, 20, false}},
-		"one of an earlier lap":   {{40_000, 0, all, 0, true}, {40_000, 39_999, all, 32, false}},
-		"an ack half a lap ahead": {{70_000, 37_231, all, 0, true}, {70_000, 4463, all, 32, false}},
+		"a forged header":         {{10, 30000, all, 0, true, msg}, {10, 5, 0x3f, 6, false, msg}, {20, 19, all, 20, false, msg}},
+		"forged once in sync":     {{10, 9, 0x3ff, 10, false, msg}, {10, 1000, all, 10, true, msg}, {20, 19, all, 20, false, msg}},
+		"one of an earlier lap":   {{40_000, 0, all, 0, true, msg}, {40_000, 39_999, all, 32, false, msg}},
+		"an ack half a lap ahead": {{70_000, 37_231, all, 0, true, msg}, {70_000, 4463, all, 32, false, msg}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := New(connConfig(), testTime(0), nil)
@@ -232,7 +245,11 @@ func TestAckGuard(t *testing.T) {
 					out.Reset()
 					mustSend(t, e, testTime(0), []byte{1}, &out)
 				}
-				if v := e.Receive(testTime(0), AppendHeader(nil, Header{uint16(i), s.ack, s.bits})); v != Delivered {
+				datagram := AppendHeader(nil, Header{uint16(i), s.ack, s.bits})
+				if s.message {
+					datagram = append(datagram, 'x')
+				}
+				if v := e.Receive(testTime(0), datagram); v != Delivered {
 					t.Fatalf("header %d: %v", i, v)
 				}
 				if s.invalid {

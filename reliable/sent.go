@@ -302,7 +302,7 @@ func (e *Endpoint) handleAcks(h Header, message bool) {
 		prompt = h.AckBits&1 != 0
 		h = h.plain()
 	}
-	if e.cfg.AckGuard && !e.credible(&h) {
+	if e.cfg.AckGuard && !e.credible(&h, message) {
 		return
 	}
 	var mask uint32
