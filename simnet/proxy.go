@@ -23,6 +23,10 @@ type ProxyConfig struct {
 	// Listen is the UDP address for clients. Empty means a free port of
 	// 127.0.0.1.
 	Listen string
+	// Source is the IP address from which the proxy sends to the target, at a
+	// port of the system's choice for each client. Empty means that the system
+	// chooses the address, too.
+	Source string
 	// Up is the link from the clients to the target, Down that from the
 	// target to the clients. All clients share them.
 	Up, Down Link
@@ -43,6 +47,17 @@ func (c *ProxyConfig) listen() string {
 	return c.Listen
 }
 
+func (c *ProxyConfig) source() (*net.UDPAddr, error) {
+	if c.Source == "" {
+		return nil, nil
+	}
+	ip, err := netip.ParseAddr(c.Source)
+	if err != nil {
+		return nil, fmt.Errorf("simnet: ProxyConfig.Source: %w", err)
+	}
+	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)), nil
+}
+
 func (c *ProxyConfig) maxClients() int {
 	if c.MaxClients <= 0 {
 		return DefaultMaxClients
@@ -60,6 +75,7 @@ type Proxy struct {
 	cfg    ProxyConfig
 	net    *Network
 	front  *net.UDPConn // towards the clients
+	source *net.UDPAddr // nil: the system's choice
 	target netip.AddrPort
 	wg     sync.WaitGroup
 
@@ -86,6 +102,10 @@ func NewProxy(cfg ProxyConfig) (*Proxy, error) {
 	if target.Port == 0 {
 		return nil, fmt.Errorf("simnet: ProxyConfig.Target: no port in %q", cfg.Target)
 	}
+	source, err := cfg.source()
+	if err != nil {
+		return nil, err
+	}
 	laddr, err := net.ResolveUDPAddr("udp", cfg.listen())
 	if err != nil {
 		return nil, fmt.Errorf("simnet: ProxyConfig.Listen: %w", err)
@@ -99,6 +119,7 @@ func NewProxy(cfg ProxyConfig) (*Proxy, error) {
 		cfg:     cfg,
 		net:     New(cfg.Seed),
 		front:   front,
+		source:  source,
 		target:  target.AddrPort(),
 		clients: make(map[netip.AddrPort]*proxyClient),
 	}
@@ -272,7 +293,7 @@ func (p *Proxy) evict() {
 // connect opens a socket towards the target for a client, in place of the one
 // it may have.
 func (p *Proxy) connect(c *proxyClient) error {
-	back, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.target))
+	back, err := net.DialUDP("udp", p.source, net.UDPAddrFromAddrPort(p.target))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,30 @@ func TestProxyRebind(t *testing.T) {
 	}
 }
 
+// TestProxySource checks the address from which the target is sent to, also
+// after a change.
+func TestProxySource(t *testing.T) {
+	const source = "127.0.0.1" // which every system has
+	server := echoServer(t)
+	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), Source: source})
+	if p.source == nil || p.source.IP.String() != source || p.source.Port != 0 {
+		t.Errorf("source = %v, want %v", p.source, source)
+	}
+	if runtime.GOOS == "linux" { // where all of 127.0.0.0/8 is there
+		p = newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), Source: "127.1.2.3"})
+	}
+	want := p.source.IP.String()
+	c := dialUDP(t, p.Addr())
+	for range 2 {
+		if host, _, _ := net.SplitHostPort(ask(t, c, "x")); host != want {
+			t.Errorf("the target sees %s, want %s", host, want)
+		}
+		if err := p.Rebind(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestProxyMaxClients(t *testing.T) {
 	server := echoServer(t)
 	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), MaxClients: 2})
@@ -226,6 +251,7 @@ func TestProxyConfigErrors(t *testing.T) {
 		{ProxyConfig{Target: "127.0.0.1:0"}, "no port"},
 		{ProxyConfig{Target: "127.0.0.1:1", Listen: "nonsense"}, "ProxyConfig.Listen"},
 		{ProxyConfig{Target: "127.0.0.1:1", Listen: "192.0.2.1:1"}, "ProxyConfig.Listen"},
+		{ProxyConfig{Target: "127.0.0.1:1", Source: "127.0.0.1:1"}, "ProxyConfig.Source"},
 	} {
 		p, err := NewProxy(test.cfg)
 		if err == nil {
