@@ -112,6 +112,108 @@ func TestListenerFlood(t *testing.T) {
 	}))
 }
 
+// The same through a Listener that has a peer, who does not notice: what is held
+// does not grow, whatever the strangers send.
+func TestListenerFloodBesideAPeer(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what memory costs")
+	}
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+		pc, err := n.Listen("10.0.0.1:7")
+		require.NoError(t, err)
+		flood := &crowd{PacketConn: pc, peer: "10.0.0.2:5"}
+		l, err := (&ListenConfig{}).ListenPacket(flood)
+		require.NoError(t, err)
+		defer l.Close()
+		c := simDial(t, n, flood.peer, "10.0.0.1:7", nil)
+		defer abort(c)
+		s, err := l.AcceptConn()
+		require.NoError(t, err)
+		defer abort(s)
+		require.NoError(t, c.Connected(t.Context()))
+		buf := make([]byte, 100)
+		exchange := func() {
+			c.Write(buf)
+			sent := time.Now()
+			_, err := s.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, 10*time.Millisecond, time.Since(sent))
+		}
+		for range 20 {
+			exchange()
+		}
+		before := heap()
+		for flood.sources < 100_000 {
+			exchange()
+		}
+		time.Sleep(time.Second)
+		require.Less(t, heap()-before, int64(256<<10))
+		require.LessOrEqual(t, flood.sent, flood.requests, "amplification at most 1.0")
+		require.Greater(t, flood.sent, 100_000*core.ConnectSize/2, "requests are answered")
+		require.Equal(t, 1, l.Stats().Conns)
+		require.LessOrEqual(t, l.Stats().Memory, int64(32<<10), "of the peer's messages")
+		require.Zero(t, s.Stats().FramesResent+c.Stats().FramesResent)
+	})
+}
+
+// A crowd puts the datagrams of hundreds of strangers before each one of a
+// peer.
+type crowd struct {
+	net.PacketConn
+	peer           string
+	sources        int // so far
+	next           int // of a stranger's datagrams
+	left           int // strangers before what waits
+	waiting        []byte
+	from           net.Addr
+	requests, sent int // bytes, of strangers' requests and to them
+}
+
+func (c *crowd) ReadFrom(b []byte) (int, net.Addr, error) {
+	if c.waiting == nil {
+		n, from, err := c.PacketConn.ReadFrom(b)
+		if err != nil {
+			return n, from, err
+		}
+		c.waiting, c.from = append(make([]byte, 0, n), b[:n]...), from
+		c.left = 200
+	}
+	if c.left == 0 {
+		n := copy(b, c.waiting)
+		c.waiting = nil
+		return n, c.from, nil
+	}
+	i := uint32(c.sources)
+	from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), uint16(i)|1)
+	var n int
+	switch c.next {
+	case 0:
+		n = len(core.AppendConnect(b[:0], core.Connect{Channels: 1, ID: i}))
+		c.requests += n
+	case 1:
+		n = len(core.AppendConnectAck(b[:0], i))
+	default:
+		n = len(core.AppendDataHeader(b[:0], i, 0))
+	}
+	if c.next++; c.next == 3 {
+		c.next = 0
+		c.sources++
+		c.left--
+	}
+	return n, net.UDPAddrFromAddrPort(from), nil
+}
+
+func (c *crowd) WriteTo(b []byte, to net.Addr) (int, error) {
+	if to.String() == c.peer {
+		return c.PacketConn.WriteTo(b, to)
+	}
+	c.sent += len(b)
+	return len(b), nil
+}
+
 // R13: a single source cannot make a Listener answer for ever, while others are
 // answered; what is remembered of sources, and of connections that have ended,
 // has a limit.

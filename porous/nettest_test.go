@@ -22,6 +22,14 @@ var pairs = map[string]func(testing.TB, *Config) (a, b *Conn){
 		x, y := simnet.Pair(1, badLink, badLink)
 		return NewConn(x, cfg), NewConn(y, cfg)
 	},
+	"NetcodePipe": func(_ testing.TB, cfg *Config) (a, b *Conn) {
+		x, y := SealedPipe()
+		return NewConn(x, cfg), NewConn(y, cfg)
+	},
+	"NetcodeBad": func(tb testing.TB, cfg *Config) (a, b *Conn) {
+		x, y, _ := Sessions(tb, badLink)
+		return NewConn(x, cfg), NewConn(y, cfg)
+	},
 }
 
 // udpPair returns two connections over loopback, dialed and accepted.

@@ -408,11 +408,15 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 // while, and then again and again until it answers (T14, R4); and when frames
 // time out, since whether it is there at all makes a difference.
 func (p *Peer) pingAt() Clock {
+	wait := p.send.rtt.rto() // for the answer to the last one
+	if p.lastHeard < p.lastPing {
+		wait = p.send.rtt.avg // for a sign of life
+	}
 	switch {
 	case p.send.loss.backoff > 0 && p.send.queue.flying > 0:
-		return p.lastPing + max(p.send.rtt.rto(), 50*time.Millisecond)
+		return p.lastPing + max(wait, 50*time.Millisecond)
 	case p.pinging:
-		return p.lastPing + max(p.send.rtt.rto(), time.Second)
+		return p.lastPing + max(wait, time.Second)
 	case p.send.rtt.samples == 0:
 		return p.lastPing + p.cfg.PingInterval
 	default:

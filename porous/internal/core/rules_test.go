@@ -307,3 +307,29 @@ func TestVerifyDisconnectInAStream(t *testing.T) {
 	require.Equal(t, []Event{EventConnect, EventDisconnect}, s.a.events)
 	require.Equal(t, []Event{EventConnect, EventDisconnect}, s.b.events)
 }
+
+// T14: a peer that is not heard is pinged once each round-trip time, however much
+// that varies, since nothing but an answer keeps the connection alive; one that
+// is heard has the time that the timeout leaves it to answer.
+func TestT14PingsInSilence(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		p, _ := connectedPeer(t, testConfig())
+		p.send.rtt.avg, p.send.rtt.dev, p.send.rtt.samples = ms(2000), ms(500), 1
+		var out wire.Batch
+		var pings []Clock
+		for now := ms(0); now < ms(18_000); now += ms(10) {
+			if p.Tick(now, &out); out.Len() > 0 {
+				pings = append(pings, now)
+			}
+			out.Reset()
+			if heard && len(pings) > 0 {
+				p.Receive(now, AppendDataAck(nil, nil), &out)
+			}
+		}
+		want := []Clock{ms(5000), ms(7000), ms(9000), ms(11_000), ms(13_000), ms(15_000), ms(17_000)}
+		if heard {
+			want = []Clock{ms(5000), ms(9000), ms(13_000), ms(17_000)}
+		}
+		require.Equal(t, want, pings, heard)
+	}
+}
