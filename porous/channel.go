@@ -58,6 +58,7 @@ type Channel struct {
 	writeDeadline deadline.Deadline
 	closed        bool // guarded by Conn.mu
 	batch         bool // it is in Conn.pushed; guarded by Conn.mu
+	writers       int  // calls that wait for room; guarded by Conn.mu
 }
 
 var _ net.Conn = (*Channel)(nil)
@@ -213,9 +214,6 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 		}
 		if id, ok := c.peer.Send(now, ch.number, b, core.Mode(mode), until); ok {
 			c.busyLocked(now)
-			if c.waiters > 0 && c.peer.Room(1) {
-				c.notifyLocked()
-			}
 			switch {
 			case c.set.manual:
 			case flood:
@@ -261,7 +259,13 @@ func (ch *Channel) waitLocked(ctx context.Context) error {
 		return err
 	}
 	passed := ch.writeDeadline.Arm()
-	defer ch.writeDeadline.Disarm()
+	ch.writers++
+	ch.c.writers++
+	defer func() {
+		ch.writers--
+		ch.c.writers--
+		ch.writeDeadline.Disarm()
+	}()
 	if ch.c.awaitLocked(ctx.Done(), passed) == wokenCancel {
 		return ctx.Err()
 	}

@@ -35,8 +35,10 @@ type Config struct {
 	// 4294967295, which is no limit. Negative: an error.
 	SendBandwidth, ReceiveBandwidth int64
 	// SendBuffer limits the messages whose fate is not known yet, in bytes (a
-	// message counts 112 more than its length). Writes wait for room. Default
-	// 4 MiB. Negative: an error.
+	// message counts 112 more than its length). Writes wait for room. No
+	// channel of several gets more than half of what the others leave, so that
+	// one that the peer does not read blocks only itself; each may have one
+	// message in any case. Default 4 MiB. Negative: an error.
 	SendBuffer int
 	// ReceiveBuffer limits what has arrived and was not read yet, and what
 	// waits for fragments or for earlier messages, in bytes, overhead

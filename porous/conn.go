@@ -52,6 +52,7 @@ type Conn struct {
 	messages  uint16        // of a flood, that have gathered since frames were last filled
 	gathered  int32         // their bytes
 	waiters   int           // calls that wait for room or for fates
+	writers   int           // of them, those that wait for room
 	change    chan struct{} // closed when something has changed for them; nil without any
 	receipts  *receipts
 	lost      UndeliveredError // reliable messages that the end has lost

@@ -91,8 +91,10 @@ func TestConnChannelsAndModes(t *testing.T) {
 		require.Equal(t, 7, a.Channel(7).Number())
 		require.Same(t, a, a.Channel(7).Conn())
 		require.Panics(t, func() { a.Channel(256) })
-		_, err := a.Send(t.Context(), nil, Mode(3))
-		require.ErrorAs(t, err, new(*ModeError))
+		for _, mode := range []Mode{-1, 3} {
+			_, err := a.Send(t.Context(), nil, mode)
+			require.ErrorAs(t, err, new(*ModeError))
+		}
 	})
 }
 
@@ -207,11 +209,14 @@ func TestShutdownAndAbort(t *testing.T) {
 		a, b, _ := pair(t, simnet.Link{Latency: 100 * time.Millisecond}, nil)
 		require.NoError(t, a.Connected(t.Context()))
 		a.Write([]byte("x"))
+		a.Send(t.Context(), []byte("not counted"), Unreliable)
+		a.Send(t.Context(), []byte("not counted"), Passive)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := a.Shutdown(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorAs(t, err, new(*UndeliveredError))
+		var lost *UndeliveredError
+		require.ErrorAs(t, err, &lost)
+		require.Equal(t, UndeliveredError{1, 1, context.Canceled}, *lost)
 		require.Equal(t, err, a.Close(), "the first result")
 
 		b.Write([]byte("x"))
@@ -221,6 +226,50 @@ func TestShutdownAndAbort(t *testing.T) {
 		_, err = b.Read(make([]byte, 1))
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.NoError(t, b.Close())
+	})
+}
+
+// Once everything is acknowledged, Close does not wait for long for a peer that
+// is gone.
+func TestCloseOfAPeerThatIsGone(t *testing.T) {
+	bubbles(t, func(t *testing.T, pair pairing) {
+		a, b, change := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, nil)
+		defer abort(b)
+		a.Write([]byte("x"))
+		require.NoError(t, a.Flush(t.Context()))
+		change(simnet.Link{Blackout: true})
+		start := time.Now()
+		require.NoError(t, a.Close())
+		require.Equal(t, confirmTime, time.Since(start))
+	})
+}
+
+// A message that is lost after a silence, when no timer is near, is sent again
+// after a timeout; and memory that it takes at either side is given back.
+func TestAfterASilence(t *testing.T) {
+	bubbles(t, func(t *testing.T, pair pairing) {
+		link := simnet.Link{Latency: 10 * time.Millisecond}
+		a, b, change := pair(t, link, nil)
+		defer abort(a, b)
+		compact := func(c *Conn) bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.compact
+		}
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			require.True(t, compact(a))
+			require.True(t, compact(b))
+			change(simnet.Link{Blackout: true})
+			start := time.Now()
+			a.Write([]byte("x"))
+			time.Sleep(20 * time.Millisecond)
+			change(link)
+			readString(t, b)
+			require.Less(t, time.Since(start), 300*time.Millisecond)
+			require.False(t, compact(a))
+			require.False(t, compact(b))
+		}
 	})
 }
 
@@ -242,12 +291,26 @@ func TestAbortEndsClose(t *testing.T) {
 // has not acknowledged is named.
 func TestPeerAborts(t *testing.T) {
 	bubbles(t, func(t *testing.T, pair pairing) {
-		a, b, _ := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, nil)
+		a, b, _ := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, &Config{Channels: 4})
 		require.NoError(t, a.Connected(t.Context()))
+		for n := range 2 {
+			b.Channel(n).Write([]byte("read me"))
+			b.Channel(n).Write([]byte("not read"))
+		}
+		time.Sleep(time.Second)
 		b.Abort()
-		_, err := a.Read(make([]byte, 1))
-		require.Equal(t, io.EOF, err)
+		time.Sleep(time.Second)
+		buf := make([]byte, 10)
+		for n := range 2 {
+			require.Equal(t, "read me", readString(t, a.Channel(n)))
+		}
+		_, err := a.Channel(2).Read(buf)
+		require.Equal(t, io.EOF, err, "of a channel first used after the end")
 		require.NoError(t, a.Close())
+		for n := range 4 {
+			_, err := a.Channel(n).Read(buf)
+			require.ErrorIs(t, err, net.ErrClosed, "channel %d: what nobody has read is dropped", n)
+		}
 	})
 }
 
@@ -260,6 +323,7 @@ func TestIdleTimeout(t *testing.T) {
 		require.Equal(t, "read me first", readString(t, a), "pings keep it alive")
 		b.Write([]byte("and me"))
 		time.Sleep(time.Second)
+		a.Write([]byte("lost"))
 		change(simnet.Link{Blackout: true})
 		start := time.Now()
 		time.Sleep(25 * time.Second)
@@ -271,6 +335,9 @@ func TestIdleTimeout(t *testing.T) {
 		_, err = a.Read(make([]byte, 1))
 		require.ErrorIs(t, err, ErrIdleTimeout)
 		require.LessOrEqual(t, time.Since(start), 25*time.Second)
+		var lost *UndeliveredError
+		require.ErrorAs(t, a.Close(), &lost)
+		require.Equal(t, UndeliveredError{1, 4, ErrIdleTimeout}, *lost)
 		abort(a, b)
 	})
 }
@@ -295,7 +362,9 @@ func TestDeadlines(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_, err = a.Send(ctx, make([]byte, 60_000), Reliable)
+		for err = nil; err == nil; {
+			_, err = a.Send(ctx, make([]byte, 30_000), Reliable)
+		}
 		require.ErrorIs(t, err, context.DeadlineExceeded, "deadlines of channels are their own")
 		require.NoError(t, a.Flush(t.Context()))
 	})
@@ -350,6 +419,14 @@ func TestSendUntil(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "in time", readString(t, b))
 		require.Equal(t, []Receipt{{ID: late, Fate: Lost}}, a.AppendReceipts(nil))
+		require.NoError(t, a.Flush(t.Context()))
+		a.AppendReceipts(nil)
+		for _, over := range []time.Time{time.Now(), time.Now().Add(-time.Hour), time.Unix(0, 0)} {
+			late, err = a.SendUntil(t.Context(), []byte("late from the start"), Reliable, over)
+			require.NoError(t, err)
+			require.Equal(t, []Receipt{{ID: late, Fate: Lost}}, a.AppendReceipts(nil))
+		}
+		require.NoError(t, a.Close(), "what was over by itself was not lost by the end")
 	})
 }
 
@@ -369,6 +446,70 @@ func TestPriority(t *testing.T) {
 		require.Equal(t, "urgent", readString(t, b.Channel(1)))
 		require.Less(t, time.Since(start), 500*time.Millisecond)
 		require.Greater(t, a.Stats().SendQueue, 500_000, "what is low still waits")
+	})
+}
+
+// A channel that nobody reads at the peer blocks whoever writes there, and
+// nobody else, whatever the size of their messages; nor does what it keeps grow.
+func TestUnreadChannelBlocksItself(t *testing.T) {
+	bubbles(t, func(t *testing.T, pair pairing) {
+		cfg := &Config{Channels: 3, SendBuffer: 100_000, ReceiveBuffer: 300_000}
+		a, b, _ := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, cfg)
+		defer abort(a, b)
+		blocked := make(chan error)
+		for n := range 2 {
+			go func() {
+				for {
+					if _, err := a.Channel(1 + n).Write(make([]byte, 3000)); err != nil {
+						blocked <- err
+						return
+					}
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		buf := make([]byte, a.MaxMessageSize())
+		go func() {
+			for i := range 300 {
+				a.Send(ctx, buf[:max(1, i%3*len(buf)/2)], Reliable)
+			}
+		}()
+		for i := range 300 {
+			n, err := b.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, max(1, i%3*len(buf)/2), n)
+			require.Less(t, a.Stats().SendQueue, cfg.SendBuffer+3*(a.MaxMessageSize()+112))
+		}
+		require.NoError(t, ctx.Err())
+		require.True(t, a.Channel(1).Stats().Refused)
+		require.NoError(t, a.Channel(1).Close())
+		require.ErrorIs(t, <-blocked, net.ErrClosed)
+		require.NoError(t, a.Channel(2).SetWriteDeadline(time.Now()))
+		require.ErrorIs(t, <-blocked, os.ErrDeadlineExceeded)
+	})
+}
+
+// Who waits for room gets it when the time of what filled it is over, though
+// nothing is acknowledged.
+func TestRoomOfWhatIsOver(t *testing.T) {
+	bubbles(t, func(t *testing.T, pair pairing) {
+		a, b, change := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, &Config{SendBuffer: 70_000, IdleTimeout: time.Hour})
+		defer abort(a, b)
+		require.NoError(t, a.Connected(t.Context()))
+		change(simnet.Link{Blackout: true})
+		over := time.Now().Add(10 * time.Second)
+		var err error
+		for err == nil {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = a.SendUntil(ctx, make([]byte, 1000), Unreliable, over)
+			cancel()
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = a.Write(make([]byte, 20_000))
+		require.NoError(t, err)
+		require.Less(t, time.Since(over), 5*time.Second)
 	})
 }
 

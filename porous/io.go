@@ -90,7 +90,7 @@ func (c *Conn) compactLocked() {
 // cannot be done with it.
 func (c *Conn) afterLocked() {
 	connected, over := c.handleEventsLocked()
-	if c.waiters > 0 && (c.out.Err() != nil || c.peer.Room(c.set.core.SendBuffer/4) || c.peer.Flushed()) {
+	if c.waiters > 0 && (c.out.Err() != nil || c.roomyLocked() || c.peer.Flushed()) {
 		c.notifyLocked()
 	}
 	if !over {
@@ -103,6 +103,16 @@ func (c *Conn) afterLocked() {
 	if over {
 		c.release()
 	}
+}
+
+// roomyLocked reports whether there is room for calls that wait for it.
+func (c *Conn) roomyLocked() bool {
+	for n := 0; c.writers > 0 && n < len(c.channels); n++ {
+		if ch := c.channels[n].Load(); ch != nil && ch.writers > 0 && c.peer.Roomy(n) {
+			return true
+		}
+	}
+	return false
 }
 
 // handleEventsLocked looks at what happened to the state, and reports whether
@@ -161,6 +171,9 @@ func (f *framer) Refill() {
 	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
 	c.peer.Transmit(c.now, out, runFrames)
+	if c.roomyLocked() { // messages whose time was over are gone
+		c.notifyLocked()
+	}
 	if out.Len() == 0 {
 		c.scheduleLocked()
 	}

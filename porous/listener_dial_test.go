@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/porous/internal/core"
 	"volley/simnet"
 )
 
@@ -84,6 +87,29 @@ func TestHolePunching(t *testing.T) {
 		require.Equal(t, "through", readString(t, c))
 		require.NoError(t, <-done)
 		require.NoError(t, c.Close())
+	})
+}
+
+// A connection that the peer has begun, and Dial has taken over before it was
+// established, is not for Accept.
+func TestDialTakesOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		defer l.Close()
+		x, err := n.Dial("10.0.0.3:1", "10.0.0.1:7")
+		require.NoError(t, err)
+		defer x.Close()
+		proveAddress(t, x)
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { x.Write(core.AppendConnect(nil, core.Connect{Channels: 1, ID: 7})) })
+		c, err := l.Dial(t.Context(), "10.0.0.3:1")
+		require.NoError(t, err)
+		l.SetDeadline(time.Now().Add(time.Second))
+		_, err = l.Accept()
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		abort(c)
 	})
 }
 

@@ -128,12 +128,14 @@ func TestListenerFloodBesideAPeer(t *testing.T) {
 		l, err := (&ListenConfig{}).ListenPacket(flood)
 		require.NoError(t, err)
 		defer l.Close()
+		start := time.Now()
 		c := simDial(t, n, flood.peer, "10.0.0.1:7", nil)
 		defer abort(c)
 		s, err := l.AcceptConn()
 		require.NoError(t, err)
 		defer abort(s)
 		require.NoError(t, c.Connected(t.Context()))
+		require.LessOrEqual(t, time.Since(start), 60*time.Millisecond, "three times there and back, and no half second")
 		buf := make([]byte, 100)
 		exchange := func() {
 			c.Write(buf)
@@ -269,6 +271,39 @@ func TestListenerLimits(t *testing.T) {
 		require.NoError(t, a.Close())
 		require.NoError(t, c.Connected(t.Context()), "there is a place again")
 		abort(b, c, d)
+	})
+}
+
+// Of several that ask at the same moment only as many get a connection as there
+// is room for, and nothing is kept of one whose handshake stops halfway.
+func TestListenerLimitsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{MaxConns: 2})
+		defer l.Close()
+		half, err := n.Dial("10.0.0.3:1", "10.0.0.1:7")
+		require.NoError(t, err)
+		defer half.Close()
+		proveAddress(t, half)
+		var conns []*Conn
+		for range 5 {
+			conns = append(conns, simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil))
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 2, l.Stats().Conns)
+		require.EqualValues(t, 1, l.Stats().Accepted)
+		l.mu.Lock()
+		require.Len(t, l.pending, 2)
+		l.mu.Unlock()
+		time.Sleep(time.Minute)
+		abort(conns...)
+		time.Sleep(time.Minute)
+		l.mu.Lock()
+		require.Empty(t, l.pending)
+		l.mu.Unlock()
+		require.Zero(t, l.Stats().Conns)
 	})
 }
 

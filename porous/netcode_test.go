@@ -70,6 +70,22 @@ func TestSessionEnds(t *testing.T) {
 		_, err = b.Write(buf)
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		a.Abort()
+
+		// What it has under way is lost, and Close says so.
+		x, y, _ = sessions(t, simnet.Link{Latency: 10 * time.Millisecond})
+		a, b = porous.NewConn(x, nil), porous.NewConn(y, nil)
+		require.NoError(t, a.Connected(t.Context()))
+		id, err := a.Send(t.Context(), []byte("lost"), porous.Reliable)
+		require.NoError(t, err)
+		y.Close()
+		_, err = a.Read(buf)
+		require.Equal(t, io.EOF, err)
+		var lost *porous.UndeliveredError
+		require.ErrorAs(t, a.Close(), &lost)
+		require.Equal(t, 1, lost.Messages)
+		require.ErrorIs(t, lost, io.ErrClosedPipe)
+		require.Equal(t, []porous.Receipt{{ID: id, Fate: porous.Lost}}, a.AppendReceipts(nil))
+		b.Abort()
 	})
 }
 

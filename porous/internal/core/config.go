@@ -13,7 +13,8 @@ type Config struct {
 	// SendBandwidth and ReceiveBandwidth limit each direction in bytes/s; the
 	// peer is told the latter.
 	SendBandwidth, ReceiveBandwidth uint32
-	// SendBuffer limits the packets without a fate in bytes, and
+	// SendBuffer limits the packets without a fate in bytes, of which a
+	// channel of several gets a share, and
 	// ReceiveBuffer what the receiving half holds, with what nobody has read.
 	SendBuffer, ReceiveBuffer int
 

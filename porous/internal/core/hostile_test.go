@@ -372,7 +372,7 @@ func TestR12Handshake(t *testing.T) {
 // the number of tries.
 func TestR11UnreadForLong(t *testing.T) {
 	cfg := simConfig()
-	cfg.ReceiveBuffer = 256 << 10
+	cfg.ReceiveBuffer, cfg.SendBuffer = 256<<10, 8<<20
 	s := newSim(1, cfg, cfg, simLink{delay: 20 * time.Millisecond})
 	s.connect(t)
 	s.b.unread = map[int]int{1: 0}

@@ -211,7 +211,7 @@ func TestD1FlushesWindowAcks(t *testing.T) {
 // What is kept for use again has a limit.
 func TestKeptMemory(t *testing.T) {
 	cfg := testConfig()
-	cfg.SendBuffer = 1 << 20
+	cfg.Channels, cfg.SendBuffer = 1, 1<<20
 	p, _ := connectedPeer(t, cfg)
 	p.send.control = &fixedController{window: 1 << 24}
 	ids := sendFrames(t, p, 0, 500, Reliable)
@@ -332,4 +332,39 @@ func TestT14PingsInSilence(t *testing.T) {
 		}
 		require.Equal(t, want, pings, heard)
 	}
+}
+
+// No channel of several gets more than half of what the others leave of the send
+// buffer, and each gets one packet in any case.
+func TestShareOfTheSendBuffer(t *testing.T) {
+	cfg := testConfig()
+	cfg.Channels, cfg.SendBuffer = 4, 100_000
+	fill := func(p *Peer, channel, n int) {
+		for {
+			room := p.Room(channel, n)
+			_, ok := p.Send(0, channel, make([]byte, n), Reliable, 0)
+			require.Equal(t, room, ok)
+			if !ok {
+				break
+			}
+		}
+	}
+	const cost = 1000 - PacketOverhead
+	p, _ := connectedPeer(t, cfg)
+	for channel, want := range []int{50_000, 25_000, 12_000} {
+		require.True(t, p.Roomy(channel))
+		fill(p, channel, cost)
+		require.Equal(t, want, p.ChannelStats(channel).Queued)
+		require.False(t, p.Roomy(channel))
+	}
+	fill(p, 3, 60_000)
+	require.Equal(t, 60_000+PacketOverhead, p.ChannelStats(3).Queued, "one in any case")
+	require.False(t, p.Room(0, 0))
+	require.False(t, p.Roomy(3))
+
+	cfg.Channels = 1
+	p, _ = connectedPeer(t, cfg)
+	fill(p, 0, cost)
+	require.Equal(t, 100_000, p.Stats().Queued, "one alone has it all")
+	require.False(t, p.Roomy(0))
 }

@@ -82,18 +82,40 @@ func (s *sending) channel(n int) *sender {
 	return s.channels[n]
 }
 
-// Room reports whether a packet of n bytes finds room.
-func (p *Peer) Room(n int) bool {
-	return p.send.queued == 0 || p.send.queued+n+PacketOverhead <= p.cfg.SendBuffer
+// Room reports whether a packet of n bytes finds room for a channel. One of
+// several gets no more than half of what the others leave, so that one of which
+// the peer takes nothing does not block them; but each may have one packet.
+func (p *Peer) Room(channel, n int) bool {
+	one, limit := p.send.share(channel)
+	return one == 0 || one+n+PacketOverhead <= limit
+}
+
+// Roomy reports whether a channel has room for more than the next few packets:
+// who waits for room had better wait until then.
+func (p *Peer) Roomy(channel int) bool {
+	one, limit := p.send.share(channel)
+	return one <= limit-limit/4
+}
+
+// share returns what a channel has of the send buffer, and how much it may have.
+func (s *sending) share(channel int) (one, limit int) {
+	limit = s.p.cfg.SendBuffer
+	if s.p.cfg.Channels == 1 {
+		return s.queued, limit
+	}
+	if channel < len(s.channels) && s.channels[channel] != nil {
+		one = s.channels[channel].queued
+	}
+	return one, max(0, limit-(s.queued-one)) / 2
 }
 
 // Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel
 // that exists, and returns its number. It is not sent after expires (0: no
 // limit); a reliable packet can expire only before any of it has been sent. It
-// reports false, and takes nothing, if the send buffer has no room or the
-// connection is about to end.
+// reports false, and takes nothing, if the channel's share of the send buffer has
+// no room or the connection is about to end.
 func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) (number uint64, ok bool) {
-	if p.state > Connected || p.flushing || !p.Room(len(b)) {
+	if p.state > Connected || p.flushing || !p.Room(channel, len(b)) {
 		return 0, false
 	}
 	s := &p.send
