@@ -1,7 +1,9 @@
 package riptide
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -88,6 +90,105 @@ func TestHostileClient(t *testing.T) {
 			w.close()
 		})
 	}
+}
+
+// TestHostileStreams: connections of a stream that lie about lengths, stop in the
+// middle, or send what they can think of, cost bounded memory, and a hundred honest
+// clients nothing.
+func TestHostileStreams(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var ended, handled atomic.Int64
+		s := &Server{
+			MaxClients:      150,
+			NoAnnouncements: true,
+			Unhandled: func(p *Peer, m *Message) error {
+				if p.ID() <= 100 {
+					handled.Add(1)
+				}
+				Slice[string](m)
+				return p.Send(m)
+			},
+			Disconnected: func(p *Peer, _ DisconnectReason) {
+				if p.ID() <= 100 {
+					ended.Add(1)
+				}
+			},
+		}
+		w := newStreamWorld(t, s)
+		var clients []*Client
+		for range 100 {
+			c := &Client{}
+			clients = append(clients, c)
+			w.mustDial(c)
+		}
+		time.Sleep(200 * ms)
+		before := heapSize()
+		rng := rand.New(rand.NewPCG(2, 2))
+		var evil []net.Conn
+		for round := range 30 {
+			for range 10 {
+				evil = append(evil, evilStream(rng, w.conn()))
+			}
+			for i, c := range clients {
+				c.Send(numbered(nil, Reliable, i))
+			}
+			time.Sleep(200 * ms)
+			if round%10 == 9 {
+				if grown := int64(heapSize()) - int64(before); grown > 8<<20 {
+					t.Errorf("memory grew by %d bytes", grown)
+				}
+				for _, c := range evil {
+					c.Close()
+				}
+				evil = nil
+			}
+		}
+		if handled.Load() != 3000 || ended.Load() > 0 {
+			t.Errorf("%d messages of honest clients handled, %d of them ended", handled.Load(), ended.Load())
+		}
+		for _, c := range clients {
+			if st := c.Stats(); st.Unacknowledged > 0 || st.Resends > 0 {
+				t.Errorf("%d messages of an honest client wait, %d resends", st.Unacknowledged, st.Resends)
+			}
+			c.Close()
+		}
+		w.close()
+	})
+}
+
+// evilStream has a connection send what a program would not, until it ends.
+func evilStream(rng *rand.Rand, c net.Conn) net.Conn {
+	frame := func(claimed int, b []byte) []byte {
+		return append(binary.LittleEndian.AppendUint32(nil, uint32(claimed)), b...)
+	}
+	var all []byte
+	if rng.IntN(2) == 0 { // as a client that is connected
+		var out wire.Batch
+		body := codec{}.idBody(1)
+		codec{}.appendConnect(&out, nil)
+		codec{}.appendReliable(&out, typeWelcome, 1, body[:])
+		for i := range out.Len() {
+			all = append(all, frame(len(out.At(i)), out.At(i))...)
+		}
+		for range rng.IntN(100) {
+			if d := evilDatagram(rng, codec{}); len(d) <= DefaultMaxPayload+maxHeaderSize {
+				all = append(all, frame(len(d), d)...)
+			}
+		}
+	}
+	switch rng.IntN(4) {
+	case 0: // half a message
+		all = append(all, frame(DefaultMaxPayload+maxHeaderSize, make([]byte, 600))...)
+	case 1: // half a length
+		all = append(all, 7, 0)
+	case 2:
+		all = append(all, frame(-1-rng.IntN(1<<30), make([]byte, 100))...)
+	default:
+		all = append(all, frame(1<<31-1-rng.IntN(1<<30), make([]byte, 100))...)
+	}
+	go c.Write(all)
+	go io.Copy(io.Discard, c)
+	return c
 }
 
 // evilClient returns the socket of a client that is connected.

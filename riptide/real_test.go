@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/loopback"
 )
 
@@ -62,23 +64,34 @@ func TestRealSockets(t *testing.T) {
 // a client to the server and back, with all that belongs to them, in the steady
 // state.
 func TestServerAllocs(t *testing.T) {
+	for _, network := range []string{"udp", "tcp"} {
+		t.Run(network, func(t *testing.T) { testServerAllocs(t, network) })
+	}
+}
+
+func testServerAllocs(t *testing.T, network string) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	back := func(p *Peer, m *Message) error { return p.Send(m) }
 	s := &Server{Unhandled: back, Notify: back, Config: &Config{IgnoreQuality: true}}
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	served := make(chan error)
-	go func() { served <- s.ServePacket(pc) }()
+	var addr net.Addr
+	if network == "udp" {
+		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		addr = pc.LocalAddr()
+		go func() { served <- s.ServePacket(pc) }()
+	} else {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		addr = l.Addr()
+		go func() { served <- s.Serve(l) }()
+	}
 	came := make(chan struct{}, 16)
 	got := func(*Client, *Message) error { came <- struct{}{}; return nil }
 	c := &Client{Unhandled: got, Notify: got, Config: &Config{IgnoreQuality: true}}
-	if err := c.Connect(t.Context(), "udp", pc.LocalAddr().String()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Connect(t.Context(), network, addr.String()))
 	patience := time.NewTimer(0)
 	<-patience.C
 	round := func() {

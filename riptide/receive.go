@@ -168,9 +168,8 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 	if a.has {
 		first = a.id
 	}
-	if !c.acked(now, first) {
-		c.sender.ackedAgain(first)
-	}
+	// In the notes layout that for an old id names the newest one, too.
+	c.acked(now, first, c.set.layout == Packed)
 	news := a.bits
 	moved := true
 	if c.set.layout == Packed {
@@ -178,12 +177,12 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 	}
 	for id := a.newest - 1; news != 0; id-- {
 		if news&1 == 1 {
-			c.acked(now, id)
+			c.acked(now, id, false)
 		}
 		news >>= 1
 	}
 	if moved {
-		c.acked(now, a.newest)
+		c.acked(now, a.newest, false)
 	}
 	if c.state != stateClosed {
 		c.sender.fill(now, c.interval(), out)
@@ -216,21 +215,20 @@ func (r *ackRecord) update(a ack) (news uint16, moved bool) {
 	return news, true
 }
 
-// acked takes an id as delivered. It reports false if it was not pending.
-func (c *connection) acked(now time.Time, id uint16) bool {
+// acked takes an id as delivered, if it was pending.
+func (c *connection) acked(now time.Time, id uint16, prompt bool) {
 	if c.state == stateClosed {
-		return false
+		return
 	}
-	sends := c.sender.acked(now, id)
+	sends := c.sender.acked(now, id, prompt)
 	if sends == 0 {
-		return false
+		return
 	}
 	c.counts.Delivered++
 	c.events.delivered(id)
 	if c.quality.delivered(sends, c.set.maxMeanSends) && c.set.quality && c.state == stateConnected {
 		c.end(PoorConnection, 0, nil)
 	}
-	return true
 }
 
 func (c *connection) receiveHeartbeat(now time.Time, p *packet, out *wire.Batch) bool {

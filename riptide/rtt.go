@@ -61,9 +61,9 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 	a.smooth += (d - a.smooth) / 8
 }
 
-// spurious takes the time in which a message was acknowledged that had been sent
+// late takes the time in which a message was acknowledged that had been sent
 // again for nothing.
-func (a *ackTime) spurious(d time.Duration) { a.worst = max(a.worst, d) }
+func (a *ackTime) late(d time.Duration) { a.worst = max(a.worst, d) }
 
 // limit returns the time after which an acknowledgement is late.
 func (a *ackTime) limit() time.Duration {

@@ -45,8 +45,7 @@ type outgoing struct {
 	sends     int
 	firstSent time.Time
 	lastSent  time.Time
-	due       time.Time     // of the next look at it
-	took      time.Duration // until it was acknowledged
+	due       time.Time // of the next look at it
 	body      []byte
 }
 
@@ -186,8 +185,10 @@ func (s *sender) resend(now time.Time, interval time.Duration, maxSends int, unr
 func (s *sender) isDue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
 // acked takes an id as delivered. It returns how often the message was sent,
-// zero if it was not pending.
-func (s *sender) acked(now time.Time, id uint16) (sends int) {
+// zero if it was not pending. Prompt says that the acknowledgement left when the
+// message arrived; others, which repeat what one that was lost has said, tell
+// nothing about time.
+func (s *sender) acked(now time.Time, id uint16, prompt bool) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
 		return 0
@@ -195,10 +196,10 @@ func (s *sender) acked(now time.Time, id uint16) (sends int) {
 	if s.proven.Before(m.lastSent) {
 		s.proven = m.lastSent
 	}
-	if m.sends == 1 {
-		s.delay.measured(now, now.Sub(m.firstSent))
+	if prompt {
+		s.measure(now, m)
 	}
-	m.pending, m.took = false, now.Sub(m.firstSent)
+	m.pending = false
 	s.bytes -= len(m.body) + messageCost
 	for s.oldest != s.next && s.inFlight(s.oldest) == nil {
 		s.oldest++
@@ -209,15 +210,17 @@ func (s *sender) acked(now time.Time, id uint16) (sends int) {
 	return m.sends
 }
 
-// ackedAgain takes an acknowledgement for an id that has been acknowledged. If
-// it was sent more than once, it has arrived more than once, and the first
-// acknowledgement was not lost but late.
-func (s *sender) ackedAgain(id uint16) {
-	if s.slots == nil {
-		return
-	}
-	if m := s.slot(id); m.seq == id && !m.pending && m.sends > 1 {
-		s.delay.spurious(m.took)
+// measure learns how long an acknowledgement has taken. Of a message that was
+// sent again it is not known which time it arrived, unless the last was too short
+// ago: then the one before it was answered, at least.
+func (s *sender) measure(now time.Time, m *outgoing) {
+	since := now.Sub(m.lastSent)
+	switch {
+	case m.sends == 1:
+		s.delay.measured(now, since)
+	case since < s.delay.smooth/2:
+		between := m.lastSent.Sub(m.firstSent) / time.Duration(m.sends-1)
+		s.delay.late(since + between)
 	}
 }
 

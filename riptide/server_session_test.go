@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/simnet"
 )
 
@@ -44,6 +46,38 @@ func (c *counter) most(m Mode) (different, most int) {
 	return len(c.seen[m]), most
 }
 
+// A fateLog is the fates of notify messages, in the order in which they were told.
+type fateLog struct {
+	mu        sync.Mutex
+	ids       []uint16
+	delivered []bool
+}
+
+func (l *fateLog) add(id uint16, delivered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids, l.delivered = append(l.ids, id), append(l.delivered, delivered)
+}
+
+// check checks that almost all of n messages, numbered from 0, have one fate each,
+// in order, and that it is true: what is lost but for what is counted as unknown has
+// not arrived.
+func (l *fateLog) check(t *testing.T, n int, arrived map[uint32]int, unknown uint64) {
+	t.Helper()
+	require.Greater(t, len(l.ids), n-50)
+	wrong := uint64(0)
+	for i, id := range l.ids {
+		require.EqualValues(t, i+1, id)
+		if l.delivered[i] {
+			require.Equal(t, 1, arrived[uint32(i)], "message %d", i)
+		} else if arrived[uint32(i)] > 0 {
+			wrong++
+		}
+	}
+	require.LessOrEqual(t, wrong, unknown)
+	require.Less(t, unknown, uint64(n/10))
+}
+
 // TestLossyServer sends 10,000 messages of each mode both ways through a
 // network that loses a fifth, repeats some, and changes their order.
 func TestLossyServer(t *testing.T) {
@@ -52,19 +86,21 @@ func TestLossyServer(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			cfg := &Config{Layout: layout, IgnoreQuality: true, Timeout: time.Minute}
 			up, down := newCounter(), newCounter()
-			var fates, delivered atomic.Int64
+			var delivered atomic.Int64
+			var upFates, downFates fateLog
 			s := &Server{
 				Config:     cfg,
 				Unhandled:  func(_ *Peer, m *Message) error { return up.add(m) },
 				Notify:     func(_ *Peer, m *Message) error { return up.add(m) },
-				NotifyFate: func(*Peer, uint16, bool) { fates.Add(1) },
+				NotifyFate: func(_ *Peer, id uint16, ok bool) { downFates.add(id, ok) },
 			}
 			w := newWorld(t, s, simnet.Link{Latency: 15 * ms, Jitter: 10 * ms, Loss: 0.2, Duplicate: 0.1, Reorder: 0.1})
 			c := &Client{
-				Config:    cfg,
-				Unhandled: func(_ *Client, m *Message) error { return down.add(m) },
-				Notify:    func(_ *Client, m *Message) error { return down.add(m) },
-				Delivered: func(*Client, uint16) { delivered.Add(1) },
+				Config:     cfg,
+				Unhandled:  func(_ *Client, m *Message) error { return down.add(m) },
+				Notify:     func(_ *Client, m *Message) error { return down.add(m) },
+				Delivered:  func(*Client, uint16) { delivered.Add(1) },
+				NotifyFate: func(_ *Client, id uint16, ok bool) { upFates.add(id, ok) },
 			}
 			for c.ID() == 0 { // every connect may be lost
 				w.dial(c, "10.0.0.2:0")
@@ -99,8 +135,12 @@ func TestLossyServer(t *testing.T) {
 					t.Errorf("%v: %s: %d unreliable messages", layout, name, got)
 				}
 			}
-			if delivered.Load() < n || layout == Packed && fates.Load() < n-50 {
-				t.Errorf("%v: %d delivered, %d fates", layout, delivered.Load(), fates.Load())
+			if delivered.Load() < n {
+				t.Errorf("%v: %d delivered", layout, delivered.Load())
+			}
+			if layout == Packed {
+				upFates.check(t, n, up.seen[Notify], c.Stats().NotifyUnknown)
+				downFates.check(t, n, down.seen[Notify], p.Stats().NotifyUnknown)
 			}
 			c.Close()
 			w.close()

@@ -25,6 +25,7 @@ type simulation struct {
 	dup      float64
 	blackout func(at time.Time) bool
 	sent     func(from side, b []byte)
+	arrives  func(at side, b []byte)
 }
 
 type travelling struct {
@@ -126,6 +127,9 @@ func (s *simulation) step(until time.Time) {
 		if len(s.flight) > 0 && !s.flight[0].at.After(at) && s.flight[0].at.Before(until) {
 			d := heap.Pop(&s.flight).(travelling)
 			s.now = d.at
+			if s.arrives != nil {
+				s.arrives(d.to, d.data)
+			}
 			s.ends[d.to].receive(s.now, d.data, &out)
 			s.transmit(d.to, &out)
 			continue
