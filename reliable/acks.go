@@ -57,6 +57,7 @@ type ackState struct {
 	owedAt    int64  // when the first that waits for an ack came
 	lateAt    int64  // when the first late one came
 	sampledAt int64  // when an arrival was sampled last
+	floorAt   int64  // when the other side spoke of our predecessor last, see credible
 	told      uint64 // our first packet that acknowledges the newest message, if asked
 }
 
@@ -349,7 +350,8 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 		e.counters.AcksInvalid++
 		ahead := uint64(h.Ack - newest)
 		if ahead <= halfRange && (e.counters.PacketsAcked == 0 || e.ackFloor > e.nextID) {
-			e.ackFloor, e.ackFloorAt = max(e.ackFloor, e.nextID+ahead), e.now
+			e.ackFloor = max(e.ackFloor, e.nextID+ahead)
+			e.noteFloor()
 		}
 		return false
 	}
@@ -362,9 +364,9 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 		h.AckBits &= 1<<min(32, id-e.ackFloor+1) - 1
 	case id == e.ackFloor-1:
 		e.counters.AcksInvalid++
-		e.ackFloorAt = e.now
+		e.noteFloor()
 		return false
-	case message || e.now-e.ackFloorAt > floorSilence:
+	case message || e.talk != nil && e.now-e.talk.floorAt > floorSilence:
 		e.ackFloor = 0
 	default:
 		h.AckBits &= 1
@@ -376,3 +378,11 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 // packets below the floor of acks before it is given up. It is several times as
 // long as a peer waits that has nothing to acknowledge.
 const floorSilence = int64(30 * time.Second)
+
+// noteFloor notes that the other side spoke of the packet before the floor of
+// acks, or of one behind it.
+func (e *Endpoint) noteFloor() {
+	if e.talk != nil {
+		e.talk.floorAt = e.now
+	}
+}

@@ -264,6 +264,30 @@ func TestAckGuard(t *testing.T) {
 	}
 }
 
+// Empty packets alone end the doubt about what a predecessor has sent only when
+// the peer has not spoken of that for half a minute.
+func TestAckGuardInSilence(t *testing.T) {
+	for _, test := range []struct {
+		silence time.Duration
+		acked   int
+	}{{29 * time.Second, 1}, {31 * time.Second, 6}} {
+		e, _ := New(connConfig(), testTime(0), nil)
+		var out Batch
+		for range 60 {
+			mustSend(t, e, testTime(0), []byte{1}, &out)
+		}
+		hear := func(at time.Duration, h Header, payload string) {
+			e.Receive(testTime(0).Add(at), append(AppendHeader(nil, h), payload...))
+		}
+		hear(0, Header{0, 90, 1<<32 - 1}, "x")
+		hear(time.Minute, Header{1, 90, 1<<32 - 1}, "")
+		hear(time.Minute+test.silence, Header{2, 5, 0x3f}, "")
+		if got := int(e.Counters().PacketsAcked); got != test.acked {
+			t.Errorf("after %v: %d acked, want %d", test.silence, got, test.acked)
+		}
+	}
+}
+
 // A message that many empty packets follow is acknowledged while the ack field
 // still covers it; empty packets alone are not, once the other side knows what
 // we have received.

@@ -70,14 +70,13 @@ type Endpoint struct {
 	newsAt    int64  // when the last packet was accepted, or never
 	nextID    uint64 // of the next packet; its low 16 bits are the sequence
 
-	sent       sentWindow
-	received   receivedWindow
-	parts      *reassemblies // noReassemblies before the first fragment
-	rtt        rttHistory
-	acks       []uint16
-	talk       *talk  // nil before the first message, and with a Config.AckDelay of zero
-	ackFloor   uint64 // acks of packets before this id say nothing, see credible
-	ackFloorAt int64  // when the other side last spoke of the packet before it
+	sent     sentWindow
+	received receivedWindow
+	parts    *reassemblies // noReassemblies before the first fragment
+	rtt      rttHistory
+	acks     []uint16
+	talk     *talk  // nil before the first message, and with a Config.AckDelay of zero
+	ackFloor uint64 // acks of packets before this id say nothing, see credible
 
 	updated  int64 // time of the last Update
 	mem      int   // bytes held beyond the struct

@@ -21,7 +21,7 @@ func (e *Endpoint) talking() *talk {
 			every:  1,
 			left:   1,
 			spoken: e.nextID > 0,
-			sentAt: e.now,
+			sentAt: e.now, floorAt: e.now,
 		}}
 		e.mem += talkSize
 	}

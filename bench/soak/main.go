@@ -15,7 +15,7 @@
 //
 // A message that is acknowledged has been queued for Read. When its reader then
 // closes the connection, it is dropped: so many messages as the connection says
-// it has queued and not given to Read, of the last ten seconds, may be Delivered
+// it has queued and not given to Read, of the last half minute, may be Delivered
 // without having been read. They are counted, too.
 //
 // It needs Linux, where each client has an address of 127.0.0.0/8 of its own, so

@@ -84,7 +84,7 @@ func (s *soak) failed(err error) {
 
 // missedAfter is how late a tick may be before those behind it are left out. Before,
 // they are made up for.
-const missedAfter = 5 * time.Second
+const missedAfter = 500 * time.Millisecond
 
 // lateBy notes how late a tick is, and reports whether it is too late.
 func (s *soak) lateBy(d time.Duration) bool {
