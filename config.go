@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"volley/internal/inbox"
+	"volley/internal/listen"
 	"volley/reliable"
 )
 
@@ -135,6 +136,7 @@ const (
 	defaultWhole        = 1200                   // with all headers 1257 bytes, of 1280
 	defaultAckDelay     = 125 * time.Millisecond // what carries acks at 10 messages a second
 	rttSmoothing        = 0.125                  // RFC 6298; samples are about a second apart
+	defaultLostAfter    = 10 * time.Second       // the endpoint's
 	defaultKeepAlive    = 5 * time.Second
 	defaultIdleTimeout  = 30 * time.Second
 	defaultReassembly   = 5 * time.Second
@@ -163,7 +165,8 @@ type settings struct {
 	// What the inbox reserves memory by, while the peer has not acknowledged
 	// anything, and afterwards; nil where there is no limit.
 	reserve, reserveAcked func(delta int) bool
-	onClose               func(*Conn) // may be nil; of the Listener
+	budget                *listen.Budget // what these go to; nil where there is no limit
+	onClose               func(*Conn)    // may be nil; of the Listener
 	logger                *slog.Logger
 	socketBuffer          int // as asked for; 0: nothing was
 	restartNotice         bool

@@ -204,6 +204,10 @@ type rare struct {
 	closed    chan struct{} // closed when the first call of Close is over; nil before that
 	closeErr  error         // the result of all, set before that
 	suspicion suspicion
+
+	missing   uint64 // packets of the peer that have been passed by, and have not come
+	forgotten uint64 // messages that have left the window before their fate was known
+	looks     *looks // nil before Explain
 }
 
 func (c *Conn) rareLocked() *rare {

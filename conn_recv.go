@@ -62,7 +62,11 @@ func (c *Conn) controlLocked(t time.Time, now clock) {
 // unacknowledged.
 func (s *sink) HandleMessage(sequence uint16, payload []byte) bool {
 	c := (*Conn)(s)
+	before := c.newest
 	number := c.numberLocked(sequence)
+	if number != before+1 {
+		c.noteGapLocked(before, number, len(payload) == 0)
+	}
 	if len(payload) == 0 {
 		return true // it only carried acknowledgements
 	}
@@ -81,6 +85,9 @@ func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 		c.counts.messagesDelivered++
 	} else {
 		c.counts.messagesLost++
+		if c.endpoint.NextID()-id > uint64(c.set.window) {
+			c.rareLocked().forgotten++
+		}
 	}
 	c.receipts.add(Receipt{ID: id, Fate: fate, RTT: rtt})
 }

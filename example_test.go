@@ -414,3 +414,21 @@ func ExampleListenConfig_ListenPacket() {
 	fmt.Println(ln.Addr())
 	// Output: 10.0.0.1:7777
 }
+
+// A program that wants to know why a connection is slow asks it.
+func ExampleConn_Explain() {
+	a, b := volley.Pipe(nil)
+	defer a.Close()
+	defer b.Close()
+	fmt.Println(a.Explain())
+	for range 50 {
+		a.Write([]byte("tick"))
+		b.Read(make([]byte, 10))
+	}
+	for _, f := range a.Explain().Findings {
+		fmt.Println(f.Kind, f.Count)
+	}
+	// Output:
+	// Nothing is wrong.
+	// one way 50
+}

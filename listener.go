@@ -149,6 +149,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.Reserve); err != nil {
 		return nil, err
 	}
+	l.set.budget = &l.budget
 	l.set.onClose = l.forget
 	if l.set.restartNotice {
 		l.notifier = new(notifier)

@@ -17,6 +17,29 @@ func (c *Conn) ReadMessageID(dst []byte) (msg []byte, id uint64, err error) {
 	return msg, id, c.opError("read", err)
 }
 
+// believedGap is the longest gap that is taken for packets that have been lost. A
+// longer one is a peer that has started again, or was taken up in mid-stream.
+const believedGap = 1 << 14
+
+// noteGapLocked counts the packets between that of a number and the newest one
+// before it, or takes one out that has come late. A peer that asks for an
+// acknowledgement leaves a sequence out, so that the one before an empty packet
+// was perhaps never sent.
+func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
+	switch {
+	case number > before+1 && number-before <= believedGap:
+		missing := number - before - 1
+		if empty {
+			missing--
+		}
+		if missing > 0 {
+			c.rareLocked().missing += missing
+		}
+	case number < before && c.rare != nil && c.rare.missing > 0:
+		c.rare.missing--
+	}
+}
+
 // numberLocked returns the number of a packet that the endpoint has accepted:
 // one within the window behind the newest, or one ahead of it. A peer that has
 // started again counts as ahead, too, for the endpoint believes that only of

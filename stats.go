@@ -62,6 +62,9 @@ type Stats struct {
 	// datagrams of messages that take several.
 	FragmentsSent, FragmentsReceived, FragmentsInvalid uint64
 
+	// Missed tells where messages of the peer got lost on their way to Read.
+	Missed MissedMessages
+
 	// Transport tells what happened below the connection. All connections of
 	// a Listener share one.
 	Transport TransportStats
@@ -71,8 +74,33 @@ type Stats struct {
 	ReadQueue, Memory int
 }
 
+// MissedMessages splits the loss of what the peer has sent by where it happened.
+// The wire tells nothing of the like about what we have sent: there only the peer
+// knows. For the peers of a [PacketConn] only Inbox is known.
+type MissedMessages struct {
+	// Network counts packets that other ones have passed by and that have not
+	// come. Those that lacked a fragment are among them, but not one just before
+	// an empty packet, where peers leave a sequence out at times.
+	Network uint64
+	// Socket counts those of them that have presumably arrived at this machine
+	// and found the socket's receive buffer full: as many as TransportStats.Drops
+	// counts, which are datagrams, and of all connections of a Listener.
+	Socket uint64
+	// Inbox counts messages that found the ReadBuffer full, or no memory left of
+	// ListenConfig.MaxMemory, as MessagesRefused does.
+	Inbox uint64
+}
+
+// missed splits so many missing packets.
+func missed(missing, drops, refused uint64) MissedMessages {
+	socket := min(missing, drops)
+	return MissedMessages{Network: missing - socket, Socket: socket, Inbox: refused}
+}
+
 // TransportStats tells what happened at the socket. Figures that the platform
-// or a foreign connection does not tell are zero.
+// or a foreign connection does not tell are zero. A net.PacketConn or net.Conn
+// below that has methods Drops() uint64 and ReadBuffer() int, as those of package
+// simnet do, tells these two.
 type TransportStats struct {
 	// ReadErrors and WriteErrors count passing errors of the socket, such as
 	// ICMP messages that nobody listens. What a dialed connection was sending
@@ -116,10 +144,15 @@ func (c *Conn) Stats() Stats {
 	if c.receipts != nil {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
+	var missing uint64
+	if c.rare != nil {
+		missing = c.rare.missing
+	}
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.user.Truncated()
 	stats.ReadQueue = c.user.In.Len()
 	stats.Transport = transportStats(c.dc.Stats())
+	stats.Missed = missed(missing, stats.Transport.Drops, stats.MessagesRefused)
 	return stats
 }
 

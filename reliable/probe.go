@@ -36,6 +36,16 @@ func (p *prober) measured(rtt, smoothed int64) {
 	p.vary += (max(rtt-smoothed, smoothed-rtt) - p.vary) / 4
 }
 
+// RTTVariation returns the mean distance of the latest round-trip times from the
+// smoothed one, of the last four or so; zero before there are some, and with a
+// zero Config.AckDelay.
+func (e *Endpoint) RTTVariation() time.Duration {
+	if e.talk == nil {
+		return 0
+	}
+	return time.Duration(e.talk.vary)
+}
+
 // probeDue returns when a probe has to leave.
 func (e *Endpoint) probeDue() (at int64, ok bool) {
 	p := &e.talk.prober

@@ -51,6 +51,7 @@ type Conn struct {
 	queue packetQueue
 	bytes int // in the queue, as sizes of packets
 	limit int // of bytes
+	drops uint64
 }
 
 func newConn(n *Network, local, remote netip.AddrPort) *Conn {
@@ -152,6 +153,20 @@ func (c *Conn) SetReadBuffer(bytes int) error {
 	defer c.mu.Unlock()
 	c.limit = bytes
 	return nil
+}
+
+// ReadBuffer returns the limit of the receive buffer in bytes.
+func (c *Conn) ReadBuffer() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit
+}
+
+// Drops returns how many datagrams have found the receive buffer full.
+func (c *Conn) Drops() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drops
 }
 
 // SetWriteBuffer does nothing: writes don't wait. The queues of a network are
@@ -272,7 +287,11 @@ func (c *Conn) accepts(from netip.AddrPort) bool {
 func (c *Conn) push(p *packet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bytes+p.size() > c.limit || isClosed(c.done) {
+	if isClosed(c.done) {
+		return false
+	}
+	if c.bytes+p.size() > c.limit {
+		c.drops++
 		return false
 	}
 	c.bytes += p.size()

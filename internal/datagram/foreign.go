@@ -85,8 +85,8 @@ func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	return len(ps), nil
 }
 
-// Stats implements socket.Socket: nothing is known.
-func (s *connSocket) Stats() socket.Stats { return socket.Stats{} }
+// Stats implements socket.Socket.
+func (s *connSocket) Stats() socket.Stats { return socket.ReadingOf(s.Conn) }
 
 // Features implements socket.Socket.
 func (s *connSocket) Features() socket.Features { return socket.Features{Deadline: s.Conn} }

@@ -174,6 +174,15 @@ func (o *Outbox) Busy() bool { return o.busy }
 // send.
 func (o *Outbox) Pending() bool { return o.pending != nil }
 
+// Waiting returns for how long what is pending has waited to leave, 0 if nothing
+// is, and whether somebody transmits or waits for room to do so.
+func (o *Outbox) Waiting(now time.Duration) (pending time.Duration, busy bool) {
+	if o.pending != nil {
+		pending = max(0, now-o.oldest)
+	}
+	return pending, o.busy || o.mustWait() && len(o.gates.turn) == 0
+}
+
 // Full reports whether so much is pending that it has to leave before a Write
 // may add to it.
 func (o *Outbox) Full() bool {

@@ -145,7 +145,22 @@ func (s *plainSocket) Features() Features { return Features{Deadline: s.pc, Syst
 
 // Stats implements Socket.
 func (s *plainSocket) Stats() Stats {
-	return Stats{ReadCalls: s.readCalls.Load(), SendCalls: s.sendCalls.Load(), Retries: s.retried.Load()}
+	st := ReadingOf(s.pc)
+	st.ReadCalls, st.SendCalls, st.Retries = s.readCalls.Load(), s.sendCalls.Load(), s.retried.Load()
+	return st
+}
+
+// ReadingOf returns what a connection that is not of the system tells of its
+// receive buffer, if it has the methods for it.
+func ReadingOf(c any) Stats {
+	t, ok := c.(interface {
+		Drops() uint64
+		ReadBuffer() int
+	})
+	if !ok {
+		return Stats{}
+	}
+	return Stats{Drops: uint32(t.Drops()), ReadBufferSize: t.ReadBuffer()}
 }
 
 // connectedIO is a dialed UDP socket.

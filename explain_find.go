@@ -1,0 +1,256 @@
+package volley
+
+import (
+	"fmt"
+	"time"
+)
+
+// explain returns what has come of the time between two looks at a connection.
+func explain(before, now *look) Explanation {
+	x := &examiner{before: before, now: now, period: now.at - before.at}
+	x.missed = missed(x.missing(), x.delta(drops), x.delta(refusedMessages))
+	if now.ended != nil {
+		x.ended()
+	} else {
+		x.peer()
+		x.blocked()
+	}
+	x.socket()
+	x.memory()
+	x.inbox()
+	x.windows()
+	x.loss()
+	if now.ended == nil {
+		x.jitter()
+		x.oneWay()
+	}
+	return Explanation{Period: x.period, Findings: x.found, Missed: x.missed}
+}
+
+// An examiner looks for what is wrong.
+type examiner struct {
+	before, now *look
+	period      time.Duration
+	missed      MissedMessages
+	found       []Finding
+}
+
+func (x *examiner) add(f Finding) { x.found = append(x.found, f) }
+
+// Counters of Stats.
+func drops(s *Stats) uint64           { return s.Transport.Drops }
+func refusedMessages(s *Stats) uint64 { return s.MessagesRefused }
+func sentMessages(s *Stats) uint64    { return s.MessagesSent }
+func gotMessages(s *Stats) uint64     { return s.MessagesReceived }
+func delivered(s *Stats) uint64       { return s.MessagesDelivered }
+func lost(s *Stats) uint64            { return s.MessagesLost }
+func gotPackets(s *Stats) uint64      { return s.PacketsReceived }
+
+// delta returns by how much a counter has grown. One that a late arrival has
+// taken back a little has not.
+func (x *examiner) delta(counter func(*Stats) uint64) uint64 {
+	a, b := counter(&x.before.stats), counter(&x.now.stats)
+	return b - min(a, b)
+}
+
+// missing returns how many packets of the peer are missing, wherever they got
+// lost: the sum is exact where the parts are not.
+func (x *examiner) missing() uint64 {
+	return x.delta(func(s *Stats) uint64 { return s.Missed.Network + s.Missed.Socket })
+}
+
+// within says since when counts are.
+func (x *examiner) within() string {
+	return "within " + roundTime(x.period).String()
+}
+
+// roundTime keeps three digits or so.
+func roundTime(d time.Duration) time.Duration {
+	for unit := time.Hour; unit > time.Microsecond; unit /= 10 {
+		if d >= unit {
+			return d.Round(unit / 100)
+		}
+	}
+	return d
+}
+
+func (x *examiner) ended() {
+	x.add(Finding{Kind: Ended, Duration: x.now.silent, Text: fmt.Sprintf("The connection has ended: %v.", x.now.ended)})
+}
+
+// peer finds why the peer does not answer.
+func (x *examiner) peer() {
+	n := x.now
+	rtt := explainRTTs * n.stats.RTT
+	due := max(explainSilence, rtt+n.ackDelay)
+	idle := 2*n.keepAlive + n.keepAlive/2
+	switch {
+	case n.refusal != nil:
+		x.add(Finding{Kind: PeerRefuses, Duration: n.silent,
+			Text:   fmt.Sprintf("The peer's machine says that nobody listens on the port (%v); %s.", n.refusal, x.silence()),
+			Advice: "Start the program there, or look whether address and port are right."})
+	case min(n.silent, n.oldest) >= due, n.keepAlive > 0 && n.silent >= idle:
+		x.add(Finding{Kind: PeerSilent, Duration: n.silent,
+			Text:   fmt.Sprintf("The peer is silent: %s, and %d messages wait for an acknowledgement.", x.silence(), n.open),
+			Advice: "Look whether its program runs, is not stopped, and whether the network and firewalls let UDP pass."})
+	case n.heard && n.oldest >= 2*due:
+		x.add(Finding{Kind: PeerDeaf, Count: uint64(n.open), Duration: n.oldest,
+			Text:   fmt.Sprintf("The peer is heard, but acknowledges nothing: %d messages wait for that, the oldest for %v.", n.open, roundTime(n.oldest)),
+			Advice: "What this side sends does not arrive: look at firewalls and address translation on the way there."})
+	}
+}
+
+// silence says since when the peer has not been heard.
+func (x *examiner) silence() string {
+	if !x.now.heard {
+		return "it has never been heard"
+	}
+	return fmt.Sprintf("it was heard %v ago", roundTime(x.now.silent))
+}
+
+func (x *examiner) blocked() {
+	n, b := x.now, x.before
+	errors := n.writeErrors - min(b.writeErrors, n.writeErrors)
+	waits := n.pendingFor
+	if n.busy && b.busy && x.delta(sentMessages) == 0 && x.period >= explainSilence {
+		waits = max(waits, x.period)
+	}
+	if waits < explainBlocked {
+		waits = 0
+	}
+	if waits == 0 && (errors == 0 || n.refusal != nil) {
+		return
+	}
+	f := Finding{Kind: SendBlocked, Count: errors, Duration: waits}
+	switch {
+	case waits > 0:
+		f.Text = fmt.Sprintf("What is sent does not leave: the socket or connection below has taken nothing for %v.", roundTime(waits))
+		f.Advice = "Its send buffer is full or the system is short of memory: send less, or look what holds it up; a write deadline ends the wait of Write."
+	default:
+		f.Text = fmt.Sprintf("The system has refused to send %d times %s.", errors, x.within())
+		f.Advice = "The network may be down, a route missing, or the send queue full: Config.Logger tells the error."
+	}
+	x.add(f)
+}
+
+func (x *examiner) socket() {
+	n := x.delta(drops)
+	if n == 0 {
+		return
+	}
+	have, asked := int64(x.now.stats.Transport.ReadBuffer), int64(x.now.socketBuffer)
+	f := Finding{Kind: SocketFull, Count: n, Value: have, Limit: asked, Share: share(x.missed.Socket, x.sentByPeer()),
+		Text: fmt.Sprintf("%d datagrams %s have found the receive buffer of the own socket full, %s.", n, x.within(), formatBytes(have))}
+	if have < asked {
+		f.Advice = fmt.Sprintf("The system has granted less than Config.SocketBuffer asks for: raise its limit, on Linux with "+
+			"\"sysctl -w net.core.rmem_max=%d\", or as root.", asked)
+	} else {
+		f.Advice = "Raise Config.SocketBuffer and the system's limit, on Linux net.core.rmem_max, or give the program more time to read."
+	}
+	x.add(f)
+}
+
+// sentByPeer returns how many packets the peer has sent, as far as is known.
+func (x *examiner) sentByPeer() uint64 { return x.delta(gotPackets) + x.missing() }
+
+func (x *examiner) memory() {
+	n := x.now.memoryRefused - min(x.before.memoryRefused, x.now.memoryRefused)
+	if n == 0 {
+		return
+	}
+	x.add(Finding{Kind: MemoryFull, Count: n, Value: x.now.memoryUsed, Limit: x.now.memoryMax,
+		Text: fmt.Sprintf("All connections of the Listener together hold %s of the %s that they may: %d requests for memory were refused %s, and messages lost by that.",
+			formatBytes(x.now.memoryUsed), formatBytes(x.now.memoryMax), n, x.within()),
+		Advice: "Read faster, or raise ListenConfig.MaxMemory."})
+}
+
+func (x *examiner) inbox() {
+	n := x.now
+	waits, limit := int64(n.stats.ReadQueue), int64(n.readBuffer)
+	full := 2*waits >= limit && limit > 0
+	refused := x.delta(refusedMessages)
+	memory := n.memoryRefused > x.before.memoryRefused
+	if !full && (refused == 0 || memory) {
+		return
+	}
+	f := Finding{Kind: InboxFull, Count: refused, Share: share(refused, x.sentByPeer()), Value: waits, Limit: limit,
+		Advice: "Read in a goroutine that does nothing else, or raise Config.ReadBuffer."}
+	if refused > 0 {
+		f.Text = fmt.Sprintf("%d messages %s have found the ReadBuffer full, %s of %s: the program reads too slowly or not at all.",
+			refused, x.within(), formatBytes(waits), formatBytes(limit))
+	} else {
+		f.Text = fmt.Sprintf("%s wait for Read, of %s that may: the program reads too slowly or not at all.", formatBytes(waits), formatBytes(limit))
+	}
+	x.add(f)
+}
+
+func (x *examiner) windows() {
+	n := x.now.forgotten - min(x.before.forgotten, x.now.forgotten)
+	if n == 0 {
+		return
+	}
+	f := Finding{Kind: WindowShort, Count: n, Limit: int64(x.now.window), Value: int64(x.now.open),
+		Text: fmt.Sprintf("%d messages %s have left the window of %d packets before their acknowledgement could come: so many are sent in a round trip.",
+			n, x.within(), x.now.window),
+		Advice: "Send fewer and larger messages; this is as large as windows get."}
+	if x.now.window < defaultMaxWindow {
+		f.Advice = "Raise Config.MaxWindow, or send fewer and larger messages."
+	}
+	x.add(f)
+}
+
+func (x *examiner) loss() {
+	decided := x.delta(delivered) + x.delta(lost)
+	if n := x.delta(lost); n >= explainLost && share(n, decided) >= explainLoss {
+		x.add(Finding{Kind: LossSending, Count: n, Share: share(n, decided),
+			Text: fmt.Sprintf("%s of the messages sent are lost: %d of %d %s.", percent(n, decided), n, decided, x.within()),
+			Advice: "Either the network loses them, or the peer does: its Explain tells whether its socket or inbox is full. " +
+				"Large messages are lost more often, since all of their fragments have to arrive."})
+	}
+	if n := x.missed.Network; n >= explainLost && share(n, x.sentByPeer()) >= explainLoss {
+		x.add(Finding{Kind: LossReceiving, Count: n, Share: share(n, x.sentByPeer()),
+			Text: fmt.Sprintf("%s of what the peer sends is lost in the network: %d of %d packets %s.", percent(n, x.sentByPeer()), n, x.sentByPeer(), x.within())})
+	}
+}
+
+func (x *examiner) jitter() {
+	v, rtt := x.now.variation, x.now.stats.RTT
+	if v < explainJitter || v < rtt/explainVary {
+		return
+	}
+	x.add(Finding{Kind: Jitter, Duration: v,
+		Text:   fmt.Sprintf("Round-trip times vary: of late they are %v away from their average of %v.", roundTime(v), roundTime(rtt)),
+		Advice: "A queue on the way fills and empties, as where others use the same link, or a radio link resends."})
+}
+
+func (x *examiner) oneWay() {
+	sent, got := x.delta(sentMessages), x.delta(gotMessages)
+	switch {
+	case sent >= explainOneWay && got == 0:
+		x.add(Finding{Kind: OneWay, Count: sent,
+			Text: fmt.Sprintf("All messages go one way: %d were sent %s, and none came.", sent, x.within())})
+	case got >= explainOneWay && sent == 0:
+		x.add(Finding{Kind: OneWay, Count: got,
+			Text: fmt.Sprintf("All messages go one way: %d came %s, and none were sent, so that the figures of the way there and back are not known here.", got, x.within())})
+	}
+}
+
+func share(n, of uint64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+func percent(n, of uint64) string { return fmt.Sprintf("%.1f %%", 100*share(n, of)) }
+
+// formatBytes writes a size as people do.
+func formatBytes(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

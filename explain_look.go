@@ -1,0 +1,64 @@
+package volley
+
+import (
+	"cmp"
+
+	"volley/internal/socket"
+)
+
+// A look is what Explain goes by: how a connection stands at one moment. The zero
+// look is that of the time before there was a connection.
+type look struct {
+	at    clock
+	stats Stats
+
+	writeErrors           uint64 // datagrams that the system has not taken
+	ended                 error  // why, if it has
+	refusal               error  // of the peer's machine, since the peer was heard
+	silent                clock  // since anything was heard
+	heard                 bool   // anything ever was
+	open                  int    // messages whose fate is not known
+	variation             clock  // of the latest round-trip times
+	oldest                clock  // age of the oldest of them, 0 if it is not known
+	forgotten             uint64
+	pendingFor            clock // what is framed waits for that
+	busy                  bool  // somebody transmits, or waits for room
+	keepAlive, ackDelay   clock
+	readBuffer, window    int
+	socketBuffer          int    // asked for
+	memoryUsed, memoryMax int64  // of all connections
+	memoryRefused         uint64 // times
+}
+
+// look returns how the connection stands.
+func (c *Conn) look() *look {
+	l := &look{stats: c.Stats(), writeErrors: c.dc.Stats().WriteErrors}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.set
+	l.at = max(c.now(), 1)
+	l.ended = c.out.Err()
+	l.silent = l.at - c.lastHeard
+	l.heard = c.lastHeard > 0
+	l.keepAlive, l.ackDelay = s.keepAlive, s.reliable.AckDelay
+	l.readBuffer, l.window, l.socketBuffer = s.readBuffer, s.window, s.socketBuffer
+	if b := s.budget; b != nil {
+		l.memoryUsed, l.memoryMax, l.memoryRefused = b.Used(), b.Limit(), b.Refused()
+	}
+	if c.rare != nil {
+		l.forgotten = c.rare.forgotten
+	}
+	if c.last != nil {
+		return l
+	}
+	l.open = c.endpoint.InFlight()
+	l.variation = c.endpoint.RTTVariation()
+	if wait, pending := c.endpoint.LossDue(c.at(l.at)); pending {
+		l.oldest = cmp.Or(s.reliable.LostAfter, defaultLostAfter) - wait
+	}
+	l.pendingFor, l.busy = c.out.Waiting(l.at)
+	if e := c.dc.Features().Errors; e != nil && socket.IsRefused(e.LastError()) {
+		l.refusal = e.LastError()
+	}
+	return l
+}

@@ -1,0 +1,221 @@
+package volley
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// quiet is a look at a connection of a minute with which nothing is wrong.
+func quiet() look {
+	l := look{at: time.Minute, heard: true, keepAlive: 5 * time.Second, ackDelay: 125 * time.Millisecond,
+		readBuffer: 1000, window: 16384, socketBuffer: 4 << 20}
+	l.stats.RTT = 50 * time.Millisecond
+	l.stats.MessagesSent, l.stats.MessagesDelivered = 1000, 1000
+	l.stats.MessagesReceived, l.stats.PacketsReceived = 1000, 1000
+	l.stats.Transport.ReadBuffer = 4 << 20
+	return l
+}
+
+// TestExplainThresholds: on both sides of each.
+func TestExplainThresholds(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		kind   FindingKind
+		change func(l *look, over bool)
+	}{
+		{"share", LossSending, func(l *look, over bool) {
+			l.stats.MessagesDelivered, l.stats.MessagesLost = 1000, 10
+			if over {
+				l.stats.MessagesLost = 11
+			}
+		}},
+		{"count", LossSending, func(l *look, over bool) {
+			l.stats.MessagesDelivered, l.stats.MessagesLost = 10, 2
+			if over {
+				l.stats.MessagesLost = 3
+			}
+		}},
+		{"share", LossReceiving, func(l *look, over bool) {
+			l.stats.Missed.Network = 10
+			if over {
+				l.stats.Missed.Network = 11
+			}
+		}},
+		{"any", SocketFull, func(l *look, over bool) {
+			l.stats.Missed.Network = 2
+			if over {
+				l.stats.Transport.Drops = 2
+			}
+		}},
+		{"half", InboxFull, func(l *look, over bool) {
+			l.stats.ReadQueue = 499
+			if over {
+				l.stats.ReadQueue = 500
+			}
+		}},
+		{"any", InboxFull, func(l *look, over bool) {
+			if over {
+				l.stats.MessagesRefused = 1
+			}
+		}},
+		{"any", MemoryFull, func(l *look, over bool) {
+			l.memoryUsed, l.memoryMax = 90, 100
+			if over {
+				l.memoryRefused, l.stats.MessagesRefused = 1, 1
+			}
+		}},
+		{"any", WindowShort, func(l *look, over bool) {
+			if over {
+				l.forgotten = 1
+			}
+		}},
+		{"absolute", Jitter, func(l *look, over bool) {
+			l.variation = explainJitter - 1
+			if over {
+				l.variation++
+			}
+		}},
+		{"relative", Jitter, func(l *look, over bool) {
+			l.stats.RTT = 800 * time.Millisecond
+			l.variation = 100*time.Millisecond - 1
+			if over {
+				l.variation++
+			}
+		}},
+		{"answer", PeerSilent, func(l *look, over bool) {
+			l.open, l.oldest, l.silent = 1, time.Second-1, time.Minute
+			l.keepAlive = 0
+			if over {
+				l.oldest++
+			}
+		}},
+		{"heard", PeerSilent, func(l *look, over bool) {
+			l.open, l.oldest, l.silent = 1, 1500*time.Millisecond, time.Second-1
+			if over {
+				l.silent++
+			}
+		}},
+		{"far", PeerSilent, func(l *look, over bool) {
+			l.stats.RTT = time.Second
+			l.open, l.oldest, l.silent = 1, 4125*time.Millisecond, 4125*time.Millisecond-1
+			if over {
+				l.silent++
+			}
+		}},
+		{"keepalive", PeerSilent, func(l *look, over bool) {
+			l.silent = 12500*time.Millisecond - 1
+			if over {
+				l.silent++
+			}
+		}},
+		{"twice", PeerDeaf, func(l *look, over bool) {
+			l.open, l.oldest = 5, 2*time.Second-1
+			if over {
+				l.oldest++
+			}
+		}},
+		{"pending", SendBlocked, func(l *look, over bool) {
+			l.busy, l.pendingFor = true, explainBlocked-1
+			if over {
+				l.pendingFor++
+			}
+		}},
+		{"errors", SendBlocked, func(l *look, over bool) {
+			if over {
+				l.writeErrors = 1
+			}
+		}},
+		{"sent", OneWay, func(l *look, over bool) {
+			l.stats.MessagesSent, l.stats.MessagesReceived = 9, 0
+			if over {
+				l.stats.MessagesSent = 10
+			}
+		}},
+		{"got", OneWay, func(l *look, over bool) {
+			l.stats.MessagesSent, l.stats.MessagesReceived = 0, 9
+			if over {
+				l.stats.MessagesReceived = 10
+			}
+		}},
+		{"refusal", PeerRefuses, func(l *look, over bool) {
+			if over {
+				l.refusal, l.writeErrors = errors.New("refused"), 5
+			}
+		}},
+		{"end", Ended, func(l *look, over bool) {
+			if over {
+				l.ended = errors.New("over")
+			}
+		}},
+	} {
+		t.Run(test.kind.String()+"/"+test.name, func(t *testing.T) {
+			l := quiet()
+			test.change(&l, false)
+			require.Empty(t, explain(&look{}, &l).Findings)
+			l = quiet()
+			test.change(&l, true)
+			e := explain(&look{}, &l)
+			require.Len(t, e.Findings, 1)
+			require.Equal(t, test.kind, e.Findings[0].Kind)
+			require.Equal(t, time.Minute, e.Period)
+
+			// What has been counted before is of before.
+			later := l
+			later.at += time.Minute
+			later.stats.MessagesSent, later.stats.MessagesReceived = later.stats.MessagesSent+100, later.stats.MessagesReceived+100
+			later.pendingFor, later.busy = 0, false
+			e = explain(&l, &later)
+			switch test.kind {
+			case LossSending, LossReceiving, SocketFull, MemoryFull, WindowShort, SendBlocked, OneWay:
+				require.Empty(t, e.Findings)
+			}
+		})
+	}
+}
+
+// TestExplainSplit: how missing packets are shared out.
+func TestExplainSplit(t *testing.T) {
+	before, now := quiet(), quiet()
+	before.stats.Missed.Network, before.stats.Transport.Drops = 100, 0
+	now.at *= 2
+	now.stats.Missed = MissedMessages{Network: 80, Socket: 40}
+	now.stats.Transport.Drops = 40
+	now.stats.MessagesRefused = 7
+	now.stats.PacketsReceived = 2000
+	e := explain(&before, &now)
+	require.Equal(t, MissedMessages{Socket: 20, Inbox: 7}, e.Missed)
+	now.stats.Missed = MissedMessages{Network: 90, Socket: 40} // of 130, 30 are new
+	now.stats.Transport.Drops = 10
+	require.Equal(t, MissedMessages{Network: 20, Socket: 10, Inbox: 7}, explain(&before, &now).Missed)
+}
+
+// TestExplainAllocates: looking costs, being looked at does not.
+func TestExplainAllocates(t *testing.T) {
+	a, b := Pipe(nil)
+	defer a.Close()
+	defer b.Close()
+	msg, buf := make([]byte, 100), make([]byte, 200)
+	for range 100 {
+		a.Write(msg)
+		b.Read(buf)
+	}
+	require.True(t, a.Explain().OK())
+	require.True(t, b.Explain().OK())
+	if raceEnabled {
+		return
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		a.Write(msg)
+		b.Read(buf)
+	}))
+}
+
+func TestFindingKindString(t *testing.T) {
+	require.Equal(t, "one way", OneWay.String())
+	require.Equal(t, "ended", Ended.String())
+	require.Equal(t, "FindingKind(99)", FindingKind(99).String())
+	require.Equal(t, "FindingKind(-1)", FindingKind(-1).String())
+}
