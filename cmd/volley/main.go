@@ -3,6 +3,7 @@
 //	volley serve          echoes messages, and is the other end of the following
 //	volley ping ADDRESS   measures round-trip time, jitter and loss
 //	volley proxy          puts a bad link between two programs that speak UDP
+//	volley bench ADDRESS  measures throughput and loss
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
 //	volley token          makes and shows connect tokens of secure sessions
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer):
+	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived):
 		fmt.Fprintln(stderr, "volley:", err)
 		return exitNegative
 	default:
@@ -68,7 +69,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newPingCommand(), newServeCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 

@@ -1,10 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/simnet"
 )
 
 // TestPingServe: the programs as users run them.
@@ -21,4 +30,240 @@ func TestPingServe(t *testing.T) {
 	require.Equal(t, exitOK, o.status, o.stderr)
 	require.Contains(t, o.stdout, "served 1 connection in")
 	require.Contains(t, o.stdout, "5 answered")
+}
+
+// TestPingInterrupt: Ctrl-C ends with a summary.
+func TestPingInterrupt(t *testing.T) {
+	_, address := serving(t)
+	p := start(t, "ping", "-i", "0.01", address)
+	p.line("number 3")
+	o := p.interrupt()
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Contains(t, o.stdout, "round trip  min")
+}
+
+// TestPingNobody: what there is to say where nobody answers.
+func TestPingNobody(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0") // which is silent
+	require.NoError(t, err)
+	defer pc.Close()
+	address := pc.LocalAddr().String()
+	o := program(t, "ping", "-c", "2", "-i", "0.01", "-W", "0.1", address)
+	require.Equal(t, exitNegative, o.status)
+	require.Contains(t, o.stdout, "2 sent, 0 answered, 100.0 % lost")
+	require.Contains(t, o.stdout, `is "volley serve" running there`)
+	require.Contains(t, o.stderr, "no answer")
+	for _, flags := range [][]string{{"--protocol", "porous"}, {"--secure", "--key", strings.Repeat("1a", 32)}} {
+		o = program(t, append([]string{"ping", "-c", "2", "--connect-timeout", "200ms", address}, flags...)...)
+		require.Equal(t, exitFailure, o.status)
+		require.Contains(t, o.stderr, `is "volley serve `+flags[0], "%v", flags)
+	}
+}
+
+// TestPingProtocols: over each of them, with a key that serve has made and with a
+// token.
+func TestPingProtocols(t *testing.T) {
+	for _, protocol := range []string{"volley", "porous"} {
+		for _, secure := range []bool{false, true} {
+			flags := []string{"--protocol", protocol}
+			if secure {
+				flags = append(flags, "--key", strings.Repeat("1a", 32))
+			}
+			server, address := serving(t, flags...)
+			o := program(t, append([]string{"ping", "-c", "3", "-i", "0.01", address, "--json"}, flags...)...)
+			require.Equal(t, exitOK, o.status, "%v: %s", flags, o.stderr)
+			require.Equal(t, 3, strings.Count(o.stdout, `"type":"answer"`), o.stdout)
+			if secure {
+				token := t.TempDir() + "/token"
+				o = program(t, "token", "new", "--key", strings.Repeat("1a", 32), "--server", address, "--id", "7", "--out", token)
+				require.Equal(t, exitOK, o.status, o.stderr)
+				o = program(t, "ping", "-c", "3", "-i", "0.01", address, "--token", token, "--protocol", protocol)
+				require.Equal(t, exitOK, o.status, o.stderr)
+				require.Contains(t, o.stdout, "3 answered")
+			}
+			require.Equal(t, exitOK, server.interrupt().status)
+		}
+	}
+}
+
+// TestServeMakesKey: serve --secure says which key clients need.
+func TestServeMakesKey(t *testing.T) {
+	server, address := serving(t, "--secure")
+	o := server.interrupt() // so that the text is complete
+	_, rest, ok := strings.Cut(o.stderr, "the key of this run: ")
+	require.True(t, ok, o.stderr)
+	key, _, _ := strings.Cut(rest, "\n")
+	require.Len(t, key, 64)
+	require.NotContains(t, o.stdout, key)
+	o = program(t, "ping", "--secure", address)
+	require.Equal(t, exitFailure, o.status)
+	require.Contains(t, o.stderr, "--key")
+}
+
+// TestPingRestart: a server that starts again is found again.
+func TestPingRestart(t *testing.T) {
+	first, address := serving(t)
+	p := start(t, "ping", "-i", "0.02", "-W", "0.2", address)
+	p.line("number 3")
+	first.interrupt()
+	p.line("no answer")
+	second := start(t, "serve", address)
+	second.line("listening on")
+	p.line("the server does not know the connection")
+	p.line("64 bytes: number")
+	require.Equal(t, exitOK, p.interrupt().status)
+}
+
+func TestPingFlags(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"ping", "wants the address of a server"},
+		{"ping a:1 b:1", "wants one address"},
+		{"ping example.com", "no address such as"},
+		{"ping 127.0.0.1:99999", "from 1 to 65535"},
+		{"ping -c -1 127.0.0.1:9", "--count"},
+		{"ping -i 1us 127.0.0.1:9", "volley bench"},
+		{"ping -i -1 127.0.0.1:9", "interval"},
+		{"ping -W 0 127.0.0.1:9", "--timeout"},
+		{"ping -s 31 127.0.0.1:9", "--size must be from 32 to 65536"},
+		{"ping -s 1M 127.0.0.1:9", "--size"},
+		{"ping --protocol tcp 127.0.0.1:9", "volley or porous"},
+		{"ping --key 12 127.0.0.1:9", "--key"},
+		{"ping --key 12 --token x 127.0.0.1:9", "exclude each other"},
+		{"ping --token /nonexistent 127.0.0.1:9", "--token"},
+		{"serve 1 2", "arg"},
+		{"serve nonsense", "nonsense"},
+		{"serve --max-rate 5", "no unit"},
+		{"bench -t 0 127.0.0.1:9", "--time"},
+		{"bench -i 1ms 127.0.0.1:9", "--interval"},
+		{"bench -l 1 127.0.0.1:9", "--length"},
+		{"bench -b 100 127.0.0.1:9", "no unit"},
+		{"bench -b x 127.0.0.1:9", "must be a rate"},
+	} {
+		o := command(t.Context(), devNull(t), strings.Fields(test.args)...)
+		require.Equal(t, exitFailure, o.status, test.args)
+		require.Contains(t, o.stderr, test.want, test.args)
+	}
+}
+
+// A virtual network has a server, in the time of a bubble.
+type virtual struct {
+	net    *simnet.Network
+	out    safeBuffer
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// safeBuffer is a buffer that two goroutines may use.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+const virtualServer = "10.0.0.1:7777"
+
+// newVirtual starts a server behind a link, the same each way.
+func newVirtual(t *testing.T, link simnet.Link) *virtual {
+	v := &virtual{net: simnet.New(1), done: make(chan struct{})}
+	v.net.SetDefault(link)
+	o := serveOptions{maxRate: 1e9, json: true}
+	o.protocol = protocolVolley
+	o.packet = func(address string) (net.PacketConn, error) { return v.net.Listen(address) }
+	ctx, cancel := context.WithCancel(t.Context())
+	v.cancel = cancel
+	go func() {
+		defer close(v.done)
+		o.run(ctx, virtualServer, &v.out, &v.out)
+	}()
+	synctest.Wait()
+	return v
+}
+
+func (v *virtual) dial(address string) (net.Conn, error) { return v.net.Dial("10.0.0.2:1000", address) }
+
+func (v *virtual) close() {
+	v.cancel()
+	<-v.done
+	v.net.Close()
+}
+
+// lastLine decodes the last line of JSON.
+func lastLine(t *testing.T, out string, v any) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), v), out)
+}
+
+// TestPingTruth: over a link that is known ping finds out how it is.
+func TestPingTruth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05})
+		defer v.close()
+		o := pingOptions{count: 10000, interval: span(20 * time.Millisecond), timeout: span(2 * time.Second), size: 64, json: true, quiet: true}
+		o.protocol, o.inner = protocolVolley, v.dial
+		var out bytes.Buffer
+		require.NoError(t, o.run(t.Context(), virtualServer, &out))
+		var s pingSummary
+		lastLine(t, out.String(), &s)
+		require.EqualValues(t, 10000, s.Sent)
+		require.Equal(t, s.Sent, s.Answered+s.Lost)
+		require.InDelta(t, 100*(1-0.95*0.95), s.LossPercent, 1)
+		require.InDelta(t, 5, 100*float64(*s.LostThere)/10000, 1)
+		require.InDelta(t, 5, 100*float64(*s.LostBack)/9500, 1)
+		// Two delays, each equally likely from 30 to 70 ms.
+		for want, got := range map[float64]float64{60: s.RTT.Min, 100: s.RTT.Median, 127.4: s.RTT.P95, 134.3: s.RTT.P99, 140: s.RTT.Max} {
+			require.InEpsilon(t, want, got, 0.05)
+		}
+		require.InEpsilon(t, 100, s.RTT.Mean, 0.05)
+		require.InEpsilon(t, 16.3, s.RTT.Deviation, 0.05) // 40 / sqrt(6)
+		count := 0
+		for _, b := range s.Histogram {
+			count += b.Count
+			require.Less(t, b.From, b.To)
+		}
+		require.EqualValues(t, s.Answered, count)
+	})
+}
+
+// TestPingLate: answers beyond the timeout count as lost until they come.
+func TestPingLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 300 * time.Millisecond})
+		defer v.close()
+		o := pingOptions{count: 20, interval: span(100 * time.Millisecond), timeout: span(500 * time.Millisecond), size: 64, json: true}
+		o.protocol, o.inner = protocolVolley, v.dial
+		var out bytes.Buffer
+		require.NoError(t, o.run(t.Context(), virtualServer, &out))
+		var s pingSummary
+		lastLine(t, out.String(), &s)
+		require.Greater(t, s.Late, uint64(5))
+		require.Equal(t, s.Late, s.Answered)
+		require.Contains(t, out.String(), `{"type":"lost","number":0`)
+	})
+}
+
+// TestPingProxy: the programs, with a proxy between them, whose own count is the
+// truth.
+func TestPingProxy(t *testing.T) {
+	_, address := serving(t)
+	link := simnet.Link{Latency: 200 * time.Millisecond, Loss: 0.05}
+	proxy, err := simnet.NewProxy(simnet.ProxyConfig{Target: address, Up: link, Down: link, Seed: 1})
+	require.NoError(t, err)
+	defer proxy.Close()
+	o := program(t, "ping", "--json", "-q", "-c", "1500", "-i", "0.002", "-W", "20", proxy.Addr().String(), "-w", "12")
+	require.Equal(t, exitOK, o.status, o.stderr)
+	var s pingSummary
+	lastLine(t, o.stdout, &s)
+	require.EqualValues(t, 1500, s.Sent)
+	up, down := proxy.Stats()
+	there, back := float64(up.Lost)/float64(up.Sent), float64(down.Lost)/float64(down.Sent)
+	missing := 100 * float64(s.Sent-s.Answered) / float64(s.Sent)
+	require.InDelta(t, 100*(1-(1-there)*(1-back)), missing, 1)
+	require.GreaterOrEqual(t, s.RTT.Min, 400.0)
+	require.InEpsilon(t, 400, s.RTT.Median, 0.05)
 }

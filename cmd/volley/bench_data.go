@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// benchFigures are what a receiver of data has got so far.
+type benchFigures struct {
+	Elapsed    time.Duration `json:"elapsed_ns"` // since the first
+	Received   uint64        `json:"received"`   // messages
+	Bytes      uint64        `json:"bytes"`
+	Expected   uint64        `json:"expected"` // one more than the newest number
+	OutOfOrder uint64        `json:"out_of_order"`
+	Jitter     float64       `json:"jitter"` // in seconds
+	Final      bool          `json:"final"`
+}
+
+// lost returns how many messages are missing.
+func (f benchFigures) lost() uint64 { return f.Expected - min(f.Expected, f.Received) }
+
+// A benchReceiver counts data.
+type benchReceiver struct {
+	mu      sync.Mutex
+	f       benchFigures
+	first   time.Time
+	last    time.Time
+	transit float64 // of the newest message, in seconds, by two clocks
+}
+
+func newBenchReceiver() *benchReceiver { return &benchReceiver{} }
+
+// take counts a message of data.
+func (r *benchReceiver) take(p probe, size int, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.f
+	if f.Received == 0 {
+		r.first = now
+	}
+	r.last = now
+	f.Received++
+	f.Bytes += uint64(size)
+	if p.number < f.Expected {
+		f.OutOfOrder++
+	} else {
+		f.Expected = p.number + 1
+	}
+	transit := now.Sub(r.first).Seconds() - p.sent.Seconds()
+	if f.Received > 1 {
+		f.Jitter += (math.Abs(transit-r.transit) - f.Jitter) / 16 // RFC 3550, section 6.4.1
+	}
+	r.transit = transit
+}
+
+// end notes how many were sent.
+func (r *benchReceiver) end(sent uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.f.Expected = max(r.f.Expected, sent)
+}
+
+// figures returns what there is. The time of the final ones is up to the last
+// message.
+func (r *benchReceiver) figures(final bool) benchFigures {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.f
+	f.Final = final
+	if f.Received == 0 {
+		return f
+	}
+	f.Elapsed = time.Since(r.first)
+	if final {
+		f.Elapsed = max(r.last.Sub(r.first), 1)
+	}
+	return f
+}
+
+// benchSent is what a sender of data has come to.
+type benchSent struct {
+	count uint64
+	time  time.Duration
+	err   error
+}
+
+const (
+	// pace is the least time between two looks at what is due.
+	pace = time.Millisecond
+	// burst is how many messages are written at once at most.
+	burst = 64
+)
+
+// A batchWriter writes several messages in few system calls.
+type batchWriter interface {
+	WriteBatch(msgs [][]byte) (int, error)
+}
+
+// sendData sends messages of a size at a rate, or as fast as it goes if that is
+// 0, until ctx is over. An end of ctx is no error.
+func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s benchSent) {
+	begin := time.Now()
+	defer func() { s.time = time.Since(begin) }()
+	bufs := make([][]byte, burst)
+	writer, batches := conn.(batchWriter)
+	stop := context.AfterFunc(ctx, func() { conn.SetWriteDeadline(time.Now()) })
+	defer func() { stop(); conn.SetWriteDeadline(time.Time{}) }()
+	for ctx.Err() == nil {
+		n := uint64(burst)
+		if rate > 0 {
+			due := uint64(time.Since(begin).Seconds()*rate/8/float64(size)) + 1
+			if n = min(burst, due-min(due, s.count)); n == 0 {
+				next := time.Duration(float64(s.count) * 8 * float64(size) / rate * 1e9)
+				sleep(ctx, max(pace, next-time.Since(begin)))
+				continue
+			}
+		}
+		if !batches {
+			n = 1
+		}
+		at := time.Since(begin)
+		for i := range n {
+			p := probe{kind: probeData, number: s.count + i, sent: at}
+			bufs[i] = p.append(bufs[i][:0], size)
+		}
+		var written int
+		if batches {
+			written, s.err = writer.WriteBatch(bufs[:n])
+		} else if _, s.err = conn.Write(bufs[0]); s.err == nil {
+			written = 1
+		}
+		s.count += uint64(written)
+		if s.err != nil {
+			if ctx.Err() != nil {
+				s.err = nil
+			}
+			return s
+		}
+	}
+	return s
+}
+
+// sleep waits for a time, or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/simnet"
+)
+
+// TestBenchTruth: over a link that is known bench finds out how it is, each way.
+func TestBenchTruth(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.05})
+			defer v.close()
+			o := benchOptions{duration: span(time.Minute), interval: span(time.Second), rate: 2e6, size: 1000, reverse: reverse, json: true}
+			o.protocol, o.inner = protocolVolley, v.dial
+			var out bytes.Buffer
+			require.NoError(t, o.run(t.Context(), virtualServer, &out))
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			require.InDelta(t, 61, len(lines), 4)
+			var total, sum benchEvent
+			for _, l := range lines {
+				var e benchEvent
+				require.NoError(t, json.Unmarshal([]byte(l), &e))
+				if e.Type == "summary" {
+					total = e
+					continue
+				}
+				sum.Bytes += e.Bytes
+				sum.Messages += e.Messages
+				require.InEpsilon(t, 2e6*0.95, e.Rate, 0.2)
+			}
+			require.InDelta(t, 15000, *total.Sent, 20)
+			require.Equal(t, *total.Sent, total.Expected)
+			require.InDelta(t, 5, total.LossPercent, 1)
+			require.InEpsilon(t, 2e6*0.95, total.Rate, 0.02)
+			require.Equal(t, total.Expected, total.Messages+total.Lost)
+			require.InDelta(t, float64(sum.Messages), float64(total.Messages), 300) // but for the last part of a second
+			require.Equal(t, map[bool]string{false: "forward", true: "reverse"}[reverse], total.Direction)
+			require.Empty(t, total.Notes)
+			require.NotZero(t, total.OutOfOrder)
+			require.InDelta(t, 3.3, total.Jitter, 1.5) // two thirds of the jitter, smoothed
+		})
+	}
+}
+
+// TestBenchBottleneck: what is sent too fast is lost, and what passes is the rate
+// of the link.
+func TestBenchBottleneck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 20 * time.Millisecond, Bandwidth: 4e6})
+		defer v.close()
+		o := benchOptions{duration: span(20 * time.Second), interval: span(time.Second), rate: 8e6, size: 1200, json: true}
+		o.protocol, o.inner = protocolVolley, v.dial
+		var out bytes.Buffer
+		require.NoError(t, o.run(t.Context(), virtualServer, &out))
+		var total benchEvent
+		lastLine(t, out.String(), &total)
+		require.InEpsilon(t, 4e6, total.Rate, 0.06)
+		require.InDelta(t, 50, total.LossPercent, 4)
+	})
+}
+
+// TestBenchGone: a server stops sending to a client that has gone, and one that
+// does not prove its address is sent nothing.
+func TestBenchGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 20 * time.Millisecond})
+		defer v.close()
+		var w wireOptions
+		w.protocol, w.inner = protocolVolley, v.dial
+		conn, err := w.dial(t.Context(), virtualServer)
+		require.NoError(t, err)
+		defer conn.Close()
+		r := benchRequest{Reverse: true, Duration: time.Hour, Interval: time.Second, Size: 1000, Rate: 1e6}
+		conn.Write(appendJSON(nil, probe{kind: probeStart}, r))
+		m, err := conn.ReadMessage(nil)
+		require.NoError(t, err)
+		p, ok := parseProbe(m)
+		require.True(t, ok)
+		require.Equal(t, probeAccept, p.kind)
+		conn.Write((&probe{kind: probeGo, number: p.number + 1}).append(nil, probeSize)) // a guess
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_, err = conn.ReadMessage(nil)
+		require.ErrorContains(t, err, "timeout")
+		conn.Write((&probe{kind: probeGo, number: p.number}).append(nil, probeSize))
+		time.Sleep(10 * time.Second) // and no more
+		conn.SetReadDeadline(time.Now().Add(time.Second))
+		data := 0
+		for {
+			m, err := conn.ReadMessage(nil)
+			if err != nil {
+				break
+			}
+			if p, _ := parseProbe(m); p.kind == probeData {
+				data++
+			}
+		}
+		require.InDelta(t, 125*goneAfter.Seconds(), data, 60)
+	})
+}
+
+// TestBenchServeLimits: serve may refuse, and bounds what it sends.
+func TestBenchServeLimits(t *testing.T) {
+	_, address := serving(t, "--no-bench")
+	o := program(t, "bench", "-t", "1", address)
+	require.Equal(t, exitFailure, o.status)
+	require.Contains(t, o.stderr, "--no-bench")
+
+	_, address = serving(t, "--max-rate", "1Mbit", "--max-time", "500ms")
+	o = program(t, "bench", "--json", "-R", "-b", "0", "-t", "20", address)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	var e benchEvent
+	lastLine(t, o.stdout, &e)
+	require.LessOrEqual(t, e.Expected, uint64(60)) // of 52
+}
+
+// TestBenchPrograms: as users run them, over each protocol, with a proxy between
+// them, whose own count is the truth.
+func TestBenchPrograms(t *testing.T) {
+	for _, protocol := range []string{"volley", "porous"} {
+		for _, flags := range [][]string{nil, {"--reverse"}, {"--key", strings.Repeat("1a", 32)}} {
+			serve := []string{"--protocol", protocol}
+			if len(flags) == 2 {
+				serve = append(serve, flags...)
+			}
+			server, address := serving(t, serve...)
+			link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.05}
+			dial := address
+			if len(flags) < 2 { // a token names the address of the server
+				proxy, err := simnet.NewProxy(simnet.ProxyConfig{Target: address, Up: link, Down: link, Seed: 1})
+				require.NoError(t, err)
+				defer proxy.Close()
+				dial = proxy.Addr().String()
+				defer func() {
+					up, down := proxy.Stats()
+					t.Logf("%s %v: %+v %+v", protocol, flags, up, down)
+				}()
+			}
+			o := program(t, append([]string{"bench", "--json", "-b", "4Mbit", "-t", "1.5", "-i", "0.5", "--protocol", protocol, dial}, flags...)...)
+			require.Equal(t, exitOK, o.status, "%s %v: %s", protocol, flags, o.stderr)
+			var e benchEvent
+			lastLine(t, o.stdout, &e)
+			require.NotZero(t, e.Messages)
+			if protocol == "porous" {
+				require.Zero(t, e.Lost)
+				require.Equal(t, *e.Sent, e.Messages)
+			}
+			require.GreaterOrEqual(t, strings.Count(o.stdout, `"interval"`), 2, o.stdout)
+			require.Equal(t, exitOK, server.interrupt().status)
+		}
+	}
+}
+
+// TestBenchProxy: the loss is that which the proxy has counted.
+func TestBenchProxy(t *testing.T) {
+	_, address := serving(t)
+	link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.05}
+	proxy, err := simnet.NewProxy(simnet.ProxyConfig{Target: address, Up: link, Down: simnet.Link{}, Seed: 1})
+	require.NoError(t, err)
+	defer proxy.Close()
+	o := program(t, "bench", "--json", "-b", "10Mbit", "-t", "3", proxy.Addr().String())
+	require.Equal(t, exitOK, o.status, o.stderr)
+	var e benchEvent
+	lastLine(t, o.stdout, &e)
+	up, _ := proxy.Stats()
+	require.InDelta(t, 100*float64(up.Lost)/float64(up.Sent), e.LossPercent, 1)
+	require.InDelta(t, 5, e.LossPercent, 2)
+}
+
+// TestBenchInterrupt: Ctrl-C ends with a summary, in lines for people.
+func TestBenchInterrupt(t *testing.T) {
+	_, address := serving(t)
+	p := start(t, "bench", "-t", "1m", "-i", "0.1", address)
+	p.line("0.2 s")
+	o := p.interrupt()
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Contains(t, o.stdout, "messages sent")
+	require.NotContains(t, o.stdout, "missing")
+}
+
+// TestBenchNobody: what there is to say where nobody answers.
+func TestBenchNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		v := &virtual{net: n}
+		o := benchOptions{duration: span(time.Second), interval: span(time.Second), rate: 1e6, size: 1000}
+		o.protocol, o.inner = protocolVolley, v.dial
+		err := o.run(context.Background(), virtualServer, new(bytes.Buffer))
+		require.ErrorContains(t, err, `is "volley serve`)
+	})
+}
