@@ -40,6 +40,7 @@ type options struct {
 	min      float64
 	duration time.Duration
 	results  string
+	exec     string
 	packages []string
 }
 
@@ -63,6 +64,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.Float64Var(&o.min, "min", 95, "percentage that has to be killed or explained for an exit status of 0")
 	f.DurationVar(&o.duration, "for", 0, "stop after this time, as at an interrupt; 0 for never")
 	f.StringVar(&o.results, "results", "", "file that keeps the results, from which the next call goes on")
+	f.StringVar(&o.exec, "exec", "", "command that runs the tests, which are its arguments, as nice does")
 	f.Usage = func() {
 		fmt.Fprintln(stderr, "usage: go run ./tools/mutate [flags] [packages]")
 		f.PrintDefaults()
@@ -115,7 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		return 0, nil
 	}
-	r := &runner{root: root, out: stderr}
+	r := &runner{root: root, out: stderr, exec: strings.Fields(o.exec)}
 	if err := r.open(o.results, o.again); err != nil {
 		return 2, err
 	}

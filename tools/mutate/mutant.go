@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"go/ast"
 	"hash/fnv"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ const (
 type mutant struct {
 	pkg        *pkg
 	source     *source
+	decl       *ast.FuncDecl // it is in, or nil
 	function   string
 	kind       string // of change, such as "comparison"
 	line       int

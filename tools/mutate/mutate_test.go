@@ -234,7 +234,7 @@ func TestRunner(t *testing.T) {
 		}
 	}
 	want := []verdict{killed, killed, survived, killed} // a turn too many, b -= 1, g(7), g
-	runSample := func(ctx context.Context, again bool) (*runner, error) {
+	runSample := func(ctx context.Context, again bool) error {
 		for _, m := range sample {
 			m.verdict = pending
 		}
@@ -243,7 +243,7 @@ func TestRunner(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.close()
-		return r, r.runAll(ctx, sample)
+		return r.runAll(ctx, sample)
 	}
 	check := func(when string) {
 		t.Helper()
@@ -255,17 +255,19 @@ func TestRunner(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := runSample(ended, false); !errors.Is(err, context.Canceled) {
+	if err := runSample(ended, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	if _, err := runSample(t.Context(), false); err != nil {
+	if err := runSample(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	check("at first")
 	if sample[1].by != "some TestSum" || sample[3].by != "some TestLarge" {
 		t.Errorf("killed by %q and %q", sample[1].by, sample[3].by)
 	}
-	if r, err := runSample(t.Context(), false); err != nil || len(r.paces) != 0 {
+	ended, cancel = context.WithCancel(t.Context())
+	cancel()
+	if err := runSample(ended, false); err != nil {
 		t.Errorf("known results were run again: %v", err)
 	}
 	check("known")
@@ -274,7 +276,7 @@ func TestRunner(t *testing.T) {
 	if err := os.WriteFile(test, []byte(more), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runSample(t.Context(), true); err != nil {
+	if err := runSample(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	want = []verdict{killed, killed, killed, killed}
@@ -283,8 +285,12 @@ func TestRunner(t *testing.T) {
 	if percent := report(&out, sample); percent != 100 || !strings.Contains(out.String(), "100.0 %") {
 		t.Errorf("report = %v\n%s", percent, &out)
 	}
-	if _, err := (&runner{root: root}).pace(t.Context(), "none"); err == nil {
-		t.Error("tests that cannot run have a pace")
+	if err := os.WriteFile(test, []byte(strings.Replace(more, "g(7)", "g(8)", 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(name)
+	if err := runSample(t.Context(), false); err == nil {
+		t.Error("mutants were run with tests that fail without them")
 	}
 }
 

@@ -38,6 +38,7 @@ type finder struct {
 	source   *source
 	file     *token.File
 	function string
+	decl     *ast.FuncDecl
 	results  *ast.FieldList // of the innermost function
 	found    []*mutant
 	seen     map[[2]int]map[string]bool
@@ -53,10 +54,11 @@ func enumerate(p *pkg, s *source) []*mutant {
 			if d.Body == nil {
 				continue
 			}
-			f.function = functionName(d)
+			f.function, f.decl = functionName(d), d
 			f.empty(d.Type, d.Body)
 			f.walk(d.Body)
 		case *ast.GenDecl:
+			f.decl = nil
 			for _, spec := range d.Specs {
 				if v, ok := spec.(*ast.ValueSpec); ok {
 					f.function = v.Names[0].Name
@@ -82,7 +84,7 @@ func (f *finder) put(kind string, from, to token.Pos, text string) {
 	}
 	f.seen[at][text] = true
 	f.found = append(f.found, &mutant{
-		pkg: f.pkg, source: f.source, function: f.function, kind: kind,
+		pkg: f.pkg, source: f.source, decl: f.decl, function: f.function, kind: kind,
 		line: f.file.Line(from), start: start, end: end, text: text,
 	})
 }

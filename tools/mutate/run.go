@@ -2,16 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,14 +19,11 @@ import (
 // a mutant: other programs may need the machine, too.
 const patience = 15 * time.Second
 
-// A pace is how long the tests of a package take without mutants.
-type pace struct{ slowest, all time.Duration }
-
 // A runner runs the tests with mutants.
 type runner struct {
 	root  string
 	out   io.Writer // progress
-	paces map[string]pace
+	exec  []string  // what runs the tests
 	known map[string]result
 	file  *os.File // of results, or nil
 	again bool
@@ -43,7 +39,7 @@ type result struct {
 
 // open reads the results of earlier calls, and keeps those of this one.
 func (r *runner) open(name string, again bool) error {
-	r.paces, r.known, r.again = make(map[string]pace), make(map[string]result), again
+	r.known, r.again = make(map[string]result), again
 	if name == "" {
 		return nil
 	}
@@ -71,7 +67,23 @@ func (r *runner) close() {
 
 // runAll gives each mutant of a sample its verdict, until the context ends.
 func (r *runner) runAll(ctx context.Context, sample []*mutant) error {
-	for i, m := range sample {
+	for len(sample) > 0 {
+		n := slices.IndexFunc(sample, func(m *mutant) bool { return m.pkg != sample[0].pkg })
+		if n < 0 {
+			n = len(sample)
+		}
+		if err := r.runPackage(ctx, sample[:n]); err != nil {
+			return err
+		}
+		sample = sample[n:]
+	}
+	return nil
+}
+
+// runPackage gives mutants of one package their verdict.
+func (r *runner) runPackage(ctx context.Context, sample []*mutant) error {
+	var run []*mutant
+	for _, m := range sample {
 		if m.verdict != pending {
 			continue
 		}
@@ -79,12 +91,27 @@ func (r *runner) runAll(ctx context.Context, sample []*mutant) error {
 			m.verdict, m.by = old.Verdict, old.By
 			continue
 		}
+		run = append(run, m)
+	}
+	if len(run) == 0 {
+		return nil
+	}
+	tmp, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	tests := &packageTests{runner: r, tmp: tmp, binaries: make(map[string]*binary)}
+	if tests.batch, err = newBatch(tmp, run[0].pkg, run); err != nil {
+		return err
+	}
+	for i, m := range run {
 		start := time.Now()
-		if err := r.one(ctx, m); err != nil {
+		if err := tests.one(ctx, m); err != nil {
 			return err
 		}
 		where, _, _ := strings.Cut(m.String(), "\n")
-		fmt.Fprintf(r.out, "%d/%d %s %s (%s, %.1f s)\n", i+1, len(sample), m.verdict, where, m.by, time.Since(start).Seconds())
+		fmt.Fprintf(r.out, "%d/%d %s %s (%s, %.1f s)\n", i+1, len(run), m.verdict, where, m.by, time.Since(start).Seconds())
 		if r.file != nil {
 			if err := json.NewEncoder(r.file).Encode(result{m.id(), where, m.verdict, m.by}); err != nil {
 				return err
@@ -94,32 +121,56 @@ func (r *runner) runAll(ctx context.Context, sample []*mutant) error {
 	return nil
 }
 
+// packageTests are the tests that run with the mutants of a package.
+type packageTests struct {
+	*runner
+	tmp      string
+	batch    *batch
+	binaries map[string]*binary // by the folder of the tests
+}
+
+// A binary is compiled tests.
+type binary struct {
+	name string
+	dir  string
+	// slowest and all are how long the tests take without mutants.
+	slowest, all time.Duration
+}
+
 // one runs the tests of the package of a mutant, and then those beside.
-func (r *runner) one(ctx context.Context, m *mutant) error {
-	tmp, err := os.MkdirTemp("", "mutate")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	changed := filepath.Join(tmp, "mutant.go")
-	overlay := filepath.Join(tmp, "overlay.json")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{m.source.name: changed}})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(os.WriteFile(changed, m.mutated(), 0o666), os.WriteFile(overlay, text, 0o666)); err != nil {
-		return err
+func (t *packageTests) one(ctx context.Context, m *mutant) error {
+	number := t.batch.numbers[m]
+	overlay := t.batch.overlay
+	if number == 0 {
+		tmp, err := os.MkdirTemp(t.tmp, "one")
+		if err != nil {
+			return err
+		}
+		if overlay, err = writeOverlay(tmp, map[string][]byte{m.source.name: m.mutated()}); err != nil {
+			return err
+		}
 	}
 	for _, dir := range append([]string{m.pkg.dir}, m.pkg.beside...) {
-		p, err := r.pace(ctx, dir)
+		b, err := t.binary(ctx, dir)
 		if err != nil {
 			return err
 		}
-		v, by, err := r.test(ctx, dir, overlay, p)
+		if number == 0 {
+			alone := *b
+			alone.name = filepath.Join(t.tmp, "alone.test")
+			if problem := t.build(ctx, alone, overlay); ctx.Err() != nil {
+				return ctx.Err()
+			} else if problem != "" {
+				m.verdict, m.by = unbuilt, problem
+				return nil
+			}
+			b = &alone
+		}
+		v, by, err := t.run(ctx, b, number)
 		if err != nil {
 			return err
 		}
-		m.verdict, m.by = v, strings.TrimSpace(dir+" "+by)
+		m.verdict, m.by = v, dir+" "+by
 		if v != survived {
 			return nil
 		}
@@ -128,53 +179,79 @@ func (r *runner) one(ctx context.Context, m *mutant) error {
 	return nil
 }
 
+// binary returns the tests of a folder, with the batch in them. They have passed
+// without a mutant.
+func (t *packageTests) binary(ctx context.Context, dir string) (*binary, error) {
+	if b := t.binaries[dir]; b != nil {
+		return b, nil
+	}
+	b := &binary{name: filepath.Join(t.tmp, fmt.Sprintf("%d.test", len(t.binaries))), dir: dir}
+	if problem := t.build(ctx, *b, t.batch.overlay); ctx.Err() != nil {
+		return nil, ctx.Err()
+	} else if problem != "" {
+		return nil, fmt.Errorf("the tests of %s do not build: %s", dir, problem)
+	}
+	cmd := t.command(ctx, b, 0, "-test.timeout=20m")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the tests of %s fail without a mutant: %v\n%s", dir, err, tail(out))
+	}
+	for line := range strings.Lines(string(out)) {
+		if m := passed.FindStringSubmatch(line); m != nil {
+			d, _ := time.ParseDuration(m[1] + "s")
+			b.slowest, b.all = max(b.slowest, d), b.all+d
+		}
+	}
+	t.binaries[dir] = b
+	return b, nil
+}
+
+// build compiles tests, and returns what is wrong with them.
+func (t *packageTests) build(ctx context.Context, b binary, overlay string) (problem string) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+b.name, "./"+b.dir)
+	cmd.Dir = t.root
+	confine(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%v\n%s", err, tail(out))
+	}
+	return ""
+}
+
+// command returns the command that runs tests with a mutant of the batch.
+func (t *packageTests) command(ctx context.Context, b *binary, number int, flags ...string) *exec.Cmd {
+	args := append(slices.Clone(t.exec), b.name, "-test.v", "-test.short", "-test.failfast", "-test.paniconexit0")
+	args = append(args, flags...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = filepath.Join(t.root, filepath.FromSlash(b.dir))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chooser, number))
+	cmd.WaitDelay = 5 * time.Second
+	confine(cmd)
+	return cmd
+}
+
 var (
 	passed = regexp.MustCompile(`^--- (?:PASS|SKIP): \S+ \(([0-9.]+)s\)`)
 	failed = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
 	begun  = regexp.MustCompile(`^=== RUN\s+(\S+)`)
 )
 
-// pace returns how long the tests of a package take, and an error if they fail
-// as they are. The go command remembers that from one call to the next.
-func (r *runner) pace(ctx context.Context, dir string) (pace, error) {
-	if p, ok := r.paces[dir]; ok {
-		return p, nil
-	}
-	cmd := command(ctx, r.root, "test", "-v", "-vet=off", "-short", "-failfast", "./"+dir)
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return pace{}, ctx.Err()
-	}
-	if err != nil {
-		return pace{}, fmt.Errorf("the tests of %s fail without a mutant: %v\n%s", dir, err, tail(out))
-	}
-	var p pace
-	for line := range strings.Lines(string(out)) {
-		if m := passed.FindStringSubmatch(line); m != nil {
-			d, _ := time.ParseDuration(m[1] + "s")
-			p.slowest, p.all = max(p.slowest, d), p.all+d
-		}
-	}
-	r.paces[dir] = p
-	return p, nil
-}
-
-// test runs the tests of a package with a mutant.
-func (r *runner) test(ctx context.Context, dir, overlay string, p pace) (verdict, string, error) {
+// run runs tests with a mutant.
+func (t *packageTests) run(ctx context.Context, b *binary, number int) (verdict, string, error) {
 	child, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := command(child, r.root, "test", "-v", "-vet=off", "-short", "-failfast", "-count=1", "-overlay="+overlay,
-		"-timeout="+(4*(patience+p.all)).String(), "./"+dir)
+	cmd := t.command(child, b, number, "-test.timeout="+(4*(patience+b.all)).String())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return pending, "", err
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		return pending, "", err
 	}
-	last, hung := watch(out, patience+4*p.slowest, cancel)
+	last, hung := watch(out, patience+4*b.slowest, cancel)
 	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
@@ -183,8 +260,6 @@ func (r *runner) test(ctx context.Context, dir, overlay string, p pace) (verdict
 		return stuck, last, nil
 	case err == nil:
 		return survived, "", nil
-	case bytes.Contains(stderr.Bytes(), []byte("# volley")) || last == "":
-		return unbuilt, strings.TrimSpace(tail(stderr.Bytes())), nil
 	}
 	return killed, last, nil
 }
@@ -223,15 +298,6 @@ func watch(out io.Reader, limit time.Duration, cancel func()) (last string, hung
 			silence = nil
 		}
 	}
-}
-
-func command(ctx context.Context, root string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
-	cmd.WaitDelay = 5 * time.Second
-	confine(cmd)
-	return cmd
 }
 
 // tail returns the last lines of an output.
