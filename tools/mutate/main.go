@@ -6,6 +6,7 @@
 //	go run ./tools/mutate                         a sample of 300 of all mutants
 //	go run ./tools/mutate -seed 2                 another one
 //	go run ./tools/mutate -n 0 ./internal/seq     all of one package
+//	go run ./tools/mutate -n 0 -function Outbox.*Release ./internal/outbox
 //	go run ./tools/mutate -results m.jsonl -for 10m
 //
 // The mutants of a seed stay the same where the code does: a change elsewhere
@@ -26,6 +27,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,10 +39,12 @@ type options struct {
 	n        int
 	list     bool
 	again    bool
+	slow     bool
 	min      float64
 	duration time.Duration
 	results  string
 	exec     string
+	function *regexp.Regexp
 	packages []string
 }
 
@@ -61,9 +65,11 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&o.n, "n", 300, "mutants in the sample; 0 for all there are")
 	f.BoolVar(&o.list, "list", false, "print the sample and run nothing")
 	f.BoolVar(&o.again, "again", false, "run those of the results again that have survived")
+	f.BoolVar(&o.slow, "slow", false, "run those tests, too, that take seconds")
 	f.Float64Var(&o.min, "min", 95, "percentage that has to be killed or explained for an exit status of 0")
 	f.DurationVar(&o.duration, "for", 0, "stop after this time, as at an interrupt; 0 for never")
 	f.StringVar(&o.results, "results", "", "file that keeps the results, from which the next call goes on")
+	function := f.String("function", "", "regular expression of the functions and constants to change, such as Endpoint.*Send")
 	f.StringVar(&o.exec, "exec", "", "command that runs the tests, which are its arguments, as nice does")
 	f.Usage = func() {
 		fmt.Fprintln(stderr, "usage: go run ./tools/mutate [flags] [packages]")
@@ -77,7 +83,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if o.n < 0 {
 		return o, errors.New("-n is negative")
 	}
-	return o, nil
+	o.function, err = regexp.Compile(*function)
+	return o, err
 }
 
 // run returns the exit status: 0 if enough of the sample is killed or explained,
@@ -110,6 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	for _, e := range known.explain(all, picked) {
 		fmt.Fprintf(stderr, "equivalent.txt:%d: no mutant of %s %s fits this entry\n", e.line, e.pkg, e.function)
 	}
+	all = slices.DeleteFunc(all, func(m *mutant) bool { return !o.function.MatchString(m.function) })
 	sample := draw(all, o.seed, o.n)
 	if o.list {
 		for _, m := range sample {
@@ -117,7 +125,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 		}
 		return 0, nil
 	}
-	r := &runner{root: root, out: stderr, exec: strings.Fields(o.exec)}
+	r := &runner{root: root, out: stderr, exec: strings.Fields(o.exec), slow: o.slow}
 	if err := r.open(o.results, o.again); err != nil {
 		return 2, err
 	}

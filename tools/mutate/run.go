@@ -24,6 +24,7 @@ type runner struct {
 	root  string
 	out   io.Writer // progress
 	exec  []string  // what runs the tests
+	slow  bool      // run slow tests, too
 	known map[string]result
 	file  *os.File // of results, or nil
 	again bool
@@ -225,6 +226,9 @@ func (t *packageTests) build(ctx context.Context, b binary, overlay string) (pro
 func (t *packageTests) command(ctx context.Context, b *binary, number int, flags ...string) *exec.Cmd {
 	args := append(slices.Clone(t.exec), b.name, "-test.v", "-test.short", "-test.failfast", "-test.paniconexit0")
 	args = append(args, flags...)
+	if i := slices.IndexFunc(targets, func(x target) bool { return x.dir == b.dir }); i >= 0 && targets[i].slow != "" && !t.slow {
+		args = append(args, "-test.skip="+targets[i].slow)
+	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = filepath.Join(t.root, filepath.FromSlash(b.dir))
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chooser, number))

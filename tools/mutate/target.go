@@ -8,13 +8,15 @@ type target struct {
 	// beside are packages whose tests run as well, where the package's own have
 	// noticed nothing.
 	beside []string
+	// slow are tests that are left out unless they are asked for: they take seconds.
+	slow string // a regular expression
 }
 
 // targets are the cores, and what connections and listeners are built from. The
 // files of a core are those that imports_test.go marks, less those that hold
 // nothing but declarations.
 var targets = []target{
-	{dir: "reliable"},
+	{dir: "reliable", slow: "^Test(CompactChangesNoVerdict|FateOfFixedWindows|JumpGuardLateDuplicate|JumpGuardGap|LossOfSilence|FullSpeed|NoAllocation)$"},
 	{dir: "internal/seq", beside: []string{"reliable"}},
 	{dir: "internal/inbox", beside: []string{"internal/stacktest", "netcode"}},
 	{dir: "internal/outbox", beside: []string{"internal/stacktest", "netcode"}},
@@ -25,8 +27,8 @@ var targets = []target{
 		"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
 		"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go",
 	}},
-	{dir: "porous/internal/core"},
-	{dir: "riptide", files: []string{
+	{dir: "porous/internal/core", slow: "^Test(Fairness.*|Figures|R11.*|R16NoAllocation|ConstantsOfOthers|SessionBottleneck)$"},
+	{dir: "riptide", slow: "^Test(SpoofedConnects|Wraparound|LossyServer)$", files: []string{
 		"layout.go", "message.go", "values.go", "read.go", "shift.go", "slices.go", "marshal.go", "reasons.go", "stats.go",
 		"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
 		"connection.go", "receive.go", "lobby.go",
