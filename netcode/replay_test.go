@@ -62,6 +62,35 @@ func TestReplayWindowModel(t *testing.T) {
 	}
 }
 
+// Wherever the window stands and however far it moves, what it had seen and still
+// holds stays seen, to the oldest number, and what it had not seen stays new.
+func TestReplayWindowMoves(t *testing.T) {
+	const size = 128
+	for from := range uint64(size) {
+		for by := uint64(1); by <= size+1; by++ {
+			w := newReplayWindow(size)
+			newest := 5*size + from
+			for s := newest - size + 1; s <= newest; s++ {
+				w.mark(s)
+			}
+			w.mark(newest + by)
+			for s := newest + by - size - 1; s <= newest+by+1; s++ {
+				isNew := s > newest && s != newest+by
+				behind := s+size <= newest+by
+				if got, want := w.check(s), isNew && !behind; got != want {
+					t.Fatalf("full to %d, then %d: check(%d) = %v, want %v", newest, newest+by, s, got, want)
+				}
+			}
+		}
+	}
+	w := newReplayWindow(size)
+	w.mark(1 << 40)
+	w.reset()
+	if !w.check(0) || !w.check(1<<40) {
+		t.Error("a window has seen something after reset")
+	}
+}
+
 func FuzzReplayWindow(f *testing.F) {
 	f.Add(uint64(0), []byte{0, 1, 2, 3, 255, 0, 128})
 	f.Add(uint64(1<<64-500), []byte{0, 255, 255, 1, 200, 0})

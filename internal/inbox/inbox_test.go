@@ -108,6 +108,9 @@ func TestReserveIsGivenBack(t *testing.T) {
 	if n := held.Load(); n != 0 {
 		t.Errorf("%d bytes held after Fail", n)
 	}
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d bytes queued after Fail", n)
+	}
 }
 
 func TestEndDrainsFailDoesNot(t *testing.T) {
@@ -133,6 +136,17 @@ func TestEndDrainsFailDoesNot(t *testing.T) {
 	q.Fail(net.ErrClosed)
 	if _, err := q.ReadAppend(nil, &d); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Read after Fail: %v, want net.ErrClosed", err)
+	}
+	q.End(io.EOF)
+	if _, err := q.ReadAppend(nil, &d); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Read after Fail and End: %v, want net.ErrClosed", err)
+	}
+
+	q = newInbox(1 << 20)
+	q.End(io.EOF)
+	q.End(net.ErrClosed)
+	if _, err := q.ReadAppend(nil, &d); err != io.EOF {
+		t.Errorf("Read after two ends: %v, want the first, EOF", err)
 	}
 }
 

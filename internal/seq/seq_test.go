@@ -204,3 +204,122 @@ func TestTrim(t *testing.T) {
 		t.Error("the window judges otherwise after Resize")
 	}
 }
+
+// A window that starts again at a sequence has left all before it behind, and one
+// that begins there still takes those that it can tell apart.
+func TestStartAgain(t *testing.T) {
+	for _, s := range []uint16{0, 1, 40, 1000, 40_000, 65535} {
+		for _, begin := range []bool{false, true} {
+			var w Window
+			w.Init(256, 64)
+			for i := range uint16(300) {
+				w.Insert(i)
+			}
+			known := 0
+			if begin {
+				w.Begin(s)
+				known = 64
+			} else {
+				w.Restart(s)
+			}
+			if ack, bits := w.Acks(); w.Next() != s || ack != s-1 || bits != 0 {
+				t.Fatalf("begin %v at %d: next %d, acks %d, %x, want %d, %d, 0", begin, s, w.Next(), ack, bits, s, s-1)
+			}
+			for d := 1; d <= 256; d++ {
+				want := Seen
+				if d <= known {
+					want = Fresh
+				}
+				if got := w.Status(s - uint16(d)); got != want || w.Exists(s-uint16(d)) {
+					t.Fatalf("begin %v at %d: %d before: status %v, want %v", begin, s, d, got, want)
+				}
+			}
+			if w.Status(s-257) != Stale || w.Status(s) != Fresh || w.Status(s+1) != Fresh {
+				t.Fatalf("begin %v at %d: what is stale or fresh", begin, s)
+			}
+			w.Insert(s)
+			w.Insert(s + 2)
+			want := uint32(0b101)
+			if begin {
+				w.Insert(s - 1)
+				want = 0b1101
+			}
+			if ack, bits := w.Acks(); ack != s+2 || bits != want {
+				t.Fatalf("begin %v at %d: acks %d, %b, want %d, %b", begin, s, ack, bits, s+2, want)
+			}
+		}
+	}
+	for _, n := range []int{64, 100} {
+		var w Window
+		w.Init(n, n)
+		for i := range uint16(300) {
+			w.Insert(i)
+		}
+		w.Reset()
+		if _, bits := w.Acks(); w.Next() != 0 || bits != 0 || !w.Insert(0) || w.Status(0) != Seen {
+			t.Errorf("size %d: not empty after Reset", n)
+		}
+	}
+}
+
+// A header may name any sequence of the window, and says the same of each.
+func TestAcksAt(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	var w Window
+	w.Init(256, 128)
+	w.Begin(65_500)
+	for range 2000 {
+		w.Forward(w.Next() + uint16(rng.IntN(3)))
+		w.Insert(w.Next() - 1 - uint16(rng.IntN(10)))
+		if rng.IntN(300) == 0 {
+			w.Restart(w.Next())
+		}
+		for d := range uint16(256) {
+			s := w.Next() - 1 - d
+			var want uint32
+			for i := range uint16(32) {
+				if w.Exists(s-i) && d+i < 128 {
+					want |= 1 << i
+				}
+			}
+			if got := w.AcksAt(s); got != want {
+				t.Fatalf("AcksAt(%d) = %b with next %d, want %b", s, got, w.Next(), want)
+			}
+		}
+	}
+}
+
+// Remove empties the place of a sequence, which another one may have.
+func TestRemove(t *testing.T) {
+	for _, n := range []int{64, 100} {
+		var w Window
+		w.Init(n, n)
+		for i := range uint16(300) {
+			w.Insert(i)
+		}
+		w.Remove(290)
+		if w.Exists(290) || !w.Exists(289) || !w.Exists(291) {
+			t.Errorf("size %d: Remove(290) leaves 289, 290, 291: %v, %v, %v", n, w.Exists(289), w.Exists(290), w.Exists(291))
+		}
+		w.Remove(uint16(280 - n))
+		if w.Exists(280) || !w.Exists(279) || !w.Exists(281) {
+			t.Errorf("size %d: the place of 280 was to be emptied alone", n)
+		}
+	}
+	var w Window
+	w.Init(100, 100)
+	if w.Bytes() != 400 || w.Len() != 100 || w.Track() != 100 || w.Bitwise() {
+		t.Errorf("a table of 100: %d bytes, %d long, tells %d apart, bits: %v", w.Bytes(), w.Len(), w.Track(), w.Bitwise())
+	}
+	w.Insert(7)
+	if s, ok := w.Occupant(107); s != 7 || !ok {
+		t.Errorf("Occupant(107) = %d, %v, want 7, true", s, ok)
+	}
+	if _, ok := w.Occupant(8); ok {
+		t.Error("an empty place has an occupant")
+	}
+	w.Restart(50)
+	if w.Exists(7) || w.Next() != 50 {
+		t.Error("a table is not empty after Restart")
+	}
+}
