@@ -234,13 +234,8 @@ func (w *Window) AcksAt(s uint16) uint32 {
 	return w.bits.Last32(s) & lowBits(max(0, w.known-int32(w.next-1-s)))
 }
 
-// lowBits returns a mask of the n lowest bits.
-func lowBits(n int32) uint32 {
-	if n >= 32 {
-		return 1<<32 - 1
-	}
-	return 1<<n - 1
-}
+// lowBits returns a mask of the n lowest bits, which are all from 32 on.
+func lowBits(n int32) uint32 { return 1<<n - 1 }
 
 // Restart empties w and makes s the next sequence. In a window of bits, all
 // sequences before s count as seen.
