@@ -1,0 +1,86 @@
+package outbox
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// There is one token for all who wait, so whoever takes it and does not need it, or
+// leaves room behind, passes it on.
+
+// The end reaches everybody, those too who wait without a deadline, and the other
+// side's writer among them.
+func TestEndReachesAllWaiters(t *testing.T) {
+	for _, cloggedFirst := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newConn(false)
+			c.Lock()
+			c.busy = true // somebody transmits, and does not get on
+			for range answerRoom + 1 {
+				c.Frame(c.Now(), nil, c.Batch(c.Now()))
+			}
+			c.Answered()
+			c.Unlock()
+			var wg sync.WaitGroup
+			defer wg.Wait() // in vain, if somebody is forgotten
+			if cloggedFirst {
+				wg.Go(func() {
+					if err := c.WaitUnclogged(nil); err != net.ErrClosed {
+						t.Errorf("WaitUnclogged: %v, want net.ErrClosed", err)
+					}
+				})
+				synctest.Wait()
+			}
+			for range 3 {
+				wg.Go(func() {
+					c.Lock()
+					defer c.Unlock()
+					if err := c.AcquireUnlocking(c.Patience()); err != net.ErrClosed {
+						t.Errorf("AcquireUnlocking: %v, want net.ErrClosed", err)
+					}
+				})
+			}
+			synctest.Wait()
+			c.end(net.ErrClosed)
+		})
+	}
+}
+
+// Writes that wait for a full queue go on as soon as somebody has taken it to send
+// it, all that find room, and not only when it has left.
+func TestRoomWhileTransmitting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(false)
+		c.link.delay = func() time.Duration { return time.Second }
+		var wg sync.WaitGroup
+		start := time.Now()
+		write := func(want time.Duration) {
+			wg.Go(func() {
+				_, err := c.write([]byte("x"))
+				if took := time.Since(start); err != nil || took != want {
+					t.Errorf("Write: %v after %v, want it after %v", err, took, want)
+				}
+			})
+			synctest.Wait()
+		}
+		go c.write([]byte("x")) // in the socket for a second, and then with the queue again
+		synctest.Wait()
+		for range maxDatagrams {
+			write(0)
+		}
+		c.Lock()
+		require.True(t, c.Full())
+		c.Unlock()
+		for range 3 {
+			write(time.Second)
+		}
+		wg.Wait()
+		time.Sleep(3 * time.Second)
+		c.wantInOrder(t, 1+maxDatagrams+3)
+	})
+}
