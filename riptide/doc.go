@@ -17,7 +17,9 @@
 //
 // A [Message] has a [Mode] of delivery, an id by which its handler is found, and
 // values, which must be read as they were added, for nothing in it tells their
-// types. Reliable messages arrive exactly once, but in any order.
+// types. [Reliable] messages arrive exactly once, but in any order, [Notify]
+// messages of the packed layout at most once, and [Unreliable] ones as often as
+// the network delivers them.
 //
 // The format is that of the releases 2.1.0 to 2.2.1 of the C# library, or, with
 // [Notes], the layout of whole bytes that the notes on Riptide describe. There is

@@ -58,7 +58,8 @@ type Mode uint8
 
 const (
 	// Unreliable messages arrive at most once if the network does not repeat
-	// them, in any order, or never.
+	// them, in any order, or never. They have no id on the wire, so one that the
+	// network repeats cannot be told from an equal one that was sent later.
 	Unreliable Mode = iota
 	// Notify messages are unreliable, but those that arrive late or twice are
 	// dropped, and the sender learns of each whether it is known to have
