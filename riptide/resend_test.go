@@ -354,3 +354,31 @@ func TestManyQueued(t *testing.T) {
 	require.Equal(t, 31+maxQueued, n)
 	require.Less(t, n, 1<<15)
 }
+
+// The limit of what waits is met to the byte.
+func TestSendBufferExact(t *testing.T) {
+	body := make([]byte, 100)
+	c, _ := newConnected(t, &Config{SendBuffer: 20 * (100 + messageCost)}, clientSide)
+	var out wire.Batch
+	for range 20 {
+		_, err := c.send(start, Reliable, body, &out)
+		require.NoError(t, err)
+	}
+	_, err := c.send(start, Reliable, []byte{0x10}, &out)
+	require.Equal(t, ErrSendBuffer, err)
+}
+
+// What is older than the first id that there can be has been received, as far as
+// anybody can tell: no id from before the beginning is taken for new.
+func TestBeforeTheFirst(t *testing.T) {
+	for _, first := range []uint16{1, 5, 63, 64, 1000} {
+		var h history
+		h.add(first)
+		for id := uint16(1); id < first; id++ {
+			require.False(t, h.has(id), "%d after %d", id, first)
+		}
+		for id := uint16(0); id > 0xffff-100 || id == 0; id-- {
+			require.True(t, h.has(id), "%d after %d", id, first)
+		}
+	}
+}
