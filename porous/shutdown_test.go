@@ -155,6 +155,7 @@ func TestShutdownAtOnce(t *testing.T) {
 		require.ErrorIs(t, l.Shutdown(ctx), context.Canceled)
 		_, err := s.Write([]byte("x"))
 		require.ErrorIs(t, err, net.ErrClosed)
+		synctest.Wait() // the reader has left the socket, and so it is closed
 		require.NoError(t, l.Shutdown(ctx))
 		abort(c)
 	})
