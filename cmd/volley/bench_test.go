@@ -180,7 +180,7 @@ func TestBenchProxy(t *testing.T) {
 func TestBenchInterrupt(t *testing.T) {
 	_, address := serving(t)
 	p := start(t, "bench", "-t", "1m", "-i", "0.1", address)
-	p.line("0.2 s")
+	p.line("-0.2 s")
 	o := p.interrupt()
 	require.Equal(t, exitOK, o.status, o.stderr)
 	require.Contains(t, o.stdout, "messages sent")

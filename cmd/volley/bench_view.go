@@ -32,7 +32,7 @@ func (v *benchView) begin(address string) {
 	if o.rate > 0 {
 		rate = "at " + formatRate(float64(o.rate))
 	}
-	fmt.Fprintf(v.w, "%s %s, messages of %s %s, for %v over %s\n", way, address, formatSize(int(o.size)), rate, &o.duration, o.name())
+	fmt.Fprintf(v.w, "bench %s %s over %s, for %v\nmessages of %s, %s\n", way, address, o.name(), &o.duration, formatSize(int(o.size)), rate)
 }
 
 // A benchEvent is a line of JSON of bench. Rates are in bits per second.
@@ -94,15 +94,20 @@ func (v *benchView) print(e benchEvent) {
 		return
 	}
 	if v.rows%headEvery == 0 {
-		fmt.Fprintf(v.w, "\n%13s %10s %14s %9s %15s %7s\n", "time", "received", "rate", "jitter", "lost", "loss")
+		io.WriteString(v.w, benchHead)
 	}
 	v.rows++
 	v.line(e)
 }
 
+// benchRow is the form of a line; it fits 60 columns.
+const benchRow = "%11s %10s %13s %8s %7s %6s\n"
+
+var benchHead = fmt.Sprintf("\n"+benchRow, "time", "received", "rate", "jitter", "lost", "loss")
+
 func (v *benchView) line(e benchEvent) {
-	fmt.Fprintf(v.w, "%5.1f - %4.1f s %10s %14s %9s %15s %7s\n", e.Start, e.End, formatSize(int(e.Bytes)), formatRate(e.Rate),
-		fmt.Sprintf("%.2f ms", e.Jitter), fmt.Sprintf("%d/%d", e.Lost, e.Expected), formatPercent(e.LossPercent/100))
+	fmt.Fprintf(v.w, benchRow, fmt.Sprintf("%.1f-%.1f s", e.Start, e.End), formatSize(int(e.Bytes)), formatRate(e.Rate),
+		fmt.Sprintf("%.2f ms", e.Jitter), formatCount(e.Lost), formatPercent(e.LossPercent/100))
 }
 
 // sent notes what the sender has sent.

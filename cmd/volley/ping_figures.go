@@ -201,14 +201,15 @@ type bin struct {
 	open      bool // all from low on
 }
 
-// histogram returns bars of equal width at round numbers, at most n, and one more
-// for what lies far above the others.
+// histogram returns bars of equal width at round numbers, about n, and one more for
+// what lies far above the others: above 99 % of them, and also more than three times
+// as far from the median as nine of ten.
 func (s *samples) histogram(n int) []bin {
 	if len(s.all) == 0 {
 		return nil
 	}
-	ps := s.percentiles(0, 0.99, 1)
-	low, high, most := ps[0], ps[1], ps[2]
+	ps := s.percentiles(0, 0.5, 0.9, 0.99, 1)
+	low, high, most := ps[0], min(ps[3], ps[1]+3*(ps[2]-ps[1])), ps[4]
 	width := roundWidth((high - low + 1) / time.Duration(max(1, n-1)))
 	start := low / width * width
 	bins := make([]bin, int((high-start)/width)+1)

@@ -73,13 +73,13 @@ func (v *pingPicture) redraw(now time.Duration, f *pingFigures) {
 // compose returns the lines of the picture.
 func (v *pingPicture) compose(now time.Duration, f *pingFigures, running bool) []string {
 	width := v.width()
-	lines := []string{"ping " + v.lines.title, ""}
-	lines = append(lines, v.graph(width)...)
 	clock := fmt.Sprintf("%.0f s", now.Seconds())
 	if running {
 		clock += ", Ctrl-C ends it"
 	}
-	lines = append(lines, "", fmt.Sprintf("%-11s %d sent, %d answered, %s lost   %s", "messages", f.sent, f.answered, formatPercent(f.loss()), clock))
+	lines := []string{"ping " + v.lines.title, clock, ""}
+	lines = append(lines, v.graph(width)...)
+	lines = append(lines, "", fmt.Sprintf("%-11s %d sent, %d answered, %s lost", "messages", f.sent, f.answered, formatPercent(f.loss())))
 	if f.answered > 0 {
 		p := f.rtts.percentiles(0.5, 0.99)
 		lines = append(lines,
@@ -105,18 +105,18 @@ func (v *pingPicture) graph(width int) []string {
 		blank[pictureHeight/2] = strings.Repeat(" ", scale) + "waiting for the first answer"
 		return blank
 	}
+	step := scaleStep(top)
+	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	options := []asciigraph.Option{
-		asciigraph.Height(pictureHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(roundUp(top)),
-		asciigraph.YAxisValueFormatter(func(ms float64) string { return fmt.Sprintf("%6.*f ms", axisDigits(top), ms) }),
+		asciigraph.Height(pictureHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(pictureHeight * step),
+		asciigraph.YAxisValueFormatter(func(ms float64) string { return fmt.Sprintf("%6.*f ms", digits, ms) }),
 	}
 	plot := asciigraph.Plot(series, options...)
 	if !utf8Locale() {
 		plot = asciiOnly(plot)
 	}
 	lines := strings.Split(plot, "\n")
-	left := len([]rune(lines[0])) - len(series)
 	for i, l := range lines {
-		left = min(left, strings.IndexFunc(l, func(r rune) bool { return strings.ContainsRune("┤┼|+", r) }))
 		lines[i] = trimRight(l)
 	}
 	axis := 0
@@ -148,28 +148,17 @@ func (v *pingPicture) latest(n int) (series []float64, marks string) {
 	return series, trimRight(b.String())
 }
 
-// roundUp returns the next of 1, 2, 5, 10, ... and their fractions above x.
-func roundUp(x float64) float64 {
-	step := math.Pow(10, math.Floor(math.Log10(x)))
-	for _, m := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
-		if m*step >= x {
-			return m * step
+// scaleStep returns the distance of the labels of a scale that reaches up to top:
+// a round number.
+func scaleStep(top float64) float64 {
+	least := top / pictureHeight
+	unit := math.Pow(10, math.Floor(math.Log10(least)))
+	for _, m := range []float64{1, 2, 3, 4, 5, 6, 8} {
+		if m*unit >= least {
+			return m * unit
 		}
 	}
-	return 10 * step
-}
-
-// axisDigits returns how many decimals the labels of a scale up to top need.
-func axisDigits(top float64) int {
-	switch {
-	case top < 1:
-		return 3
-	case top < 10:
-		return 2
-	case top < 100:
-		return 1
-	}
-	return 0
+	return 10 * unit
 }
 
 // asciiOnly replaces the lines of a plot.

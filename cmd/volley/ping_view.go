@@ -85,7 +85,7 @@ func printPingSummary(w io.Writer, address string, f *pingFigures, advice []stri
 		p := f.rtts.percentiles(0.5, 0.95, 0.99)
 		fmt.Fprintf(w, "round trip  min %s  median %s  mean %s\n", formatTime(f.rtts.min), formatTime(p[0]), formatTime(f.rtts.mean()))
 		fmt.Fprintf(w, "            95 %% %s  99 %% %s  max %s\n", formatTime(p[1]), formatTime(p[2]), formatTime(f.rtts.max))
-		fmt.Fprintf(w, "jitter      %s from one to the next, deviation %s\n", formatTime(f.jitter()), formatTime(f.rtts.deviation()))
+		fmt.Fprintf(w, "jitter      %s, standard deviation %s\n", formatTime(f.jitter()), formatTime(f.rtts.deviation()))
 	}
 	if f.answered > 1 {
 		fmt.Fprintln(w)
@@ -99,13 +99,13 @@ func printPingSummary(w io.Writer, address string, f *pingFigures, advice []stri
 // details returns lines about what got lost, and what was unusual.
 func (f *pingFigures) details() (lines []string) {
 	if there, back, ok := f.split(); ok && f.lost > 0 {
-		lines = append(lines, fmt.Sprintf("lost on the way there: %s, on the way back: %s", plural(int(there), "message", "messages"), plural(int(back), "answer", "answers")))
+		lines = append(lines, fmt.Sprintf("lost on the way there: %d, on the way back: %d", there, back))
 	}
 	if n := f.open(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d more had no answer yet", n))
 	}
 	if f.late > 0 {
-		lines = append(lines, fmt.Sprintf("%s came later than the timeout of %v, and counted as lost until then", plural(int(f.late), "answer", "answers"), f.timeout))
+		lines = append(lines, fmt.Sprintf("%s came later than the timeout of %v", plural(int(f.late), "answer", "answers"), f.timeout))
 	}
 	if f.repeated > 0 {
 		lines = append(lines, fmt.Sprintf("%s came more than once", plural(int(f.repeated), "answer", "answers")))

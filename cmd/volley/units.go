@@ -26,7 +26,12 @@ func (b *bitrate) Set(text string) error {
 		return nil
 	}
 	s := strings.TrimSuffix(text, "/s")
-	s = strings.TrimSuffix(strings.TrimSuffix(s, "bit"), "ps")
+	for _, unit := range []string{"bps", "bit", "b"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			s = rest
+			break
+		}
+	}
 	factor := 1.0
 	if s == text && s != "" && s[len(s)-1] <= '9' {
 		return fmt.Errorf("%s has no unit: kbit, Mbit or Gbit, as in %sMbit", text, text)
