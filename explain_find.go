@@ -176,8 +176,8 @@ func (x *examiner) inbox() {
 	f := Finding{Kind: InboxFull, Count: refused, Share: share(refused, x.sentByPeer()), Value: waits, Limit: limit,
 		Advice: "Read in a goroutine that does nothing else, or raise Config.ReadBuffer."}
 	if refused > 0 {
-		f.Text = fmt.Sprintf("%d messages %s have found the ReadBuffer full, %s of %s: the program reads too slowly or not at all.",
-			refused, x.within(), formatBytes(waits), formatBytes(limit))
+		f.Text = fmt.Sprintf("%d messages %s have found the ReadBuffer of %s full: the program reads too slowly or not at all; %s wait now.",
+			refused, x.within(), formatBytes(limit), formatBytes(waits))
 	} else {
 		f.Text = fmt.Sprintf("%s wait for Read, of %s that may: the program reads too slowly or not at all.", formatBytes(waits), formatBytes(limit))
 	}
@@ -247,7 +247,7 @@ func percent(n, of uint64) string { return fmt.Sprintf("%.1f %%", 100*share(n, o
 // formatBytes writes a size as people do.
 func formatBytes(n int64) string {
 	switch {
-	case n >= 10<<20:
+	case n >= 10<<20 || n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)
 	case n >= 10<<10:
 		return fmt.Sprintf("%d KiB", n>>10)

@@ -148,8 +148,7 @@ func (o *benchOptions) run(ctx context.Context, address string, stdout io.Writer
 	}
 	b := &bencher{opts: o, address: address, conn: conn, begin: time.Now(),
 		view: newBenchView(stdout, o), replies: make(chan reply, 64), own: newBenchReceiver()}
-	defer conn.Close()
-	defer func() { conn.Write((&probe{kind: probeBye}).append(nil, probeSize)) }()
+	defer bye(conn)
 	go b.read()
 	nonce, err := b.agree(ctx)
 	if err != nil {
@@ -161,6 +160,7 @@ func (o *benchOptions) run(ctx context.Context, address string, stdout io.Writer
 	} else {
 		err = b.send(ctx)
 	}
+	b.view.notes = append(b.view.notes, ownTrouble(conn)...)
 	b.view.finish(address)
 	if err == nil && b.view.total.Received == 0 {
 		return errNothingArrived

@@ -135,8 +135,7 @@ func (o *pingOptions) run(ctx context.Context, address string, stdout io.Writer)
 	err := p.loop(ctx)
 	p.figures.expire(time.Since(p.begin), p.view)
 	p.view.finish(address, p.figures, p.advice())
-	p.conn.Write((&probe{kind: probeBye}).append(p.buf[:0], probeSize))
-	p.conn.Close()
+	bye(p.conn)
 	if err == nil && p.figures.answered == 0 {
 		return errNoAnswer
 	}
@@ -260,7 +259,7 @@ func (p *pinger) again(ctx context.Context) error {
 // itself has noticed.
 func (p *pinger) advice() []string {
 	if p.figures.answered > 0 || p.figures.sent == 0 {
-		return nil
+		return ownTrouble(p.conn)
 	}
 	if p.figures.refused > 0 {
 		return []string{`start "volley serve" there, or look whether the port is right`}

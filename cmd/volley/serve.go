@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,10 +192,12 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 	s.mu.Lock()
 	delete(s.conns, conn)
 	s.mu.Unlock()
+	notes := ownTrouble(conn)
 	conn.Close()
-	s.event(serveEvent{Type: "closed", Address: peer, Seconds: time.Since(c.begin).Seconds(), Client: &c.stats},
-		fmt.Sprintf("%s has gone after %.1f s: %s received (%s), %s answered%s", peer, time.Since(c.begin).Seconds(),
-			plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), formatCount(c.stats.Answered), why(err)))
+	text := fmt.Sprintf("%s has gone after %.1f s: %s received (%s), %s answered%s", peer, time.Since(c.begin).Seconds(),
+		plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), formatCount(c.stats.Answered), why(err))
+	s.event(serveEvent{Type: "closed", Address: peer, Seconds: time.Since(c.begin).Seconds(), Client: &c.stats, Notes: notes},
+		strings.Join(append([]string{text}, notes...), "\n  "))
 }
 
 // why says why a connection has ended, where that is not as usual.
@@ -304,6 +307,7 @@ type serveEvent struct {
 	Served   *int64       `json:"served,omitempty"`
 	Client   *clientStats `json:"client,omitempty"`
 	Totals   *clientStats `json:"totals,omitempty"`
+	Notes    []string     `json:"notes,omitempty"`
 }
 
 func (s *server) sums(kind string) serveEvent {

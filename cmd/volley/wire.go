@@ -234,6 +234,31 @@ func (o *wireOptions) listenSecure(ctx context.Context, address string) (ln net.
 	return volley.NewListener(sessions, o.volleyConfig()), made, nil
 }
 
+// bye closes a connection, and tells the server: several times, since some get
+// lost, and the wire of volley has no word for it.
+func bye(conn messageConn) {
+	for range 3 {
+		conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
+	}
+	conn.Close()
+}
+
+// ownTrouble returns what the connection says of this side: that its socket or its
+// program is too slow, or that it cannot send.
+func ownTrouble(conn messageConn) (lines []string) {
+	c, ok := conn.(*volley.Conn)
+	if !ok {
+		return nil
+	}
+	for _, f := range c.Explain().Findings {
+		switch f.Kind {
+		case volley.SocketFull, volley.InboxFull, volley.MemoryFull, volley.SendBlocked:
+			lines = append(lines, f.Text+" "+f.Advice)
+		}
+	}
+	return lines
+}
+
 // checkAddress reports an address without a port, which is the most likely
 // mistake, before the system does in its words.
 func checkAddress(address string) error {
