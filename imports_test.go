@@ -68,12 +68,16 @@ var importRules = map[string]importRule{
 			"connection.go", "receive.go", "lobby.go",
 		},
 	},
-	"volley/netplay":    {test: []string{"volley/internal/vectors"}},
-	"volley/examples":   {allow: publicPackages},
-	"volley/cmd/volley": {modules: []string{anyModule}, allow: append([]string{"volley/cmd/volley/..."}, publicPackages...)},
-	"volley/bench":      {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
-	"volley/interop":    {modules: []string{anyModule}, allow: publicPackages},
-	"volley/tools":      {},
+	"volley/netplay":  {test: []string{"volley/internal/vectors"}},
+	"volley/examples": {allow: publicPackages},
+	"volley/cmd/volley": {
+		modules: []string{anyModule},
+		allow:   append([]string{"volley/cmd/volley/..."}, publicPackages...),
+		test:    []string{"volley/internal/netnstest"},
+	},
+	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
+	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},
+	"volley/tools":   {},
 }
 
 // publicPackages are what programs use.

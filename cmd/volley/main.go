@@ -2,6 +2,7 @@
 //
 //	volley serve          echoes messages, and is the other end of the following
 //	volley ping ADDRESS   measures round-trip time, jitter and loss
+//	volley check ADDRESS  finds out what stands between this machine and a server
 //	volley proxy          puts a bad link between two programs that speak UDP
 //	volley bench ADDRESS  measures throughput and loss
 //	volley demo           runs both ends of a connection over an impaired link
@@ -26,7 +27,7 @@ import (
 // Exit statuses.
 const (
 	exitOK       = 0
-	exitNegative = 1 // a message was corrupt, or acknowledged but not received; nobody has answered
+	exitNegative = 1 // a message was corrupt, or acknowledged but not received; nobody has answered; something is wrong
 	exitFailure  = 2 // wrong usage, or the command could not be carried out
 )
 
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived):
+	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck):
 		fmt.Fprintln(stderr, "volley:", err)
 		return exitNegative
 	default:
@@ -69,7 +70,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 

@@ -25,11 +25,12 @@ type serveOptions struct {
 	maxTime  span
 	maxRate  bitrate
 	noBench  bool
+	natPort  int
 	json     bool
 }
 
-const serveLong = `Serve answers "volley ping" and "volley bench", and echoes every other message,
-so that it is also a server to try a program of one's own against.
+const serveLong = `Serve answers "volley ping", "volley bench" and "volley check", and echoes every
+other message, so that it is also a server to try a program of one's own against.
 
 It listens on UDP port 7777 of all addresses unless an address is given. Every
 connection has a line when it comes and when it goes, and there is one with
@@ -46,7 +47,7 @@ const serveExample = `  volley serve
   volley serve --secure --key @game.key`
 
 func newServeCommand() *cobra.Command {
-	o := serveOptions{interval: span(10 * time.Second), maxTime: span(10 * time.Minute), maxRate: 1e9}
+	o := serveOptions{natPort: -1, interval: span(10 * time.Second), maxTime: span(10 * time.Minute), maxRate: 1e9}
 	cmd := &cobra.Command{
 		Use:     "serve [ADDRESS]",
 		Short:   "Echo messages, and be the other end of ping and bench",
@@ -67,6 +68,7 @@ func newServeCommand() *cobra.Command {
 	f.Var(&o.maxTime, "max-time", "the longest that a measurement may send to a client")
 	f.Var(&o.maxRate, "max-rate", "the most that a measurement may send to a client, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
+	f.IntVar(&o.natPort, "nat-port", -1, "second UDP port, for volley check; 0: none (default the next one, or a free one)")
 	f.BoolVar(&o.json, "json", false, "print lines of JSON")
 	o.registerServer(cmd)
 	return cmd
@@ -78,6 +80,8 @@ type server struct {
 	begin time.Time
 	ln    net.Listener
 	wg    sync.WaitGroup
+
+	second *checkResponder // may be nil
 
 	mu    sync.Mutex // of out, and conns
 	out   io.Writer
@@ -97,7 +101,13 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	s := &server{opts: o, begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	second, err := listenForCheck(ln.Addr(), o.natPort)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	defer second.close()
+	s := &server{opts: o, second: second, begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
 	s.announce(made, stderr)
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
@@ -115,8 +125,8 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 // terminal of whoever has started it, and not into what is kept of the output.
 func (s *server) announce(made netcode.Key, stderr io.Writer) {
 	addr := s.ln.Addr().String()
-	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name()},
-		fmt.Sprintf("listening on %s, %s; Ctrl-C ends it", addr, s.opts.name()))
+	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name(), NATPort: s.second.port()},
+		fmt.Sprintf("listening on %s, %s%s; Ctrl-C ends it", addr, s.opts.name(), s.second.about()))
 	if !made.IsZero() {
 		if text, err := made.MarshalText(); err == nil {
 			fmt.Fprintf(stderr, "the key of this run: %s\nclients use it as --key; it is a secret\n", text)
@@ -225,6 +235,8 @@ func (c *client) handle() bool {
 	case !ok:
 	case p.kind == probeBye:
 		return false
+	case p.kind == probeCheck:
+		c.buf = appendCheckReply(c.buf[:0], p, c.conn.RemoteAddr(), c.s.second.port(), time.Now())
 	case p.kind == probePing:
 		c.stats.Pings++
 		setSeen(c.buf, c.stats.Pings)
@@ -302,6 +314,7 @@ type serveEvent struct {
 	Type     string       `json:"type"`
 	Address  string       `json:"address,omitempty"`
 	Protocol string       `json:"protocol,omitempty"`
+	NATPort  int          `json:"nat_port,omitempty"`
 	Seconds  float64      `json:"seconds"`
 	Conns    *int         `json:"connections,omitempty"`
 	Served   *int64       `json:"served,omitempty"`

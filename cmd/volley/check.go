@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"volley"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	wireOptions
+	timeout span
+	natPort int
+	json    bool
+}
+
+const checkLong = `Check finds out what may keep volley from working, or from working well, between
+this machine and "volley serve" at HOST:PORT: whether the server is reached, the
+largest datagrams that pass each way, what a NAT on the way does, whether clocks
+differ (with --token, also whether the token is valid now), how large buffers
+the kernel grants, and whether segmentation offload works. What is not as it
+should be comes with advice.
+
+The size of datagrams to here, and what a NAT does, are told by a second port of
+serve, the one after its first unless --nat-port says otherwise at either end.
+Let it pass the server's firewall, too. Against other servers that echo, these
+two remain unknown.
+
+The exit status is 1 if something is wrong, and 2 if nothing could be checked.
+Hints, about buffers and such, are not counted as wrong.`
+
+const checkExample = `  volley check example.com:7777
+  volley check --json example.com:7777
+  volley check --token 42.token example.com:40000`
+
+func newCheckCommand() *cobra.Command {
+	o := checkOptions{timeout: span(5 * time.Second)}
+	cmd := &cobra.Command{
+		Use:     "check HOST:PORT",
+		Short:   "Find out what stands between this machine and a server",
+		Long:    checkLong,
+		Example: checkExample,
+		Args:    oneAddress,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.VarP(&o.timeout, "timeout", "W", "how long to wait for the server")
+	f.IntVar(&o.natPort, "nat-port", -1, "the second port of the server; 0: it has none (default as the server says)")
+	f.BoolVar(&o.json, "json", false, "print one object of JSON")
+	o.registerClient(cmd)
+	return cmd
+}
+
+// errCheck is returned by a check that has found something wrong and said so.
+var errCheck = errors.New("something is wrong, see above")
+
+func (o *checkOptions) check() error {
+	switch {
+	case o.timeout <= 0:
+		return errors.New("--timeout must be more than 0")
+	case o.natPort < -1 || o.natPort > 65535:
+		return fmt.Errorf("--nat-port must be a port, 0 for none, not %d", o.natPort)
+	}
+	return o.wireOptions.check()
+}
+
+// run checks and prints what it has found.
+func (o *checkOptions) run(ctx context.Context, address string, stdout io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	r := &checkReport{Address: address, Protocol: o.name(), begin: time.Now()}
+	if err := o.examine(ctx, address, r); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.print(stdout, o.json)
+	if r.wrong() {
+		return errCheck
+	}
+	return nil
+}
+
+// examine makes all checks, each as far as those before let it.
+func (o *checkOptions) examine(ctx context.Context, address string, r *checkReport) error {
+	if err := o.examineToken(r); err != nil {
+		return err
+	}
+	server, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		r.wrongIf(true, "reachable", fmt.Sprintf("the name has no address: %v", err),
+			"look at the spelling, and at what DNS this machine uses")
+		return nil
+	}
+	r.system(systemLimits())
+	h, err := o.hello(ctx, address)
+	if err != nil {
+		return err
+	}
+	r.reached(h, server, time.Duration(o.timeout))
+	if h.rtt == 0 {
+		return nil
+	}
+	r.clock(h)
+	r.transport(h.transport)
+	natPort := o.natPort
+	if natPort < 0 {
+		natPort = h.reply.NATPort
+	}
+	return o.examinePath(ctx, r, h, server, natPort)
+}
+
+// A hello is what the first exchange with a server has come to.
+type hello struct {
+	rtt       time.Duration // 0: nothing has come
+	known     bool          // it is volley serve, and reply is set
+	reply     checkReply
+	asked     time.Time // half-way between question and answer, by our clock
+	refused   error     // what the system says of its ICMP messages
+	local     net.Addr
+	transport *volley.TransportStats // nil if not told
+}
+
+// hello asks the server over a connection as any other.
+func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error) {
+	conn, err := o.dial(ctx, address)
+	if err != nil {
+		// A handshake that nobody answers is what is to be found out here.
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() || unreachable(err) {
+			return &hello{refused: err}, nil
+		}
+		return nil, err
+	}
+	defer conn.Close()
+	h := o.ask(ctx, conn)
+	h.local = conn.LocalAddr()
+	if c, ok := conn.(*volley.Conn); ok && !o.secure {
+		t := c.Stats().Transport
+		h.transport = &t
+	}
+	return h, nil
+}
+
+// askAgain is how long an answer may take before the question is repeated.
+const askAgain = 250 * time.Millisecond
+
+// ask asks who we are until there is an answer, and takes the quickest of a few.
+func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
+	const samples = 4
+	h := &hello{}
+	deadline := time.Now().Add(time.Duration(o.timeout))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
+	defer stop()
+	answers := 0
+	for number := uint64(0); answers < samples && time.Now().Before(deadline) && ctx.Err() == nil; number++ {
+		if answers > 0 && number > 2*samples && h.rtt > 0 {
+			break // some got lost; one is enough
+		}
+		sent := time.Now()
+		conn.Write((&probe{kind: probeCheck, number: number}).append(nil, probeSize))
+		conn.SetReadDeadline(sent.Add(max(askAgain, 2*h.rtt)))
+		p, body, err := readProbe(conn, number)
+		switch {
+		case err == nil:
+			answers++
+			h.take(p, body, sent, time.Now())
+		case unreachable(err):
+			h.refused = err
+			pause(ctx, askAgain)
+		}
+	}
+	conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
+	return h
+}
+
+// take takes an answer into account.
+func (h *hello) take(p probe, body []byte, sent, now time.Time) {
+	rtt := max(now.Sub(sent), time.Microsecond)
+	if h.rtt > 0 && rtt >= h.rtt {
+		return
+	}
+	h.rtt = rtt
+	if p.kind != probeChecked {
+		return
+	}
+	if r, err := parseCheckReply(body); err == nil {
+		h.known, h.reply, h.asked = true, r, sent.Add(rtt/2)
+	}
+}
+
+// readProbe reads the answer with a number.
+func readProbe(conn messageConn, number uint64) (p probe, body []byte, err error) {
+	for {
+		body, err = conn.ReadMessage(body[:0])
+		if err != nil {
+			return p, nil, err
+		}
+		if p, ok := parseProbe(body); ok && p.number == number && (p.kind == probeCheck || p.kind == probeChecked) {
+			return p, body, nil
+		}
+	}
+}
+
+// unreachable reports whether an error says that packets do not arrive.
+func unreachable(err error) bool {
+	for _, e := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EPERM, syscall.EACCES, syscall.EINVAL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// examineToken looks at the times of a token, which need no server.
+func (o *checkOptions) examineToken(r *checkReport) error {
+	if o.token == "" {
+		return nil
+	}
+	t, err := readToken(nil, []string{o.token})
+	if err != nil {
+		return fmt.Errorf("--token: %w", err)
+	}
+	r.token(t.Created(), t.Expires(), time.Now())
+	return nil
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"volley"
+)
+
+// examinePath finds out the largest datagrams and what a NAT does, as far as the
+// server helps.
+func (o *checkOptions) examinePath(ctx context.Context, r *checkReport, h *hello, server *net.UDPAddr, natPort int) error {
+	second := &net.UDPAddr{IP: server.IP, Zone: server.Zone, Port: natPort}
+	pc, err := net.ListenUDP("udp", localFor(server))
+	if err != nil {
+		return err
+	}
+	defer pc.Close()
+	a := &asker{conn: pc, to: second, rtt: h.rtt}
+	whole := neverFragment(pc) == nil
+	if natPort > 0 {
+		a.greet(ctx, time.Duration(o.timeout)/2)
+	}
+	if !a.known {
+		r.noSecondPort(natPort, h)
+		r.nat(localAddr(h.local), h.seenAs(), netip.AddrPort{})
+		return nil
+	}
+	there := a.largest(ctx, func(size int) (question, answer int) { return size, checkHead })
+	back := a.largest(ctx, func(size int) (question, answer int) { return checkHead, size })
+	r.sizes(there, back, server.IP.To4() != nil, whole, a.whole)
+	r.nat(localAddr(pc.LocalAddr()), o.sameSocket(ctx, pc, server), a.seenAs)
+	return nil
+}
+
+// sameSocket returns how the server sees the socket from which its second port
+// was asked. The zero AddrPort is unknown.
+func (o *checkOptions) sameSocket(ctx context.Context, pc *net.UDPConn, server *net.UDPAddr) netip.AddrPort {
+	if o.secure || o.protocol != protocolVolley {
+		return netip.AddrPort{}
+	}
+	pc.SetDeadline(time.Time{})
+	d := volley.Dialer{Config: o.clientConfig()}
+	conn, err := d.DialPacket(pc, server)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	defer conn.Close()
+	return o.ask(ctx, conn).seenAs()
+}
+
+// seenAs returns how the server sees us.
+func (h *hello) seenAs() netip.AddrPort {
+	a, _ := netip.ParseAddrPort(h.reply.Address)
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// localFor returns the address from which the system sends to another.
+func localFor(server *net.UDPAddr) *net.UDPAddr {
+	c, err := net.DialUDP("udp", nil, server)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	local := c.LocalAddr().(*net.UDPAddr)
+	return &net.UDPAddr{IP: local.IP, Zone: local.Zone}
+}
+
+func localAddr(a net.Addr) netip.AddrPort {
+	if u, ok := a.(*net.UDPAddr); ok {
+		p := u.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// An asker asks the second port of a server.
+type asker struct {
+	conn   *net.UDPConn
+	to     *net.UDPAddr
+	rtt    time.Duration
+	number uint64
+	buf    [checkMax + 1]byte
+
+	known  bool // it has answered, and what follows is set
+	whole  bool
+	cookie [16]byte
+	seenAs netip.AddrPort
+}
+
+// greet asks for the first time, for a cookie and our address.
+func (a *asker) greet(ctx context.Context, timeout time.Duration) {
+	deadline := time.Now().Add(timeout)
+	for !a.known && time.Now().Before(deadline) && ctx.Err() == nil {
+		if a.send(checkHead, checkHead) != nil {
+			pause(ctx, askAgain)
+			continue
+		}
+		a.receive(ctx, time.Now().Add(max(askAgain, 2*a.rtt)), func(d checkDatagram, _ int) bool {
+			a.known, a.whole, a.cookie, a.seenAs = true, d.whole, d.cookie, d.seenAs
+			return false
+		})
+	}
+}
+
+// send sends a question of a size, to which the answer is to have another one.
+// The error is that of the system.
+func (a *asker) send(question, answer int) error {
+	a.number++
+	q := checkDatagram{size: answer, number: a.number, cookie: a.cookie}
+	_, err := a.conn.WriteTo(q.append(a.buf[:0], question), a.to)
+	return err
+}
+
+// receive calls f for each answer, with its size, until f returns false or the
+// time has come.
+func (a *asker) receive(ctx context.Context, until time.Time, f func(d checkDatagram, size int) bool) {
+	stop := context.AfterFunc(ctx, func() { a.conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	for ctx.Err() == nil {
+		a.conn.SetReadDeadline(until)
+		n, from, err := a.conn.ReadFromUDPAddrPort(a.buf[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if err != nil {
+			if time.Now().After(until) {
+				return
+			}
+			pause(ctx, pauseAfterError)
+			continue
+		}
+		if int(from.Port()) != a.to.Port {
+			continue
+		}
+		if d, ok := parseCheckDatagram(a.buf[:n]); ok && d.answer && !f(d, n) {
+			return
+		}
+	}
+}
+
+const (
+	sizesAtOnce = 16 // questions that are under way together
+	sizeTries   = 3  // of each size, for datagrams get lost by chance, too
+)
+
+// largest returns the largest size in bytes that passes, up to checkMax. What is
+// sent for a size follows from sizes.
+func (a *asker) largest(ctx context.Context, sizes func(size int) (question, answer int)) int {
+	passes, fails := 0, checkMax+1 // the largest that has passed, the smallest that has not
+	for fails-passes > 1 && ctx.Err() == nil {
+		passed := a.try(ctx, between(passes, fails), sizes)
+		if len(passed) == 0 && passes == 0 {
+			return 0 // not even the smallest any more
+		}
+		next := fails
+		for _, s := range between(passes, fails) {
+			if !slices.Contains(passed, s) && (len(passed) == 0 || s > slices.Max(passed)) {
+				next = min(next, s)
+			}
+		}
+		if len(passed) > 0 {
+			passes = slices.Max(passed)
+		}
+		fails = next
+	}
+	return passes
+}
+
+// usualSizes are tried first: the payloads of packets of common MTUs, and one
+// byte more.
+var usualSizes = []int{checkHead, 548, 549, 1232, 1233, 1452, 1453, 1472, 1473, 8972, 8973, checkMax}
+
+// between returns sizes to try between one that passes and one that does not.
+func between(passes, fails int) []int {
+	if passes == 0 {
+		return usualSizes
+	}
+	step := max(1, (fails-passes)/(sizesAtOnce+1))
+	var out []int
+	for s := passes + step; s < fails && len(out) < sizesAtOnce; s += step {
+		out = append(out, s)
+	}
+	return out
+}
+
+// try returns which of the sizes pass.
+func (a *asker) try(ctx context.Context, list []int, sizes func(int) (question, answer int)) (passed []int) {
+	asked := make(map[uint64]int) // the size of each question
+	for range sizeTries {
+		waiting := false
+		for _, s := range list {
+			if slices.Contains(passed, s) {
+				continue
+			}
+			question, answer := sizes(s)
+			err := a.send(question, answer)
+			asked[a.number] = s
+			waiting = waiting || !errors.Is(err, syscall.EMSGSIZE)
+		}
+		if !waiting {
+			break
+		}
+		a.receive(ctx, time.Now().Add(max(askAgain, 2*a.rtt)), func(d checkDatagram, size int) bool {
+			s, ok := asked[d.number]
+			question, answer := sizes(s)
+			if ok && size == answer && d.size == question && !slices.Contains(passed, s) {
+				passed = append(passed, s)
+			}
+			return len(passed) < len(list)
+		})
+		if len(passed) == len(list) {
+			break
+		}
+	}
+	return passed
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley"
+	"volley/netcode"
+)
+
+// TestCheckProgram runs check against serve, with and without its second port.
+func TestCheckProgram(t *testing.T) {
+	_, address := serving(t)
+	o := program(t, "check", address)
+	require.Equal(t, exitOK, o.status, o.stdout+o.stderr)
+	for _, want := range []string{"ok     reachable", "volley serve, round trip", "ok     NAT", "none: ", "It works"} {
+		require.Contains(t, o.stdout, want)
+	}
+	for line := range strings.Lines(o.stdout) {
+		require.LessOrEqual(t, len(line), 81, line)
+	}
+	_, address = serving(t, "--nat-port", "0")
+	o = program(t, "check", address)
+	require.Equal(t, exitOK, o.status, o.stdout+o.stderr)
+	require.Contains(t, o.stdout, "?      largest datagram")
+	require.Contains(t, o.stdout, "run it with --nat-port")
+	require.Contains(t, o.stdout, ", 1 unknown.")
+}
+
+// TestCheckSecure: a server with sessions, reached by its key, and not reached
+// by another one.
+func TestCheckSecure(t *testing.T) {
+	key, err := netcode.GenerateKey().MarshalText()
+	require.NoError(t, err)
+	_, address := serving(t, "--secure", "--key", string(key))
+	o := program(t, "check", address, "--secure", "--key", string(key))
+	require.Equal(t, exitOK, o.status, o.stdout+o.stderr)
+	require.Contains(t, o.stdout, "volley serve, round trip")
+	o = program(t, "check", address, "-W", "500ms", "--connect-timeout", "500ms")
+	require.Equal(t, exitNegative, o.status, o.stdout+o.stderr)
+	require.Contains(t, o.stdout, "nothing came back from")
+	require.Contains(t, o.stderr, "something is wrong")
+}
+
+// TestCheckRefused: nobody listens on the port.
+func TestCheckRefused(t *testing.T) {
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 77, 18, 1)})
+	if err != nil {
+		t.Skip("NOT RUN: this system has no 127.77.18.1: ", err)
+	}
+	address := c.LocalAddr().String()
+	c.Close()
+	o := command(t.Context(), nil, "check", "-W", "600ms", address)
+	require.Equal(t, exitNegative, o.status)
+	require.Contains(t, o.stdout, "127.77.18.1 is there, but nobody listens on UDP")
+	o = command(t.Context(), nil, "check", "--json", "-W", "600ms", address)
+	require.Contains(t, o.stdout, `"verdict":"unreachable"`)
+}
+
+// TestCheckEcho: a server that knows nothing but to echo.
+func TestCheckEcho(t *testing.T) {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		buf := make([]byte, 1000)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			c.Write(buf[:n])
+			if p, _ := parseProbe(buf[:n]); p.kind == probeBye {
+				return
+			}
+		}
+	}()
+	o := command(t.Context(), nil, "check", ln.Addr().String())
+	ln.Close()
+	<-done
+	require.Equal(t, exitOK, o.status, o.stdout)
+	require.Contains(t, o.stdout, "a server that echoes")
+	require.Contains(t, o.stdout, "?      NAT")
+	require.Contains(t, o.stdout, "2 unknown")
+}
+
+func TestCheckUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "wants the address of a server"},
+		{[]string{"localhost"}, "is no address such as"},
+		{[]string{"127.0.0.1:9", "-W", "0"}, "--timeout must be more than 0"},
+		{[]string{"127.0.0.1:9", "--nat-port", "70000"}, "--nat-port must be a port"},
+		{[]string{"127.0.0.1:9", "--token", "/does/not/exist"}, "--token: open"},
+	} {
+		o := command(t.Context(), nil, append([]string{"check"}, test.args...)...)
+		require.Equal(t, exitFailure, o.status, test.args)
+		require.Contains(t, o.stderr, test.want, test.args)
+		require.Empty(t, o.stdout, test.args)
+	}
+	o := command(t.Context(), nil, "check", "-W", "1s", "name.invalid:9")
+	require.Equal(t, exitNegative, o.status, "a wrong name is a finding")
+	require.Contains(t, o.stdout, "the name has no address")
+}
+
+func TestCheckResponderAnswers(t *testing.T) {
+	r := &checkResponder{whole: true}
+	from, other := netip.MustParseAddrPort("[2001:db8::1]:5000"), netip.MustParseAddrPort("[2001:db8::1]:5001")
+	ask := func(from netip.AddrPort, cookie [16]byte, question, answer int) (checkDatagram, int) {
+		t.Helper()
+		q := checkDatagram{size: answer, number: 7, cookie: cookie}
+		b := r.answer(nil, q.append(nil, question), from)
+		d, ok := parseCheckDatagram(b)
+		require.True(t, ok)
+		require.True(t, d.answer && d.whole)
+		require.EqualValues(t, 7, d.number)
+		require.Equal(t, from, d.seenAs)
+		require.Equal(t, question, d.size)
+		return d, len(b)
+	}
+	d, size := ask(from, [16]byte{}, checkHead, 5000)
+	require.Equal(t, checkHead, size, "no more than was asked with, before the address is proved")
+	_, size = ask(from, [16]byte{}, 1000, checkHead)
+	require.Equal(t, checkHead, size)
+	_, size = ask(from, d.cookie, checkHead, 5000)
+	require.Equal(t, 5000, size)
+	_, size = ask(from, d.cookie, checkHead, 1<<30)
+	require.Equal(t, checkMax, size)
+	_, size = ask(from, d.cookie, checkHead, 0)
+	require.Equal(t, checkHead, size)
+	_, size = ask(other, d.cookie, checkHead, 5000)
+	require.Equal(t, checkHead, size, "the cookie of another address proves nothing")
+
+	q := checkDatagram{}
+	for _, b := range [][]byte{nil, q.append(nil, checkHead)[:checkHead-1], make([]byte, 100), d.append(nil, 100)} {
+		require.Empty(t, r.answer(nil, b, from))
+	}
+}
+
+func FuzzParseCheckDatagram(f *testing.F) {
+	f.Add((&checkDatagram{size: 1000, number: 1}).append(nil, 100))
+	f.Add((&checkDatagram{answer: true, whole: true, seenAs: netip.MustParseAddrPort("127.0.0.1:1")}).append(nil, checkHead))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, ok := parseCheckDatagram(b)
+		if !ok {
+			return
+		}
+		if d.size < 0 || d.size > checkMax {
+			t.Errorf("size %d", d.size)
+		}
+		again, ok := parseCheckDatagram(d.append(nil, len(b)))
+		if !ok || again != d {
+			t.Errorf("%+v, then %+v", d, again)
+		}
+	})
+}
+
+// TestCheckFindings: what is said about what was measured.
+func TestCheckFindings(t *testing.T) {
+	server := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7777}
+	local, outside, outside2 := netip.MustParseAddrPort("10.0.0.5:5000"), netip.MustParseAddrPort("198.51.100.1:6000"), netip.MustParseAddrPort("198.51.100.1:6001")
+	now := time.Now()
+	refused := func(err error) *hello { return &hello{refused: &net.OpError{Op: "read", Err: err}} }
+	serve := func(ahead time.Duration) *hello {
+		return &hello{rtt: 10 * time.Millisecond, known: true, asked: now, reply: checkReply{Time: now.Add(ahead)}}
+	}
+	for _, test := range []struct {
+		name                string
+		do                  func(r *checkReport)
+		state, text, advice string
+	}{
+		{"silence", func(r *checkReport) { r.reached(&hello{}, server, time.Second) }, "wrong", "nothing came back from 192.0.2.1:7777 within 1s", "UDP port 7777 pass"},
+		{"refused", func(r *checkReport) { r.reached(refused(syscall.ECONNREFUSED), server, 0) }, "wrong", "nobody listens on UDP port 7777", "start"},
+		{"firewall", func(r *checkReport) { r.reached(refused(syscall.EPERM), server, 0) }, "wrong", "does not let", "firewall here"},
+		{"route", func(r *checkReport) { r.reached(refused(syscall.ENETUNREACH), server, 0) }, "wrong", "no way to", "routes"},
+		{"reached", func(r *checkReport) { r.reached(serve(0), server, 0) }, "ok", "volley serve, round trip 10.0 ms", ""},
+
+		{"clock", func(r *checkReport) { r.clock(serve(time.Second)) }, "ok", "1000.0 ms ahead of ours, within 5.0 ms", ""},
+		{"clock behind", func(r *checkReport) { r.clock(serve(-3 * time.Second)) }, "wrong", "3000.0 ms behind ours", "NTP"},
+		{"clock far", func(r *checkReport) { r.clock(serve(2 * time.Hour)) }, "wrong", "2h0m0s ahead of ours", "NTP"},
+		{"token", func(r *checkReport) { r.token(now.Add(-10*time.Second), now.Add(20*time.Second), now) }, "ok", "valid for 20s, of 30s", ""},
+		{"token of the future", func(r *checkReport) { r.token(now.Add(10*time.Second), now.Add(40*time.Second), now) }, "wrong", "made 10s from now", "clocks"},
+		{"token of the past", func(r *checkReport) { r.token(now.Add(-time.Minute), now.Add(-30*time.Second), now) }, "wrong", "expired 30s ago, and was valid for 30s", "new one"},
+
+		{"sizes", func(r *checkReport) { r.sizes(1472, 1209, true, true, true) }, "ok", "1472 bytes there, 1209 bytes back: packets of 1237 pass", ""},
+		{"sizes of IPv6", func(r *checkReport) { r.sizes(checkMax, 1232, false, true, true) }, "ok", "at least 9216 bytes there, 1232 bytes back: packets of 1280 pass", ""},
+		{"messages lost", func(r *checkReport) { r.sizes(1472, 1208, true, true, true) }, "wrong", "1208 bytes back", "FragmentAbove to 1199"},
+		{"fragments lost", func(r *checkReport) { r.sizes(1037, 1472, true, true, true) }, "wrong", "1037 bytes there", "FragmentSize to 1023"},
+		{"all lost", func(r *checkReport) { r.sizes(0, 1472, true, true, true) }, "wrong", "not even small", "ping"},
+		{"may fragment", func(r *checkReport) { r.sizes(9216, 9216, true, true, false) }, "unknown", "may fragment", ""},
+
+		{"no NAT", func(r *checkReport) { r.nat(local, local, local) }, "ok", "none", ""},
+		{"NAT", func(r *checkReport) { r.nat(local, outside, outside) }, "ok", "maps 10.0.0.5:5000 to 198.51.100.1:6000 for both ports", ""},
+		{"symmetric NAT", func(r *checkReport) { r.nat(local, outside, outside2) }, "wrong", "198.51.100.1:6000 to one port of the server and 198.51.100.1:6001", "relay"},
+		{"some NAT", func(r *checkReport) { r.nat(local, netip.AddrPort{}, outside) }, "unknown", "there is one", ""},
+		{"NAT unknown", func(r *checkReport) { r.nat(local, netip.AddrPort{}, netip.AddrPort{}) }, "unknown", "does not tell", "serve"},
+
+		{"buffers", func(r *checkReport) {
+			r.transport(&volley.TransportStats{ReadBuffer: 212992, WriteBuffer: 4 << 20})
+		}, "hint", "grants 208 KiB to receive", "4194304"},
+		{"offload", func(r *checkReport) { r.Kernel = "Linux 4.1"; r.transport(&volley.TransportStats{SegmentedSend: true}) }, "hint", "(GSO) on, receiving (GRO) off, Linux 4.1", "Linux 5.0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := &checkReport{Protocol: "volley"}
+			test.do(r)
+			require.NotEmpty(t, r.Findings)
+			f := r.Findings[0]
+			require.Equal(t, test.state, f.State)
+			require.Contains(t, f.Text, test.text)
+			require.Contains(t, f.Advice, test.advice)
+			require.Equal(t, test.advice == "", f.Advice == "")
+			require.Equal(t, test.state == stateWrong, r.wrong())
+		})
+	}
+	require.True(t, unreachable(refused(syscall.EHOSTUNREACH).refused))
+	require.False(t, unreachable(errors.New("anything else")))
+}
+
+// TestCheckLargest finds the largest size over a path that loses a third of all
+// datagrams by chance.
+func TestCheckLargest(t *testing.T) {
+	for _, limit := range []int{checkHead, 1096, 1473, checkMax - 1} {
+		r, err := newCheckResponder("127.0.0.1:0")
+		require.NoError(t, err)
+		path, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		go lossyPath(path, r.conn.LocalAddr(), limit)
+		pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		a := &asker{conn: pc, to: path.LocalAddr().(*net.UDPAddr)}
+		a.greet(t.Context(), longest)
+		require.True(t, a.known)
+		require.Equal(t, limit, a.largest(t.Context(), func(size int) (int, int) { return size, checkHead }))
+		pc.Close()
+		path.Close()
+		r.close()
+	}
+}
+
+// lossyPath forwards questions of up to a size, and answers, between one client
+// and a server. The first try of two thirds of all sizes is lost.
+func lossyPath(c *net.UDPConn, server net.Addr, limit int) {
+	var client net.Addr
+	buf := make([]byte, 64<<10)
+	seen := make(map[int]bool)
+	for {
+		n, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		first := !seen[n] && n%3 > 0
+		seen[n] = true
+		switch {
+		case from.String() == server.String():
+			c.WriteTo(buf[:n], client)
+		case n <= limit && (n == checkHead || !first):
+			client = from
+			c.WriteTo(buf[:n], server)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	require.Equal(t, "one two\n  three\n  12 ms", wrap("one two three 12 ms", 2, 10))
+	require.Equal(t, "", wrap("", 2, 10))
+	var b bytes.Buffer
+	r := &checkReport{Address: "x", Protocol: "volley", begin: time.Now()}
+	r.add(stateHint, "a", "b", "c")
+	r.print(&b, false)
+	require.Contains(t, b.String(), "hint   a                 b\n                      -> c\n\nIt works, 1 hint.\n")
+}
