@@ -1,0 +1,162 @@
+package volley
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/reliable"
+)
+
+// TestThreatDefaults states the defaults by which docs/THREATS.md bounds what
+// peers can make us hold.
+func TestThreatDefaults(t *testing.T) {
+	set, err := newSettings(nil, 65507, nil)
+	require.NoError(t, err)
+	require.Equal(t, 4<<20, set.readBuffer)
+	require.Equal(t, 1<<20, set.reliable.ReassemblyBytes)
+	require.Equal(t, 5*time.Second, set.reliable.ReassemblyTimeout)
+	require.Equal(t, 16384, set.reliable.MaxWindow)
+	require.Equal(t, 30*time.Second, set.idleTimeout)
+	require.Equal(t, 5*time.Second, set.keepAlive)
+	require.EqualValues(t, 24, unsafe.Sizeof(Receipt{}))
+
+	l, err := new(ListenConfig).newListener()
+	require.NoError(t, err)
+	require.Equal(t, 131_072, l.maxConns)
+	require.True(t, l.budget.Reserve(192<<20, false))
+	require.False(t, l.budget.Reserve(1, false), "the last quarter is for peers that have acknowledged something")
+	require.True(t, l.budget.Reserve(64<<20, true))
+	require.False(t, l.budget.Reserve(1, true), "256 MiB in all")
+}
+
+// TestThreatConnection makes connections by forged first messages, and measures
+// what each costs beside what MaxMemory counts: about 1.6 KB.
+func TestThreatConnection(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector changes what memory costs")
+	}
+	const count = 2000
+	synctest.Test(t, func(t *testing.T) {
+		n, l, _ := network(t, &ListenConfig{})
+		conns := make([]*Conn, count)
+		for i := range conns {
+			s, err := n.Listen(fmt.Sprintf("10.1.%d.%d:1", i/250, i%250))
+			require.NoError(t, err)
+			s.WriteTo(append(reliable.AppendHeader(nil, reliable.Header{Ack: 65535}), 'x'), l.Addr())
+			conns[i] = accept(t, l)
+			require.NoError(t, s.Close())
+		}
+		time.Sleep(time.Second)
+		counted := l.Stats().Memory
+		before := heap()
+		for i, c := range conns {
+			c.Close()
+			conns[i] = nil
+		}
+		synctest.Wait()
+		each := (before - heap() - counted) / count
+		t.Logf("%d bytes each, and %d that MaxMemory counts", each, counted/count)
+		require.LessOrEqual(t, each, int64(1700))
+	})
+}
+
+// TestThreatNotices has a Listener with RestartNotice flooded for a second with
+// what it answers: 22,000 times at most, by 9 bytes at most. A connection asks
+// once in 100 ms, by 9 bytes.
+func TestThreatNotices(t *testing.T) {
+	require.Equal(t, 9, len(question(1)))
+	require.Equal(t, 100*time.Millisecond, askEvery)
+	synctest.Test(t, func(t *testing.T) {
+		l := newNotifier(t, ListenConfig{})
+		packet := midStream(t, 40, 100)[0]
+		sent := 0
+		for range 1000 {
+			for range 20 {
+				for _, d := range [][]byte{packet, question(1)} {
+					for _, answer := range respond(l, false, d) {
+						sent++
+						require.LessOrEqual(t, len(answer), 9)
+					}
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, sent, 22_000)
+		require.Greater(t, sent, 21_000, "the flood is not large enough")
+	})
+}
+
+// TestThreatReceipts lets receipts wait, of which there is room for so many.
+func TestThreatReceipts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(&PipeConfig{Config: &Config{Receipts: 10}})
+		defer a.Close()
+		defer b.Close()
+		for range 50 {
+			_, err := a.WriteMessage([]byte("x"))
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		require.EqualValues(t, 40, a.Stats().ReceiptsDropped)
+		require.Len(t, a.AppendReceipts(nil), 10)
+	})
+}
+
+var threatTest = regexp.MustCompile(`Test[A-Z]\w*`)
+
+// TestThreatsAreTested: the tests that docs/THREATS.md names exist, and each
+// package of which it tells has some.
+func TestThreatsAreTested(t *testing.T) {
+	text, err := os.ReadFile("docs/THREATS.md")
+	require.NoError(t, err)
+	_, bounds, ok := strings.Cut(string(text), "\n## Bounds and tests\n")
+	require.True(t, ok)
+	packages := make(map[string]int)
+	rows := 0
+	for _, line := range strings.Split(bounds, "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| bound |") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, cells, 3, line)
+		require.NotEmpty(t, threatTest.FindAllString(cells[2], -1), line)
+		for _, name := range threatTest.FindAllString(cells[2], -1) {
+			packages[strings.Trim(cells[1], "`")]++
+			require.True(t, testExists(t, strings.Trim(cells[1], "`"), name), "%s has no %s: %s", cells[1], name, line)
+		}
+	}
+	require.Greater(t, rows, 30)
+	for _, dir := range []string{"volley", "reliable", "netcode", "porous", "riptide"} {
+		require.NotZero(t, packages[dir], dir)
+	}
+	for _, name := range threatTest.FindAllString(string(text), -1) {
+		require.Contains(t, bounds, name, "is named outside of the table")
+	}
+}
+
+// testExists reports whether a folder has a test.
+func testExists(t *testing.T, dir, name string) bool {
+	if dir == "volley" {
+		dir = "."
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
+			return true
+		}
+	}
+	return false
+}
