@@ -239,6 +239,37 @@ func TestClientFallsThroughServers(t *testing.T) {
 	}
 }
 
+// The servers of a token share its keys, and those of the reference all count from 0:
+// what the first one has sent is no replay of the second one's.
+func TestNextServerCountsAnew(t *testing.T) {
+	is := testIssuer()
+	is.Servers = append(is.Servers, netip.AddrPortFrom(testServerAddr.Addr(), 8000))
+	tok, err := is.issue(testStart, 1, nil, GenerateKey(), GenerateKey(), randomNonce())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newTestClient(testStart, tok)
+	now := testStart
+	for i, first := range []uint64{5000, 0} {
+		clientSends(c, now)
+		s := sender{cipher: newPacketCipher(&tok.serverKey, tok.protocolID), seq: first}
+		receive := func(f func(out *wire.Batch)) { c.receive(now, tok.servers[i], sealed(f)) }
+		receive(func(out *wire.Batch) { s.send(now, packetChallenge, make([]byte, challengeBodySize), out) })
+		if c.state != StateResponding {
+			t.Fatalf("server %d: state %v after the challenge", i, c.state)
+		}
+		if i == 0 { // its keep alive is lost, what it sends after that is not, and then it is silent
+			receive(func(out *wire.Batch) { s.send(now, packetPayload, []byte("hello"), out) })
+			now = now.Add(6 * time.Second)
+			continue
+		}
+		receive(func(out *wire.Batch) { s.keepAlive(now, 3, 10, out) })
+	}
+	if c.state != StateConnected || c.slot != 3 {
+		t.Errorf("state %v, slot %d, want connected in slot 3; drops %v", c.state, c.slot, dropsOf(c.recv.drops))
+	}
+}
+
 func TestTokenLifetimeCountsOverAllServers(t *testing.T) {
 	is := testIssuer()
 	is.Lifetime = 8 * time.Second
