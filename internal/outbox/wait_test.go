@@ -84,3 +84,41 @@ func TestRoomWhileTransmitting(t *testing.T) {
 		c.wantInOrder(t, 1+maxDatagrams+3)
 	})
 }
+
+// While the end drains, nobody else transmits beside it.
+func TestDrainIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(false)
+		c.link.delay = func() time.Duration { return linger / 2 }
+		frame := func() { c.Frame(c.Now(), nil, c.Batch(c.Now())) }
+		go func() {
+			c.Lock()
+			defer c.Unlock()
+			c.End(net.ErrClosed)
+			c.DrainUnlocking(frame)
+		}()
+		time.Sleep(linger / 4)
+		c.Lock()
+		frame() // what a timer has to say
+		c.PumpUnlocking(nil)
+		c.Unlock()
+		time.Sleep(linger)
+		c.wantInOrder(t, 2)
+	})
+}
+
+// A Write after a pause leaves in the caller, though there was a flood before.
+func TestWriteBehindFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(false)
+		for range 2 * floodMax {
+			c.write([]byte("x"))
+		}
+		synctest.Wait()
+		require.True(t, c.flood.There())
+		require.Nil(t, c.pending)
+		time.Sleep(time.Second)
+		c.write([]byte("x"))
+		require.Len(t, c.link.sent, 2*floodMax+1)
+	})
+}
