@@ -173,6 +173,30 @@ func TestWakeUps(t *testing.T) {
 	})
 }
 
+// The end is for all who wait, however many.
+func TestEndWakesAll(t *testing.T) {
+	for _, end := range []func(*Inbox, error){(*Inbox).End, (*Inbox).Fail} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newInbox(1 << 20)
+			var d deadline.Deadline
+			d.Set(time.Now().Add(time.Hour))
+			for i := range 6 { // some without a deadline
+				go func() {
+					mine := &d
+					if i%2 == 0 {
+						mine = new(deadline.Deadline)
+					}
+					if _, err := q.ReadAppend(nil, mine); err != io.EOF {
+						t.Errorf("Read: %v, want EOF", err)
+					}
+				}()
+			}
+			synctest.Wait()
+			end(q, io.EOF)
+		})
+	}
+}
+
 // lookingPoller counts the calls of ReadInline that see several callers of Read.
 type lookingPoller struct{ calls, several int }
 

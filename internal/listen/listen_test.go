@@ -172,6 +172,8 @@ func TestBudget(t *testing.T) {
 	require.True(t, b.ReserveKnown(100))
 	require.False(t, b.ReserveKnown(1))
 	require.EqualValues(t, 400, b.Used())
+	require.True(t, b.Reserve(0, false), "nothing is always granted")
+	require.EqualValues(t, 2, b.Refused())
 	require.True(t, b.Reserve(-150, false))
 	require.True(t, b.Reserve(50, false))
 	require.EqualValues(t, 300, b.Used())
