@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"volley/simnet"
 )
 
 // A view shows the figures of a demo as it runs.
@@ -26,7 +28,9 @@ func newView(w io.Writer, o *options, about string) view {
 	title := fmt.Sprintf("%s at %g Hz, over a link of %v +- %v round trip, %v loss", about, o.rate, o.rtt, o.jitter, &o.loss)
 	f, ok := w.(*os.File)
 	if ok && !o.plain && isTerminal(f) {
-		return newGraph(f, title, func() int { return terminalWidth(f) })
+		g := newGraph(f, title, func() int { return terminalWidth(f) })
+		g.events = scriptEvents(o.script)
+		return g
 	}
 	return &table{w: w, title: title}
 }
@@ -87,6 +91,8 @@ type graph struct {
 	title   string
 	hint    string
 	levels  []rune
+	marks   [2]string // of the begin and the end of an event
+	events  []demoEvent
 	history []figures
 	drawn   int // lines on the screen
 }
@@ -95,9 +101,10 @@ type graph struct {
 const graphInterval = 250 * time.Millisecond
 
 func newGraph(w io.Writer, title string, width func() int) *graph {
-	g := &graph{w: w, width: width, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#")}
+	g := &graph{w: w, width: width, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#"), marks: [2]string{"v", "^"}}
 	if utf8Locale() {
 		g.levels = []rune("▁▂▃▄▅▆▇█")
+		g.marks = [2]string{"▼", "▲"}
 		g.title = strings.ReplaceAll(title, "+-", "±")
 	}
 	return g
@@ -153,10 +160,19 @@ func (g *graph) draw() {
 		last = g.history[len(g.history)-1]
 	}
 	clock := fmt.Sprintf("%.1f s%s", last.elapsed.Seconds(), g.hint)
+	room := max(0, width-len(leftOf("", ""))-scaleWidth-1)
 	lines := []string{clip(g.title, width), clip(clock, width)}
 	for _, r := range rows {
-		left := fmt.Sprintf("%-13s %12s  ", r.name, r.format(last))
-		lines = append(lines, clip(left+g.curve(r, width-len(left)-1), width))
+		curve, top := g.curve(r, room)
+		scale := ""
+		if top.value > 0 {
+			scale = " <= " + r.format(top.figures)
+		}
+		lines = append(lines, clip(leftOf(r.name, r.format(last))+pad(curve, room)+g.symbols(scale), width))
+	}
+	lines = append(lines, clip(leftOf("", "")+g.axis(room), width))
+	if len(g.events) > 0 {
+		lines = append(lines, clip(leftOf("events", "")+g.marked(room), width), clip("  "+g.latest(last.elapsed), width))
 	}
 	var b strings.Builder
 	if g.drawn > 0 {
@@ -169,25 +185,126 @@ func (g *graph) draw() {
 	io.WriteString(g.w, b.String())
 }
 
-// curve draws the latest values of a row in at most width characters.
-func (g *graph) curve(r row, width int) string {
-	h := g.history
-	if len(h) > width {
-		h = h[len(h)-max(0, width):]
+// scaleWidth is the room for what the top of a curve stands for.
+const scaleWidth = 15
+
+// leftOf returns what stands to the left of a curve.
+func leftOf(name, value string) string { return fmt.Sprintf("%-13s %12s  ", name, value) }
+
+// pad fills text up to a width.
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-len([]rune(s))))
+}
+
+// symbols returns a text as the terminal may show it better.
+func (g *graph) symbols(s string) string {
+	if g.marks[0] != "v" {
+		return strings.Replace(s, "<=", "≤", 1)
 	}
-	top := 0.0
+	return s
+}
+
+// visible returns the latest figures, of which there is one a column.
+func (g *graph) visible(width int) []figures {
+	return g.history[max(0, len(g.history)-max(0, width)):]
+}
+
+// A peak is the largest value of a curve, and the figures it is of.
+type peak struct {
+	value   float64
+	figures figures
+}
+
+// curve draws the latest values of a row in at most width characters. The
+// highest level stands for the top.
+func (g *graph) curve(r row, width int) (line string, top peak) {
+	h := g.visible(width)
 	for _, f := range h {
-		top = max(top, r.value(f))
+		if v := r.value(f); v > top.value {
+			top = peak{v, f}
+		}
 	}
 	out := make([]rune, len(h))
 	for i, f := range h {
 		level := 0
-		if top > 0 {
-			level = int(r.value(f) / top * float64(len(g.levels)-1))
+		if top.value > 0 {
+			level = int(r.value(f) / top.value * float64(len(g.levels)-1))
 		}
 		out[i] = g.levels[level]
 	}
-	return string(out)
+	return string(out), top
+}
+
+// axis tells the time of the first and the last column.
+func (g *graph) axis(width int) string {
+	h := g.visible(width)
+	if len(h) == 0 {
+		return ""
+	}
+	first := fmt.Sprintf("%.1f s", h[0].elapsed.Seconds())
+	last := fmt.Sprintf("%.1f s", h[len(h)-1].elapsed.Seconds())
+	if gap := len(h) - len(first) - len(last); gap > 0 {
+		return first + strings.Repeat(" ", gap) + last
+	}
+	return first
+}
+
+// A demoEvent is a change of the link by the script.
+type demoEvent struct {
+	begin, end time.Duration // end 0: never
+	text       string
+}
+
+// scriptEvents returns the steps of a valid script.
+func scriptEvents(script string) (events []demoEvent) {
+	for text := range strings.FieldsFuncSeq(script, func(r rune) bool { return r == ';' || r == '\n' }) {
+		steps, err := simnet.ParseScript(text)
+		if err != nil || len(steps) == 0 {
+			continue
+		}
+		e := demoEvent{begin: steps[0].At, text: strings.TrimSpace(text)}
+		if steps[0].For > 0 {
+			e.end = e.begin + steps[0].For
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// marked returns the columns with the begins and ends of events marked.
+func (g *graph) marked(width int) string {
+	h := g.visible(width)
+	line := make([]string, len(h))
+	before := time.Duration(0)
+	if n := len(g.history) - len(h); n > 0 {
+		before = g.history[n-1].elapsed
+	}
+	for i, f := range h {
+		line[i] = " "
+		for _, e := range g.events {
+			if e.end > before && e.end <= f.elapsed {
+				line[i] = g.marks[1]
+			}
+		}
+		for _, e := range g.events {
+			if e.begin >= before && e.begin < f.elapsed {
+				line[i] = g.marks[0]
+			}
+		}
+		before = f.elapsed
+	}
+	return strings.Join(line, "")
+}
+
+// latest tells of the event that has begun last.
+func (g *graph) latest(now time.Duration) string {
+	text, at := "", time.Duration(-1)
+	for _, e := range g.events {
+		if e.begin < now && e.begin >= at {
+			text, at = g.marks[0]+" "+e.text, e.begin
+		}
+	}
+	return text
 }
 
 // clip cuts a line to the width of the terminal, so that it doesn't wrap.

@@ -48,13 +48,13 @@ func TestGraph(t *testing.T) {
 		g.show(someFigures)
 	}
 	g.finish(someFigures)
-	frames := strings.Split(b.String(), "\x1b[8A")
+	frames := strings.Split(b.String(), "\x1b[9A")
 	if len(frames) != 202 {
 		t.Fatalf("%d frames, want 202", len(frames))
 	}
 	for _, frame := range frames {
 		lines := strings.Split(frame, "\x1b[K\n")
-		if len(lines) != 2+len(rows)+1 {
+		if len(lines) != 2+len(rows)+2 {
 			t.Fatalf("frame of %d lines: %q", len(lines), frame)
 		}
 		for _, l := range lines {
@@ -81,13 +81,51 @@ func TestCurve(t *testing.T) {
 		width int
 		want  string
 	}{{80, "00137"}, {3, "137"}, {0, ""}, {-5, ""}} {
-		if got := g.curve(r, test.width); got != test.want {
+		if got, _ := g.curve(r, test.width); got != test.want {
 			t.Errorf("curve(%d) = %q, want %q", test.width, got, test.want)
 		}
 	}
 	g.history = g.history[:1]
-	if got := g.curve(r, 80); got != "0" {
+	if got, _ := g.curve(r, 80); got != "0" {
 		t.Errorf("curve of zeros = %q", got)
+	}
+}
+
+// TestGraphEvents: the scale of each curve, the times of its ends, and the marks
+// of a script, in terminals of several widths.
+func TestGraphEvents(t *testing.T) {
+	for _, locale := range []string{"C", "C.UTF-8"} {
+		t.Setenv("LC_ALL", locale)
+		for _, width := range []int{20, 60, 80, 120} {
+			var b strings.Builder
+			g := newGraph(&b, "title", func() int { return width })
+			g.events = scriptEvents("500ms loss=30% for 1s;; 1s latency=20ms")
+			for i := range 8 {
+				f := someFigures
+				f.elapsed = time.Duration(i+1) * graphInterval
+				f.rtt += time.Duration(i) * time.Millisecond
+				g.show(f)
+			}
+			frames := strings.Split(b.String(), "\x1b[11A")
+			lines := strings.Split(frames[len(frames)-1], "\x1b[K\n")
+			for _, l := range lines {
+				if n := len([]rune(strings.TrimPrefix(l, "\r"))); n > width {
+					t.Errorf("line of %d characters in %d columns: %q", n, width, l)
+				}
+			}
+			if width == 20 {
+				continue
+			}
+			last := strings.Join(lines, "\n")
+			for _, want := range [2][]string{
+				{"<= 50.2 ms", "  0.2 s", "  v v^", "v 1s latency=20ms"},
+				{"≤ 50.2 ms", "  0.2 s", "  ▼ ▼▲", "▼ 1s latency=20ms"},
+			}[strings.Count(locale, "UTF")] {
+				if !strings.Contains(last, want) {
+					t.Errorf("%s, %d columns: no %q in\n%s", locale, width, want, last)
+				}
+			}
+		}
 	}
 }
 
