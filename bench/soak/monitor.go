@@ -33,6 +33,9 @@ func (m *monitor) watch(length time.Duration) {
 		m.line()
 		m.sample()
 	}
+	for end += time.Minute; m.until != nil && !m.until(m.soak) && m.book.now() < end; {
+		m.wait(10 * time.Millisecond)
+	}
 	m.line()
 	m.sample()
 }

@@ -99,9 +99,9 @@ func (p *serverPlace) take() {
 	p.mu.Lock()
 	p.ends = append(p.ends, p.fresh...)
 	p.fresh = p.fresh[:0]
-	out := p.out
-	if len(out) > 0 {
-		p.out = make(map[int]bool)
+	var out map[int]bool // ours alone
+	if len(p.out) > 0 {
+		out, p.out = p.out, make(map[int]bool)
 	}
 	p.mu.Unlock()
 	p.ends = slices.DeleteFunc(p.ends, func(e *end) bool {

@@ -35,6 +35,9 @@ type options struct {
 	drain, linger time.Duration // see run
 	maxSlope      float64       // MiB an hour
 	judged        time.Duration // shortest run of which the slope is judged
+	// If not nil, the run goes on behind its duration until this is true, for a
+	// minute at most: a busy machine may get to nothing in a short run.
+	until func(s *soak) bool
 }
 
 // Phases of a run.
