@@ -173,6 +173,46 @@ func TestWakeUps(t *testing.T) {
 	})
 }
 
+// A notice is for one Read that finds no message, and for none after the end.
+func TestNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var d deadline.Deadline
+		push(q, "a")
+		q.Notice()
+		if p, err := q.ReadAppend(nil, &d); string(p) != "a" || err != nil {
+			t.Errorf("Read = %q, %v, want the message first", p, err)
+		}
+		if _, err := q.ReadAppend(nil, &d); err != ErrNotice {
+			t.Errorf("Read: %v, want ErrNotice", err)
+		}
+		errs := make(chan error, 2)
+		go func() {
+			for range 2 {
+				_, err := q.ReadAppend(nil, &d)
+				errs <- err
+			}
+		}()
+		synctest.Wait()
+		if len(errs) > 0 {
+			t.Errorf("Read without a notice: %v", <-errs)
+		}
+		q.Notice() // wakes who waits
+		synctest.Wait()
+		if len(errs) != 1 || <-errs != ErrNotice {
+			t.Error("a blocked Read does not return ErrNotice, or two do")
+		}
+		q.End(io.EOF)
+		q.Notice()
+		if err := <-errs; err != io.EOF {
+			t.Errorf("Read at the end: %v, want EOF", err)
+		}
+		if _, err := q.ReadAppend(nil, &d); err != io.EOF {
+			t.Errorf("Read with a notice behind the end: %v, want EOF", err)
+		}
+	})
+}
+
 // The end is for all who wait, however many.
 func TestEndWakesAll(t *testing.T) {
 	for _, end := range []func(*Inbox, error){(*Inbox).End, (*Inbox).Fail} {
