@@ -65,7 +65,7 @@ func (n *namespace) ip(commands ...string) {
 
 // checkAcross runs check here against serve behind a router, and returns what
 // it has found. Prepare may change the router, and the server.
-func checkAcross(t *testing.T, target string, prepare func(router, server *namespace)) (checkReport, outcome) {
+func checkAcross(t *testing.T, target, timeout string, prepare func(router, server *namespace)) (checkReport, outcome) {
 	t.Helper()
 	router, server := newNamespace(t), newNamespace(t)
 	netnstest.Do(t, "ip link set lo up", "ip link add c0 type veth peer name r0", "ip link add s0 type veth peer name r1",
@@ -79,7 +79,7 @@ func checkAcross(t *testing.T, target string, prepare func(router, server *names
 	})
 	prepare(router, server)
 	server.do(func() { start(t, "serve", "10.0.2.1:7777").line("listening on ") })
-	o := program(t, "check", "--json", "--timeout", "3s", target)
+	o := program(t, "check", "--json", "--timeout", timeout, target)
 	var r checkReport
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &r), o.stdout+o.stderr)
 	return r, o
@@ -99,7 +99,7 @@ func TestCheckWorking(t *testing.T) {
 	if !netnstest.Inside(t, "ip") {
 		return
 	}
-	r, o := checkAcross(t, "10.0.2.1:7777", func(router, server *namespace) {})
+	r, o := checkAcross(t, "10.0.2.1:7777", "20s", func(router, server *namespace) {})
 	require.Equal(t, exitOK, o.status, o.stdout)
 	require.Equal(t, "working", r.Verdict)
 	require.Equal(t, 1472, r.There)
@@ -115,7 +115,7 @@ func TestCheckBlocked(t *testing.T) {
 	if !netnstest.Inside(t, "ip") {
 		return
 	}
-	r, o := checkAcross(t, "10.0.2.1:7777", func(router, server *namespace) {
+	r, o := checkAcross(t, "10.0.2.1:7777", "1s", func(router, server *namespace) {
 		router.ip("ip route add blackhole 10.0.2.1/32")
 	})
 	require.Equal(t, exitNegative, o.status, o.stdout)
@@ -129,7 +129,7 @@ func TestCheckMTU(t *testing.T) {
 	if !netnstest.Inside(t, "ip") {
 		return
 	}
-	r, o := checkAcross(t, "10.0.2.1:7777", func(router, server *namespace) {
+	r, o := checkAcross(t, "10.0.2.1:7777", "20s", func(router, server *namespace) {
 		router.ip("ip link set r1 mtu 1124")
 		server.ip("ip link set s0 mtu 1124")
 	})
@@ -148,7 +148,7 @@ func TestCheckSymmetricNAT(t *testing.T) {
 	if !netnstest.Inside(t, "ip") {
 		return
 	}
-	r, o := checkAcross(t, "10.0.1.254:7777", func(router, server *namespace) {
+	r, o := checkAcross(t, "10.0.1.254:7777", "20s", func(router, server *namespace) {
 		router.do(func() {
 			for _, port := range []string{":7777", ":7778"} {
 				start(t, "proxy", "--listen", "10.0.1.254"+port, "--to", "10.0.2.1"+port).line("->")

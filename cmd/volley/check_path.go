@@ -153,22 +153,31 @@ const (
 // largest returns the largest size in bytes that passes, up to checkMax. What is
 // sent for a size follows from sizes.
 func (a *asker) largest(ctx context.Context, sizes func(size int) (question, answer int)) int {
-	passes, fails := 0, checkMax+1 // the largest that has passed, the smallest that has not
-	for fails-passes > 1 && ctx.Err() == nil {
-		passed := a.try(ctx, between(passes, fails), sizes)
-		if len(passed) == 0 && passes == 0 {
-			return 0 // not even the smallest any more
+	passes := 0
+	for range 3 {
+		if passes == checkMax || ctx.Err() != nil {
+			break
 		}
-		next := fails
-		for _, s := range between(passes, fails) {
-			if !slices.Contains(passed, s) && (len(passed) == 0 || s > slices.Max(passed)) {
-				next = min(next, s)
+		fails := checkMax + 1 // the smallest that has not passed
+		for fails-passes > 1 && ctx.Err() == nil {
+			list := between(passes, fails)
+			passed := a.try(ctx, list, sizes, max(askAgain, 2*a.rtt))
+			if len(passed) == 0 && passes == 0 {
+				break // not even the smallest any more, or all got lost
+			}
+			if len(passed) > 0 {
+				passes = slices.Max(passed)
+			}
+			for _, s := range list {
+				if s > passes {
+					fails = min(fails, s)
+				}
 			}
 		}
-		if len(passed) > 0 {
-			passes = slices.Max(passed)
+		// A machine may have stood still for as long as all tries took.
+		if passes > 0 && passes < checkMax && len(a.try(ctx, []int{passes + 1}, sizes, max(time.Second, 4*a.rtt)/sizeTries)) == 0 {
+			break
 		}
-		fails = next
 	}
 	return passes
 }
@@ -190,8 +199,8 @@ func between(passes, fails int) []int {
 	return out
 }
 
-// try returns which of the sizes pass.
-func (a *asker) try(ctx context.Context, list []int, sizes func(int) (question, answer int)) (passed []int) {
+// try returns which of the sizes pass, each of sizeTries times waiting for so long.
+func (a *asker) try(ctx context.Context, list []int, sizes func(int) (question, answer int), wait time.Duration) (passed []int) {
 	asked := make(map[uint64]int) // the size of each question
 	for range sizeTries {
 		waiting := false
@@ -207,7 +216,7 @@ func (a *asker) try(ctx context.Context, list []int, sizes func(int) (question, 
 		if !waiting {
 			break
 		}
-		a.receive(ctx, time.Now().Add(max(askAgain, 2*a.rtt)), func(d checkDatagram, size int) bool {
+		a.receive(ctx, time.Now().Add(wait), func(d checkDatagram, size int) bool {
 			s, ok := asked[d.number]
 			question, answer := sizes(s)
 			if ok && size == answer && d.size == question && !slices.Contains(passed, s) {

@@ -114,9 +114,6 @@ func TestCheckUsage(t *testing.T) {
 		require.Contains(t, o.stderr, test.want, test.args)
 		require.Empty(t, o.stdout, test.args)
 	}
-	o := command(t.Context(), nil, "check", "-W", "1s", "name.invalid:9")
-	require.Equal(t, exitNegative, o.status, "a wrong name is a finding")
-	require.Contains(t, o.stdout, "the name has no address")
 }
 
 func TestCheckResponderAnswers(t *testing.T) {
@@ -235,7 +232,7 @@ func TestCheckFindings(t *testing.T) {
 // TestCheckLargest finds the largest size over a path that loses a third of all
 // datagrams by chance.
 func TestCheckLargest(t *testing.T) {
-	for _, limit := range []int{checkHead, 1096, 1473, checkMax - 1} {
+	for _, limit := range []int{1096, checkMax - 1} {
 		r, err := newCheckResponder("127.0.0.1:0")
 		require.NoError(t, err)
 		path, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
