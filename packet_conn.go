@@ -58,10 +58,11 @@ type PacketConn struct {
 	admitted, filtered, refused,
 	truncated atomic.Uint64
 
-	in       inbox.Inbox // of all peers
-	deadline deadline.Deadline
-	write    writeDeadline
-	receipts packetReceipts
+	in        inbox.Inbox // of all peers
+	unsettled unsettled
+	deadline  deadline.Deadline
+	write     writeDeadline
+	receipts  packetReceipts
 
 	watch     *watch.Watch // nil without a Logger
 	closed    atomic.Bool
@@ -158,6 +159,8 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 		Acceptor:    (*packetAcceptor)(pc),
 		MaxDatagram: datagram.MaxUDP,
 		OnClose:     pc.over,
+		Settle:      pc.settle,
+		TickLag:     5 * time.Millisecond,
 	})
 	pc.in.Init(maxInt, pc.set.reserve)
 	pc.in.SetPoller(pc.mux.Inline())

@@ -3,6 +3,7 @@ package volley
 import (
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ type packetPeer struct {
 	begun  beginning
 
 	writeDeadline uint32 // the number of the one that it has; guarded by conn.mu
+	unsettled     bool   // is in pc.unsettled, or about to be; guarded by conn.mu
 }
 
 // errForgotten is why a peer that has been forgotten takes no more messages.
@@ -133,7 +135,7 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.lastMessage = max(c.lastMessage, now)
 		c.activeLocked(now)
 	}
-	c.scheduleLocked(now)
+	p.unsettleLocked()
 	c.out.SendFreshUnlocking(before)
 }
 
@@ -149,6 +151,7 @@ func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch
 	}
 	if next, err := pc.peer(dc.(*datagram.Peer).AddrPort()); err == nil {
 		(*peerHandler)(next).HandleBatch(t, bufs, out)
+		pc.settle()
 	}
 }
 
@@ -194,6 +197,49 @@ func (h *peerHandler) HandleClose(err error) { h.conn.end(err) }
 
 // WaitRoom implements datagram.Handler: no socket asks.
 func (h *peerHandler) WaitRoom(int, <-chan struct{}) error { return nil }
+
+// unsettled are the peers whose ticks are yet to be asked for: mostly the message
+// is answered first, and then there is no acknowledgement to be sent later.
+type unsettled struct {
+	mu          sync.Mutex
+	peers, done []*packetPeer // done is for reuse
+}
+
+// unsettleLocked has a tick asked for soon.
+func (p *packetPeer) unsettleLocked() {
+	if p.unsettled {
+		return
+	}
+	p.unsettled = true
+	u := &p.pc.unsettled
+	u.mu.Lock()
+	u.peers = append(u.peers, p)
+	u.mu.Unlock()
+}
+
+// settle asks for the ticks of those that have received something.
+func (pc *PacketConn) settle() {
+	u := &pc.unsettled
+	u.mu.Lock()
+	if len(u.peers) == 0 {
+		u.mu.Unlock()
+		return
+	}
+	peers := u.peers
+	u.peers, u.done = u.done, nil
+	u.mu.Unlock()
+	now := time.Now()
+	for _, p := range peers {
+		p.conn.mu.Lock()
+		p.unsettled = false
+		p.conn.scheduleLocked(now.Sub(p.conn.born))
+		p.conn.mu.Unlock()
+	}
+	clear(peers)
+	u.mu.Lock()
+	u.done = peers[:0]
+	u.mu.Unlock()
+}
 
 // A peerSink is a packetPeer as its endpoint sees it.
 type peerSink packetPeer

@@ -25,6 +25,15 @@ type MuxConfig struct {
 	// OnClose is called once the Mux is over: after Close and the last Conn,
 	// or with the error that broke the socket.
 	OnClose func(error)
+	// Settle, if not nil, is called when whoever was given datagrams has had the
+	// time to answer them: before a caller of Read who has read the socket does so
+	// again, or 5 ms later, and at once where a goroutine reads. So what is to be
+	// done if nobody answers need not be prepared for those that somebody does. Calls
+	// may overlap.
+	Settle func()
+	// TickLag is how much later ticks may come than asked for. Those that come late
+	// cost no goroutine as long as packets come.
+	TickLag time.Duration
 	// Group, if not nil, is that of all Muxes whose sockets share a port.
 	Group *MuxGroup
 }
@@ -71,6 +80,8 @@ func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers, &m.readErrors)
+	m.turns.settle = cfg.Settle
+	m.timers.lag = cfg.TickLag
 	m.turns.sleeps = cfg.Acceptor == nil && sock.Features().Notifier != nil
 	if cfg.Group != nil {
 		cfg.Group.join(m)

@@ -1,32 +1,47 @@
 package datagram
 
 import (
-	"container/heap"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // timers calls the connections of one transport at the times they asked for.
-// One runtime timer serves all of them, and no goroutine waits.
+// One runtime timer serves all of them, and no goroutine waits. Where they may be
+// called late, whoever reads packets does that mostly, so that a busy transport
+// hardly ever starts a goroutine for it.
 type timers struct {
+	lag  time.Duration // how late an alarm may go off at most where that saves something
+	next atomic.Int64  // the time of the earliest alarm; 0: there is none
+
 	mu      sync.Mutex
+	base    time.Time // what other times count from
 	heap    alarmHeap
 	timer   *time.Timer
-	armed   time.Time // when timer fires; zero: it does not
+	armed   time.Duration // when timer fires; 0: it does not
 	firing  bool
 	stopped bool
 	stalled bool // the last firing was late, and did nothing
 }
 
-// stallGrace is how late a firing must be to show that the whole process stood
-// still, and how long what has arrived meanwhile may take to be read. Until
-// then a peer that is there looks as if it had been silent.
-const stallGrace = 200 * time.Millisecond
+const (
+	// stallGrace is how late a firing must be to show that the whole process stood
+	// still, and how long what has arrived meanwhile may take to be read. Until
+	// then a peer that is there looks as if it had been silent.
+	stallGrace = 200 * time.Millisecond
+
+	// minTick is the least time until an alarm goes off again that says itself
+	// when: one that is late for ever must not keep the others waiting.
+	minTick = 100 * time.Microsecond
+
+	// pollMost is how many alarms poll has go off at most, as packets are waiting.
+	pollMost = 64
+)
 
 // An alarm is one connection's place among the timers. It is guarded by their
 // mutex.
 type alarm struct {
-	at    time.Time
+	at    time.Duration
 	index int32 // in the heap, plus one; zero: not in it
 	reads bool  // its tick has a socket read
 	tick  func(now time.Time) (next time.Time)
@@ -36,19 +51,22 @@ type alarm struct {
 func (t *timers) schedule(a *alarm, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.scheduleLocked(a, at)
+	if t.base.IsZero() {
+		t.base = time.Now()
+	}
+	t.scheduleLocked(a, at.Sub(t.base))
 	t.armLocked()
 }
 
-func (t *timers) scheduleLocked(a *alarm, at time.Time) {
+func (t *timers) scheduleLocked(a *alarm, at time.Duration) {
 	switch {
 	case t.stopped:
 	case a.index == 0:
 		a.at = at
-		heap.Push(&t.heap, a)
-	case at.Before(a.at):
+		t.heap.push(a)
+	case at < a.at:
 		a.at = at
-		heap.Fix(&t.heap, int(a.index)-1)
+		t.heap.up(int(a.index) - 1)
 	}
 }
 
@@ -57,7 +75,8 @@ func (t *timers) cancel(a *alarm) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.index > 0 {
-		heap.Remove(&t.heap, int(a.index)-1)
+		t.heap.remove(int(a.index) - 1)
+		t.armLocked()
 	}
 }
 
@@ -70,115 +89,187 @@ func (t *timers) stop() {
 		a.index = 0
 	}
 	t.heap = nil
+	t.next.Store(0)
 	if t.timer != nil {
 		t.timer.Stop()
 	}
 }
 
 // armLocked sets the runtime timer to the earliest alarm. While alarms go off,
-// or the timer has been put off, it waits: fire arms it at its end.
+// or the timer has been put off, it waits: what follows arms it at its end.
 func (t *timers) armLocked() {
-	if t.firing || t.stalled || len(t.heap) == 0 {
+	if len(t.heap) == 0 {
+		t.next.Store(0)
 		return
 	}
 	at := t.heap[0].at
-	if !t.armed.IsZero() && !at.Before(t.armed) {
+	t.next.Store(int64(max(at, 1)))
+	if t.firing || t.stalled {
 		return
 	}
-	now := time.Now()
-	t.armed = later(at, now)
-	wait := t.armed.Sub(now)
-	if t.timer == nil {
-		t.timer = time.AfterFunc(wait, t.fire)
-	} else {
-		t.timer.Reset(wait)
+	at += t.lag
+	if t.armed == 0 || at < t.armed {
+		t.setLocked(at)
 	}
 }
 
-// minTick is the least time until an alarm goes off again that says itself
-// when: one that is late for ever must not keep the others waiting.
-const minTick = 100 * time.Microsecond
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
+// setLocked sets the runtime timer.
+func (t *timers) setLocked(at time.Duration) {
+	now := time.Since(t.base)
+	t.armed = max(at, now, 1)
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.armed-now, t.fire)
+	} else {
+		t.timer.Reset(t.armed - now)
 	}
-	return a
 }
 
 // fire runs on the runtime timer's goroutine.
 func (t *timers) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.firing || t.stopped {
+	if t.stopped {
 		return
 	}
-	now := time.Now()
-	late := !t.armed.IsZero() && now.Sub(t.armed) >= stallGrace
+	armed := t.armed
+	t.armed = 0
+	if t.firing {
+		return
+	}
+	now := time.Since(t.base)
+	late := armed != 0 && now-armed >= stallGrace
 	t.stalled = late && !t.stalled
-	t.firing = true
 	if t.stalled {
-		t.readLocked(now)
-		t.firing = false
-		t.armed = now.Add(stallGrace)
+		t.readUnlocking(now)
+		t.armed = now + stallGrace
 		t.timer.Reset(stallGrace)
 		return
 	}
-	t.armed = time.Time{}
-	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
-		t.tickLocked(heap.Pop(&t.heap).(*alarm), now)
-	}
-	t.firing = false
-	t.armLocked()
+	t.tickAllUnlocking(now, len(t.heap))
 }
 
-// readLocked has only those due go off that have a socket read.
-func (t *timers) readLocked(now time.Time) {
+// poll has alarms go off that are due, for who has handled packets just now: no
+// goroutine has to be started for that. What looks like a standstill is left to
+// the runtime timer.
+func (t *timers) poll(now time.Time) {
+	next := t.next.Load()
+	if t.lag == 0 || next == 0 || now.Sub(t.base) < time.Duration(next) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := now.Sub(t.base)
+	if t.firing || t.stopped || t.stalled || len(t.heap) == 0 || at < t.heap[0].at || at-t.heap[0].at >= stallGrace {
+		return
+	}
+	t.tickAllUnlocking(at, pollMost)
+	if len(t.heap) > 0 && t.armed != 0 && t.armed-at < t.lag/2 {
+		t.setLocked(t.heap[0].at + t.lag) // it would fire for nothing
+	}
+}
+
+// tickAllUnlocking has alarms go off that are due, most of them at most.
+func (t *timers) tickAllUnlocking(now time.Duration, most int) {
+	t.firing = true
+	defer func() { // even if a callback of the application panics
+		t.firing = false
+		t.armLocked()
+	}()
+	for ; most > 0 && len(t.heap) > 0 && t.heap[0].at <= now; most-- {
+		t.tickUnlocking(t.heap.remove(0), now)
+	}
+}
+
+// readUnlocking has only those due go off that have a socket read.
+func (t *timers) readUnlocking(now time.Duration) {
+	t.firing = true
+	defer func() { t.firing = false }()
 	var due []*alarm
 	for _, a := range t.heap {
-		if a.reads && !a.at.After(now) {
+		if a.reads && a.at <= now {
 			due = append(due, a)
 		}
 	}
 	for _, a := range due {
 		if a.index > 0 {
-			heap.Remove(&t.heap, int(a.index)-1)
-			t.tickLocked(a, now)
+			t.heap.remove(int(a.index) - 1)
+			t.tickUnlocking(a, now)
 		}
 	}
 }
 
-// tickLocked has an alarm go off.
-func (t *timers) tickLocked(a *alarm, now time.Time) {
-	t.mu.Unlock()
-	next := a.tick(now)
-	t.mu.Lock()
+// tickUnlocking has an alarm go off.
+func (t *timers) tickUnlocking(a *alarm, now time.Duration) {
+	next := t.callUnlocking(a, t.base.Add(now))
 	if !next.IsZero() {
-		t.scheduleLocked(a, later(next, now.Add(minTick)))
+		t.scheduleLocked(a, max(next.Sub(t.base), now+minTick))
 	}
 }
 
+func (t *timers) callUnlocking(a *alarm, now time.Time) time.Time {
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	return a.tick(now)
+}
+
+// An alarmHeap has the earliest alarm in front.
 type alarmHeap []*alarm
 
-func (h alarmHeap) Len() int           { return len(h) }
-func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-
-func (h alarmHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = int32(i+1), int32(j+1)
-}
-
-func (h *alarmHeap) Push(x any) {
-	a := x.(*alarm)
+func (h *alarmHeap) push(a *alarm) {
 	*h = append(*h, a)
-	a.index = int32(len(*h))
+	h.up(len(*h) - 1)
 }
 
-func (h *alarmHeap) Pop() any {
+// remove takes the alarm at an index out.
+func (h *alarmHeap) remove(i int) *alarm {
 	old := *h
-	a := old[len(old)-1]
+	a, last := old[i], old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
 	a.index = 0
+	if i < len(*h) {
+		old[i] = last
+		h.down(i)
+		h.up(int(last.index) - 1)
+	}
 	return a
+}
+
+// up moves the alarm at an index to the front until the one above is not later.
+func (h alarmHeap) up(i int) {
+	a := h[i]
+	for i > 0 {
+		above := (i - 1) / 2
+		if h[above].at <= a.at {
+			break
+		}
+		h.put(i, h[above])
+		i = above
+	}
+	h.put(i, a)
+}
+
+// down moves it to the back until those below are not earlier.
+func (h alarmHeap) down(i int) {
+	a := h[i]
+	for {
+		below := 2*i + 1
+		if below >= len(h) {
+			break
+		}
+		if below+1 < len(h) && h[below+1].at < h[below].at {
+			below++
+		}
+		if a.at <= h[below].at {
+			break
+		}
+		h.put(i, h[below])
+		i = below
+	}
+	h.put(i, a)
+}
+
+func (h alarmHeap) put(i int, a *alarm) {
+	h[i] = a
+	a.index = int32(i + 1)
 }

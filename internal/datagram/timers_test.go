@@ -254,7 +254,7 @@ func TestTimersConcurrent(t *testing.T) {
 func (c *clockwork) stall() {
 	c.timers.mu.Lock()
 	defer c.timers.mu.Unlock()
-	c.armed = c.armed.Add(-time.Second)
+	c.armed -= time.Second
 }
 
 // After a standstill of the whole process what has arrived is read first.

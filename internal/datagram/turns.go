@@ -94,6 +94,7 @@ type turns struct {
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
+	settle func()         // see MuxConfig.Settle; may be nil
 
 	base     time.Time
 	handle   func(ps []socket.Packet)
@@ -101,6 +102,7 @@ type turns struct {
 
 	// These belong to who reads.
 	backoff backoff
+	behind  bool          // the goroutine reads
 	began   time.Duration // when the caller began to read, since base; without a deadline: never
 	seen    time.Duration // when packets came last, or somebody looked for them in vain, since base
 
@@ -124,8 +126,13 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, error
 		t.handling.Store(true)
 		t.backoff.ok()
 		t.seen = time.Since(t.base)
-		t.owner.handlePackets(t.base.Add(t.seen), ps)
+		now := t.base.Add(t.seen)
+		t.owner.handlePackets(now, ps)
 		t.handling.Store(false)
+		if t.behind {
+			t.settled()
+		}
+		t.timers.poll(now)
 	}
 	t.watch.tick, t.watch.reads = t.watchTick, true
 }
@@ -149,6 +156,8 @@ func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
 			t.owner.handleBroken(broken)
 		}
 	}()
+	t.behind = false
+	t.settled()
 	broken = t.readOnce(d)
 	return true
 }
@@ -187,6 +196,13 @@ func (t *turns) count(err error) {
 	t.errors.Add(1)
 	if t.passed != nil {
 		t.passed(err)
+	}
+}
+
+// settled has the owner settle what was handed over.
+func (t *turns) settled() {
+	if t.settle != nil {
+		t.settle()
 	}
 }
 

@@ -21,6 +21,8 @@ func (t *turns) start() {
 
 // run is the goroutine that reads while no caller of the application's does.
 func (t *turns) run() {
+	t.behind = true
+	t.settled()
 	for {
 		err := serve(t.sock, t.handle)
 		if t.owner.isClosed() || t.isOver() || t.yielded() {
@@ -164,6 +166,7 @@ func (t *turns) watchLocked() {
 // watchTick starts the goroutine if nobody has read for a while. While a caller
 // reads it stops watching: end starts again.
 func (t *turns) watchTick(now time.Time) time.Time {
+	t.settled()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watching = false
