@@ -160,7 +160,7 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 		MaxDatagram: datagram.MaxUDP,
 		OnClose:     pc.over,
 		Settle:      pc.settle,
-		TickLag:     5 * time.Millisecond,
+		TickLag:     packetTickLag,
 	})
 	pc.in.Init(maxInt, pc.set.reserve)
 	pc.in.SetPoller(pc.mux.Inline())
@@ -169,6 +169,11 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	pc.mux.Start()
 	return nil
 }
+
+// packetTickLag is how late acknowledgements without a message to travel with may
+// be, and whatever else peers are owed by time. The shortest such time is many
+// times as long.
+const packetTickLag = 5 * time.Millisecond
 
 const maxInt = int(^uint(0) >> 1)
 

@@ -27,9 +27,9 @@ type MuxConfig struct {
 	OnClose func(error)
 	// Settle, if not nil, is called when whoever was given datagrams has had the
 	// time to answer them: before a caller of Read who has read the socket does so
-	// again, or 5 ms later, and at once where a goroutine reads. So what is to be
-	// done if nobody answers need not be prepared for those that somebody does. Calls
-	// may overlap.
+	// again, or once nobody has for 5 ms, and at once where a goroutine reads. So what
+	// is to be done if nobody answers need not be prepared for those that somebody
+	// does. Calls may overlap.
 	Settle func()
 	// TickLag is how much later ticks may come than asked for. Those that come late
 	// cost no goroutine as long as packets come.
