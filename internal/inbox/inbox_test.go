@@ -173,6 +173,33 @@ func TestWakeUps(t *testing.T) {
 	})
 }
 
+// Kick has one blocked reader ask the poller again, or the next one to block.
+func TestKick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		var p lookingPoller
+		q.SetPoller(&p)
+		var d deadline.Deadline
+		check := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if p.calls != want {
+				t.Errorf("the poller was asked %d times, want %d", p.calls, want)
+			}
+		}
+		go q.Read(nil, &d)
+		check(1)
+		q.Kick()
+		check(2)
+		push(q, "x")
+		check(2)
+		q.Kick() // nobody is there
+		go q.Read(nil, &d)
+		check(4)
+		q.Fail(net.ErrClosed)
+	})
+}
+
 // A notice is for one Read that finds no message, and for none after the end.
 func TestNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
