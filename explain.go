@@ -38,7 +38,7 @@ const (
 	SendBlocked
 	// WindowShort: Count messages have left the window of Limit packets before
 	// their acknowledgement could come. They count as lost and have perhaps
-	// arrived.
+	// arrived. It is not told where no acknowledgements come at all.
 	WindowShort
 	// LossSending: Count of our messages, the Share of those whose fate was
 	// decided, have not been acknowledged. Whether the network has lost them or

@@ -100,6 +100,11 @@ func (x *examiner) peer() {
 	}
 }
 
+// unheard reports whether it was found that no acknowledgements come at all.
+func (x *examiner) unheard() bool {
+	return len(x.found) > 0 && x.found[0].Kind <= PeerDeaf
+}
+
 // silence says since when the peer has not been heard.
 func (x *examiner) silence() string {
 	if !x.now.heard {
@@ -186,7 +191,7 @@ func (x *examiner) inbox() {
 
 func (x *examiner) windows() {
 	n := x.now.forgotten - min(x.before.forgotten, x.now.forgotten)
-	if n == 0 {
+	if n == 0 || x.unheard() {
 		return
 	}
 	f := Finding{Kind: WindowShort, Count: n, Limit: int64(x.now.window), Value: int64(x.now.open),

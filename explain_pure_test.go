@@ -176,6 +176,25 @@ func TestExplainThresholds(t *testing.T) {
 	}
 }
 
+// TestExplainWindowOfSilence: that nothing is acknowledged is not for want of a
+// window.
+func TestExplainWindowOfSilence(t *testing.T) {
+	l := quiet()
+	l.forgotten, l.open, l.oldest, l.silent = 100, 100, time.Minute, time.Minute
+	only(t, explain(&look{}, &l), PeerSilent)
+}
+
+// TestExplainAnywhere: also of a connection that never was one, or is no more.
+func TestExplainAnywhere(t *testing.T) {
+	require.Contains(t, only(t, NewConn(nil, nil).Explain(), Ended).Text, "inner")
+	a, b := Pipe(nil)
+	a.Close()
+	b.Close()
+	for range 2 {
+		require.Contains(t, only(t, a.Explain(), Ended).Text, "closed")
+	}
+}
+
 // TestExplainSplit: how missing packets are shared out.
 func TestExplainSplit(t *testing.T) {
 	before, now := quiet(), quiet()
