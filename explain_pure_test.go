@@ -195,6 +195,15 @@ func TestExplainAnywhere(t *testing.T) {
 	}
 }
 
+// TestExplainPeriod: with which call of before the present is compared.
+func TestExplainPeriod(t *testing.T) {
+	var l looks
+	for _, test := range [][2]int{{10, 0}, {12, 0}, {15, 10}, {19, 10}, {20, 15}, {60, 20}, {61, 20}, {65, 60}} {
+		before := l.since(&look{at: time.Duration(test[0]) * time.Second})
+		require.Equal(t, time.Duration(test[1])*time.Second, before.at, "at %d s", test[0])
+	}
+}
+
 // TestExplainSplit: how missing packets are shared out.
 func TestExplainSplit(t *testing.T) {
 	before, now := quiet(), quiet()
