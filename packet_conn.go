@@ -241,7 +241,9 @@ func (pc *PacketConn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, er
 // WriteMessageTo is WriteTo, and returns the message's number, by which its
 // receipt will name it, see [PacketConn.AppendReceipts]. No other message of this
 // PacketConn has the same, until 2^24 peers have come and gone; the low 16 bits
-// are the sequence number on the wire.
+// are the sequence number on the wire. With an error the number means nothing; a
+// message that had got one before, as when the deadline passes while there is no
+// room in the socket, has a receipt all the same.
 func (pc *PacketConn) WriteMessageTo(b []byte, addr net.Addr) (id uint64, err error) {
 	id, err = pc.writeTo(b, addr, true)
 	return id, pc.opError("write", addr, err)
