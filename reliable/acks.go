@@ -122,17 +122,22 @@ func (a *ackState) confirmed(id uint64) {
 // But where an acknowledgement is owed, it moves that towards the end of what the
 // ack field covers.
 func (e *Endpoint) noteArrival(s uint16, gap, message bool) {
-	if e.cfg.AckDelay == 0 || !message && !gap && (e.talk == nil || !e.talk.asked && !e.talk.owed) {
+	if !message && !gap && (e.talk == nil || !e.talk.asked && !e.talk.owed) {
 		return
 	}
 	a := &e.talking().ackState
 	a.owe(s, e.now)
 	if message {
 		a.message = true
-		e.countArrival(s)
+		if a.left--; a.left == 0 {
+			e.sampleArrival(s)
+		}
+	}
+	behind := int16(e.received.seen.Next() - 1 - s)
+	if behind == 0 && !gap {
+		return // as nearly always
 	}
 	e.noteGap(gap)
-	behind := int16(e.received.seen.Next() - 1 - s)
 	if behind >= ackLate {
 		a.urgent = true
 	}
@@ -157,12 +162,10 @@ func (e *Endpoint) noteGap(gap bool) {
 	}
 }
 
-// countArrival finds out whether the message s is one to sample.
-func (e *Endpoint) countArrival(s uint16) {
+// sampleArrival has the message s answered at once, and settles how many more come
+// before the next such one.
+func (e *Endpoint) sampleArrival(s uint16) {
 	a := &e.talk.ackState
-	if a.left--; a.left > 0 {
-		return
-	}
 	a.sampled, a.anchor = true, s
 	since := e.now - a.sampledAt
 	a.sampledAt = e.now
@@ -288,7 +291,7 @@ func (e *Endpoint) SendControl(now time.Time, out *Batch) {
 		a.late = false
 		e.sendAcks(a.lateTo, false, out)
 	case owed && at <= e.now:
-		e.sendPacket(nil, out)
+		e.sendEmpty(out)
 	default:
 		e.sendProbe(out)
 	}

@@ -150,6 +150,10 @@ func (e *Endpoint) setTime(now time.Time) {
 	e.now = max(e.now, int64(now.Sub(e.base)))
 }
 
+// Time returns the time that e was told last. Who gives it to Send again, for a
+// message at the same time, saves what it takes to reckon with another one.
+func (e *Endpoint) Time() time.Time { return e.told }
+
 // NextSequence returns the sequence number of the next packet.
 func (e *Endpoint) NextSequence() uint16 { return uint16(e.nextID) }
 

@@ -138,12 +138,15 @@ func (e *Endpoint) losePassedBy(h Header) {
 	id := e.nextID - 1 - d
 	w.overdue.passed(id + 1)
 	e.loseBefore(id+1, maxPassedBy)
-	limit := w.record(named).at - e.lossMargin()
+	limit := int64(never) // of the time of sending; reckoned when there is need
 	w.decidedTo = max(w.decidedTo, e.nextID-uint64(w.count))
 	for ; w.decidedTo < id; w.decidedTo++ {
 		r := w.record(uint16(w.decidedTo))
 		if !r.undecided() {
 			continue
+		}
+		if limit == never {
+			limit = w.record(named).at - e.lossMargin()
 		}
 		if r.at > limit {
 			break

@@ -13,10 +13,17 @@ const (
 
 // A prober knows when it is time to ask what became of the last messages.
 type prober struct {
-	usual   int64 // how long acknowledgements take, of late at most
-	vary    int64 // mean distance of the round-trip times from the smoothed one
-	recent  int64 // round-trip time measured last
-	at      int64 // of the last probe
+	usual  int64 // how long acknowledgements take, of late at most
+	vary   int64 // mean distance of the round-trip times from the smoothed one
+	recent int64 // round-trip time measured last
+	at     int64 // of the last probe
+
+	// What the header handled last acknowledges, if it was that of a message and
+	// nothing was sent since. Another message whose header says the same tells
+	// nothing new. No bits: there was none.
+	heardBits uint32
+	heardAck  uint16
+
 	count   uint8 // since the last message or news
 	samples uint8 // how many there were, up to 255
 }
@@ -65,7 +72,7 @@ func (e *Endpoint) sendProbe(out *Batch) {
 	e.talk.prober.at = e.now
 	e.talk.prober.count++
 	e.skip()
-	e.sendPacket(nil, out)
+	e.sendEmpty(out)
 }
 
 // roundTrip returns the round-trip time in nanoseconds, a guess if none is known.

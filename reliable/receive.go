@@ -38,7 +38,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		e.counters.PacketsInvalid++
 		return Invalid
 	}
-	if e.cfg.JumpGuard && len(datagram)-n <= int(e.maxPacket) {
+	if e.cfg.JumpGuard && (h.Sequence != e.received.seen.Next() || e.received.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h) {
 			e.counters.PacketsStale++
 			return v
@@ -81,7 +81,9 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented 
 		e.forwardReassemblies(h.Sequence)
 	}
 	e.handleAcks(h, len(payload) > 0)
-	e.noteArrival(h.Sequence, gap, len(payload) > 0)
+	if e.cfg.AckDelay > 0 {
+		e.noteArrival(h.Sequence, gap, len(payload) > 0)
+	}
 	return Delivered
 }
 

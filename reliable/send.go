@@ -15,24 +15,28 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 	if e.sent.ring == nil && !e.ensureSent() {
 		return 0, ErrNoMemory
 	}
-	return e.sendPacket(payload, out), nil
-}
-
-// sendPacket appends the datagrams of a packet of a valid size. There is a window.
-func (e *Endpoint) sendPacket(payload []byte, out *Batch) (id uint64) {
-	h := Header{Sequence: uint16(e.nextID)}
-	h.Ack, h.AckBits = e.received.seen.Acks()
-	newest := h.Ack
-	switch {
-	case e.cfg.AckDelay == 0:
-	case len(payload) == 0:
-		h = h.patient()
-	default:
+	if len(payload) == 0 {
+		return e.sendEmpty(out), nil
+	}
+	if e.cfg.AckDelay > 0 {
 		t := e.talking()
 		t.rhythm.note(e.now)
 		t.prober.count = 0
 	}
-	return e.sendHeader(h, newest, payload, out)
+	h := Header{Sequence: uint16(e.nextID)}
+	h.Ack, h.AckBits = e.received.seen.Acks()
+	return e.sendHeader(h, h.Ack, payload, out), nil
+}
+
+// sendEmpty appends a packet without payload. There is a window.
+func (e *Endpoint) sendEmpty(out *Batch) (id uint64) {
+	h := Header{Sequence: uint16(e.nextID)}
+	h.Ack, h.AckBits = e.received.seen.Acks()
+	newest := h.Ack
+	if e.cfg.AckDelay > 0 {
+		h = h.patient()
+	}
+	return e.sendHeader(h, newest, nil, out)
 }
 
 // sendHeader appends the datagrams of a packet whose header tells of all up to

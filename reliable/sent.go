@@ -258,6 +258,9 @@ func (e *Endpoint) growSent() {
 // remember records the packet about to be sent. It returns the id of the one
 // that this pushes out, if the fate of that was open.
 func (e *Endpoint) remember(size int) (lostID uint64, lost bool) {
+	if t := e.talk; t != nil {
+		t.heardBits = 0
+	}
 	s := uint16(e.nextID)
 	r := sentRecord{at: e.now, bytes: uint32(e.headerSize) + uint32(size)}
 	if size == 0 {
@@ -297,6 +300,13 @@ func (e *Endpoint) rememberOdd(s uint16, r sentRecord) (lostID uint64, lost bool
 // handleAcks learns from the header of an accepted packet, one with a message or
 // without.
 func (e *Endpoint) handleAcks(h Header, message bool) {
+	told := h
+	if t := e.talk; t != nil {
+		if message && h.AckBits != 0 && h.AckBits == t.heardBits && h.Ack == t.heardAck {
+			return // as in a flood
+		}
+		t.heardBits = 0
+	}
 	prompt := false
 	if !message && e.cfg.AckDelay > 0 {
 		prompt = h.AckBits&1 != 0
@@ -310,6 +320,9 @@ func (e *Endpoint) handleAcks(h Header, message bool) {
 		mask = e.sent.unacked(uint16(e.nextID), h.Ack, h.AckBits)
 	} else {
 		mask = e.sent.unackedOdd(h.Ack, h.AckBits)
+	}
+	if t := e.talk; t != nil && message && e.cfg.AckBuffer < 0 {
+		t.heardAck, t.heardBits = told.Ack, told.AckBits
 	}
 	if prompt {
 		e.samplePrompt(h.Ack)
@@ -359,7 +372,8 @@ func (e *Endpoint) acked(s uint16) {
 	e.counters.PacketsAcked++
 	r := w.record(s)
 	before := r.mark
-	d := int(uint16(e.nextID) - 1 - s)
+	id := e.idOf(s)
+	d := int(e.nextID - 1 - id)
 	if w.odd == nil {
 		w.pending.Clear(s)
 	}
@@ -374,7 +388,7 @@ func (e *Endpoint) acked(s uint16) {
 		e.sampleRTT(s, rtt)
 	}
 	if e.talk != nil {
-		e.talk.confirmed(e.idOf(s))
+		e.talk.confirmed(id)
 	}
 	if before&markLost != 0 {
 		w.recent.revoke()
@@ -383,7 +397,6 @@ func (e *Endpoint) acked(s uint16) {
 	if before&(markLost|markEmpty) == 0 {
 		w.recent.add(false)
 		w.open--
-		id := e.idOf(s)
 		w.overdue.decided(id)
 		e.tell(id, FateDelivered, time.Duration(rtt))
 	}

@@ -138,6 +138,77 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// TestAcksAfterRun has runs in order, shorter and longer than what an ack field
+// covers, and then something else.
+func TestAcksAfterRun(t *testing.T) {
+	for _, n := range []int{1, 16, 32, 64, 100, 1024} {
+		rng := rand.New(rand.NewPCG(2, uint64(n)))
+		var w Window
+		w.Init(n, n)
+		p := newPlain(n)
+		forget := func(next uint16) {
+			for i := range p.slots {
+				p.slots[i] = -1
+			}
+			p.next = next
+		}
+		check := func(after string) {
+			t.Helper()
+			ack, bits := w.Acks()
+			if wantAck, wantBits := p.acks(); ack != wantAck || bits != wantBits {
+				t.Fatalf("size %d, after %s: Acks = %d, %x, want %d, %x", n, after, ack, bits, wantAck, wantBits)
+			}
+		}
+		for range 5000 {
+			for range rng.IntN(50) {
+				p.insert(w.Next())
+				w.Insert(w.Next())
+				check("Insert in order")
+			}
+			s := w.Next()
+			switch rng.IntN(8) {
+			case 0:
+				s += uint16(1 + rng.IntN(2))
+				w.Insert(s)
+				p.insert(s)
+				check("Insert ahead")
+			case 1:
+				w.Forward(s)
+				p.forward(s)
+				check("Forward")
+			case 2:
+				if w.Bitwise() {
+					w.Skip()
+					p.forward(s)
+					check("Skip")
+				}
+			case 3:
+				s -= uint16(1 + rng.IntN(min(n, 40)))
+				w.Remove(s)
+				*p.slot(int(s)) = -1
+				check("Remove")
+			case 4:
+				w.Restart(s + 7)
+				forget(s + 7)
+				check("Restart")
+			case 5:
+				w.Begin(s - 7)
+				forget(s - 7)
+				check("Begin")
+			case 6:
+				w.Reset()
+				forget(0)
+				check("Reset")
+			case 7:
+				if n >= 64 && w.Bitwise() {
+					w.Resize(n) // which keeps all
+					check("Resize")
+				}
+			}
+		}
+	}
+}
+
 // TestWindowResize grows and shrinks a window that must never call a present
 // sequence fresh, nor change what it says of those it still tells apart.
 func TestWindowResize(t *testing.T) {

@@ -27,6 +27,7 @@ const (
 // neighbours stop being neighbours.
 type Window struct {
 	next  uint16 // one past the newest
+	run   uint8  // in a window of bits, so many of the newest are present for sure; up to 32
 	n     int32  // sequences before next-n are stale
 	known int32  // sequences before next-known, down to next-n, count as seen
 	track int32  // limit of known: min(n, bits.Size())
@@ -64,7 +65,7 @@ func (w *Window) Init(n, track int) {
 
 // Reset empties w.
 func (w *Window) Reset() {
-	w.next, w.known = 0, w.track
+	w.next, w.run, w.known = 0, 0, w.track
 	clear(w.bits.words)
 	w.table.clear()
 }
@@ -143,7 +144,7 @@ func (w *Window) Forward(s uint16) bool {
 	} else {
 		w.bits.ClearRange(w.next, int(steps))
 	}
-	w.next = s + 1
+	w.next, w.run = s+1, 0
 	w.known = min(w.known+steps, w.track)
 	return true
 }
@@ -176,12 +177,16 @@ func (w *Window) Push() {
 	if w.known < w.track {
 		w.known++
 	}
+	if w.run < 32 {
+		w.run++
+	}
 }
 
 // Skip is Forward for the next sequence, in a window of bits.
 func (w *Window) Skip() {
 	w.Push()
 	w.bits.Clear(w.next - 1)
+	w.run = 0
 }
 
 // Bitwise reports whether w is a window of bits, its size a power of two.
@@ -208,6 +213,7 @@ func (w *Window) Remove(s uint16) {
 		*w.table.at(int(s)) = 0
 		return
 	}
+	w.run = 0
 	newest := w.next - 1
 	w.bits.Clear(newest - (newest-s)&uint16(w.n-1))
 }
@@ -215,6 +221,13 @@ func (w *Window) Remove(s uint16) {
 // Acks returns what a header says now: the newest sequence, and one bit for it
 // and each of the 31 before it that is present.
 func (w *Window) Acks() (ack uint16, ackBits uint32) {
+	if w.run >= 32 && w.known >= 32 { // as in a flood without loss
+		return w.next - 1, 1<<32 - 1
+	}
+	return w.acks()
+}
+
+func (w *Window) acks() (ack uint16, ackBits uint32) {
 	ack = w.next - 1
 	if w.table == nil {
 		return ack, w.bits.Last32(ack) & lowBits(w.known)
@@ -240,7 +253,7 @@ func lowBits(n int32) uint32 { return 1<<n - 1 }
 // Restart empties w and makes s the next sequence. In a window of bits, all
 // sequences before s count as seen.
 func (w *Window) Restart(s uint16) {
-	w.next, w.known = s, 0
+	w.next, w.run, w.known = s, 0, 0
 	clear(w.bits.words)
 	w.table.clear()
 }
