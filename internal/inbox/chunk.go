@@ -14,6 +14,8 @@ type chunk struct {
 	pool *sync.Pool
 	from []*Origin // of the messages, where an Inbox has several
 	read int       // how many of from have been read
+
+	front uint8 // bytes before each message
 }
 
 const (
@@ -58,9 +60,10 @@ func (c *chunk) free() {
 
 func (c *chunk) room() int { return len(c.buf) - c.w }
 
-// push appends a message behind a head of the given size.
-func (c *chunk) push(p []byte, number uint64, head int) {
+// push appends a message.
+func (c *chunk) push(p []byte, number uint64) {
 	binary.NativeEndian.PutUint32(c.buf[c.w:], uint32(len(p)))
+	head := int(c.front)
 	if head > lengthSize {
 		binary.NativeEndian.PutUint64(c.buf[c.w+lengthSize:], number)
 	}
@@ -68,17 +71,17 @@ func (c *chunk) push(p []byte, number uint64, head int) {
 	c.w += head + len(p)
 }
 
-// pop takes the next message, behind a head of the given size.
-func (c *chunk) pop(head int) []byte {
+// pop takes the next message.
+func (c *chunk) pop() []byte {
 	n := int(binary.NativeEndian.Uint32(c.buf[c.r:]))
-	start := c.r + head
+	start := c.r + int(c.front)
 	c.r = start + n
 	return c.buf[start:c.r:c.r]
 }
 
 // number returns that of the next message, 0 if its head has none.
-func (c *chunk) number(head int) uint64 {
-	if head == lengthSize {
+func (c *chunk) number() uint64 {
+	if c.front == lengthSize {
 		return 0
 	}
 	return binary.NativeEndian.Uint64(c.buf[c.r+lengthSize:])

@@ -51,7 +51,7 @@ func newOriginChunk(n, class int) *chunk {
 // PushFrom is Push for an Inbox of which all messages have origins.
 func (q *Inbox) PushFrom(p []byte, o *Origin) bool {
 	n := lengthSize + len(p)
-	if q.end != nil || int(o.used.Load())+n > o.Limit || q.used.Load()+q.pushed+int64(n) > q.limit {
+	if q.end != nil || int(o.used.Load())+n > o.Limit || int64(n) > q.room && !q.makeRoom(n) {
 		return false
 	}
 	if t := q.tail; t == nil || t.room() < n || len(t.from) == cap(t.from) {
@@ -61,8 +61,9 @@ func (q *Inbox) PushFrom(p []byte, o *Origin) bool {
 	}
 	o.used.Add(int64(n))
 	q.tail.from = append(q.tail.from, o)
-	q.tail.push(p, 0, lengthSize)
+	q.tail.push(p, 0)
 	q.pushed += int64(n)
+	q.room -= int64(n)
 	return true
 }
 

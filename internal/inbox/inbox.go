@@ -24,36 +24,39 @@ const (
 // one producer at a time, who brackets it by Lock and Unlock; everything else
 // is safe for concurrent use.
 type Inbox struct {
-	limit   int64
+	// The producer's, guarded by mu. They stand apart from the reader's, so that
+	// two processors do not take the same memory from each other for each message.
+	limit      int64 // constant
+	room       int64 // a message of so many bytes fits for sure
+	pushed     int64 // bytes pushed since Lock
+	mu         sync.Mutex
+	head, tail *chunk // what was pushed
+	end        error  // what Read returns once the queue is empty
+	class      uint8  // size class of the next chunk
+	noticed    bool   // one Read is to return ErrNotice
+	front      uint8  // bytes before each message; constant
+
+	timeless atomic.Int32 // those of waiting that found no deadline, and do not arm it
+
+	wake    chan struct{}        // one token, see wait.go; nil before anybody waits
+	rooms   *room                // guarded by mu; nil before anybody wants room
 	reserve func(delta int) bool // may be nil
 	poller  Poller               // may be nil
 
-	used     atomic.Int64 // bytes pushed and not yet popped, with overhead
-	callers  atomic.Int32 // callers of Read that found no message
-	waiting  atomic.Int32 // those of them that wait, or are about to
-	timeless atomic.Int32 // those of these that found no deadline, and do not arm it
-	roomers  atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
-
-	mu         sync.Mutex
-	head, tail *chunk      // the producer's side
-	pushed     int64       // bytes pushed since Lock
-	end        error       // what Read returns once the queue is empty
-	failed     atomic.Bool // end counts at once, queued messages do not
-	class      uint8       // size class of the next chunk
-	noticed    bool        // one Read is to return ErrNotice
-	front      uint8       // bytes before each message; constant
-
-	wake chan struct{} // one token, see wait.go; nil before anybody waits
-	room *room         // guarded by mu; nil before anybody wants room
-
-	readMu sync.Mutex
-	out    *chunk // the consumer's side: taken from head as a whole
+	// The reader's.
+	callers atomic.Int32 // callers of Read that found no message
+	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
+	waiting atomic.Int32 // those of callers that wait, or are about to
+	failed  atomic.Bool  // end counts at once, queued messages do not
+	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
+	readMu  sync.Mutex
+	out     *chunk // taken from head as a whole
 }
 
 // Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
 // taken for queued messages and told when it is given back.
 func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
-	q.limit = int64(limit)
+	q.limit, q.room = int64(limit), int64(limit)
 	q.reserve = reserve
 	q.front = lengthSize
 }
@@ -112,7 +115,7 @@ func (q *Inbox) Push(p []byte) bool { return q.PushNumbered(p, 0) }
 // keeps.
 func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 	n := int(q.front) + len(p)
-	if q.end != nil || q.used.Load()+q.pushed+int64(n) > q.limit {
+	if q.end != nil || int64(n) > q.room && !q.makeRoom(n) {
 		return false
 	}
 	if q.tail == nil || q.tail.room() < n {
@@ -120,9 +123,17 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 			return false
 		}
 	}
-	q.tail.push(p, number, int(q.front))
+	q.tail.push(p, number)
 	q.pushed += int64(n)
+	q.room -= int64(n)
 	return true
+}
+
+// makeRoom counts anew how much room there is, and reports whether a message of
+// n bytes fits, with its head.
+func (q *Inbox) makeRoom(n int) bool {
+	q.room = q.limit - q.used.Load() - q.pushed
+	return int64(n) <= q.room
 }
 
 func (q *Inbox) addChunk(c *chunk, reserve func(delta int) bool) bool {
@@ -133,6 +144,7 @@ func (q *Inbox) addChunk(c *chunk, reserve func(delta int) bool) bool {
 	if int(q.class) < len(pools)-1 {
 		q.class++
 	}
+	c.front = q.front
 	if q.tail == nil {
 		q.head = c
 	} else {
@@ -227,7 +239,7 @@ func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool)
 		q.readMu.Unlock()
 		return 0, 0, false
 	}
-	p := q.out.pop(int(q.front))
+	p := q.out.pop()
 	n = copy(b, p)
 	q.poppedLocked(len(p))
 	q.readMu.Unlock()
@@ -297,8 +309,8 @@ func (q *Inbox) pop(f func(p []byte, number uint64)) (bool, error) {
 			return false, err
 		}
 	}
-	number := q.out.number(int(q.front))
-	p := q.out.pop(int(q.front))
+	number := q.out.number()
+	p := q.out.pop()
 	f(p, number)
 	q.poppedLocked(len(p))
 	return true, nil
@@ -306,8 +318,9 @@ func (q *Inbox) pop(f func(p []byte, number uint64)) (bool, error) {
 
 // poppedLocked accounts for a message of n bytes that was taken from q.out.
 func (q *Inbox) poppedLocked(n int) {
-	q.used.Add(-int64(int(q.front) + n))
-	if c := q.out; c.r == c.w {
+	c := q.out
+	q.used.Add(-int64(int(c.front) + n))
+	if c.r == c.w {
 		q.out = c.next
 		q.release(c)
 	}

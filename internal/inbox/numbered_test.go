@@ -46,3 +46,25 @@ func TestNumbered(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, number)
 }
+
+// The limit holds within a batch, too, and for messages with origins.
+func TestLimitOfOrigins(t *testing.T) {
+	const size = 10
+	var q Inbox
+	q.Init(2*(MessageOverhead+size), nil)
+	origins := []*Origin{{Limit: 1000}, {Limit: 1000}}
+	for range 3 {
+		q.Lock()
+		for i := range 4 {
+			if got, want := q.PushFrom(make([]byte, size), origins[i%2]), i < 2; got != want {
+				t.Errorf("PushFrom of message %d = %v, want %v", i, got, want)
+			}
+		}
+		q.Unlock()
+		for range 2 {
+			if _, _, _, err := q.ReadFrom(make([]byte, size), new(deadline.Deadline)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -122,12 +122,12 @@ type room struct {
 	f    func()        // nil: it has been called
 }
 
-// roomLocked returns q.room, which it makes if need be.
+// roomLocked returns q.rooms, which it makes if need be.
 func (q *Inbox) roomLocked() *room {
-	if q.room == nil {
-		q.room = &room{wake: make(chan struct{}, 1)}
+	if q.rooms == nil {
+		q.rooms = &room{wake: make(chan struct{}, 1)}
 	}
-	return q.room
+	return q.rooms
 }
 
 // OnRoom has f called once, as soon as a message of n bytes will be taken or the
@@ -153,7 +153,7 @@ func (q *Inbox) OnRoom(n int, f func()) {
 // tellRoom calls or wakes those who want room, if there is any.
 func (q *Inbox) tellRoom() {
 	q.mu.Lock()
-	r := q.room
+	r := q.rooms
 	var f func()
 	if r != nil && r.f != nil && (q.end != nil || q.takes(r.n)) {
 		f, r.f = r.f, nil
