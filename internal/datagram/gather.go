@@ -204,5 +204,5 @@ func (l *lane) late(p *part, i int, err error) {
 		p.from.Sent(b, err)
 		return
 	}
-	sendBatch(l.mux.sock, p.to, b, &l.mux.writeErrors)
+	sendBatch(&l.mux.turns, p.to, b, &l.mux.writeErrors)
 }

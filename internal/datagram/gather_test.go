@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 
@@ -41,6 +43,16 @@ func (s *countingSocket) WriteBatchBy(ps []socket.Packet, d *deadline.Deadline) 
 		return n, socket.ErrLate
 	}
 	return n, nil
+}
+
+func (s *countingSocket) WriteOneBy(b []byte, to netip.AddrPort, from netip.Addr, d *deadline.Deadline) error {
+	ps := []socket.Packet{{Buf: b, Addr: to, Local: from}}
+	if d == nil {
+		_, err := s.WriteBatch(ps)
+		return err
+	}
+	_, err := s.WriteBatchBy(ps, d)
+	return err
 }
 
 func (s *countingSocket) Features() socket.Features {
@@ -266,5 +278,44 @@ func TestGatheringNoAllocation(t *testing.T) {
 		g.Flush()
 	}); n > 0 {
 		t.Errorf("%v allocations for a pass, want 0", n)
+	}
+}
+
+// A batch of one datagram goes a shorter way than others, with the same results.
+func TestWriteOneDatagram(t *testing.T) {
+	for _, datagrams := range []int{1, 2} {
+		s := &countingSocket{fakeSocket: newFakeSocket(), patient: true}
+		m, conns := dialMany(t, s, 2)
+		var b wire.Batch
+		for i := range datagrams {
+			b.Append(make([]byte, i+1))
+		}
+		var passed, none deadline.Deadline
+		passed.Expire()
+		n, err := conns[1].WriteBatchBy(&b, &passed)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Zero(t, n)
+		require.Zero(t, m.Stats().WriteErrors)
+		require.Empty(t, s.sent)
+
+		s.refuses = func(int) error { return syscall.EMSGSIZE }
+		n, err = conns[1].WriteBatchBy(&b, &none)
+		require.ErrorIs(t, err, syscall.EMSGSIZE)
+		require.Equal(t, datagrams, n)
+		require.EqualValues(t, datagrams, m.Stats().WriteErrors)
+
+		s.refuses = nil
+		n, err = conns[1].WriteBatchBy(&b, &none)
+		require.NoError(t, err)
+		require.Equal(t, datagrams, n)
+		require.NoError(t, conns[1].WriteBatch(&b))
+		require.Len(t, s.sent, 2*datagrams)
+		for _, p := range s.sent {
+			require.Equal(t, peerAddr(1), p.Addr)
+		}
+		b.Reset()
+		n, err = conns[1].WriteBatchBy(&b, &none)
+		require.NoError(t, err)
+		require.Zero(t, n)
 	}
 }

@@ -230,7 +230,7 @@ func (m *Mux) deliver(now time.Time, from route, bufs [][]byte) {
 func (m *Mux) answer(to route) {
 	out := &m.reading.out
 	if out.Len() > 0 {
-		sendBatch(m.sock, to, out, &m.writeErrors)
+		sendBatch(&m.turns, to, out, &m.writeErrors)
 		out.Reset()
 	}
 }

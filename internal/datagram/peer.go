@@ -80,12 +80,12 @@ func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {
 func (p *Peer) InterruptInline(r Readers) { p.mux.turns.interrupt(r) }
 
 func (p *Peer) WriteBatch(b *wire.Batch) error {
-	return sendBatch(p.mux.sock, p.route(), b, &p.mux.writeErrors)
+	return sendBatch(&p.mux.turns, p.route(), b, &p.mux.writeErrors)
 }
 
 // WriteBatchBy implements Conn.
 func (p *Peer) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
-	return sendBatchBy(p.mux.sock, p.route(), b, &p.mux.writeErrors, d)
+	return sendBatchBy(&p.mux.turns, p.route(), b, &p.mux.writeErrors, d)
 }
 
 func (p *Peer) Schedule(at time.Time) {

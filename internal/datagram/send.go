@@ -51,23 +51,31 @@ type route struct {
 	local  netip.Addr // zero: the system chooses
 }
 
-// sendBatch sends all datagrams of b in as few segmented runs as their
+// sendBatch sends all datagrams of b to t's socket in as few segmented runs as their
 // sizes allow. It returns the first error; the rest is sent all the same.
-func sendBatch(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64) error {
-	_, err := sendBatchBy(sock, r, b, errors, nil)
+func sendBatch(t *turns, r route, b *wire.Batch, errors *atomic.Uint64) error {
+	_, err := sendBatchBy(t, r, b, errors, nil)
 	return err
 }
 
 // sendBatchBy is sendBatch until a deadline, see Conn.WriteBatchBy; nil is none.
-func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
+func sendBatchBy(t *turns, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
+	if b.Len() == 1 && t.late != nil {
+		return sendOneBy(t.late, r, b.At(0), errors, d)
+	}
+	return sendRunsBy(t, r, b, errors, d)
+}
+
+// sendRunsBy is sendBatchBy for several datagrams, or where they go one by one.
+func sendRunsBy(t *turns, r route, b *wire.Batch, errors *atomic.Uint64, d *deadline.Deadline) (sent int, first error) {
 	if b.Len() == 0 {
 		return 0, nil
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	w := packetWriter{sock: sock, errors: errors, until: d}
+	w := packetWriter{sock: t.sock, errors: errors, until: d}
 	if d != nil {
-		w.patient = sock.Features().Late
+		w.patient = t.late
 	}
 	for i := 0; i < b.Len(); {
 		n := 0
@@ -89,6 +97,18 @@ func sendBatchBy(sock socket.Socket, r route, b *wire.Batch, errors *atomic.Uint
 		}
 	}
 	return b.Len(), first
+}
+
+// sendOneBy is sendBatchBy for one datagram, as most messages of a game are.
+func sendOneBy(w socket.DeadlineWriter, r route, p []byte, errors *atomic.Uint64, d *deadline.Deadline) (sent int, err error) {
+	switch err = w.WriteOneBy(p, r.remote, r.local, d); err {
+	case nil:
+		return 1, nil
+	case socket.ErrLate:
+		return 0, os.ErrDeadlineExceeded
+	}
+	errors.Add(1)
+	return 1, err
 }
 
 // fillPacket makes p of as many datagrams of b from number i on, but before end,

@@ -104,7 +104,7 @@ func (c *Single) tick(now time.Time) time.Time {
 }
 
 func (c *Single) WriteBatch(b *wire.Batch) error {
-	err := sendBatch(c.turns.sock, route{}, b, &c.writeErrors)
+	err := sendBatch(&c.turns, route{}, b, &c.writeErrors)
 	if err != nil {
 		c.noteError(err)
 	}
@@ -113,7 +113,7 @@ func (c *Single) WriteBatch(b *wire.Batch) error {
 
 // WriteBatchBy implements Conn.
 func (c *Single) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
-	n, err := sendBatchBy(c.turns.sock, route{}, b, &c.writeErrors, d)
+	n, err := sendBatchBy(&c.turns, route{}, b, &c.writeErrors, d)
 	if err != nil {
 		c.noteError(err)
 	}

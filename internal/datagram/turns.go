@@ -89,8 +89,9 @@ type seat interface{ mayRead() bool }
 type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
-	inline socket.Stepper // sock; nil if only the goroutine can read it
-	system socket.System  // sock; nil if it is none of the system
+	late   socket.DeadlineWriter // sock; nil if its writers may have to wait for ever
+	inline socket.Stepper        // sock; nil if only the goroutine can read it
+	system socket.System         // sock; nil if it is none of the system
 	timers *timers
 	errors *atomic.Uint64 // passing errors of reads
 	passed func(error)    // is told of each; may be nil
@@ -120,7 +121,8 @@ type turns struct {
 
 func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, errors *atomic.Uint64) {
 	t.owner, t.sock, t.timers, t.errors = owner, sock, timers, errors
-	t.inline, t.system = sock.Features().Steps, sock.Features().System
+	features := sock.Features()
+	t.late, t.inline, t.system = features.Late, features.Steps, features.System
 	t.base = time.Now()
 	t.handle = func(ps []socket.Packet) {
 		t.handling.Store(true)

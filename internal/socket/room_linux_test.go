@@ -2,6 +2,7 @@ package socket
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -103,6 +104,29 @@ func TestCloseEndsWaitForRoom(t *testing.T) {
 	for range 3 {
 		if err := <-done; err == nil || IsTransient(err) {
 			t.Errorf("WriteBatchBy beside Close: %v, want an error that ends the socket", err)
+		}
+	}
+}
+
+// The same for one datagram.
+func TestWriteOneBy(t *testing.T) {
+	k := newFullKernel(0)
+	s, to := fullSocket(t, k)
+	var d deadline.Deadline
+	d.Set(time.Now().Add(10 * time.Millisecond))
+	if err := s.WriteOneBy([]byte("late"), netip.AddrPort{}, netip.Addr{}, &d); err != ErrLate {
+		t.Fatalf("WriteOneBy without room = %v, want ErrLate", err)
+	}
+	k.room.Store(2)
+	d.Set(time.Now().Add(time.Hour))
+	for _, d := range []*deadline.Deadline{&d, nil} {
+		if err := s.WriteOneBy([]byte("one"), netip.AddrPort{}, netip.Addr{}, d); err != nil {
+			t.Fatalf("WriteOneBy with room = %v", err)
+		}
+		to.SetReadDeadline(time.Now().Add(30 * time.Second))
+		buf := make([]byte, 100)
+		if n, err := to.Read(buf); err != nil || string(buf[:n]) != "one" {
+			t.Errorf("received %q, %v, want one", buf[:n], err)
 		}
 	}
 }

@@ -133,6 +133,9 @@ type DeadlineWriter interface {
 	// deadline. It then returns ErrLate and how many elements it is done with;
 	// of the next one, Buf is what was not sent.
 	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
+	// WriteOneBy is WriteBatchBy for one datagram, at less cost. A nil deadline is
+	// none.
+	WriteOneBy(datagram []byte, to netip.AddrPort, from netip.Addr, d *deadline.Deadline) error
 }
 
 // ErrLate is that the send buffer was full until the writer's deadline.
