@@ -38,7 +38,6 @@ type Conn struct {
 	rare     *rare  // what few connections need before they end; nil before
 	newest   uint64 // number of a received message, see numberLocked
 	receipts *receipts
-	restAt   clock // no rest before, see RestUnlocking
 
 	lastSent, lastHeard clock // any packet
 	lastMessage         clock // a message, either way
@@ -83,7 +82,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	}
 	c.mu.Lock()
 	if c.last == nil { // else the layer below has ended it already
-		c.scheduleLocked(0)
+		c.scheduleLocked(now, 0)
 	}
 	c.mu.Unlock()
 	return nil
@@ -204,6 +203,7 @@ type rare struct {
 	closed    chan struct{} // closed when the first call of Close is over; nil before that
 	closeErr  error         // the result of all, set before that
 	suspicion suspicion
+	restAt    clock // no rest before, see RestUnlocking
 
 	missing   uint64 // packets of the peer that have been passed by, and have not come
 	forgotten uint64 // messages that have left the window before their fate was known

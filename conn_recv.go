@@ -34,7 +34,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 		c.lastMessage = max(c.lastMessage, now) // the batch may be older than a Write
 		c.activeLocked(now)
 	}
-	c.scheduleLocked(now)
+	c.scheduleLocked(t, now)
 	c.out.SendFreshUnlocking(before)
 }
 

@@ -52,11 +52,12 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if receipts && len(b) > 0 {
 		c.armReceiptsLocked()
 	}
-	return c.out.WriteUnlocking((*framer)(c), b)
+	id, err = c.out.WriteUnlocking((*framer)(c), b)
+	c.mu.Unlock()
+	return id, err
 }
 
 func (f *framer) Lock()   { f.mu.Lock() }
@@ -83,7 +84,11 @@ func (f *framer) Check(b []byte) error {
 // leaves no memory for its window.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	c := (*Conn)(f)
-	id, err := c.endpoint.Send(c.at(now), b, out)
+	t := c.endpoint.Time()
+	if now != c.lastSent { // else it has been told
+		t = c.at(now)
+	}
+	id, err := c.endpoint.Send(t, b, out)
 	if err != nil {
 		return 0, err
 	}
@@ -91,7 +96,7 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	c.lastSent, c.lastMessage = now, max(c.lastMessage, now)
 	c.activeLocked(now)
 	if c.endpoint.InFlight() == 1 && (c.tickAt == 0 || c.tickAt-now > tickSoon) {
-		c.scheduleLocked(now) // else those before it have seen to that
+		c.scheduleLocked(t, now) // else those before it have seen to that
 	}
 	return id, nil
 }
@@ -103,7 +108,7 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 func (f *framer) RestUnlocking(now time.Duration) {
 	c := (*Conn)(f)
 	before := c.endpoint.InFlight()
-	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < c.restAt {
+	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < c.rareLocked().restAt {
 		return
 	}
 	for d := restFor; d <= restMost; d *= 2 {
@@ -111,9 +116,9 @@ func (f *framer) RestUnlocking(now time.Duration) {
 		time.Sleep(d)
 		c.mu.Lock()
 		if c.endpoint.InFlight() < before {
-			c.restAt = c.now() + restEvery
+			c.rareLocked().restAt = c.now() + restEvery
 			return
 		}
 	}
-	c.restAt = c.now() + restInVain
+	c.rareLocked().restAt = c.now() + restInVain
 }

@@ -44,7 +44,7 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 		c.endpoint.Update(t)
 	}
 	c.freeLocked(t, now)
-	next := c.nextTickLocked(now)
+	next := c.nextTickLocked(t, now)
 	c.tickAt = next
 	c.out.SendFreshUnlocking(before)
 	if next == 0 {
@@ -82,8 +82,10 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 	}
 }
 
-// nextTickLocked returns when HandleTick has something to do; zero: never.
-func (c *Conn) nextTickLocked(now clock) clock {
+// nextTickLocked returns when HandleTick has something to do; zero: never. It is
+// told the time as both kinds, since one costs more to make of the other than what
+// it is for.
+func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 	const never = math.MaxInt64
 	next := clock(never)
 	if c.restarted() {
@@ -98,15 +100,15 @@ func (c *Conn) nextTickLocked(now clock) clock {
 	if !c.compact {
 		next = min(next, c.lastMessage+idleAfter)
 	}
-	if wait, due := c.endpoint.ControlDue(c.at(now)); due && wait == 0 {
+	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
 		next = min(next, now+controlRetry) // there was no room to send it
 	} else if due {
 		next = min(next, now+wait)
 	}
-	if wait, pending := c.endpoint.ReassemblyDue(c.at(now)); pending {
+	if wait, pending := c.endpoint.ReassemblyDue(t); pending {
 		next = min(next, now+wait)
 	}
-	if wait, pending := c.endpoint.LossDue(c.at(now)); pending {
+	if wait, pending := c.endpoint.LossDue(t); pending {
 		next = min(next, now+wait)
 	}
 	if next == never {
@@ -145,12 +147,13 @@ func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	return c.lastSent + min(pause, max(urgentMin, left/urgentShare)), true
 }
 
-// scheduleLocked asks for a tick if none is asked for that is early enough.
-func (c *Conn) scheduleLocked(now clock) {
+// scheduleLocked asks for a tick if none is asked for that is early enough. It is
+// told the time as nextTickLocked is.
+func (c *Conn) scheduleLocked(t time.Time, now clock) {
 	if c.out.Err() != nil {
 		return // the endpoint is gone
 	}
-	next := c.nextTickLocked(now)
+	next := c.nextTickLocked(t, now)
 	if next == 0 || c.tickAt != 0 && next >= c.tickAt {
 		return
 	}
@@ -168,7 +171,7 @@ func (c *Conn) activeLocked(now clock) {
 	c.updateLocked(now)
 	if c.compact {
 		c.compact = false
-		c.scheduleLocked(now)
+		c.scheduleLocked(c.at(now), now)
 	}
 }
 

@@ -55,7 +55,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 		if pc.idle > 0 {
 			dc.Schedule(c.at(pc.idle))
 		}
-		c.scheduleLocked(0)
+		c.scheduleLocked(c.born, 0)
 	}
 	c.mu.Unlock()
 	return p, nil
@@ -232,7 +232,7 @@ func (pc *PacketConn) settle() {
 	for _, p := range peers {
 		p.conn.mu.Lock()
 		p.unsettled = false
-		p.conn.scheduleLocked(now.Sub(p.conn.born))
+		p.conn.scheduleLocked(now, now.Sub(p.conn.born))
 		p.conn.mu.Unlock()
 	}
 	clear(peers)

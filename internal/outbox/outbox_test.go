@@ -563,3 +563,25 @@ func TestNoAllocations(t *testing.T) {
 		c.Unlock()
 	}
 }
+
+// A Write of a flood joins what only receiving has to say; from then on that is
+// given time to leave at the end.
+func TestFloodTakes(t *testing.T) {
+	c := newConn(false)
+	c.run = func() {} // it never gets to run
+	for range floodMax {
+		c.flood.Note(0)
+	}
+	c.Frame(0, nil, c.Batch(0))
+	c.no = errLarge
+	_, err := c.write([]byte("x"))
+	require.ErrorIs(t, err, errLarge)
+	require.False(t, c.taken)
+	c.no = nil
+	id, err := c.write([]byte("x"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, id)
+	require.True(t, c.taken)
+	require.Equal(t, 2, c.pending.Len())
+	require.Empty(t, c.link.sent)
+}

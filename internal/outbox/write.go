@@ -32,6 +32,13 @@ func (o *Outbox) WriteUnlocking(f Framer, msg []byte) (id uint64, err error) {
 	if o.mustWait() {
 		return o.writeWaitingUnlocking(f, msg)
 	}
+	if p := o.pending; p != nil && !o.Full() && o.flood.Skip() {
+		// As nearly always in a flood: somebody is about to send the queue.
+		if id, err = f.Frame(o.looked, msg, p); err == nil {
+			o.taken = true
+		}
+		return id, err
+	}
 	now, flood := o.timeOfWrite(f)
 	if o.busy || flood || o.Full() {
 		return o.queueUnlocking(f, now, msg)
@@ -61,25 +68,23 @@ func (o *Outbox) timeOfWrite(f Framer) (now time.Duration, flood bool) {
 // writeNowUnlocking sends a message in the caller, behind what is pending.
 func (o *Outbox) writeNowUnlocking(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
 	o.busy = true
-	defer o.ReleaseUnlocking(&o.deadline)
-	if o.pending != nil {
-		if id, err = f.Frame(now, msg, o.pending); err == nil {
-			o.taken = true
-		}
-		return id, err
+	if o.pending == nil {
+		id, err = o.sendOneUnlocking(f, now, msg)
+	} else if id, err = f.Frame(now, msg, o.pending); err == nil {
+		o.taken = true
 	}
-	return o.sendOneUnlocking(f, now, msg)
+	o.ReleaseUnlocking(&o.deadline)
+	return id, err
 }
 
 // sendOneUnlocking frames a message and transmits it; the caller is busy and
 // nothing is pending.
 func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
 	out := datagram.GetBatch()
-	defer datagram.PutBatch(out)
-	if id, err = f.Frame(now, msg, out); err != nil {
-		return 0, err
+	if id, err = f.Frame(now, msg, out); err == nil {
+		_, err = o.TransmitUnlocking(out, &o.deadline)
 	}
-	_, err = o.TransmitUnlocking(out, &o.deadline)
+	datagram.PutBatch(out)
 	return id, err
 }
 
