@@ -105,8 +105,17 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s 
 	defer func() { s.time = time.Since(begin) }()
 	bufs := make([][]byte, burst)
 	writer, batches := conn.(batchWriter)
-	stop := context.AfterFunc(ctx, func() { conn.SetWriteDeadline(time.Now()) })
-	defer func() { stop(); conn.SetWriteDeadline(time.Time{}) }()
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		conn.SetWriteDeadline(time.Now())
+	})
+	defer func() {
+		if !stop() {
+			<-expired // or the deadline would be set after it was taken back
+		}
+		conn.SetWriteDeadline(time.Time{})
+	}()
 	for ctx.Err() == nil {
 		n := uint64(burst)
 		if rate > 0 {

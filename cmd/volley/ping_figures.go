@@ -71,6 +71,8 @@ func (f *pingFigures) answer(a answer, v pingView) {
 	f.answered++
 	if w.presumedLost {
 		f.lost--
+	}
+	if rtt > f.timeout {
 		f.late++
 	}
 	f.add(n, rtt)
