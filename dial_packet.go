@@ -77,11 +77,11 @@ func checkAddr(to netip.AddrPort) error {
 
 // addrPortOf returns what an address is to a Socket.
 func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {
-	if m := sock.Features().Addrs; m != nil {
-		return m.AddrPort(addr)
-	}
 	if udp, ok := addr.(*net.UDPAddr); ok {
 		return plainAddrPort(udp)
+	}
+	if m := sock.Features().Addrs; m != nil {
+		return m.AddrPort(addr)
 	}
 	ap, _ := netip.ParseAddrPort(addr.String())
 	return plain(ap)

@@ -49,6 +49,7 @@ type PacketConn struct {
 	idle clock // of peers, until they are forgotten; 0: they are not
 	mux  *datagram.Mux
 	sock socket.Socket
+	ipv4 bool // the socket is one of the system that takes no other addresses
 
 	maxPeers int64
 	filter   func(netip.AddrPort) bool
@@ -155,6 +156,10 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 		return err
 	}
 	pc.sock = sock
+	if udp, ok := below.(*net.UDPConn); ok {
+		local, _ := udp.LocalAddr().(*net.UDPAddr)
+		pc.ipv4 = local != nil && local.IP.To4() != nil
+	}
 	pc.mux = datagram.NewMux(sock, datagram.MuxConfig{
 		Acceptor:    (*packetAcceptor)(pc),
 		MaxDatagram: datagram.MaxUDP,
@@ -265,6 +270,8 @@ func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint6
 		return 0, err
 	}
 	switch {
+	case pc.ipv4 && !to.Addr().Is4(): // before a peer is made of it
+		return 0, &net.AddrError{Err: "not an IPv4 address", Addr: to.Addr().String()}
 	case len(b) > pc.set.maxMessage:
 		return 0, &MessageTooLargeError{Size: len(b), Max: pc.set.maxMessage}
 	case pc.write.deadline.Exceeded():

@@ -8,8 +8,9 @@ import (
 )
 
 // Resolve returns the UDP address that a string names, of the family of a
-// socket with the local address given. IPv4 addresses are never in their
-// IPv6-mapped form. Errors are those of the resolver.
+// socket with the local address given; without a host it is this machine, as in
+// package net. IPv4 addresses are never in their IPv6-mapped form. Errors are those
+// of the resolver.
 func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPort, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
 		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
@@ -22,9 +23,14 @@ func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPor
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	family := "ip"
+	family, this := "ip", netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if udp, ok := local.(*net.UDPAddr); ok && udp.IP.To4() != nil {
 		family = "ip4"
+	} else if ok && !udp.IP.IsUnspecified() {
+		this = netip.IPv6Loopback()
+	}
+	if host == "" {
+		return netip.AddrPortFrom(this, uint16(port)), nil
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
 	if err != nil {
