@@ -15,8 +15,6 @@ const (
 	server
 )
 
-func (s side) other() side { return 1 - s }
-
 func (s side) String() string {
 	if s == client {
 		return "client"

@@ -35,8 +35,7 @@ type checkReport struct {
 	ClockSkew float64 `json:"server_clock_ahead_ms,omitempty"`
 	limits
 
-	begin   time.Time
-	granted *volley.TransportStats
+	begin time.Time
 }
 
 // limits are those of the system.
