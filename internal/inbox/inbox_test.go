@@ -469,3 +469,28 @@ func BenchmarkInbox(b *testing.B) {
 		q.Read(buf, &d)
 	}
 }
+
+// A noticer is a Poller that cannot read, and of which a notice comes just before
+// its reader waits.
+type noticer struct{ q *Inbox }
+
+func (n noticer) ReadInline(*deadline.Deadline, Readers) bool {
+	n.q.Notice()
+	return false
+}
+
+func (noticer) InterruptInline(Readers) {}
+
+// A notice that comes between a Read's look at the queue and its waiting is not
+// slept through.
+func TestNoticeBeforeWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1 << 20)
+		q.SetPoller(noticer{q})
+		var d deadline.Deadline
+		d.Set(time.Now().Add(time.Second))
+		if _, err := q.ReadAppend(nil, &d); err != ErrNotice {
+			t.Errorf("Read: %v, want ErrNotice", err)
+		}
+	})
+}

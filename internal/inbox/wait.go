@@ -104,7 +104,7 @@ func (q *Inbox) ready() bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.head != nil || q.end != nil
+	return q.head != nil || q.end != nil || q.noticed
 }
 
 // HasRoom reports whether a message of n bytes would be taken.
