@@ -68,3 +68,22 @@ func TestLimitOfOrigins(t *testing.T) {
 		}
 	}
 }
+
+// There is room for a message if it would be taken, its number included: who has
+// waited for room must not lose the message.
+func TestNumberedRoom(t *testing.T) {
+	const limit = 100
+	for n := range limit {
+		q := new(Inbox)
+		q.Init(limit, nil)
+		q.Numbered()
+		q.Lock()
+		require.True(t, q.Push([]byte("x")))
+		q.Unlock()
+		room := q.HasRoom(n)
+		q.Lock()
+		taken := q.Push(make([]byte, n))
+		q.Unlock()
+		require.Equal(t, taken, room, "%d bytes", n)
+	}
+}

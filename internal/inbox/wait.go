@@ -109,7 +109,7 @@ func (q *Inbox) ready() bool {
 
 // HasRoom reports whether a message of n bytes would be taken.
 func (q *Inbox) HasRoom(n int) bool {
-	return q.used.Load()+int64(lengthSize+n) <= q.limit
+	return q.used.Load()+int64(int(q.front)+n) <= q.limit
 }
 
 // takes is HasRoom, but an empty inbox is as much room as there ever is.
