@@ -316,6 +316,7 @@ func TestOrder(t *testing.T) {
 			}
 			tasks.Wait()
 			time.Sleep(time.Second)
+			synctest.Wait() // also for the race detector, to which a sleep orders nothing
 			c.wantInOrder(t, int(c.next))
 			require.Nil(t, c.pending)
 			require.False(t, c.busy || c.taken || c.Clogged())
