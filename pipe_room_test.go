@@ -13,7 +13,7 @@ import (
 // its writer has to wait.
 func TestPipeFullLosesNothing(t *testing.T) {
 	const size, fit, messages = 100, 20, 50
-	for over := range size + inbox.NumberedOverhead {
+	for over := size; over <= size+inbox.NumberedOverhead; over++ { // nearly one more, and one more
 		synctest.Test(t, func(t *testing.T) {
 			a, b := Pipe(&PipeConfig{Config: &Config{
 				MaxMessageSize: size, ReadBuffer: fit*(size+inbox.NumberedOverhead) + over,
