@@ -68,6 +68,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		c.user.In.Fail(err)
 		return err
 	}
+	c.noteEarlier()
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
 	c.known = set.reserve == nil
@@ -208,6 +209,7 @@ type rare struct {
 	missing   uint64 // packets of the peer that have been passed by, and have not come
 	forgotten uint64 // messages that have left the window before their fate was known
 	looks     *looks // nil before Explain
+	earlier   earlier
 }
 
 func (c *Conn) rareLocked() *rare {

@@ -24,7 +24,7 @@ const (
 	// firewall.
 	PeerDeaf
 	// SocketFull: Count datagrams have found the receive buffer of our own
-	// socket full, of Value bytes.
+	// socket full, of Value bytes: those of all connections of a Listener.
 	SocketFull
 	// MemoryFull: what all connections of the Listener hold has reached
 	// ListenConfig.MaxMemory, of Limit bytes, and Count requests for more were
@@ -34,7 +34,8 @@ const (
 	// half of its Limit bytes wait for Read, Value bytes.
 	InboxFull
 	// SendBlocked: what is sent does not leave: the system or the connection
-	// below takes nothing for Duration, or has refused Count datagrams.
+	// below takes nothing for Duration, or has refused Count datagrams, of all
+	// connections of a Listener.
 	SendBlocked
 	// WindowShort: Count messages have left the window of Limit packets before
 	// their acknowledgement could come. They count as lost and have perhaps

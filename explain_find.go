@@ -46,11 +46,9 @@ func delivered(s *Stats) uint64       { return s.MessagesDelivered }
 func lost(s *Stats) uint64            { return s.MessagesLost }
 func gotPackets(s *Stats) uint64      { return s.PacketsReceived }
 
-// delta returns by how much a counter has grown. One that a late arrival has
-// taken back a little has not.
+// delta returns by how much a counter has grown.
 func (x *examiner) delta(counter func(*Stats) uint64) uint64 {
-	a, b := counter(&x.before.stats), counter(&x.now.stats)
-	return b - min(a, b)
+	return since(counter(&x.before.stats), counter(&x.now.stats))
 }
 
 // missing returns how many packets of the peer are missing, wherever they got
@@ -115,7 +113,7 @@ func (x *examiner) silence() string {
 
 func (x *examiner) blocked() {
 	n, b := x.now, x.before
-	errors := n.writeErrors - min(b.writeErrors, n.writeErrors)
+	errors := since(b.writeErrors, n.writeErrors)
 	waits := n.pendingFor
 	if n.busy && b.busy && x.delta(sentMessages) == 0 && x.period >= explainSilence {
 		waits = max(waits, x.period)
@@ -159,7 +157,7 @@ func (x *examiner) socket() {
 func (x *examiner) sentByPeer() uint64 { return x.delta(gotPackets) + x.missing() }
 
 func (x *examiner) memory() {
-	n := x.now.memoryRefused - min(x.before.memoryRefused, x.now.memoryRefused)
+	n := since(x.before.memoryRefused, x.now.memoryRefused)
 	if n == 0 {
 		return
 	}
@@ -190,7 +188,7 @@ func (x *examiner) inbox() {
 }
 
 func (x *examiner) windows() {
-	n := x.now.forgotten - min(x.before.forgotten, x.now.forgotten)
+	n := since(x.before.forgotten, x.now.forgotten)
 	if n == 0 || x.unheard() {
 		return
 	}

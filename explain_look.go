@@ -45,8 +45,11 @@ func (c *Conn) look() *look {
 	if b := s.budget; b != nil {
 		l.memoryUsed, l.memoryMax, l.memoryRefused = b.Used(), b.Limit(), b.Refused()
 	}
-	if c.rare != nil {
-		l.forgotten = c.rare.forgotten
+	if r := c.rare; r != nil {
+		l.forgotten = r.forgotten
+		l.stats.Transport.Drops = since(r.earlier.drops, l.stats.Transport.Drops)
+		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
+		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
 	}
 	if c.last != nil {
 		return l
@@ -62,3 +65,26 @@ func (c *Conn) look() *look {
 	}
 	return l
 }
+
+// An earlier is what had happened to the others that share a socket or a limit of
+// memory before a connection began.
+type earlier struct{ drops, writeErrors, memoryRefused uint64 }
+
+// noteEarlier keeps what is not to be blamed for what happens from now on. Mostly
+// that is nothing.
+func (c *Conn) noteEarlier() {
+	s := c.dc.Stats()
+	e := earlier{drops: uint64(s.Socket.Drops), writeErrors: s.WriteErrors}
+	if b := c.set.budget; b != nil {
+		e.memoryRefused = b.Refused()
+	}
+	if e != (earlier{}) {
+		c.mu.Lock()
+		c.rareLocked().earlier = e
+		c.mu.Unlock()
+	}
+}
+
+// since returns by how much a counter has grown. One that a late arrival has taken
+// back a little has not.
+func since(before, now uint64) uint64 { return now - min(before, now) }

@@ -334,6 +334,59 @@ func TestExplainMemoryFull(t *testing.T) {
 	})
 }
 
+// TestExplainEarlier: what has happened to the others of a Listener before a
+// connection began is not blamed for what happens to it.
+func TestExplainEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(good)
+		socket, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		l, err := (&ListenConfig{MaxMemory: 64 << 10}).ListenPacket(socket)
+		require.NoError(t, err)
+		defer l.Close()
+		s := &stage{t: t}
+		dial := func(addr string) (a, b *Conn) {
+			inner, err := n.Dial(addr, "10.0.0.1:7777")
+			require.NoError(t, err)
+			a = NewConn(inner, nil)
+			a.Write([]byte("hello"))
+			b, err = l.AcceptConn()
+			require.NoError(t, err)
+			return a, b
+		}
+		first, its := dial("10.0.0.2:0")
+		socket.SetReadBuffer(8 << 10)
+		msgs := make([][]byte, 100)
+		for i := range msgs {
+			msgs[i] = make([]byte, 1000)
+		}
+		first.WriteBatch(msgs)
+		time.Sleep(time.Second)
+		socket.SetReadBuffer(1 << 20)
+		first.WriteBatch(msgs) // which nobody reads
+		time.Sleep(time.Second)
+		finding(t, its.Explain(), SocketFull)
+		finding(t, its.Explain(), MemoryFull)
+		its.Close()
+		first.Close()
+
+		inner, b := dial("10.0.0.3:0")
+		defer inner.Close()
+		defer b.Close()
+		s.drain(inner)
+		s.drain(b)
+		s.talk(30, 100, 3*time.Second, inner, b)
+		require.Empty(t, b.Explain().Findings)
+		n.SetLink(netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("10.0.0.1"), simnet.Link{Latency: good.Latency, Loss: 0.2})
+		s.talk(30, 100, 10*time.Second, inner, b)
+		require.NotZero(t, b.Stats().Missed.Network)
+		require.Zero(t, b.Stats().Missed.Socket)
+		require.NotZero(t, b.Stats().Transport.Drops) // those of all, still
+	})
+}
+
 func TestExplainOneWay(t *testing.T) {
 	staged(t, good, good, nil, func(s *stage) {
 		s.drain(s.b)

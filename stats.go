@@ -84,7 +84,8 @@ type MissedMessages struct {
 	Network uint64
 	// Socket counts those of them that have presumably arrived at this machine
 	// and found the socket's receive buffer full: as many as TransportStats.Drops
-	// counts, which are datagrams, and of all connections of a Listener.
+	// has counted since this connection began, which are datagrams, and of all
+	// connections of a Listener.
 	Socket uint64
 	// Inbox counts messages that found the ReadBuffer full, or no memory left of
 	// ListenConfig.MaxMemory, as MessagesRefused does.
@@ -144,15 +145,15 @@ func (c *Conn) Stats() Stats {
 	if c.receipts != nil {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
-	var missing uint64
+	var missing, earlier uint64
 	if c.rare != nil {
-		missing = c.rare.missing
+		missing, earlier = c.rare.missing, c.rare.earlier.drops
 	}
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.user.Truncated()
 	stats.ReadQueue = c.user.In.Len()
 	stats.Transport = transportStats(c.dc.Stats())
-	stats.Missed = missed(missing, stats.Transport.Drops, stats.MessagesRefused)
+	stats.Missed = missed(missing, since(earlier, stats.Transport.Drops), stats.MessagesRefused)
 	return stats
 }
 
