@@ -387,6 +387,34 @@ func TestExplainEarlier(t *testing.T) {
 	})
 }
 
+// TestExplainLateListener: what was sent while nobody listened is not lost in the
+// network.
+func TestExplainLateListener(t *testing.T) {
+	for _, admit := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n, l, dial := network(t, new(ListenConfig))
+			s := &stage{t: t}
+			require.NoError(t, l.Close())
+			a := dial("10.0.0.2:0", new(Dialer))
+			defer a.Close()
+			s.drain(a)
+			s.talk(30, 100, 10*time.Second, a)
+			pc, err := n.Listen("10.0.0.1:7777")
+			require.NoError(t, err)
+			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
+			require.NoError(t, err)
+			defer l.Close()
+			s.talk(30, 100, 100*time.Millisecond, a)
+			b := accept(t, l)
+			defer b.Close()
+			s.drain(b)
+			s.talk(30, 100, 5*time.Second, a, b)
+			require.Empty(t, b.Explain().Findings)
+			require.Zero(t, b.Stats().Missed)
+		})
+	}
+}
+
 func TestExplainOneWay(t *testing.T) {
 	staged(t, good, good, nil, func(s *stage) {
 		s.drain(s.b)

@@ -22,12 +22,13 @@ func (c *Conn) ReadMessageID(dst []byte) (msg []byte, id uint64, err error) {
 const believedGap = 1 << 14
 
 // noteGapLocked counts the packets between that of a number and the newest one
-// before it, or takes one out that has come late. A peer that asks for an
-// acknowledgement leaves a sequence out, so that the one before an empty packet
+// before it, or takes one out that has come late. What is before the first packet
+// that was heard is from a time when perhaps nobody listened. A peer that asks for
+// an acknowledgement leaves a sequence out, so that the one before an empty packet
 // was perhaps never sent.
 func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
 	switch {
-	case number > before+1 && number-before <= believedGap:
+	case before > 0 && number > before+1 && number-before <= believedGap:
 		missing := number - before - 1
 		if empty {
 			missing--

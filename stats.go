@@ -79,8 +79,9 @@ type Stats struct {
 // knows. For the peers of a [PacketConn] only Inbox is known.
 type MissedMessages struct {
 	// Network counts packets that other ones have passed by and that have not
-	// come. Those that lacked a fragment are among them, but not one just before
-	// an empty packet, where peers leave a sequence out at times.
+	// come. Those that lacked a fragment are among them, but not those before the
+	// first that came, and not one just before an empty packet, where peers leave
+	// a sequence out at times.
 	Network uint64
 	// Socket counts those of them that have presumably arrived at this machine
 	// and found the socket's receive buffer full: as many as TransportStats.Drops
