@@ -291,8 +291,8 @@ func TestProbes(t *testing.T) {
 }
 
 // A look at a message that comes late shows that the process has not run, so who
-// reads is given as long to find an acknowledgement that has arrived; once, and
-// then the message is sent again.
+// reads is given as long to find an acknowledgement that has arrived, up to the time
+// between two sends; once, and then the message is sent again.
 func TestLateTick(t *testing.T) {
 	c, _ := newConnected(t, nil, clientSide)
 	var out wire.Batch
@@ -307,6 +307,14 @@ func TestLateTick(t *testing.T) {
 	require.Zero(t, resends(89*ms))
 	require.Equal(t, 1, resends(95*ms), "late again")
 	require.Equal(t, 1, resends(95*ms+51*ms), "a little late")
+
+	// After a pause of the process that was longer it is given no more than the
+	// time between two sends.
+	c, _ = newConnected(t, nil, clientSide)
+	c.send(start, Reliable, []byte{0x10, 1}, &out)
+	require.Zero(t, resends(4*time.Second))
+	require.Equal(t, start.Add(4*time.Second+50*ms), c.sender.due)
+	require.Equal(t, 1, resends(4*time.Second+50*ms))
 
 	// The acknowledgement that was waiting.
 	c, _ = newConnected(t, nil, clientSide)

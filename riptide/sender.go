@@ -170,7 +170,7 @@ func (s *sender) resend(now time.Time, interval time.Duration, maxSends int, unr
 			return resends, false
 		case now.Sub(m.due) >= lateTick && !m.excused: // so may be who reads
 			m.excused = true
-			s.setDue(m, now.Add(now.Sub(m.due)))
+			s.setDue(m, now.Add(min(now.Sub(m.due), interval)))
 		case older > maxProbes && s.proven.Before(m.lastSent):
 			s.setDue(m, now.Add(interval/2))
 		default:
