@@ -79,11 +79,15 @@ func play(ctx context.Context, url, name string) (guesses int, err error) {
 	return guesses, errors.New("the server cheats")
 }
 
+// patience is how long a server may take to answer: long, since a session that
+// has ended says so.
+const patience = 30 * time.Second
+
 // ask makes a guess and waits for the verdict. Messages may be lost, so it
 // asks again after a while; answers to earlier guesses are skipped.
 func ask(c *volley.Conn, guess int) (verdict string, err error) {
 	buf := make([]byte, c.MaxMessageSize())
-	for range 10 {
+	for begin := time.Now(); time.Since(begin) < patience; {
 		if _, err := fmt.Fprint(c, guess); err != nil {
 			return "", err
 		}
