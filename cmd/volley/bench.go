@@ -128,6 +128,9 @@ type bencher struct {
 
 	replies chan reply     // what the server tells of, when this side sends
 	own     *benchReceiver // what has come, when the server sends
+
+	alive    []byte // shows the server that this side is there, and at its own address
+	reported bool   // the server has told something of what it has received
 }
 
 // A reply is a message of the server's that is no data.
@@ -154,9 +157,10 @@ func (o *benchOptions) run(ctx context.Context, address string, stdout io.Writer
 	if err != nil {
 		return err
 	}
+	b.alive = (&probe{kind: probeGo, number: nonce}).append(nil, probeSize)
 	b.view.begin(conn.RemoteAddr().String())
 	if o.reverse {
-		err = b.receive(ctx, nonce)
+		err = b.receive(ctx)
 	} else {
 		err = b.send(ctx)
 	}
@@ -271,10 +275,14 @@ func (b *bencher) send(ctx context.Context) error {
 	go func() {
 		sent <- sendData(ctx, b.conn, int(o.size), float64(o.rate))
 	}()
-	for {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for b.prove(); ; {
 		select {
 		case s := <-sent:
 			return b.settle(s)
+		case <-tick.C:
+			b.prove()
 		case r, ok := <-b.replies:
 			if !ok || r.err != nil && !passing(r.err) {
 				cancel()
@@ -285,10 +293,19 @@ func (b *bencher) send(ctx context.Context) error {
 	}
 }
 
+// prove shows the server that this side's address is its own, without which it
+// sends no more than it gets, until it has reported something.
+func (b *bencher) prove() {
+	if !b.reported {
+		b.conn.Write(b.alive) // and again, if this fails
+	}
+}
+
 // report shows what the server has received.
 func (b *bencher) report(r reply) {
 	var got benchFigures
 	if r.err == nil && r.probe.kind == probeReport && json.Unmarshal(r.body, &got) == nil {
+		b.reported = true
 		b.view.show(got)
 	}
 }
@@ -305,6 +322,7 @@ func (b *bencher) settle(s benchSent) error {
 	tick := time.NewTicker(again)
 	defer tick.Stop()
 	for {
+		b.prove()
 		if _, err := b.conn.Write(end); err != nil {
 			return err
 		}
@@ -329,15 +347,14 @@ func (b *bencher) settle(s benchSent) error {
 }
 
 // receive shows what comes, and tells the server that this side is there.
-func (b *bencher) receive(ctx context.Context, nonce uint64) error {
+func (b *bencher) receive(ctx context.Context) error {
 	o := b.opts
-	alive := (&probe{kind: probeGo, number: nonce}).append(nil, probeSize)
 	tick := time.NewTicker(again)
 	defer tick.Stop()
 	interval := time.NewTicker(time.Duration(o.interval))
 	defer interval.Stop()
 	silence := time.After(time.Duration(o.duration) + settleTime)
-	b.conn.Write(alive)
+	b.conn.Write(b.alive)
 	for {
 		select {
 		case <-ctx.Done():
@@ -348,7 +365,7 @@ func (b *bencher) receive(ctx context.Context, nonce uint64) error {
 			b.view.note("the server has not said how much it has sent; the figures are of what has come")
 			return nil
 		case <-tick.C:
-			if _, err := b.conn.Write(alive); err != nil {
+			if _, err := b.conn.Write(b.alive); err != nil {
 				return err
 			}
 		case <-interval.C:

@@ -30,6 +30,7 @@ func (c *client) measure(p probe) {
 		c.start(body)
 	case b == nil:
 	case p.kind == probeGo && p.number == b.nonce:
+		c.proved.Store(true)
 		b.heard.Store(int64(time.Since(c.begin)))
 		if b.request.Reverse && b.cancel == nil {
 			b.run(b.send)
@@ -42,7 +43,7 @@ func (c *client) measure(p probe) {
 	case p.kind == probeEnd && !b.request.Reverse:
 		b.stop()
 		b.data.end(p.number)
-		b.write(appendJSON(nil, probe{kind: probeReport}, b.data.figures(true)))
+		c.write(appendJSON(nil, probe{kind: probeReport}, b.data.figures(true)))
 	}
 }
 
@@ -68,11 +69,11 @@ func (c *client) start(body []byte) {
 		}
 		c.bench = &benchServer{c: c, request: r, nonce: rand.Uint64(), data: newBenchReceiver()}
 	}
-	c.conn.Write((&probe{kind: probeAccept, number: c.bench.nonce}).append(nil, probeSize))
+	c.write((&probe{kind: probeAccept, number: c.bench.nonce}).append(nil, probeSize))
 }
 
 func (c *client) refuse(why string) {
-	c.conn.Write(append((&probe{kind: probeRefused}).append(nil, probeSize), why...))
+	c.write(append((&probe{kind: probeRefused}).append(nil, probeSize), why...))
 }
 
 // run starts a goroutine, the only one there ever is.
@@ -89,8 +90,6 @@ func (b *benchServer) stop() {
 	}
 }
 
-func (b *benchServer) write(m []byte) { b.c.conn.Write(m) }
-
 // report tells the client each interval what has come.
 func (b *benchServer) report(ctx context.Context) {
 	tick := time.NewTicker(b.request.Interval)
@@ -101,7 +100,7 @@ func (b *benchServer) report(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		b.write(appendJSON(nil, probe{kind: probeReport}, b.data.figures(false)))
+		b.c.write(appendJSON(nil, probe{kind: probeReport}, b.data.figures(false)))
 	}
 }
 

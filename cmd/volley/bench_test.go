@@ -25,7 +25,7 @@ func TestBenchTruth(t *testing.T) {
 			var out bytes.Buffer
 			require.NoError(t, o.run(t.Context(), virtualServer, &out))
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-			require.InDelta(t, 61, len(lines), 4)
+			require.InDelta(t, 58, len(lines), 9) // reports get lost, too
 			var total, sum benchEvent
 			for _, l := range lines {
 				var e benchEvent
@@ -47,7 +47,7 @@ func TestBenchTruth(t *testing.T) {
 			require.Equal(t, map[bool]string{false: "forward", true: "reverse"}[reverse], total.Direction)
 			require.Empty(t, total.Notes)
 			require.NotZero(t, total.OutOfOrder)
-			require.InDelta(t, 3.3, total.Jitter, 1.5) // two thirds of the jitter, smoothed
+			require.InDelta(t, 3.3, total.Jitter, 2.5) // two thirds of the jitter, smoothed
 		})
 	}
 }
@@ -106,6 +106,50 @@ func TestBenchGone(t *testing.T) {
 		}
 		require.InDelta(t, 125*goneAfter.Seconds(), data, 60)
 	})
+}
+
+// TestServeForged: who has not shown that its address is its own is sent no more
+// than has come from there, whatever it asks for.
+func TestServeForged(t *testing.T) {
+	request := benchRequest{Duration: time.Hour, Interval: minBenchInterval, Size: 1000, Rate: 1e6}
+	start := appendJSON(nil, probe{kind: probeStart}, request)
+	small := func(kind byte) []byte { return (&probe{kind: kind}).append(nil, probeSize) }
+	for name, script := range map[string][][]byte{
+		"reports":    {start, small(probeData)},
+		"report":     {start, small(probeData), small(probeEnd), small(probeEnd), small(probeEnd)},
+		"check":      {small(probeCheck), small(probeCheck)},
+		"no request": {small(probeStart), small(probeStart)},
+		"echo":       {small(probePing), []byte("x")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newVirtual(t, simnet.Link{Latency: 20 * time.Millisecond})
+			defer v.close()
+			var w wireOptions
+			w.protocol, w.inner = protocolVolley, v.dial
+			conn, err := w.dial(t.Context(), virtualServer)
+			require.NoError(t, err)
+			defer conn.Close()
+			sent, got := 0, 0
+			for _, m := range script {
+				_, err := conn.Write(m)
+				require.NoError(t, err)
+				sent += len(m)
+				time.Sleep(time.Second) // one after the other
+			}
+			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			for {
+				m, err := conn.ReadMessage(nil)
+				if err != nil {
+					break
+				}
+				got += len(m)
+			}
+			require.LessOrEqual(t, got, sent, name)
+			if name == "echo" {
+				require.Equal(t, sent, got)
+			}
+		})
+	}
 }
 
 // TestBenchServeLimits: serve may refuse, and bounds what it sends.

@@ -157,6 +157,10 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 // askAgain is how long an answer may take before the question is repeated.
 const askAgain = 250 * time.Millisecond
 
+// checkProbe is the size of a question in bytes, which is more than that of the
+// answer: a server sends no more than it has got.
+const checkProbe = 256
+
 // ask asks who we are until there is an answer, and takes the quickest of a few.
 func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 	const samples = 4
@@ -170,7 +174,7 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 			break // some got lost; one is enough
 		}
 		sent := time.Now()
-		conn.Write((&probe{kind: probeCheck, number: number}).append(nil, probeSize))
+		conn.Write((&probe{kind: probeCheck, number: number}).append(nil, checkProbe))
 		conn.SetReadDeadline(sent.Add(max(askAgain, 2*h.rtt)))
 		p, body, err := readProbe(conn, number)
 		switch {

@@ -167,7 +167,24 @@ type client struct {
 	buf   []byte
 	stats clientStats
 	bench *benchServer // nil before a measurement
+
+	// An address may be forged until it has shown a number that was sent to
+	// it. Until then it gets no more bytes than have come from it.
+	proved atomic.Bool
+	credit atomic.Int64 // in bytes of messages
 }
+
+// write sends a message that answers something, if the client may have it.
+func (c *client) write(m []byte) error {
+	if n := int64(len(m)); !c.proved.Load() && c.credit.Add(-n) < 0 {
+		c.credit.Add(n)
+		return errUnproved
+	}
+	_, err := c.conn.Write(m)
+	return err
+}
+
+var errUnproved = errors.New("the client has to send more, or to prove its address")
 
 type clientStats struct {
 	Messages uint64 `json:"messages"` // received
@@ -230,6 +247,7 @@ func (c *client) handle() bool {
 	c.stats.Bytes += uint64(len(c.buf))
 	c.s.received.Add(1)
 	c.s.bytes.Add(uint64(len(c.buf)))
+	c.credit.Add(int64(len(c.buf)))
 	p, ok := parseProbe(c.buf)
 	switch {
 	case !ok:
@@ -244,7 +262,7 @@ func (c *client) handle() bool {
 		c.measure(p)
 		return true
 	}
-	if _, err := c.conn.Write(c.buf); err == nil {
+	if c.write(c.buf) == nil {
 		c.stats.Answered++
 		c.s.answered.Add(1)
 	}
