@@ -99,7 +99,8 @@ type batchWriter interface {
 }
 
 // sendData sends messages of a size at a rate, or as fast as it goes if that is
-// 0, until ctx is over. An end of ctx is no error.
+// 0, until ctx is over. An end of ctx is no error. At a rate no more becomes due
+// after the deadline of ctx, however late this machine is.
 func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s benchSent) {
 	begin := time.Now()
 	defer func() { s.time = time.Since(begin) }()
@@ -116,10 +117,14 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s 
 		}
 		conn.SetWriteDeadline(time.Time{})
 	}()
+	limit := time.Duration(math.MaxInt64)
+	if end, ok := ctx.Deadline(); ok {
+		limit = end.Sub(begin)
+	}
 	for ctx.Err() == nil {
 		n := uint64(burst)
 		if rate > 0 {
-			due := uint64(time.Since(begin).Seconds()*rate/8/float64(size)) + 1
+			due := uint64(min(limit, time.Since(begin)).Seconds()*rate/8/float64(size)) + 1
 			if n = min(burst, due-min(due, s.count)); n == 0 {
 				next := time.Duration(float64(s.count) * 8 * float64(size) / rate * 1e9)
 				sleep(ctx, max(pace, next-time.Since(begin)))

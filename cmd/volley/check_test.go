@@ -58,10 +58,10 @@ func TestCheckRefused(t *testing.T) {
 	}
 	address := c.LocalAddr().String()
 	c.Close()
-	o := command(t.Context(), nil, "check", "-W", "600ms", address)
+	o := command(t.Context(), nil, "check", "-W", "3s", address)
 	require.Equal(t, exitNegative, o.status)
 	require.Contains(t, o.stdout, "127.77.18.1 is there, but nobody listens on UDP")
-	o = command(t.Context(), nil, "check", "--json", "-W", "600ms", address)
+	o = command(t.Context(), nil, "check", "--json", "-W", "3s", address)
 	require.Contains(t, o.stdout, `"verdict":"unreachable"`)
 }
 
