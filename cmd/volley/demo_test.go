@@ -16,7 +16,15 @@ func with(flags []string, more ...string) []string {
 	return append(append([]string(nil), flags...), more...)
 }
 
+// patient has the demo send all messages, however late the machine is.
+func patient(t *testing.T) {
+	before := lateness
+	lateness = longest
+	t.Cleanup(func() { lateness = before })
+}
+
 func TestDemoClean(t *testing.T) {
+	patient(t)
 	o := command(t.Context(), devNull(t), with(clean, "--rate", "200", "--duration", "500ms")...)
 	if o.status != exitOK {
 		t.Errorf("status %d", o.status)
@@ -30,6 +38,7 @@ func TestDemoClean(t *testing.T) {
 }
 
 func TestDemoImpaired(t *testing.T) {
+	patient(t)
 	o := command(t.Context(), devNull(t), "demo", "--rate", "300", "--duration", "1s", "--loss", "30", "--duplicate", "10%",
 		"--reorder", "10%", "--jitter", "20ms", "--max-size", "3000", "--script", "200ms blackout for 100ms")
 	received, acked := o.count("received"), o.count("acknowledged")
@@ -45,6 +54,7 @@ func TestDemoImpaired(t *testing.T) {
 // TestDemoCorrupt checks that corruption, which the wire format has no means
 // to notice, is found and told by the exit status.
 func TestDemoCorrupt(t *testing.T) {
+	patient(t)
 	o := command(t.Context(), devNull(t), with(clean, "--rate", "500", "--duration", "1s", "--corrupt", "20%",
 		"--min-size", "500", "--max-size", "1000")...)
 	if o.status != exitNegative || o.count("corrupt") < 10 || o.count("sent") != 500 {
@@ -56,6 +66,7 @@ func TestDemoCorrupt(t *testing.T) {
 }
 
 func TestDemoInput(t *testing.T) {
+	patient(t)
 	var text strings.Builder
 	for i := range 200 {
 		text.WriteString("line " + strconv.Itoa(i%150) + "\n\n")
@@ -94,7 +105,7 @@ func TestDemoDuration(t *testing.T) {
 	}
 	r, w := pipe(t)
 	w.WriteString("first\n") // and nothing else, but no end either
-	o = command(t.Context(), r, with(clean, "--duration", "200ms")...)
+	o = command(t.Context(), r, with(clean, "--duration", "2s")...)
 	o.wantCounts(t, map[string]int{"sent": 1, "received": 1})
 }
 
@@ -102,11 +113,14 @@ func TestDemoDuration(t *testing.T) {
 // while it sends and while it waits for input.
 func TestDemoInterrupt(t *testing.T) {
 	for _, flags := range [][]string{{"--duration", "1h"}, {"--input", "-"}} {
-		r, w := pipe(t)
-		w.WriteString("one\n")
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(300*time.Millisecond, cancel)
-		o := command(ctx, r, with(clean, flags...)...)
+		o := outcome{}
+		for wait := 300 * time.Millisecond; wait < longest && o.count("sent") < 1; wait *= 4 {
+			r, w := pipe(t)
+			w.WriteString("one\n")
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(wait, cancel)
+			o = command(ctx, r, with(clean, flags...)...)
+		}
 		if o.status != exitOK || o.count("sent") < 1 || o.count("received") != o.count("sent") {
 			t.Errorf("%v: status %d:\n%s%s", flags, o.status, o.stdout, o.stderr)
 		}
@@ -116,6 +130,7 @@ func TestDemoInterrupt(t *testing.T) {
 // TestDemoDeadLink checks that a link through which nothing comes ends in a
 // summary as well.
 func TestDemoDeadLink(t *testing.T) {
+	patient(t)
 	o := command(t.Context(), devNull(t), "demo", "--loss", "100", "--duration", "300ms")
 	if o.status != exitOK {
 		t.Errorf("status %d: %s", o.status, o.stderr)
