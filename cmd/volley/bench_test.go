@@ -152,6 +152,20 @@ func TestServeForged(t *testing.T) {
 	}
 }
 
+// TestServeTrim: what a stranger's large message took is not kept for the next.
+func TestServeTrim(t *testing.T) {
+	c := &client{buf: make([]byte, 10, maxProbe)}
+	c.proved.Store(true)
+	c.trim()
+	require.Equal(t, maxProbe, cap(c.buf))
+	c.proved.Store(false)
+	c.trim()
+	require.Nil(t, c.buf)
+	c.buf = make([]byte, 10, strangerBuffer)
+	c.trim()
+	require.NotNil(t, c.buf)
+}
+
 // late is a context that ends later than it says, as on a busy machine.
 type late struct {
 	context.Context

@@ -184,6 +184,18 @@ func (c *client) write(m []byte) error {
 	return err
 }
 
+// strangerBuffer is the most memory in bytes that is kept for the next message of
+// an address that may be forged.
+const strangerBuffer = 2 << 10
+
+// trim gives a large buffer back, unless the client is known to be one: there may
+// be as many others as the listener lets in.
+func (c *client) trim() {
+	if cap(c.buf) > strangerBuffer && !c.proved.Load() {
+		c.buf = nil
+	}
+}
+
 var errUnproved = errors.New("the client has to send more, or to prove its address")
 
 type clientStats struct {
@@ -212,6 +224,7 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 		} else if err == nil && !c.handle() {
 			break
 		}
+		c.trim()
 	}
 	if c.bench != nil {
 		c.bench.stop()
