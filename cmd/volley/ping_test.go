@@ -236,7 +236,7 @@ func TestPingTruth(t *testing.T) {
 // TestPingLate: answers beyond the timeout count as lost until they come.
 func TestPingLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVirtual(t, simnet.Link{Latency: 300 * time.Millisecond})
+		v := newVirtual(t, simnet.Link{Latency: 350 * time.Millisecond}) // so that no answer to the first comes just when it is given up
 		defer v.close()
 		o := pingOptions{count: 20, interval: span(100 * time.Millisecond), timeout: span(500 * time.Millisecond), size: 64, json: true}
 		o.protocol, o.inner = protocolVolley, v.dial
