@@ -186,8 +186,9 @@ func TestLongConnect(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(10 * ms)
 			w.server.mu.Lock()
-			require.Equal(t, n == 1231, len(w.server.lobby.peers) == 1)
+			peers := len(w.server.lobby.peers)
 			w.server.mu.Unlock()
+			require.Equal(t, n == 1231, peers == 1)
 		}
 		w.close()
 	})

@@ -74,8 +74,9 @@ func TestRoomWhileTransmitting(t *testing.T) {
 			write(0)
 		}
 		c.Lock()
-		require.True(t, c.Full())
+		full := c.Full()
 		c.Unlock()
+		require.True(t, full)
 		for range 3 {
 			write(time.Second)
 		}

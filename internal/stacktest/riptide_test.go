@@ -2,6 +2,7 @@ package stacktest
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -110,10 +111,11 @@ func TestRiptideBroadcastOverAll(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		mu.Lock()
-		for _, c := range all {
-			require.EqualValues(t, rounds, counts[c])
-		}
+		counted := maps.Clone(counts)
 		mu.Unlock()
+		for _, c := range all {
+			require.EqualValues(t, rounds, counted[c])
+		}
 		require.NoError(t, server.Shutdown(t.Context()))
 		for _, c := range all {
 			<-c.Done()
