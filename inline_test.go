@@ -29,7 +29,7 @@ func TestAcksWithoutReader(t *testing.T) { bothWays(t, acksWithoutReader) }
 func acksWithoutReader(t *testing.T, client, server *Conn) {
 	for round := range 5 {
 		server.Write([]byte("read me"))
-		client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		client.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if _, err := client.ReadMessage(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func dialOnly(t *testing.T, l *Listener) (client, server *Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.SetDeadline(time.Now().Add(10 * time.Second))
+		l.SetDeadline(time.Now().Add(30 * time.Second))
 		server, err := l.AcceptConn()
 		if err != nil {
 			t.Fatal(err)

@@ -143,7 +143,7 @@ func network(t *testing.T, lc *ListenConfig) (*simnet.Network, *Listener, func(a
 
 func accept(t *testing.T, l *Listener) *Conn {
 	t.Helper()
-	l.SetDeadline(time.Now().Add(time.Second))
+	l.SetDeadline(time.Now().Add(30 * time.Second))
 	c, err := l.AcceptConn()
 	if err != nil {
 		t.Fatalf("Accept: %v", err)
@@ -162,7 +162,7 @@ func wantNoConn(t *testing.T, l *Listener) {
 
 func wantMessage(t *testing.T, c *Conn, want string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(time.Second))
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if m, err := c.ReadMessage(nil); string(m) != want || err != nil {
 		t.Errorf("ReadMessage = %q, %v, want %q", m, err, want)
 	}
@@ -468,11 +468,11 @@ func TestBothFamilies(t *testing.T) {
 			t.Logf("no %s here: %v", host, err)
 			continue
 		}
-		l.SetDeadline(time.Now().Add(10 * time.Second))
+		l.SetDeadline(time.Now().Add(30 * time.Second))
 		s, err := l.AcceptConn()
 		require.NoError(t, err)
 		s.Write([]byte(host))
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if m, err := c.ReadMessage(nil); string(m) != host || err != nil {
 			t.Errorf("%s: got %q, %v", host, m, err)
 		}

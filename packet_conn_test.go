@@ -254,7 +254,7 @@ func TestPacketConnTruncates(t *testing.T) {
 	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
 	a.WriteTo([]byte("a long message"), b.LocalAddr())
 	a.WriteTo([]byte("next"), b.LocalAddr())
-	b.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b.SetReadDeadline(time.Now().Add(30 * time.Second))
 	buf := make([]byte, 6)
 	for _, want := range []string{"a long", "next"} {
 		n, _, err := b.ReadFrom(buf)
@@ -276,10 +276,10 @@ func TestPacketConnReceipts(t *testing.T) {
 		require.NotContains(t, ids, id)
 		ids = append(ids, id)
 	}
-	b.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b.SetReadDeadline(time.Now().Add(30 * time.Second))
 	b.ReadFrom(make([]byte, 100))
 	b.WriteTo([]byte("answer"), a.LocalAddr())
-	a.SetReadDeadline(time.Now().Add(10 * time.Second))
+	a.SetReadDeadline(time.Now().Add(30 * time.Second))
 	_, _, err = a.ReadFrom(make([]byte, 100))
 	require.NoError(t, err)
 	got := a.AppendReceipts(nil)

@@ -163,7 +163,7 @@ func TestCrowdSkipsStrangers(t *testing.T) {
 	to := &net.UDPAddr{IP: peer[:], Port: c.conn.LocalAddr().(*net.UDPAddr).Port}
 	stranger.WriteTo([]byte("noise"), to)
 	server.WriteTo([]byte("answer"), to)
-	c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if i, d, err := c.receive(); i != 3 || string(d) != "answer" || err != nil {
 		t.Errorf("receive = %d, %q, %v, want 3, answer", i, d, err)
 	}

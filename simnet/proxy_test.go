@@ -228,7 +228,7 @@ func TestProxyRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	server.SetReadDeadline(time.Now().Add(30 * time.Second))
 	buf := make([]byte, 10)
 	for {
 		c.Write([]byte("y"))

@@ -312,7 +312,7 @@ func TestUnixListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.SetDeadline(time.Now().Add(10 * time.Second))
+	l.SetDeadline(time.Now().Add(30 * time.Second))
 	for _, name := range []string{"one", "two", "three"} {
 		inner, err := net.DialUnix("unixgram", addr(name), addr("server"))
 		if err != nil {
@@ -330,7 +330,7 @@ func TestUnixListener(t *testing.T) {
 			t.Errorf("RemoteAddr = %q, want %q", got, want)
 		}
 		go echo(server)
-		client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		client.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if b, err := client.ReadMessage(nil); err != nil || string(b) != name {
 			t.Errorf("echo %q, %v, want %q", b, err, name)
 		}
