@@ -73,7 +73,7 @@ var importRules = map[string]importRule{
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
 		allow:   append([]string{"volley/cmd/volley/..."}, publicPackages...),
-		test:    []string{"volley/internal/netnstest"},
+		test:    []string{"volley/internal/loopback", "volley/internal/netnstest"},
 	},
 	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
 	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},
