@@ -168,7 +168,9 @@ func datagrams(ps ...Packet) (ds [][]byte) {
 	return ds
 }
 
-// expect reads until the datagrams of want have come, in order, all from from.
+// expect reads until the datagrams of want have come from from, in order. Others
+// may be of a stranger, such as a test of another package that still writes to one
+// who had the port before.
 func expect(t *testing.T, s Socket, from netip.AddrPort, want ...Packet) {
 	t.Helper()
 	ps := make([]Packet, 5)
@@ -180,7 +182,8 @@ func expect(t *testing.T, s Socket, from netip.AddrPort, want ...Packet) {
 		}
 		for _, p := range ps[:n] {
 			if p.Addr != from {
-				t.Fatalf("datagram from %v, want %v", p.Addr, from)
+				t.Logf("datagram from %v, want %v", p.Addr, from)
+				continue
 			}
 			for _, d := range datagrams(p) {
 				if len(left) == 0 || !bytes.Equal(d, left[0]) {
