@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"volley/bench/internal/resident"
 )
 
 const (
@@ -200,5 +202,5 @@ func noteBefore() {
 func memoryInUse() int64 {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
-	return residentBytes()
+	return resident.Bytes()
 }

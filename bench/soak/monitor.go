@@ -5,6 +5,8 @@ import (
 	"io"
 	"runtime"
 	"time"
+
+	"volley/bench/internal/resident"
 )
 
 // A monitor looks at a run at regular times.
@@ -60,7 +62,7 @@ func (m *monitor) sample() {
 	runtime.GC()
 	var ms runtime.MemStats
 	runtime.ReadMemStats(&ms)
-	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc), mebibytes(residentBytes())})
+	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc), mebibytes(uint64(resident.Bytes()))})
 }
 
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }
@@ -82,7 +84,7 @@ func (m *monitor) line() {
 	}
 	fmt.Fprintf(m.w, "%7s %6.0f/s written %6.0f/s read; receipts: %5.2f %% lost; faults %d; heap %.1f RSS %.1f MiB, %d goroutines, %d files, %.0f %% CPU, ticks late by up to %v; %d ends %d flows, %d kills %d restarts %d rebinds %d closes %d server restarts\n",
 		now.Round(time.Second), float64(sent)/seconds, float64(read)/seconds, 100*float64(lost)/float64(fates), bad,
-		mebibytes(ms.HeapAlloc), mebibytes(residentBytes()), r.goroutines, r.files, 100*(r.cpu-m.lastCPU).Seconds()/seconds,
+		mebibytes(ms.HeapAlloc), mebibytes(uint64(resident.Bytes())), r.goroutines, r.files, 100*(r.cpu-m.lastCPU).Seconds()/seconds,
 		time.Duration(m.latest.Swap(0)).Round(time.Millisecond),
 		m.counted.serving.Load(), m.book.flows(), m.counted.kills.Load(), m.counted.restarts.Load(), m.counted.rebinds.Load(),
 		m.counted.closes.Load(), m.counted.serverRestarts.Load())

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -22,18 +20,4 @@ func resourcesNow() resources {
 		r.cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	return r
-}
-
-// residentBytes returns the memory that the process occupies.
-func residentBytes() uint64 {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(b)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-	return pages * uint64(os.Getpagesize())
 }

@@ -8,5 +8,3 @@ import "runtime"
 const supported = false
 
 func resourcesNow() resources { return resources{goroutines: runtime.NumGoroutine()} }
-
-func residentBytes() uint64 { return 0 }

@@ -1,12 +1,12 @@
 //go:build !linux
 
-package main
+package resident
 
 import "runtime"
 
-// residentBytes returns what Go has in use, where the system's figure is not
+// Bytes returns what Go has in use, where the system's figure is not
 // at hand.
-func residentBytes() int64 {
+func Bytes() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse + m.StackInuse)

@@ -1,4 +1,5 @@
-package main
+// Package resident tells how much memory the process occupies.
+package resident
 
 import (
 	"bytes"
@@ -6,8 +7,9 @@ import (
 	"strconv"
 )
 
-// residentBytes returns the memory that the process occupies.
-func residentBytes() int64 {
+// Bytes returns the memory that the process occupies, or what Go has in use
+// where the system does not tell; 0 if that fails.
+func Bytes() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
