@@ -36,12 +36,11 @@ type pending struct {
 
 // totals are the sums of a ledger at one moment.
 type totals struct {
-	sent, received, acked int     // messages
-	unacked               int     // messages presumed lost
-	corrupt               int     // messages received that were never sent
-	repeated              int     // messages received more often than sent
-	sentBytes, ackedBytes int64   // without headers
-	rtt, rttSquares       float64 // sums over acked messages, in seconds
+	sent, received, acked int   // messages
+	unacked               int   // messages presumed lost
+	corrupt               int   // messages received that were never sent
+	repeated              int   // messages received more often than sent
+	sentBytes, ackedBytes int64 // without headers
 }
 
 func newLedger() *ledger {
@@ -120,9 +119,6 @@ func (l *ledger) receipt(r volley.Receipt) {
 	p.account.acked++
 	l.totals.acked++
 	l.totals.ackedBytes += int64(p.size)
-	s := r.RTT.Seconds()
-	l.totals.rtt += s
-	l.totals.rttSquares += s * s
 }
 
 // open returns the number of messages without a receipt.

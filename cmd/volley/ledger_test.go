@@ -30,9 +30,9 @@ func TestLedger(t *testing.T) {
 		t.Errorf("open() = %d, want 2", got)
 	}
 	got := l.snapshot()
-	want := totals{sent: 4, received: 2, acked: 1, unacked: 1, sentBytes: 15, ackedBytes: 3, rtt: got.rtt, rttSquares: got.rttSquares}
-	if got != want || got.rtt < 0.049 || got.rtt > 0.051 {
-		t.Errorf("totals = %+v, want %+v and an rtt of 0.05", got, want)
+	want := totals{sent: 4, received: 2, acked: 1, unacked: 1, sentBytes: 15, ackedBytes: 3}
+	if got != want {
+		t.Errorf("totals = %+v, want %+v", got, want)
 	}
 	if r := (&result{totals: got, phantoms: l.phantoms()}); !r.intact() {
 		t.Errorf("result = %+v, want it intact", r)

@@ -1,19 +1,16 @@
 package main
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // figures are what the demo shows at one moment, over the last second.
 type figures struct {
 	elapsed      time.Duration
-	sentRate     float64 // messages a second
-	ackedRate    float64 // messages a second
-	rtt, jitter  time.Duration
-	messageLoss  float64 // fraction of the messages whose receipts came
-	datagramLoss float64 // fraction, as the link counts it
-	bandwidth    float64 // acknowledged bits a second
+	sentRate     float64       // messages a second
+	ackedRate    float64       // messages a second
+	rtt, jitter  time.Duration // as Stats has them, smoothed
+	messageLoss  float64       // fraction of the messages whose receipts came
+	datagramLoss float64       // fraction, as the link counts it
+	bandwidth    float64       // acknowledged bits a second
 }
 
 // window is the time over which figures are taken.
@@ -32,6 +29,7 @@ type sample struct {
 	at                   time.Time
 	totals               totals
 	datagrams, delivered uint64
+	rtt, jitter          time.Duration // 0: not known yet
 }
 
 func newMeter(d *demo) *meter {
@@ -42,7 +40,11 @@ func newMeter(d *demo) *meter {
 // sample reads the counters.
 func (d *demo) sample(now time.Time) sample {
 	up, _ := d.proxy.Stats()
-	return sample{at: now, totals: d.ledger.snapshot(), datagrams: up.Sent, delivered: up.Sent - up.Dropped()}
+	stats := d.conn.Stats()
+	return sample{
+		at: now, totals: d.ledger.snapshot(), datagrams: up.Sent, delivered: up.Sent - up.Dropped(),
+		rtt: stats.RTT, jitter: stats.JitterStddev,
+	}
 }
 
 // measure returns the figures of the last window.
@@ -70,11 +72,8 @@ func difference(a, b sample, before figures) figures {
 	f.sentRate = float64(b.totals.sent-a.totals.sent) / t
 	f.ackedRate = acked / t
 	f.bandwidth = 8 * float64(b.totals.ackedBytes-a.totals.ackedBytes) / t
-	if acked > 0 {
-		mean := (b.totals.rtt - a.totals.rtt) / acked
-		variance := (b.totals.rttSquares-a.totals.rttSquares)/acked - mean*mean
-		f.rtt = seconds(mean)
-		f.jitter = seconds(math.Sqrt(max(0, variance)))
+	if b.rtt > 0 {
+		f.rtt, f.jitter = b.rtt, b.jitter
 	}
 	if unacked := float64(b.totals.unacked - a.totals.unacked); acked+unacked > 0 {
 		f.messageLoss = unacked / (acked + unacked)
@@ -84,6 +83,3 @@ func difference(a, b sample, before figures) figures {
 	}
 	return f
 }
-
-// seconds converts a number of seconds.
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

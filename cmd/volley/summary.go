@@ -41,10 +41,9 @@ func (r *result) print(w io.Writer) {
 	if r.phantoms > 0 {
 		row("unfounded", r.phantoms, "", "acknowledged, but not received")
 	}
-	if r.acked > 0 {
-		mean := seconds(r.rtt / float64(r.acked))
+	if s := &r.stats; s.RTTMax > 0 {
 		fmt.Fprintf(w, "\nround trip %s on average, from %s to %s\n",
-			formatDuration(mean), formatDuration(r.stats.RTTMin), formatDuration(r.stats.RTTMax))
+			formatDuration(s.RTTMean), formatDuration(s.RTTMin), formatDuration(s.RTTMax))
 	}
 }
 

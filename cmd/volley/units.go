@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A bitrate is a flag for bits per second: "10Mbit", or as iperf3 has it "10M",
@@ -83,3 +84,6 @@ func formatCount(n uint64) string { return strconv.FormatUint(n, 10) }
 // passing reports whether a connection lives on after an error of its Read: that
 // the peer's machine says nobody listens, which may change.
 func passing(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// seconds converts a number of seconds.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -147,23 +147,39 @@ func TestMeter(t *testing.T) {
 	at := time.Now()
 	a := sample{at: at, totals: totals{sent: 10, acked: 5}}
 	b := sample{at: at.Add(2 * time.Second), datagrams: 100, delivered: 90, totals: totals{
-		sent: 130, acked: 105, unacked: 25, ackedBytes: 1000, rtt: 5, rttSquares: 0.25 + 0.01,
-	}}
+		sent: 130, acked: 105, unacked: 25, ackedBytes: 1000,
+	}, rtt: 50 * time.Millisecond, jitter: 10 * time.Millisecond}
 	f := difference(a, b, figures{})
 	if f.sentRate != 60 || f.ackedRate != 50 || f.rtt != 50*time.Millisecond || f.bandwidth != 4000 ||
 		f.messageLoss != 0.2 || f.datagramLoss < 0.099 || f.datagramLoss > 0.101 ||
-		f.jitter.Round(time.Microsecond) != 10*time.Millisecond {
+		f.jitter != 10*time.Millisecond {
 		t.Errorf("figures = %+v", f)
 	}
 	// Without news, what is known stays.
 	b2 := b
-	b2.at = b.at.Add(time.Second)
+	b2.at, b2.rtt, b2.jitter = b.at.Add(time.Second), 0, 0
 	g := difference(b, b2, f)
 	if g.rtt != f.rtt || g.jitter != f.jitter || g.ackedRate != 0 || g.bandwidth != 0 {
 		t.Errorf("figures of a silent second = %+v", g)
 	}
 	if g := difference(b, b, f); g != f {
 		t.Errorf("figures of no time = %+v, want those before", g)
+	}
+}
+
+// TestSummaryRoundTrip: the average is that of the round trips whose range is
+// told, not of how long acknowledgements took, which wait for messages.
+func TestSummaryRoundTrip(t *testing.T) {
+	r := result{totals: totals{sent: 2, acked: 2}}
+	var b strings.Builder
+	r.print(&b)
+	if strings.Contains(b.String(), "round trip") {
+		t.Errorf("a round trip without a sample:\n%s", &b)
+	}
+	r.stats.RTTMin, r.stats.RTTMean, r.stats.RTTMax = 30*time.Millisecond, 40*time.Millisecond, 50*time.Millisecond
+	r.print(&b)
+	if want := "round trip 40.0 ms on average, from 30.0 ms to 50.0 ms"; !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, &b)
 	}
 }
 
