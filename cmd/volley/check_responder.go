@@ -4,12 +4,12 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -79,32 +79,38 @@ func (r *checkResponder) serve() {
 			time.Sleep(pauseAfterError)
 			continue
 		}
-		if out = r.answer(out[:0], buf[:n], from); len(out) > 0 {
+		if out = r.answer(out[:0], buf[:n], from, time.Now()); len(out) > 0 {
 			r.conn.WriteToUDPAddrPort(out, from) // what does not fit the way is what is asked for
 		}
 	}
 }
 
+// cookieTime is how long a cookie is good for at least, and half of how long at
+// most: whoever gets the address next is not to be sent what its last owner asks for.
+const cookieTime = time.Minute
+
 // answer appends the answer to a datagram, or nothing.
-func (r *checkResponder) answer(dst, b []byte, from netip.AddrPort) []byte {
+func (r *checkResponder) answer(dst, b []byte, from netip.AddrPort, now time.Time) []byte {
 	q, ok := parseCheckDatagram(b)
 	if !ok || q.answer {
 		return dst
 	}
-	a := checkDatagram{answer: true, whole: r.whole, size: len(b), number: q.number, cookie: r.cookie(from), seenAs: from}
+	a := checkDatagram{answer: true, whole: r.whole, size: len(b), number: q.number, cookie: r.cookie(from, now), seenAs: from}
 	size := max(checkHead, q.size)
-	if !hmac.Equal(q.cookie[:], a.cookie[:]) {
+	before := r.cookie(from, now.Add(-cookieTime))
+	if !hmac.Equal(q.cookie[:], a.cookie[:]) && !hmac.Equal(q.cookie[:], before[:]) {
 		size = min(size, len(b))
 	}
 	return a.append(dst, size)
 }
 
-// cookie returns what only who receives at the address can know.
-func (r *checkResponder) cookie(from netip.AddrPort) (c [16]byte) {
+// cookie returns what only who receives at the address in this minute can know.
+func (r *checkResponder) cookie(from netip.AddrPort, now time.Time) (c [16]byte) {
 	h := hmac.New(sha256.New, r.secret[:])
 	ip := from.Addr().As16()
 	h.Write(ip[:])
-	h.Write(strconv.AppendUint(nil, uint64(from.Port()), 10))
+	h.Write(binary.BigEndian.AppendUint16(nil, from.Port()))
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(now.Unix()/int64(cookieTime/time.Second))))
 	copy(c[:], h.Sum(nil))
 	return c
 }

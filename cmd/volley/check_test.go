@@ -118,11 +118,12 @@ func TestCheckUsage(t *testing.T) {
 
 func TestCheckResponderAnswers(t *testing.T) {
 	r := &checkResponder{whole: true}
+	now := time.Unix(59, 0)
 	from, other := netip.MustParseAddrPort("[2001:db8::1]:5000"), netip.MustParseAddrPort("[2001:db8::1]:5001")
 	ask := func(from netip.AddrPort, cookie [16]byte, question, answer int) (checkDatagram, int) {
 		t.Helper()
 		q := checkDatagram{size: answer, number: 7, cookie: cookie}
-		b := r.answer(nil, q.append(nil, question), from)
+		b := r.answer(nil, q.append(nil, question), from, now)
 		d, ok := parseCheckDatagram(b)
 		require.True(t, ok)
 		require.True(t, d.answer && d.whole)
@@ -144,9 +145,16 @@ func TestCheckResponderAnswers(t *testing.T) {
 	_, size = ask(other, d.cookie, checkHead, 5000)
 	require.Equal(t, checkHead, size, "the cookie of another address proves nothing")
 
+	now = now.Add(cookieTime)
+	_, size = ask(from, d.cookie, checkHead, 5000)
+	require.Equal(t, 5000, size, "a cookie is good for a minute")
+	now = now.Add(cookieTime)
+	_, size = ask(from, d.cookie, checkHead, 5000)
+	require.Equal(t, checkHead, size, "and not for ever")
+
 	q := checkDatagram{}
 	for _, b := range [][]byte{nil, q.append(nil, checkHead)[:checkHead-1], make([]byte, 100), d.append(nil, 100)} {
-		require.Empty(t, r.answer(nil, b, from))
+		require.Empty(t, r.answer(nil, b, from, now))
 	}
 }
 

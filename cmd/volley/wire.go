@@ -189,6 +189,10 @@ func (o *wireOptions) unreachable(err error, address, flags string) error {
 	return fmt.Errorf("%w\nis \"volley serve%s\" running at %s, and does UDP pass the firewalls on the way?", err, flags, address)
 }
 
+// maxServed is how many connections serve has at one time, of those that need no
+// key: anybody can make some kilobytes each be held for half a minute.
+const maxServed = 10_000
+
 // listen makes the end that serves. The key is the one that was made for it, if
 // one was.
 func (o *wireOptions) listen(ctx context.Context, address string) (ln net.Listener, made netcode.Key, err error) {
@@ -196,10 +200,10 @@ func (o *wireOptions) listen(ctx context.Context, address string) (ln net.Listen
 	case o.secure:
 		return o.listenSecure(ctx, address)
 	case o.protocol == protocolPorous:
-		lc := porous.ListenConfig{Config: o.porousConfig()}
+		lc := porous.ListenConfig{Config: o.porousConfig(), MaxConns: maxServed}
 		ln, err = lc.Listen(ctx, "udp", address)
 	default:
-		lc := volley.ListenConfig{Config: o.volleyConfig()}
+		lc := volley.ListenConfig{Config: o.volleyConfig(), MaxConns: maxServed}
 		if o.packet != nil {
 			pc, err := o.packet(address)
 			if err != nil {
