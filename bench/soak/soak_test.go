@@ -383,7 +383,7 @@ func TestMessage(t *testing.T) {
 		got, n, intact := parseMessage(msg)
 		require.True(t, intact)
 		require.Equal(t, of, got)
-		require.EqualValues(t, 1<<40+255, n)
+		require.EqualValues(t, uint64(1<<40+255), n)
 		for i := range msg {
 			msg[i] ^= 0x10
 			_, _, intact := parseMessage(msg)
