@@ -419,7 +419,7 @@ func TestConnectionRefused(t *testing.T) {
 	}
 	wantErr(t, "Read", err, os.ErrDeadlineExceeded)
 
-	back, err := net.ListenPacket("udp", addr)
+	back, err := loopback.Again(func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) })
 	require.NoError(t, err)
 	l, err := (&ListenConfig{AdmitMidStream: true}).ListenPacket(back)
 	require.NoError(t, err)

@@ -57,7 +57,7 @@ func TestRefusedRead(t *testing.T) {
 		t.Errorf("the last error is %v", last)
 	}
 
-	pc, err = net.ListenUDP("udp4", &addr)
+	pc, err = loopback.Again(func() (*net.UDPConn, error) { return net.ListenUDP("udp4", &addr) })
 	require.NoError(t, err)
 	c.Write([]byte("hello"))
 	_, from, err := pc.ReadFromUDPAddrPort(make([]byte, 100))

@@ -65,7 +65,7 @@ func TestSharedPortKeepsPeers(t *testing.T) {
 		check("after Close of another connection")
 	}
 	servers[0].Close()
-	again, err := Listen("udp", l.Addr().String())
+	again, err := loopback.Again(func() (*Listener, error) { return Listen("udp", l.Addr().String()) })
 	if err != nil {
 		t.Fatalf("Listen once all have closed = %v, want nil", err)
 	}

@@ -65,7 +65,7 @@ func TestSockets(t *testing.T) {
 	for _, c := range all {
 		<-c.Done()
 	}
-	again, err := net.ListenPacket("udp4", address) // nobody holds it any more
+	again, err := loopback.Again(func() (net.PacketConn, error) { return net.ListenPacket("udp4", address) })
 	require.NoError(t, err)
 	again.Close()
 	require.ErrorIs(t, s.ListenAndServe("udp4", "127.0.0.1:0"), ErrServerClosed)

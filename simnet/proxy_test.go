@@ -224,7 +224,8 @@ func TestProxyRefused(t *testing.T) {
 			break
 		}
 	}
-	if server, err = net.ListenUDP("udp", addr); err != nil {
+	server, err = loopback.Again(func() (*net.UDPConn, error) { return net.ListenUDP("udp", addr) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()

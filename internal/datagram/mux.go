@@ -125,6 +125,15 @@ func (m *Mux) Close() error {
 	return nil
 }
 
+// Released returns nil, or after the end of the Mux perhaps a channel that is
+// closed once the address of the socket is free.
+func (m *Mux) Released() <-chan struct{} {
+	if r := m.sock.Features().Release; r != nil {
+		return r.Released()
+	}
+	return nil
+}
+
 // lastLocked reports whether nobody here needs the socket any more.
 func (m *Mux) lastLocked() bool {
 	return m.closing && len(m.peers) == 0 && len(m.dialing) == 0 && !m.entering

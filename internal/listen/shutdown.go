@@ -32,18 +32,34 @@ func (l *Listener[C]) Shutdown(ctx context.Context) error {
 	err := l.Close()
 	select {
 	case <-l.over: // also if ctx is over
-		return err
+		return l.release(ctx, err)
 	default:
 	}
 	select {
 	case <-l.over:
-		return err
+		return l.release(ctx, err)
 	case <-ctx.Done():
 	}
 	// Close has emptied the queue and closed it. So whoever is being admitted at
 	// this moment is refused, and closed, if not by this then by its Admit.
 	l.endAll()
 	return l.opError("shutdown", ctx.Err())
+}
+
+// release waits until the addresses of the sockets are free, and returns err.
+func (l *Listener[C]) release(ctx context.Context, err error) error {
+	for _, m := range l.muxes {
+		gone := m.Released()
+		if gone == nil {
+			continue
+		}
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return l.opError("shutdown", ctx.Err())
+		}
+	}
+	return err
 }
 
 // enders is how many connections endAll closes at one time: each may wait for

@@ -211,6 +211,7 @@ type openState struct {
 	closed atomic.Bool
 	busy   atomic.Bool // whether packets are being handled within a read, see Looper
 	err    error       // of the first close; guarded by once
+	late   atomic.Pointer[chan struct{}]
 }
 
 func (o *openState) close(do func() error) error {
@@ -219,12 +220,25 @@ func (o *openState) close(do func() error) error {
 		if o.busy.Load() {
 			// Close waits for the read under way, and may have been called
 			// from within it.
-			go do()
+			gone := make(chan struct{})
+			o.late.Store(&gone)
+			go func() {
+				defer close(gone)
+				do()
+			}()
 			return
 		}
 		o.err = do()
 	})
 	return o.err
+}
+
+// released returns nil, or what close has left to be waited for.
+func (o *openState) released() <-chan struct{} {
+	if gone := o.late.Load(); gone != nil {
+		return *gone
+	}
+	return nil
 }
 
 // explain returns err, or net.ErrClosed for whatever else a foreign

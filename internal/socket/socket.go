@@ -80,6 +80,7 @@ type Features struct {
 	Deadline ReadDeadliner  // its reads can be interrupted
 	System   System         // it is one of the system
 	Peek     Peeker         // it can tell whether it has something to be read
+	Release  Releaser       // its Close may return before its address is free
 }
 
 // A Looper can do without the step back to its caller between two reads.
@@ -89,6 +90,13 @@ type Looper interface {
 	// while handle runs, also by handle itself, the socket goes once handle has
 	// returned.
 	ReadLoop(handle func(ps []Packet)) error
+}
+
+// A Releaser has a Close that need not wait for what handles packets, see Looper.
+type Releaser interface {
+	// Released returns, after Close, a channel that is closed once the address
+	// is free, or nil if it is.
+	Released() <-chan struct{}
 }
 
 // A Stepper can be read by its users in turns.

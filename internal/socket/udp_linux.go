@@ -70,9 +70,12 @@ func (s *linuxSocket) Close() error {
 	})
 }
 
+// Released implements Releaser.
+func (s *linuxSocket) Released() <-chan struct{} { return s.open.released() }
+
 // Features implements Socket.
 func (s *linuxSocket) Features() Features {
-	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s}
+	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s, Release: s}
 }
 
 // Stats implements Socket. Drops is newer than the one of the
