@@ -11,21 +11,48 @@ import (
 	"strings"
 )
 
-// chooser is the variable of the environment that says which mutant of a batch is
-// to run; none is with 0.
-const chooser = "VOLLEY_MUTANT"
+// Variables of the environment: chooser says which mutant of a batch is to run, and
+// none is with 0. With witness, no mutant runs either, and that file is told the
+// number of each changed function that is called, once.
+const (
+	chooser = "VOLLEY_MUTANT"
+	witness = "VOLLEY_MUTANT_REACHED"
+)
 
 // chooserFile is added to a package for that.
 const chooserFile = `package %s
 
-import "os"
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
 
 var mutant__ = func() (n int) {
+	if os.Getenv("` + witness + `") != "" {
+		return -1
+	}
 	for _, digit := range os.Getenv("` + chooser + `") {
 		n = 10*n + int(digit-'0')
 	}
 	return n
 }()
+
+var reached__ [%d]atomic.Bool
+
+func reach__(n int) {
+	if reached__[n].Swap(true) {
+		return
+	}
+	f, err := os.OpenFile(os.Getenv("` + witness + `"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = fmt.Fprintln(f, n)
+		f.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
+}
 `
 
 // A batch is a copy of a package with many mutants in it, so that it is compiled
@@ -34,11 +61,14 @@ var mutant__ = func() (n int) {
 type batch struct {
 	overlay string
 	numbers map[*mutant]int
+	// entries are the numbers that functions say when they are called, by those
+	// of their mutants.
+	entries map[int]int
 }
 
 // newBatch writes a batch of these mutants of a package into a folder.
 func newBatch(dir string, p *pkg, mutants []*mutant) (*batch, error) {
-	b := &batch{numbers: make(map[*mutant]int)}
+	b := &batch{numbers: make(map[*mutant]int), entries: make(map[int]int)}
 	ofFile := make(map[*source][]*mutant)
 	for _, m := range mutants {
 		if m.decl != nil && passesOn(m.decl) {
@@ -51,7 +81,7 @@ func newBatch(dir string, p *pkg, mutants []*mutant) (*batch, error) {
 		texts[s.name] = b.file(p, s, list)
 	}
 	first := p.files[0]
-	texts[filepath.Join(filepath.Dir(first.name), "mutant__.go")] = fmt.Appendf(nil, chooserFile, first.tree.Name.Name)
+	texts[filepath.Join(filepath.Dir(first.name), "mutant__.go")] = fmt.Appendf(nil, chooserFile, first.tree.Name.Name, len(b.numbers)+1)
 	var err error
 	b.overlay, err = writeOverlay(dir, texts)
 	return b, err
@@ -97,14 +127,15 @@ func passesOn(d *ast.FuncDecl) bool {
 func (b *batch) file(p *pkg, s *source, list []*mutant) []byte {
 	offset := func(n ast.Node) int { return p.fset.Position(n.Pos()).Offset }
 	var out, copies bytes.Buffer
-	from := 0
+	from, entry := 0, 0
 	for i, m := range list {
 		if i == 0 || list[i-1].decl != m.decl {
 			brace := offset(m.decl.Body) + 1
 			out.Write(s.text[from:brace])
-			from = brace
-			out.WriteString("switch mutant__ {")
+			from, entry = brace, b.numbers[m]
+			fmt.Fprintf(&out, "switch mutant__ {case -1: reach__(%d);", entry)
 		}
+		b.entries[b.numbers[m]] = entry
 		name := fmt.Sprintf("%s__%d", m.decl.Name.Name, b.numbers[m])
 		out.WriteString(passOn(m.decl, name, b.numbers[m]))
 		if i == len(list)-1 || list[i+1].decl != m.decl {

@@ -1,7 +1,8 @@
 // Command mutate measures what the tests of this module notice. It makes small
 // changes to the source, one at a time, such as < for <=, or a statement left
-// out, and runs the tests of the package with each of them: a mutant that no test
-// fails for has survived, and shows a rule that is written down nowhere.
+// out, and runs those tests of the package with each of them that call the changed
+// function, the quick ones first: a mutant that no test fails for has survived, and
+// shows a rule that is written down nowhere.
 //
 //	go run ./tools/mutate                         a sample of 300 of all mutants
 //	go run ./tools/mutate -seed 2                 another one

@@ -294,6 +294,49 @@ func TestRunner(t *testing.T) {
 	}
 }
 
+// A mutant is run with the tests that call its function, and one outside of
+// functions with all.
+func TestStudy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	root, p := module(t)
+	all := p.mutants()
+	tmp := t.TempDir()
+	tests := &packageTests{runner: &runner{root: root, out: io.Discard}, tmp: tmp, binaries: make(map[string]*binary)}
+	var err error
+	if tests.batch, err = newBatch(tmp, p, all); err != nil {
+		t.Fatal(err)
+	}
+	b, err := tests.binary(t.Context(), "some")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		want := map[string]string{"f": "^(TestSum)$", "g": "^(TestLarge)$"}[m.function]
+		if got := pattern(b.calling(tests.batch.entries[tests.batch.numbers[m]])); got != want {
+			t.Errorf("runs %s, want %s, with %v", got, want, m)
+		}
+	}
+	if got := b.calling(0); len(got) != 2 {
+		t.Errorf("%d tests with a constant, want 2", len(got))
+	}
+}
+
+func TestPortions(t *testing.T) {
+	var tests []*test
+	for _, ms := range []int{100, 200, 700, 1500, 2500, 60_000, 70_000} {
+		tests = append(tests, &test{took: time.Duration(ms) * time.Millisecond})
+	}
+	var got []int
+	for _, portion := range portions(tests) {
+		got = append(got, len(portion))
+	}
+	if want := []int{3, 2, 1, 1}; !slices.Equal(got, want) { // up to 1 s, 4 s, 16 s and 64 s
+		t.Errorf("portions of %v tests, want %v", got, want)
+	}
+}
+
 // Tests that do not end any more are stopped.
 func TestWatch(t *testing.T) {
 	in, out := io.Pipe()

@@ -130,14 +130,6 @@ type packageTests struct {
 	binaries map[string]*binary // by the folder of the tests
 }
 
-// A binary is compiled tests.
-type binary struct {
-	name string
-	dir  string
-	// slowest and all are how long the tests take without mutants.
-	slowest, all time.Duration
-}
-
 // one runs the tests of the package of a mutant, and then those beside.
 func (t *packageTests) one(ctx context.Context, m *mutant) error {
 	number := t.batch.numbers[m]
@@ -180,36 +172,6 @@ func (t *packageTests) one(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// binary returns the tests of a folder, with the batch in them. They have passed
-// without a mutant.
-func (t *packageTests) binary(ctx context.Context, dir string) (*binary, error) {
-	if b := t.binaries[dir]; b != nil {
-		return b, nil
-	}
-	b := &binary{name: filepath.Join(t.tmp, fmt.Sprintf("%d.test", len(t.binaries))), dir: dir}
-	if problem := t.build(ctx, *b, t.batch.overlay); ctx.Err() != nil {
-		return nil, ctx.Err()
-	} else if problem != "" {
-		return nil, fmt.Errorf("the tests of %s do not build: %s", dir, problem)
-	}
-	cmd := t.command(ctx, b, 0, "-test.timeout=20m")
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the tests of %s fail without a mutant: %v\n%s", dir, err, tail(out))
-	}
-	for line := range strings.Lines(string(out)) {
-		if m := passed.FindStringSubmatch(line); m != nil {
-			d, _ := time.ParseDuration(m[1] + "s")
-			b.slowest, b.all = max(b.slowest, d), b.all+d
-		}
-	}
-	t.binaries[dir] = b
-	return b, nil
-}
-
 // build compiles tests, and returns what is wrong with them.
 func (t *packageTests) build(ctx context.Context, b binary, overlay string) (problem string) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+b.name, "./"+b.dir)
@@ -222,32 +184,30 @@ func (t *packageTests) build(ctx context.Context, b binary, overlay string) (pro
 	return ""
 }
 
-// command returns the command that runs tests with a mutant of the batch.
-func (t *packageTests) command(ctx context.Context, b *binary, number int, flags ...string) *exec.Cmd {
-	args := append(slices.Clone(t.exec), b.name, "-test.v", "-test.short", "-test.failfast", "-test.paniconexit0")
-	args = append(args, flags...)
-	if i := slices.IndexFunc(targets, func(x target) bool { return x.dir == b.dir }); i >= 0 && targets[i].slow != "" && !t.slow {
-		args = append(args, "-test.skip="+targets[i].slow)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = filepath.Join(t.root, filepath.FromSlash(b.dir))
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chooser, number))
-	cmd.WaitDelay = 5 * time.Second
-	confine(cmd)
-	return cmd
-}
-
 var (
-	passed = regexp.MustCompile(`^--- (?:PASS|SKIP): \S+ \(([0-9.]+)s\)`)
 	failed = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
 	begun  = regexp.MustCompile(`^=== RUN\s+(\S+)`)
 )
 
-// run runs tests with a mutant.
+// run runs those tests with a mutant that call what it changes.
 func (t *packageTests) run(ctx context.Context, b *binary, number int) (verdict, string, error) {
+	for _, portion := range portions(b.calling(t.batch.entries[number])) {
+		if v, by, err := t.runSome(ctx, b, portion, number); v != survived {
+			return v, by, err
+		}
+	}
+	return survived, "", nil
+}
+
+func (t *packageTests) runSome(ctx context.Context, b *binary, tests []*test, number int) (verdict, string, error) {
+	var slowest, all time.Duration
+	for _, x := range tests {
+		slowest, all = max(slowest, x.took), all+x.took
+	}
 	child, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := t.command(child, b, number, "-test.timeout="+(4*(patience+b.all)).String())
+	env := fmt.Sprintf("%s=%d", chooser, number)
+	cmd := t.command(child, b, tests, env, "-test.timeout="+(4*(patience+all)).String())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return pending, "", err
@@ -255,7 +215,7 @@ func (t *packageTests) run(ctx context.Context, b *binary, number int) (verdict,
 	if err := cmd.Start(); err != nil {
 		return pending, "", err
 	}
-	last, hung := watch(out, patience+4*b.slowest, cancel)
+	last, hung := watch(out, patience+4*slowest, cancel)
 	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
