@@ -47,6 +47,12 @@ var importRules = map[string]importRule{
 		allow:   []string{"volley/internal/..."},
 		test:    []string{"volley/simnet"},
 	},
+	"volley/internal/dissect": {
+		modules: []string{"golang.org/x/crypto"},
+		allow:   []string{"volley/reliable"},
+		test:    []string{"volley/internal/vectors"},
+		core:    true,
+	},
 	"volley/internal/stacktest": {allow: []string{"volley/..."}},
 	"volley/netcode": {
 		modules: []string{"golang.org/x/crypto"},
@@ -72,8 +78,8 @@ var importRules = map[string]importRule{
 	"volley/examples": {allow: publicPackages},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
-		allow:   append([]string{"volley/cmd/volley/..."}, publicPackages...),
-		test:    []string{"volley/internal/loopback", "volley/internal/netnstest"},
+		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),
+		test:    []string{"volley/internal/loopback", "volley/internal/netnstest", "volley/internal/vectors"},
 	},
 	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
 	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},

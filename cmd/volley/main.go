@@ -7,6 +7,7 @@
 //	volley bench ADDRESS  measures throughput and loss
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
+//	volley decode         shows what is in datagrams
 //	volley token          makes and shows connect tokens of secure sessions
 //	volley version        prints the version
 package main
@@ -70,7 +71,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"volley/internal/dissect"
+)
+
+// A decodePrinter decodes datagrams and prints what is in them.
+type decodePrinter struct {
+	o      *decodeOptions
+	out    *bufio.Writer
+	json   *json.Encoder
+	number int
+	plain  suspects // of hexadecimal input
+}
+
+func newDecodePrinter(o *decodeOptions, out io.Writer) *decodePrinter {
+	p := &decodePrinter{o: o, out: bufio.NewWriter(out)}
+	p.json = json.NewEncoder(p.out)
+	return p
+}
+
+func (p *decodePrinter) flush() error { return p.out.Flush() }
+
+// A sight is a datagram, and what is known of it from outside.
+type sight struct {
+	at       time.Time // zero: unknown
+	from, to netip.AddrPort
+	tcp      bool
+	bytes    []byte
+}
+
+// hex decodes bytes that were given as digits.
+func (p *decodePrinter) hex(b []byte) error {
+	_, only := dissect.Protocol(p.o.protocol).Streams()
+	if !p.o.tcp && !only {
+		return p.datagram(sight{bytes: b}, &p.plain)
+	}
+	for len(b) > 0 {
+		protocol := p.plain.stream(p.o, b)
+		n, err := dissect.Next(protocol, b)
+		if err != nil || n == 0 || n > len(b) {
+			n = len(b) // decoding says what is wrong
+		}
+		if err := p.datagram(sight{bytes: b[:n], tcp: true}, &p.plain); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// datagram decodes and prints one datagram.
+func (p *decodePrinter) datagram(s sight, who *suspects) error {
+	p.number++
+	protocol, also := who.see(p.o, s.bytes, s.tcp)
+	d := dissect.Datagram{Summary: "unknown, " + plural(len(s.bytes), "byte", "bytes")}
+	if protocol != "" {
+		d = dissect.Decode(protocol, s.bytes, &dissect.Options{
+			Stream: s.tcp, MaxFragments: p.o.maxFragments, FragmentSize: p.o.fragmentSize,
+		})
+	}
+	if p.o.json {
+		return p.json.Encode(newDecodedJSON(p.number, &s, &d, also))
+	}
+	p.line(&s, &d, also)
+	if p.o.verbose {
+		p.tree(&d)
+	}
+	return nil
+}
+
+// line prints the summary.
+func (p *decodePrinter) line(s *sight, d *dissect.Datagram, also []dissect.Protocol) {
+	if !s.at.IsZero() {
+		fmt.Fprintf(p.out, "%s ", s.at.UTC().Format("15:04:05.000000"))
+	}
+	if s.from.IsValid() {
+		fmt.Fprintf(p.out, "%v > %v ", s.from, s.to)
+	}
+	if d.Protocol != "" {
+		fmt.Fprintf(p.out, "%s ", d.Protocol)
+	}
+	p.out.WriteString(d.Summary)
+	if len(also) > 0 {
+		fmt.Fprintf(p.out, " [or %s]", joinProtocols(also))
+	}
+	p.out.WriteByte('\n')
+}
+
+func joinProtocols(list []dissect.Protocol) string {
+	var names []string
+	for _, p := range list {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
+}
+
+// tree prints the fields.
+func (p *decodePrinter) tree(d *dissect.Datagram) {
+	width := 0
+	d.All(func(f dissect.Field, depth int) { width = max(width, 2*depth+len(shortName(f.Name))) })
+	d.All(func(f dissect.Field, depth int) {
+		place := fmt.Sprintf("%d+%d", f.Offset, f.Length)
+		if f.In != "" {
+			place = "made"
+		}
+		name := strings.Repeat("  ", depth) + shortName(f.Name)
+		fmt.Fprintln(p.out, trimRight(fmt.Sprintf("%10s  %-*s  %s", place, width, name, f.String())))
+	})
+	if len(d.Fields) > 0 {
+		p.out.WriteByte('\n')
+	}
+}
+
+// shortName is the name of a field without "volley." and the protocol.
+func shortName(name string) string {
+	_, name, _ = strings.Cut(strings.TrimPrefix(name, "volley."), ".")
+	return name
+}
+
+// decodedJSON is a line of --json.
+type decodedJSON struct {
+	Number   int                `json:"number"`
+	Time     *time.Time         `json:"time,omitempty"`
+	From     string             `json:"from,omitempty"`
+	To       string             `json:"to,omitempty"`
+	TCP      bool               `json:"tcp,omitempty"`
+	Bytes    int                `json:"bytes"`
+	Protocol dissect.Protocol   `json:"protocol,omitempty"`
+	Or       []dissect.Protocol `json:"or,omitempty"`
+	Summary  string             `json:"summary"`
+	Problem  string             `json:"problem,omitempty"`
+	Note     string             `json:"note,omitempty"`
+	Fields   []fieldJSON        `json:"fields,omitempty"`
+}
+
+// fieldJSON is a field of --json. Bytes are hexadecimal digits.
+type fieldJSON struct {
+	Name   string      `json:"name"`
+	Value  any         `json:"value,omitempty"`
+	Text   string      `json:"text,omitempty"`
+	Offset int         `json:"offset"`
+	Length int         `json:"length"`
+	In     string      `json:"in,omitempty"`
+	Fields []fieldJSON `json:"fields,omitempty"`
+}
+
+func newDecodedJSON(number int, s *sight, d *dissect.Datagram, also []dissect.Protocol) decodedJSON {
+	j := decodedJSON{
+		Number: number, TCP: s.tcp, Bytes: len(s.bytes), Protocol: d.Protocol, Or: also,
+		Summary: d.Summary, Problem: d.Problem, Note: d.Note, Fields: fieldsJSON(d.Fields),
+	}
+	if !s.at.IsZero() {
+		at := s.at.UTC()
+		j.Time = &at
+	}
+	if s.from.IsValid() {
+		j.From, j.To = s.from.String(), s.to.String()
+	}
+	return j
+}
+
+func fieldsJSON(fields []dissect.Field) (list []fieldJSON) {
+	for _, f := range fields {
+		value := f.Value
+		if b, ok := value.([]byte); ok {
+			value = hex.EncodeToString(b)
+		}
+		list = append(list, fieldJSON{f.Name, value, f.Text, f.Offset, f.Length, f.In, fieldsJSON(f.Fields)})
+	}
+	return list
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// firstHex is the first packet of a connection, with the payload "hello".
+const firstHex = "3e0000010000000068656c6c6f"
+
+const helloLine = "reliable packet 0, has heard nothing, 5 bytes\n"
+
+// TestDecodeHex reads the same datagram in all the forms that digits come in.
+func TestDecodeHex(t *testing.T) {
+	for name, args := range map[string][]string{
+		"plain":    {firstHex},
+		"spaced":   {"3e 00 00 01", "00 00 00 00", "6865", "6c6c6f"},
+		"prefixed": {"0x3e, 0x00, 0x00, 0x01, 0,0 0,0, 0,0 0,0 0x68656c6c6f"},
+		"escaped":  {`"\x3e\x00\x00\x01\x00\x00\x00\x00\x68\x65\x6c\x6c\x6f"`},
+		"capitals": {strings.ToUpper(firstHex)},
+		"colons":   {"3e:00:00:01:00:00:00:00:68:65:6c:6c:6f"},
+	} {
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), append([]string{"decode"}, args...)...), name)
+	}
+	for name, text := range map[string]string{
+		"a line":          firstHex + "\n",
+		"comments":        "# recorded\n\n" + firstHex + " # the first one\r\n\n",
+		"hexdump -C":      "00000000  3e 00 00 01 00 00 00 00  68 65 6c 6c 6f           |>.......hello|\n0000000d\n",
+		"xxd":             "00000000: 3e00 0001 0000 0000 6865 6c6c 6f         >.......hello\n",
+		"two lines":       "0000: 3e00 0001\n0004: 0000 0000 6865 6c6c 6f\n",
+		"tcpdump, no IP":  "12:00:00.1 IP 127.0.0.1.5000 > 127.0.0.1.7777: UDP, length 13\n\t0x0000:  3e00 0001 0000 0000 6865 6c6c 6f\n",
+		"digits like one": "3e00 0001 0000 0000 6865 6c6c 6f",
+	} {
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), file(t, text), "decode"), name)
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), "decode", file(t, text).Name()), name)
+	}
+	two := command(t.Context(), file(t, "00000000  3e 00 00 01 00 00 00 00\n*\n00000018  68\n00000019\n"+"00000000  03 e8 03\n"), "decode")
+	require.Equal(t, "reliable packet 0, has heard nothing, 17 bytes\nreliable notice: packet 1000 belongs to no connection\n", two.stdout)
+}
+
+func TestDecodeErrors(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		{[]string{"zz"}, "", `"zz" is neither: 'z' is no hexadecimal digit, and as a file: open zz`},
+		{[]string{"3e", "zz"}, "", "'z' is no hexadecimal digit; a file is named alone"},
+		{[]string{"3e0"}, "", "3 hexadecimal digits are no whole number of bytes"},
+		{nil, "3e00\nhello\n", "standard input: line 2: 'h' is no hexadecimal digit"},
+		{nil, "00000000  3e 00\n00000010  00\n", "line 2: offset 0x10 follows 2 bytes; is a line missing?"},
+		{nil, "0x0010:  3e00\n", "line 1: a dump begins at offset 0x10, not at 0"},
+		{nil, "00000000  3e 00\n*\nffffffff\n", "offset 0xffffffff is beyond the limit of 1024 KiB"},
+		{nil, strings.Repeat("00", 1<<20), "line 1 is longer than 1024 KiB"},
+		{[]string{"--protocol", "quic", firstHex}, "", "--protocol must be reliable, netcode, "},
+		{[]string{"--tcp", "--protocol", "reliable", firstHex}, "", "reliable does not travel over TCP"},
+		{[]string{"--fragment-size", "-1", firstHex}, "", "--fragment-size must be from 1 to 65535, not -1"},
+		{[]string{"--max-fragments", "257", firstHex}, "", "--max-fragments must be from 1 to 256, not 257"},
+	} {
+		o := command(t.Context(), file(t, c.stdin), append([]string{"decode"}, c.args...)...)
+		require.Equal(t, exitFailure, o.status, c.args)
+		require.Contains(t, o.stderr, c.want, c.args)
+	}
+}
+
+// TestDecodeVerbose shows every field with its place.
+func TestDecodeVerbose(t *testing.T) {
+	o := command(t.Context(), devNull(t), "decode", "-v", "01000000023e0000010000000066726167")
+	require.Equal(t, `reliable fragment 1 of 3 of packet 0, has heard nothing, 4 bytes
+       0+1  type               fragment
+       0+1  prefix             0x1
+       1+2  sequence           0
+       3+1  fragment           0
+       4+1  fragments          3
+       5+8  header
+       5+1    header.prefix    0x3e
+       6+2    header.sequence  0
+       8+1    ack              65535
+       9+4    ack_bits         0x0
+      13+4  data               66726167 "frag"
+
+`, o.stdout)
+}
+
+func TestDecodeJSON(t *testing.T) {
+	o := command(t.Context(), devNull(t), "decode", "--json", firstHex)
+	var got decodedJSON
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &got))
+	require.Equal(t, "volley.reliable.payload", got.Fields[5].Name)
+	require.Equal(t, "68656c6c6f", got.Fields[5].Value)
+	require.Equal(t, []int{8, 5, 13}, []int{got.Fields[5].Offset, got.Fields[5].Length, got.Bytes})
+	require.Empty(t, got.Problem)
+
+	o = command(t.Context(), devNull(t), "decode", "--json", "--protocol", "reliable", "--fragment-size", "3", "01000001026d656e74")
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &got))
+	require.Equal(t, "fragment exceeds the fragment size", got.Problem)
+}
+
+// TestDecodeGuesses goes by what is possible, and says where that is more.
+func TestDecodeGuesses(t *testing.T) {
+	for hex, want := range map[string]string{
+		"0000 01 ffffffff 12345678":                                    "porous connect version 0, 2 channels, id 305419896\n",
+		"06 12345678 0001 00 01 000005 0002 0000 0000 0005 68656c6c6f": "porous data frame 305419896 with 1 message; fragment of packet 5 on channel 1\n",
+		"20e80364":       "reliable packet 1000, ack 900, 32 of 32 received, no payload [or riptide]\n",
+		"5240f7b656e606": "riptide connect, 6 bytes\n",
+		"ff":             "unknown, 1 byte\n",
+		// The second is of riptide, too, which the first one rules out.
+		firstHex + "\n20e80364": helloLine + "reliable packet 1000, ack 900, 32 of 32 received, no payload\n",
+	} {
+		require.Equal(t, want, command(t.Context(), file(t, hex), "decode").stdout, hex)
+	}
+	o := command(t.Context(), devNull(t), "decode", "--protocol", "netplay", "00070000670000002a 0008 00 006a 0003616263")
+	require.Equal(t, "netplay message of type 103, 4 bytes\nnetplay message of type 106, 5 bytes\n", o.stdout)
+	o = command(t.Context(), devNull(t), "decode", "--tcp", "01000000 02 05000000 18 00 10 00 00")
+	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", o.stdout)
+}

@@ -1,0 +1,166 @@
+// Package dissect takes datagrams of every protocol of this module apart for
+// people: into named fields with their values and places, and the reason why a
+// receiver refuses a datagram, if one does.
+//
+// It is for tools. The names of fields, the order in which they are found, and
+// the words of problems are those of the dissector for Wireshark in cmd/volley,
+// which is tested against this package; this package is tested against the
+// parsers of the protocols.
+package dissect
+
+import "strings"
+
+// A Protocol is one of the wire formats. Its value is the name by which the
+// tools know it.
+type Protocol string
+
+const (
+	Reliable     Protocol = "reliable"      // docs/reliable.md, section 1
+	Netcode      Protocol = "netcode"       // NETCODE 1.02
+	Porous       Protocol = "porous"        // versions 0 and 1
+	Riptide      Protocol = "riptide"       // the packed layout, 2.1.0 to 2.2.1
+	RiptideNotes Protocol = "riptide-notes" // the layout of whole bytes
+	Netplay      Protocol = "netplay"       // the dialects Release and V3
+	NetplayV4    Protocol = "netplay-v4"    // the dialect V4, in chunks
+)
+
+// Protocols are all of them.
+var Protocols = []Protocol{Reliable, Netcode, Porous, Riptide, RiptideNotes, Netplay, NetplayV4}
+
+// Streams reports whether datagrams of the protocol travel over TCP as well, or
+// only there.
+func (p Protocol) Streams() (also, only bool) {
+	switch p {
+	case Riptide, RiptideNotes:
+		return true, false
+	case Netplay, NetplayV4:
+		return true, true
+	}
+	return false, false
+}
+
+// family is the first part of the names of the protocol's fields.
+func (p Protocol) family() string {
+	family, _, _ := strings.Cut(string(p), "-")
+	return family
+}
+
+// A Field is one value in a datagram.
+type Field struct {
+	// Name is that of the field in a filter of Wireshark, such as
+	// "volley.reliable.sequence".
+	Name string
+	// Value is a uint64, int64, bool, string or []byte, or nil where the field
+	// only holds others.
+	Value any
+	// Text says in words what the value means, "" if it speaks for itself.
+	Text string
+	// Hex says that a number is better read in hexadecimal digits.
+	Hex bool
+	// Offset and Length are the bytes of the datagram that the value is in.
+	// Where In is not empty, they are places in bytes that were made of the
+	// datagram's, and In says which: such as "payload", those of a message of
+	// Riptide, which begins in the middle of a byte.
+	Offset, Length int
+	In             string
+	// Fields are those inside this one.
+	Fields []Field
+}
+
+// A Datagram is what was found in one.
+type Datagram struct {
+	Protocol Protocol
+	// Summary is one line.
+	Summary string
+	// Fields are those that could be read. Of a datagram with a Problem they
+	// are those in front of it.
+	Fields []Field
+	// Problem says why a receiver refuses the datagram, "" if none does. What
+	// depends on a receiver's state or keys is none.
+	Problem string
+	// Note says what is valid and yet unusual.
+	Note string
+}
+
+// Options say what is known beside the bytes. The zero value, and a nil
+// *Options, is nothing.
+type Options struct {
+	// Stream says that datagrams of Riptide have their length in front, as
+	// over TCP. Those of Netplay always have.
+	Stream bool
+	// MaxFragments and FragmentSize are those of a receiver of reliable
+	// packets. 0: 256, and any size.
+	MaxFragments, FragmentSize int
+	// Keys open datagrams of netcode.
+	Keys []Keys
+}
+
+// Decode takes a datagram apart. It accepts any input. Field values of type
+// []byte may be part of b.
+func Decode(p Protocol, b []byte, o *Options) Datagram {
+	if o == nil {
+		o = &Options{}
+	}
+	d := &decoder{b: b, family: p.family(), o: o}
+	d.Protocol = p
+	if len(b) == 0 {
+		d.problem("empty datagram")
+		return d.finish()
+	}
+	switch p {
+	case Reliable:
+		d.reliable()
+	case Netcode:
+		d.netcode()
+	case Porous:
+		d.porous()
+	case Riptide:
+		d.riptide()
+	case RiptideNotes:
+		d.riptideNotes()
+	case Netplay:
+		d.netplay()
+	case NetplayV4:
+		d.netplayChunks()
+	default:
+		d.problem("%s is no protocol", p)
+	}
+	return d.finish()
+}
+
+// All calls f for each field of a datagram, those inside a field after it.
+func (d *Datagram) All(f func(Field, int)) { each(d.Fields, 0, f) }
+
+func each(fields []Field, depth int, f func(Field, int)) {
+	for _, field := range fields {
+		f(field, depth)
+		each(field.Fields, depth+1, f)
+	}
+}
+
+// Find returns the first field with the given name behind "volley." and the
+// protocol, such as "sequence".
+func (d *Datagram) Find(name string) (found Field, ok bool) {
+	name = "volley." + d.Protocol.family() + "." + name
+	d.All(func(f Field, _ int) {
+		if !ok && f.Name == name {
+			found, ok = f, true
+		}
+	})
+	return found, ok
+}
+
+// Uint returns the value of the first field with the given name, as Find does,
+// or 0.
+func (d *Datagram) Uint(name string) uint64 {
+	f, _ := d.Find(name)
+	v, _ := f.Value.(uint64)
+	return v
+}
+
+// Bytes returns the value of the first field with the given name, as Find does.
+func (d *Datagram) Bytes(name string) []byte {
+	f, _ := d.Find(name)
+	v, _ := f.Value.([]byte)
+	return v
+}

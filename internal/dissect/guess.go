@@ -1,0 +1,114 @@
+package dissect
+
+// A Guess is what a datagram may be.
+type Guess struct {
+	Protocol Protocol
+	// Sure says that hardly anything else looks like this: the beginning of a
+	// connection, or numbers that agree with the size.
+	Sure bool
+}
+
+// GuessDatagram returns the protocols of which a datagram of UDP may be, the
+// likeliest first. The layout of whole bytes of Riptide is never guessed, since
+// nothing tells it from the packed one.
+//
+// The formats have no mark of their own. What is held against a datagram is
+// that its sizes fit, and that it has the form in which the programs that are
+// known write it; hence the order, from the strictest format to the loosest. A
+// protocol that is not among the results is not that of the datagram, unless
+// that is malformed.
+func GuessDatagram(b []byte) (found []Guess) {
+	for _, p := range []Protocol{Porous, Netcode, Reliable, Riptide} {
+		d := Decode(p, b, nil)
+		if d.Problem == "" && d.Note == "" && likely(&d, b) {
+			found = append(found, Guess{p, sure(&d)})
+		}
+	}
+	return surest(found)
+}
+
+// riptideUsual is the longest datagram of Riptide in bytes, unless an application
+// has set another limit.
+const riptideUsual = 1231
+
+// GuessStream returns the protocols of which the bytes at the beginning of a
+// TCP connection may be, the likeliest first.
+func GuessStream(b []byte) (found []Guess) {
+	for _, p := range []Protocol{Riptide, Netplay, NetplayV4} {
+		n, err := Next(p, b)
+		if err != nil || n == 0 {
+			continue
+		}
+		if p == Riptide && n > 4+riptideUsual {
+			continue
+		}
+		if n > len(b) { // only the length is known
+			found = append(found, Guess{Protocol: p})
+			continue
+		}
+		d := Decode(p, b[:n], &Options{Stream: true})
+		if d.Problem == "" && d.Note == "" && likely(&d, b[:n]) {
+			found = append(found, Guess{p, sure(&d)})
+		}
+	}
+	return surest(found)
+}
+
+// surest drops what is not sure where something is.
+func surest(found []Guess) []Guess {
+	for _, g := range found {
+		if g.Sure {
+			return []Guess{g}
+		}
+	}
+	return found
+}
+
+// likely holds a valid datagram against what programs send.
+func likely(d *Datagram, b []byte) bool {
+	switch d.Protocol {
+	case Porous:
+		if d.Uint("type") == porousConnect {
+			return d.Uint("version") <= 1
+		}
+		return true
+	case Riptide:
+		switch d.Uint("type") {
+		case riptideAck:
+			return len(b) == 5 || len(b) == 7 || d.streamed() && (len(b) == 9 || len(b) == 11)
+		case riptideReject:
+			f, _ := d.Find("reject")
+			return f.Text != ""
+		case riptideDisconnect:
+			f, _ := d.Find("disconnect")
+			return f.Value == nil || f.Text != ""
+		case riptideHeartbeat:
+			return bitsAt(b, 8*len(b)-4, 4) == 0
+		}
+	}
+	return true
+}
+
+// streamed reports whether the length is in front of the datagram.
+func (d *Datagram) streamed() bool {
+	_, ok := d.Find("length")
+	return ok
+}
+
+// sure reports whether a datagram could hardly be anything else.
+func sure(d *Datagram) bool {
+	switch d.Protocol {
+	case Netcode:
+		return d.Uint("type") == netcodeRequest
+	case Riptide:
+		return d.streamed() // four bytes of length agree
+	case Porous:
+		return d.Uint("type") == porousConnect || d.Uint("messages") > 0 || d.Uint("acks") > 0
+	case Reliable:
+		prefix, sequence := d.Uint("prefix"), d.Uint("sequence")
+		ack, _ := d.Find("ack")
+		ackBits, _ := d.Find("ack_bits")
+		return prefix == 0x3e && sequence == 0 && ack.Value == uint64(65535) && ackBits.Value == uint64(0)
+	}
+	return false
+}
