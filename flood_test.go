@@ -51,6 +51,9 @@ func TestWriteBatchFates(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	drops := b.Stats().Transport.Drops
+	for b.user.In.Len() > 0 { // delivered, and not yet read
+		time.Sleep(time.Millisecond)
+	}
 	b.Close()
 	<-done
 	if len(fates) != count {

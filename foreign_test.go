@@ -33,9 +33,9 @@ func TestForeignBlocksBothWays(t *testing.T) {
 			defer b.Close()
 			var wg sync.WaitGroup
 			for _, c := range []*Conn{a, b} {
-				c.SetDeadline(time.Now().Add(20 * time.Second))
+				c.SetDeadline(time.Now().Add(time.Minute))
 				wg.Go(func() {
-					for i := range 2000 {
+					for i := range 1000 {
 						if _, err := c.Write(pattern(uint32(i), 4+i%3000)); err != nil {
 							t.Errorf("Write: %v", err)
 							return
@@ -43,7 +43,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 					}
 				})
 				wg.Go(func() {
-					for range 2000 {
+					for range 1000 {
 						msg, err := c.ReadMessage(nil)
 						if err == nil {
 							_, err = checkPattern(msg)
