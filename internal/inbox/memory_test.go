@@ -102,8 +102,9 @@ func TestOriginsAreBounded(t *testing.T) {
 	}
 	asked := 0
 	b.Reserve = func(n int) bool { asked = n; return false }
-	if n := pushFrom(b, 1); n != 0 || asked == 0 {
-		t.Errorf("%d taken where the origin is refused memory, asked for %d", n, asked)
+	const small = 1024 + 1024/originEach*originSize // bytes, with the references to origins
+	if n := pushFrom(b, 1); n != 0 || asked != small {
+		t.Errorf("%d taken where the origin is refused memory, asked for %d, want 0 and %d", n, asked, small)
 	}
 
 	q = newInbox(1 << 20)

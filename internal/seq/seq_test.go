@@ -97,6 +97,9 @@ func TestWindow(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, uint64(n)))
 		var w Window
 		w.Init(n, n)
+		if got, want := w.Bitwise(), n&(n-1) == 0; got != want {
+			t.Errorf("a window of %d of bits: %v, want %v", n, got, want)
+		}
 		p := newPlain(n)
 		for i := range 100_000 {
 			s := w.Next() + uint16(rng.IntN(5)) - 1

@@ -1,0 +1,113 @@
+package reliable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// How long is waited before a packet is presumed lost, or a probe asks for it, goes
+// by round-trip times of which there may be few.
+
+// The margin by which a later packet must have been sent is 9/8 of the round-trip
+// time, with what that varies by, and with half of it where there is no sample:
+// less with each that comes.
+func TestLossMargin(t *testing.T) {
+	e, err := New(connConfig(), testTime(0), nil)
+	require.NoError(t, err)
+	e.stats.RTT = 80
+	p := &e.talking().prober
+	for samples, want := range map[uint8]int64{0: 90 + 40, 1: 90 + 20, 3: 90 + 10, 7: 90 + 5} {
+		p.samples = samples
+		require.Equal(t, want*1e6, e.lossMargin(), "%d samples", samples)
+	}
+	p.samples, p.vary = 3, 7e6
+	require.EqualValues(t, 107e6, e.lossMargin(), "the samples vary by 7 ms")
+	p.recent = 160e6
+	require.EqualValues(t, 180e6+20e6+7e6, e.lossMargin(), "the last one was longer")
+	e.sent.scale = scaleUnit
+	require.EqualValues(t, 2*(180e6+20e6+7e6), e.lossMargin(), "it was wrong before")
+	e.sent.scale, p.vary, p.recent, e.stats.RTT = 0, 0, 0, 1
+	require.EqualValues(t, 5e6, e.lossMargin(), "5 ms at least")
+}
+
+// A probe leaves when acknowledgements take longer than they usually do, and at
+// the latest after twice the time of a round trip with the delay of the other side.
+func TestProbeWaits(t *testing.T) {
+	e, fates := sending(t, connConfig(), 2)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 0, 1}))
+	require.Equal(t, []uint64{0}, fates.delivered)
+	e.stats.RTT = 80
+	p := &e.talking().prober
+	for _, test := range []struct{ usual, want int64 }{
+		{0, 90},      // a round trip and half of the delay of 20 ms
+		{120, 120},   // what is usual
+		{5000, 200},  // twice 100 ms
+		{16000, 200}, // the same
+	} {
+		p.usual = test.usual * 1e6
+		at, ok := e.probeDue()
+		require.True(t, ok)
+		require.Equal(t, e.talk.latest+test.want*1e6*9/8+2e6, at, "%d ms are usual", test.usual)
+	}
+}
+
+// What has left the window is not waited for: the time of the next loss is that of
+// the oldest packet in it.
+func TestLossDueInWindow(t *testing.T) {
+	cfg := connConfig()
+	cfg.MaxWindow = 256
+	e, fates := sending(t, cfg, 1)
+	wait, pending := e.LossDue(testTime(0))
+	require.True(t, pending)
+	require.Equal(t, 10*time.Second, wait)
+	var out Batch
+	for i := range cfg.MaxWindow {
+		out.Reset()
+		mustSend(t, e, testTime(1+float64(i)/256), []byte("hello"), &out)
+	}
+	require.Equal(t, []uint64{0}, fates.lost, "pushed out")
+	wait, pending = e.LossDue(testTime(2))
+	require.True(t, pending)
+	require.Equal(t, 9*time.Second, wait, "of the packet of one second ago")
+}
+
+// An acknowledgement after all takes a loss out of the figure.
+func TestLateAckIsNoLoss(t *testing.T) {
+	cfg := &Config{MaxWindow: 1024, LossSmoothing: 1}
+	e, fates := sending(t, cfg, 200)
+	e.Receive(testTime(0.1), AppendHeader(nil, Header{0, 79, 0xffffffff}))
+	require.Len(t, fates.lost, 16) // 0 to 15
+	e.Update(testTime(0.1))
+	require.InDelta(t, 100*16./48, e.Stats().PacketLoss, 1e-4)
+	e.Receive(testTime(0.1), AppendHeader(nil, Header{1, 7, 0xff}))
+	e.Update(testTime(0.1))
+	require.InDelta(t, 100*8./48, e.Stats().PacketLoss, 1e-4)
+}
+
+// Where windows grow, the received bandwidth is that of half of a ring of packets,
+// at most 1024 of them, and falls when nothing comes: what came is taken over the
+// silence.
+func TestReceivedBandwidthInSilence(t *testing.T) {
+	for rate, most := range map[float64]int{64: 64, 20000: 1024} {
+		e, err := New(&Config{MaxWindow: 16384, BandwidthSmoothing: 1}, testTime(0), nil)
+		require.NoError(t, err)
+		packet := append(AppendHeader(nil, Header{0, 65535, 0}), make([]byte, 1000)...)
+		var last float64
+		for i := range 40000 {
+			last = float64(i) / rate
+			packet[1], packet[2] = byte(i), byte(i>>8)
+			require.Equal(t, Delivered, e.Receive(testTime(last), packet))
+		}
+		e.Update(testTime(last))
+		n := len(e.received.ring.records)
+		require.LessOrEqual(t, n, most)
+		half := float64(n/2*(len(packet)+28)) * 8 / 1000
+		require.InEpsilon(t, half/(float64(n/2-1)/rate), e.Stats().ReceivedBandwidth, 0.001, "half of %d packets at %v a second", n, rate)
+		for _, silence := range []float64{1, 10, 100} {
+			e.Update(testTime(last + silence))
+			require.InEpsilon(t, half/silence, e.Stats().ReceivedBandwidth, 0.001, "after %v s", silence)
+		}
+	}
+}
