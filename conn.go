@@ -209,6 +209,7 @@ type rare struct {
 	missing   uint64 // packets of the peer that have been passed by, and have not come
 	forgotten uint64 // messages that have left the window before their fate was known
 	looks     *looks // nil before Explain
+	watched   *looks // the same for package volleydebug
 	earlier   earlier
 }
 

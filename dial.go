@@ -102,6 +102,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		dc.Close()
 		return nil, err
 	}
+	dialedConns.Add(c)
 	d.greet(c)
 	return c, nil
 }

@@ -51,6 +51,7 @@ func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 	}
 	m.Start()
 	m.Close() // the socket goes with the one connection
+	dialedConns.Add(c)
 	d.greet(c)
 	return c, nil
 }

@@ -74,8 +74,9 @@ var importRules = map[string]importRule{
 			"connection.go", "receive.go", "lobby.go",
 		},
 	},
-	"volley/netplay":  {test: []string{"volley/internal/vectors"}},
-	"volley/examples": {allow: publicPackages},
+	"volley/volleydebug": {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},
+	"volley/netplay":     {test: []string{"volley/internal/vectors"}},
+	"volley/examples":    {allow: publicPackages},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
 		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),
@@ -87,7 +88,7 @@ var importRules = map[string]importRule{
 }
 
 // publicPackages are what programs use.
-var publicPackages = []string{"volley", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet"}
+var publicPackages = []string{"volley", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
 
 const anyModule = "..."
 

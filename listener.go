@@ -80,6 +80,7 @@ type Listener struct {
 	accepted, filtered atomic.Uint64
 	crowded, waiting   atomic.Uint64 // refused by MaxConns, and by Backlog
 	watch              *watch.Watch  // nil without a Logger
+	born               time.Time
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -139,6 +140,7 @@ func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
 
 func (lc *ListenConfig) newListener() (*Listener, error) {
 	l := &Listener{
+		born:     time.Now(),
 		maxConns: listen.Limit(lc.MaxConns, defaultMaxConns),
 		filter:   lc.Filter,
 		midway:   lc.AdmitMidStream,
@@ -170,6 +172,7 @@ func (l *Listener) serve(port *listen.Port) {
 		Broken: l.logBroken,
 		Over:   l.watch.Stop,
 	})
+	listeners.Add(l)
 	l.logBuffers()
 	l.watch.Start()
 }

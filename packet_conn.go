@@ -66,6 +66,7 @@ type PacketConn struct {
 	receipts  packetReceipts
 
 	watch     *watch.Watch // nil without a Logger
+	since     time.Time
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
@@ -135,7 +136,7 @@ func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
 	if lc.Sockets > 1 {
 		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a PacketConn has one socket"}
 	}
-	pc := &PacketConn{filter: lc.Filter, maxPeers: int64(listen.Limit(lc.MaxConns, defaultMaxConns))}
+	pc := &PacketConn{since: time.Now(), filter: lc.Filter, maxPeers: int64(listen.Limit(lc.MaxConns, defaultMaxConns))}
 	pc.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
 	set, err := newSettings(lc.Config, datagram.MaxUDP, pc.budget.Reserve)
 	if err != nil {
@@ -172,6 +173,7 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	pc.watch = pc.newWatch()
 	pc.watch.Start()
 	pc.mux.Start()
+	packetConns.Add(pc)
 	return nil
 }
 

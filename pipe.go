@@ -48,7 +48,13 @@ func losslessPipe(cfg *Config) (a, b *Conn) {
 	set, err := newSettings(sessionConfig(cfg), datagram.MaxUDP, nil)
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
 	a, b = new(Conn), new(Conn)
-	a.start(x, set, err)
-	b.start(y, set, err)
+	for _, end := range []struct {
+		c  *Conn
+		dc datagram.Conn
+	}{{a, x}, {b, y}} {
+		if end.c.start(end.dc, set, err) == nil {
+			pipedConns.Add(end.c)
+		}
+	}
 	return a, b
 }

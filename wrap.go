@@ -22,10 +22,14 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
-	if err := c.start(dc, set, err); err != nil && c.out.Err() == nil {
+	err = c.start(dc, set, err)
+	switch {
+	case err != nil && c.out.Err() == nil:
 		c.out.End(err)
 		c.last = &Stats{}
 		c.user.In.Fail(err)
+	case err == nil && datagram.Below(inner) == nil:
+		wrappedConns.Add(c)
 	}
 	return c
 }

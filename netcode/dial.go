@@ -198,6 +198,7 @@ func (d *dialing) run(ctx context.Context, open opener) (*Conn, error) {
 		case <-d.done:
 		}
 		if c := d.conn.Load(); c != nil {
+			dialedConns.Add(c)
 			return c, nil
 		}
 		return nil, d.failure(ctx.Err())

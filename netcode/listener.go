@@ -93,6 +93,7 @@ type Listener struct {
 	shared  shared
 	side    listen.Listener[*Conn]
 	refused atomic.Uint64 // for want of Accept
+	born    time.Time
 
 	// mu guards everything below, for all sockets. The locks of a Conn come
 	// before it.
@@ -168,7 +169,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{cfg: *lc, set: set}
+	l := &Listener{cfg: *lc, set: set, born: time.Now()}
 	l.cfg.PrivateKey = Key{} // serve takes it from lc
 	l.cfg.MaxClients = cmp.Or(lc.MaxClients, defaultMaxClients)
 	l.cfg.TokenLifetime = cmp.Or(lc.TokenLifetime, defaultTokenLifetime)
@@ -217,6 +218,7 @@ func (l *Listener) serve(port *listen.Port, privateKey Key) error {
 		Over: w.Stop,
 	})
 	watch.Buffers(l.cfg.Logger, "netcode", max(0, cmp.Or(l.set.socket.ReadBuffer, defaultSocketBuffer)), l.side.Stats()[0])
+	listeners.Add(l)
 	w.Start()
 	return nil
 }

@@ -23,6 +23,8 @@ func Pipe(clientID uint64, userData []byte) (client, server *Conn) {
 	copy(server.sess.userData[:], userData)
 	x.Attach((*handler)(client))
 	y.Attach((*handler)(server))
+	pipedConns.Add(client)
+	pipedConns.Add(server)
 	return client, server
 }
 

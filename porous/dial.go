@@ -50,6 +50,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		dc.Close()
 		return nil, err
 	}
+	dialedConns.Add(c)
 	return c.connect(ctx)
 }
 

@@ -158,6 +158,7 @@ func (l *Listener) serve(port *listen.Port) {
 		Stop: l.stop,
 		End:  func(h datagram.Handler) { (*Conn)(h.(*handler)).Abort() },
 	})
+	listeners.Add(l)
 }
 
 // Accept waits for a connection of a new peer, a *[Conn] whose handshake is

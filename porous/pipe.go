@@ -29,6 +29,8 @@ func Pipe(cfg *Config) (a, b *Conn) {
 		}
 		if failed != nil {
 			end.c.fail(end.dc, failed)
+		} else {
+			pipedConns.Add(end.c)
 		}
 	}
 	return a, b

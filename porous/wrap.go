@@ -21,8 +21,11 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 	if err == nil {
 		err = c.start(dc, set, randomID(), false)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.fail(dc, err)
+	case datagram.Below(inner) == nil:
+		wrappedConns.Add(c)
 	}
 	return c
 }

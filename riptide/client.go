@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"volley/internal/datagram"
 	"volley/internal/wire"
 )
 
@@ -154,6 +155,9 @@ func (c *Client) open(conn net.Conn) (*clientConn, error) {
 		return nil, err
 	}
 	c.cur = cc
+	if datagram.Below(conn) == nil {
+		clientConns.Add(cc)
+	}
 	cc.s.do(func(now time.Time, c *connection, out *wire.Batch) { c.connect(now, data, out) })
 	return cc, nil
 }

@@ -87,7 +87,9 @@ type Server struct {
 	work sync.WaitGroup // goroutines that call functions of the application
 
 	mu        sync.Mutex    // guards everything below; taken with sessions locked
+	born      time.Time     // when it began to serve
 	done      chan struct{} // closed once it accepts nobody any more
+	stopped   bool          // the same, for who is in another test bubble
 	muxes     []*datagram.Mux
 	listeners []net.Listener
 	lobby     lobby
@@ -223,6 +225,7 @@ func (s *Server) servePort(port *listen.Port) error {
 	})
 	s.muxes = append(s.muxes, muxes...)
 	s.mu.Unlock()
+	s.lives()
 	for _, m := range muxes {
 		m.Start()
 	}
@@ -253,6 +256,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if closed {
 		return ErrServerClosed
 	}
+	s.lives()
 	for pause := time.Duration(0); ; {
 		c, err := l.Accept()
 		switch {
@@ -353,6 +357,7 @@ func (s *Server) stop() {
 		return
 	}
 	close(s.done)
+	s.stopped = true
 	for _, l := range s.listeners {
 		l.Close()
 	}

@@ -47,6 +47,7 @@ type session struct {
 	conn  datagram.Conn
 	set   *settings
 	run   func() // dispatch, made once
+	born  time.Time
 
 	held atomic.Int64 // bytes of events that wait or are being handled
 
@@ -65,7 +66,7 @@ type session struct {
 var _ datagram.Handler = (*session)(nil)
 
 func (s *session) init(o owner, conn datagram.Conn, set *settings, as side, now time.Time) {
-	s.owner, s.conn, s.set = o, conn, set
+	s.owner, s.conn, s.set, s.born = o, conn, set, now
 	s.run = s.dispatch
 	s.core.init(set, as, now, (*sessionEvents)(s))
 }

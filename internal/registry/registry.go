@@ -1,0 +1,168 @@
+// Package registry finds the connections and listeners of all protocols that live
+// in the process, and shows them in one form. The protocols tell it of their
+// listeners, and of the connections that belong to none; those that a listener
+// has are found through what it keeps anyway. Nobody is kept alive by that, there
+// is no goroutine, and nothing is done for a message: all figures are asked for
+// when somebody looks. What is shown to the public, package volleydebug says.
+package registry
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Viewer is a connection that can be looked at. Its methods may be called at
+// any time, also by several goroutines, and are called with no lock held but, for
+// Over, that of a Set.
+type Viewer interface {
+	// ID returns what tells the connection from all others, see the function ID.
+	ID() uint64
+	// Over reports whether it has ended.
+	Over() bool
+	// View fills in what is known of the connection, but for Listener and Role,
+	// which the caller has set. Explain is filled in if that is asked for. It
+	// returns false if the connection has ended.
+	View(v *Conn, explain bool) bool
+}
+
+// A ListenerViewer is a listener that can be looked at, like a Viewer.
+type ListenerViewer interface {
+	ID() uint64
+	Over() bool
+	View(*Listener)
+	// Each calls f with the connections that there are.
+	Each(f func(Viewer))
+}
+
+// What a connection is to the program that looks, by how it came to be.
+const (
+	Accepted = "accepted"
+	Dialed   = "dialed"
+	Wrapped  = "wrapped" // put on a connection of the application's
+	Piped    = "pipe"
+)
+
+// sources are what the protocols have registered.
+var sources struct {
+	mu        sync.Mutex
+	listeners []func([]ListenerViewer) []ListenerViewer
+	conns     []func([]item) []item
+}
+
+// NewListeners returns the set of a protocol's listeners.
+func NewListeners[T any](view func(*T) ListenerViewer) *Set[T] {
+	s := newSet(func(p *T) bool { return view(p).Over() })
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	sources.listeners = append(sources.listeners, func(all []ListenerViewer) []ListenerViewer {
+		for _, p := range s.living() {
+			all = append(all, view(p))
+		}
+		return all
+	})
+	return s
+}
+
+// NewConns returns a set of connections that belong to no listener, which all
+// came to be in the same way.
+func NewConns[T any](role string, view func(*T) Viewer) *Set[T] {
+	s := newSet(func(p *T) bool { return view(p).Over() })
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	sources.conns = append(sources.conns, func(all []item) []item {
+		for _, p := range s.living() {
+			all = append(all, item{viewer: view(p), role: role})
+		}
+		return all
+	})
+	return s
+}
+
+// An item is a connection to be looked at.
+type item struct {
+	viewer   Viewer
+	role     string
+	listener uint64
+}
+
+// listeners returns those that live.
+func listeners() (all []ListenerViewer) {
+	sources.mu.Lock()
+	appenders := slices.Clone(sources.listeners)
+	sources.mu.Unlock()
+	for _, appendTo := range appenders {
+		all = appendTo(all)
+	}
+	return all
+}
+
+// items returns the connections that live, each once, but for those that two
+// layers know.
+func items(ls []ListenerViewer) (all []item) {
+	for _, l := range ls {
+		id := l.ID()
+		l.Each(func(v Viewer) { all = append(all, item{v, Accepted, id}) })
+	}
+	sources.mu.Lock()
+	appenders := slices.Clone(sources.conns)
+	sources.mu.Unlock()
+	for _, appendTo := range appenders {
+		all = appendTo(all)
+	}
+	return all
+}
+
+// Look returns all listeners and connections that live. Those connections are
+// explained, too, if there are at most so many.
+func Look(explained int) (ls []Listener, cs []Conn) {
+	views := listeners()
+	ls = make([]Listener, len(views))
+	for i, l := range views {
+		ls[i].ID = l.ID()
+		l.View(&ls[i])
+	}
+	all := items(views)
+	explain := len(all) <= explained
+	cs = make([]Conn, 0, len(all))
+	seen := make(map[uint64]struct{}, len(all))
+	for _, it := range all {
+		id := it.viewer.ID()
+		if _, known := seen[id]; known {
+			continue
+		}
+		cs = append(cs, Conn{ID: id, Role: it.role, Listener: it.listener})
+		if it.viewer.View(&cs[len(cs)-1], explain) {
+			seen[id] = struct{}{}
+		} else {
+			cs = cs[:len(cs)-1]
+		}
+	}
+	return ls, cs
+}
+
+// LookAt returns one connection, explained. It reports false if there is none
+// that lives.
+func LookAt(id uint64) (c Conn, ok bool) {
+	for _, it := range items(listeners()) {
+		if it.viewer.ID() == id {
+			c = Conn{ID: id, Role: it.role, Listener: it.listener}
+			return c, it.viewer.View(&c, true)
+		}
+	}
+	return Conn{}, false
+}
+
+var seed = maphash.MakeSeed()
+
+// ID returns a number that stands for what lives at p and was born then, for as
+// long as the process runs. It has at most 53 bits, so that a float64 holds it,
+// and says nothing about p.
+func ID[T any](p *T, born time.Time) uint64 {
+	type key struct {
+		p    *T
+		born int64
+	}
+	return max(1, maphash.Comparable(seed, key{p, born.UnixNano()})>>11)
+}

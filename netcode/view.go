@@ -1,0 +1,86 @@
+package netcode
+
+import (
+	"fmt"
+
+	"volley/internal/registry"
+)
+
+// What package volleydebug shows, by way of the registry. Sessions of a Listener
+// are found through its sockets. Another protocol on top of a session is shown in
+// its place, with what only the session knows.
+
+var (
+	dialedConns = registry.NewConns(registry.Dialed, viewConn)
+	pipedConns  = registry.NewConns(registry.Piped, viewConn)
+	listeners   = registry.NewListeners(func(l *Listener) registry.ListenerViewer { return (*listenerView)(l) })
+)
+
+func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
+
+// upperView returns the connection on top of the session, nil if there is none that
+// can be looked at.
+func (h *handler) upperView() registry.Viewer {
+	h.recvMu.Lock()
+	defer h.recvMu.Unlock()
+	v, _ := h.upper.(registry.Viewer)
+	return v
+}
+
+// ID implements registry.Viewer.
+func (h *handler) ID() uint64 {
+	if up := h.upperView(); up != nil {
+		return up.ID()
+	}
+	return registry.ID((*Conn)(h), h.born)
+}
+
+// Over implements registry.Viewer.
+func (h *handler) Over() bool { return (*Conn)(h).failure() != nil }
+
+// View implements registry.Viewer.
+func (h *handler) View(v *registry.Conn, explain bool) bool {
+	c := (*Conn)(h)
+	if h.Over() {
+		return false
+	}
+	s := c.Stats()
+	if up := h.upperView(); up != nil {
+		if !up.View(v, explain) {
+			return false
+		}
+		v.Over = "netcode"
+		v.PacketsInvalid += s.Drops.Total()
+	} else {
+		v.Protocol, v.Born, v.OK = "netcode", c.born, explain
+		v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
+		v.Known |= registry.Messages | registry.MissedInbox | registry.ReadQueue | registry.Packets
+		v.MessagesSent, v.MessagesReceived = s.PayloadsSent, s.PayloadsReceived
+		v.PacketsSent, v.PacketsReceived = s.PacketsSent, s.PayloadsReceived
+		v.MissedInbox, v.ReadQueue = s.Drops[DropQueueFull], c.user.In.Len()
+		v.PacketsInvalid = s.Drops.Total() - s.Drops[DropQueueFull]
+	}
+	v.Known |= registry.Bytes | registry.Invalid
+	v.BytesSent, v.BytesReceived = s.BytesSent, s.BytesReceived
+	if !c.sess.client && v.Label == "" {
+		v.Label = fmt.Sprintf("client %d", c.sess.id)
+	}
+	return true
+}
+
+// A listenerView is a Listener as the registry sees it.
+type listenerView Listener
+
+func (v *listenerView) ID() uint64                   { return registry.ID((*Listener)(v), v.born) }
+func (v *listenerView) Over() bool                   { return v.side.Over() }
+func (v *listenerView) Each(f func(registry.Viewer)) { v.side.Viewers(f) }
+
+func (v *listenerView) View(r *registry.Listener) {
+	l := (*Listener)(v)
+	r.Protocol, r.Kind, r.Born = "netcode", "listener", l.born
+	r.Known |= registry.Memory | registry.Invalid
+	l.side.View(r)
+	s := l.Stats()
+	r.Memory, r.MaxMemory = s.Memory, max(0, l.shared.memory.Limit())
+	r.Accepted, r.Refused, r.Invalid = s.Accepted, s.Refused+s.Denied, s.Drops.Total()
+}

@@ -1,0 +1,123 @@
+package riptide
+
+import (
+	"fmt"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/listen"
+	"volley/internal/registry"
+)
+
+// What package volleydebug shows, by way of the registry. Clients of a Server are
+// found through its list of them.
+
+var (
+	clientConns = registry.NewConns(registry.Dialed, func(cc *clientConn) registry.Viewer { return &cc.s })
+	servers     = registry.NewListeners(func(s *Server) registry.ListenerViewer { return (*serverView)(s) })
+)
+
+// ID implements registry.Viewer.
+func (s *session) ID() uint64 { return registry.ID(s, s.born) }
+
+// Over implements registry.Viewer.
+func (s *session) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.state == stateClosed
+}
+
+// View implements registry.Viewer.
+func (s *session) View(v *registry.Conn, explain bool) bool {
+	s.mu.Lock()
+	st, state := s.core.stats(), s.core.state
+	if o, ok := s.owner.(*peerOwner); ok { // also over a session that a listener of netcode has
+		v.Listener, v.Label = (*serverView)(o.server).ID(), fmt.Sprintf("client %d", o.id)
+	}
+	s.mu.Unlock()
+	if state == stateClosed {
+		return false
+	}
+	v.Protocol, v.Born, v.Unit, v.OK = "riptide", s.born, "messages", explain
+	v.Local, v.Remote = s.conn.LocalAddr(), s.conn.RemoteAddr()
+	v.ReadQueue, v.ReadBuffer = int(s.held.Load()), s.set.readBuffer
+	st.view(v)
+	return true
+}
+
+// view fills in what Stats tells.
+func (s *Stats) view(v *registry.Conn) {
+	v.Known |= registry.Messages | registry.Fates | registry.Resent | registry.Bytes | registry.Invalid | registry.MissedInbox |
+		registry.InFlight | registry.SendQueue | registry.ReadQueue
+	if s.SmoothRTT >= 0 {
+		v.Known |= registry.RTT
+		v.RTT = s.SmoothRTT
+	}
+	if s.NotifyDelivered+s.NotifyLost > 0 {
+		v.Known |= registry.Loss
+		v.Loss = s.NotifyLoss
+	}
+	for m := range s.Sent {
+		v.MessagesSent += s.Sent[m].Messages
+		v.BytesSent += s.Sent[m].Bytes
+		v.MessagesReceived += s.Received[m].Messages
+		v.BytesReceived += s.Received[m].Bytes
+	}
+	v.MessagesDelivered, v.MessagesLost = s.Delivered+s.NotifyDelivered, s.NotifyLost
+	v.MessagesResent, v.PacketsInvalid, v.MissedInbox = s.Resends, s.Dropped, s.Refused
+	v.InFlight, v.SendQueue = s.Unacknowledged, s.QueuedBytes
+}
+
+// A serverView is a Server as the registry sees it.
+type serverView Server
+
+// ID is known once the server serves.
+func (v *serverView) ID() uint64 { return registry.ID((*Server)(v), time.Time{}) }
+
+func (v *serverView) Over() bool {
+	s := (*Server)(v)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped && len(*s.list.Load()) == 0
+}
+
+func (v *serverView) Each(f func(registry.Viewer)) {
+	for _, p := range *v.list.Load() {
+		f(&p.s)
+	}
+}
+
+func (v *serverView) View(r *registry.Listener) {
+	s := (*Server)(v)
+	r.Protocol, r.Kind, r.Conns = "riptide", "server", len(*s.list.Load())
+	s.mu.Lock()
+	muxes, ls := s.muxes, s.listeners
+	r.Born, r.Accepted = s.born, s.joins
+	s.mu.Unlock()
+	switch {
+	case len(muxes) > 0:
+		r.Addr = muxes[0].Addr()
+	case len(ls) > 0:
+		r.Addr = ls[0].Addr()
+	}
+	all := make([]datagram.Stats, len(muxes))
+	for i, m := range muxes {
+		all[i] = m.Stats()
+	}
+	if len(all) > 0 {
+		listen.ViewSockets(r, all)
+	}
+}
+
+// lives tells the registry of the server, once it serves.
+func (s *Server) lives() {
+	s.mu.Lock()
+	first := s.born.IsZero()
+	if first {
+		s.born = time.Now()
+	}
+	s.mu.Unlock()
+	if first {
+		servers.Add(s)
+	}
+}
