@@ -27,17 +27,25 @@ func FuzzFrame(f *testing.F) {
 
 // FuzzPeer gives a connected peer datagrams, time and packets to send.
 func FuzzPeer(f *testing.F) {
-	f.Add([]byte{23, 6, 0, 0, 3, 232, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 200, 201, 202}, uint8(0))
-	f.Add([]byte{7, 7, 0, 1, 0, 0, 7, 208, 210, 7, 7, 0, 1, 0, 0, 7, 209}, uint8(1))
-	f.Add([]byte{1, 2, 230, 255}, uint8(2))
-	f.Add([]byte{230, 231, 203, 1, 2, 240, 7, 7, 0, 1, 0, 0, 7, 208, 200, 255}, uint8(4+8*20))
-	f.Fuzz(func(t *testing.T, script []byte, kind uint8) {
+	f.Add([]byte{23, 6, 0, 0, 3, 232, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 2, 3, 200, 201, 202}, uint32(0))
+	f.Add([]byte{7, 7, 0, 1, 0, 0, 7, 208, 210, 7, 7, 0, 1, 0, 0, 7, 209}, uint32(1))
+	f.Add([]byte{1, 2, 230, 255}, uint32(2))
+	f.Add([]byte{230, 231, 203, 1, 2, 240, 7, 7, 0, 1, 0, 0, 7, 208, 200, 255}, uint32(4+8*20))
+	f.Add([]byte{221, 222, 201, 240, 223, 7, 7, 0, 1, 0, 0, 7, 208, 202, 224, 225, 255, 210}, uint32(1<<8+1<<10))
+	f.Fuzz(func(t *testing.T, script []byte, kind uint32) {
 		cfg := testConfig()
 		cfg.ReceiveBuffer, cfg.SendBuffer = 128<<10, 64<<10
 		cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 256, 16, 16
 		cfg.TimeoutOnly, cfg.VerifyDisconnect, cfg.AwaitAcks = kind&1 != 0, kind&2 != 0, kind&4 != 0
-		cfg.LowShare = int(kind >> 3)
+		cfg.LowShare = int(kind >> 3 & 31)
+		cfg.Redundancy, cfg.AckRepeats = kind>>8&1 != 0, int(kind>>9&1)*2
+		cfg.Controller = []ControllerKind{Cubic, Tolerant, Paper, Cubic}[kind>>10&3]
+		life := Clock(kind>>12&3) * ms(150) // of packets; 0: no limit
 		p, h := connectedPeer(t, cfg)
+		if kind>>14&1 != 0 {
+			h.unread = map[int]int{1: 0} // nobody reads channel 1
+		}
+		p.SetPriority(1, kind>>15&1 != 0)
 		var out wire.Batch
 		now := Clock(0)
 		sent := 0
@@ -49,7 +57,11 @@ func FuzzPeer(f *testing.F) {
 				now += ms(100 * (n - 239))
 				p.Tick(now, &out)
 			case n >= 220:
-				if _, ok := p.Send(now, n%2, make([]byte, n*n%5000), Mode(n%3), 0); ok {
+				var expires Clock
+				if life > 0 {
+					expires = now + life
+				}
+				if _, ok := p.Send(now, n%2, make([]byte, n*n%5000), Mode(n%3), expires); ok {
 					sent++
 				}
 			case n >= 200:
@@ -69,6 +81,11 @@ func FuzzPeer(f *testing.F) {
 			}
 			out.Reset()
 			p.Next(now)
+			if p.recv.held < 0 || p.send.queued < 0 || p.send.queue.flight < 0 || p.send.queue.waiting < 0 {
+				t.Fatalf("accounts below zero: %+v", p.Stats())
+			}
+			_, unread := h.Unread(0)
+			bounded(t, p, unread)
 		}
 		p.Abort(now, &out)
 		if len(h.fates) != sent {
