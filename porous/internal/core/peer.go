@@ -72,9 +72,13 @@ type Peer struct {
 	deadlineAt Clock  // when the state ends
 	lastHeard  Clock
 	lastPing   Clock
-	pingID     uint16
-	pinging    bool // a ping is unanswered
-	doubted    bool // a disconnect request came that a ping is to check
+	pingID     uint16 // of the last ping
+	pinging    bool   // it is unanswered
+	timing     bool   // an answer to the ping timedID is a sample: the last one, or one before
+	timedID    uint16
+	timedAt    Clock  // when that was sent
+	doubted    bool   // a disconnect request came that a ping is to check
+	doubtID    uint16 // the first ping since then
 	doubtedAt  Clock
 	rejoined   bool // an eager request was sent
 	leaving    bool // the peer has asked to end; acknowledgements are waited for
@@ -264,7 +268,7 @@ func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
 // peer that has sent one answers no pings.
 func (p *Peer) doubt(now Clock, out *wire.Batch) bool {
 	if !p.doubted {
-		p.doubted, p.doubtedAt = true, now
+		p.doubted, p.doubtedAt, p.doubtID = true, now, p.pingID+1
 		p.ping(now, out)
 		return true
 	}
@@ -280,20 +284,38 @@ func (p *Peer) receivePing(b []byte, out *wire.Batch) bool {
 	return ok
 }
 
+// receivePingAck handles the answer to a ping. When the path has become longer
+// than the time between pings, the last one is never answered before the next one
+// leaves: so one of them is timed until its answer is there, or a later one's.
 func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 	id, ok := ParsePing(b, TypePingAck)
-	if ok && p.state == Connected && p.pinging && id == p.pingID {
-		p.pinging, p.doubted = false, false
-		p.send.sample(now - p.lastPing)
-		p.send.alive(now)
+	if !ok || p.state != Connected || !p.pinging {
+		return ok
 	}
-	return ok
+	switch {
+	case id == p.pingID:
+		p.pinging, p.timing = false, false
+		p.send.sample(now - p.lastPing)
+	case !p.timing || id-p.timedID >= p.pingID-p.timedID:
+		return true // of no ping, or too old
+	default:
+		p.timing = false
+		if id == p.timedID {
+			p.send.sample(now - p.timedAt)
+		}
+	}
+	p.doubted = p.doubted && int16(id-p.doubtID) < 0
+	p.send.alive(now)
+	return true
 }
 
 // ping sends a ping.
 func (p *Peer) ping(now Clock, out *wire.Batch) {
 	p.pingID++
 	p.pinging, p.lastPing = true, now
+	if !p.timing {
+		p.timing, p.timedID, p.timedAt = true, p.pingID, now
+	}
 	AppendPing(out.Extend(PingSize)[:0], TypePing, p.pingID)
 }
 
@@ -416,7 +438,7 @@ func (p *Peer) pingAt() Clock {
 	case p.send.loss.backoff > 0 && p.send.queue.flying > 0:
 		return p.lastPing + max(wait, 50*time.Millisecond)
 	case p.pinging:
-		return p.lastPing + max(wait, time.Second)
+		return p.lastPing + max(wait, min(time.Second, p.cfg.PingInterval))
 	case p.send.rtt.samples == 0:
 		return p.lastPing + p.cfg.PingInterval
 	default:
