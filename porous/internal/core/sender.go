@@ -180,12 +180,19 @@ func (s *sender) takeFragment() part {
 	p := part{kind: MessageFragment, reliable: o.mode != Unreliable, fragment: uint16(o.sent), ch: s, packet: o}
 	if o.sent++; o.sent == o.fragments() {
 		s.pop()
-		if o.mode == Unreliable && closes(o.id, s.group) {
-			s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
-			s.hasMark = true
-		}
+		s.follow(o)
 	}
 	return p
+}
+
+// follow has a sentinel follow a packet of which nothing more is sent, if it is the
+// last of its group and may be lost for good (Q10): without one the peer might
+// never move its window. A passive packet may be if its time can be over.
+func (s *sender) follow(o *outgoing) {
+	if closes(o.id, s.group) && (o.mode == Unreliable || o.mode == Passive && o.expires != 0) {
+		s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
+		s.hasMark = true
+	}
 }
 
 // assign gives a packet its id and dependency (Q2, Q7).

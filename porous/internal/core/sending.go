@@ -241,6 +241,9 @@ func (s *sending) recycle(o *outgoing) {
 func (s *sending) giveUp(ch *sender) {
 	o := ch.head
 	ch.pop()
+	if o.hasID {
+		ch.follow(o)
+	}
 	o.lost = true
 	o.settled += o.fragments() - o.sent
 	o.sent = o.fragments()
