@@ -68,6 +68,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
 		c.peer.Tick(c.now, c.answersLocked(out))
+		c.unlockInboxesLocked()
 		if !c.manualLocked() {
 			c.out.PumpUnlocking(nil)
 		}
@@ -147,8 +148,8 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 func (h *handler) HandleClose(err error) {
 	c := (*Conn)(h)
 	c.mu.Lock()
+	c.abortLocked() // which delivers what no Step has delivered
 	c.endLocked(err)
-	c.abortLocked()
 	c.events = 0
 	c.afterLocked()
 }
@@ -232,7 +233,9 @@ func (s *sink) HandlePacket(n int, b []byte) {
 	c.busyLocked(c.now)
 }
 
-// unlockInboxesLocked wakes the readers of channels that have got messages.
+// unlockInboxesLocked wakes the readers of channels that have got messages. It
+// follows every call of the core that may deliver some: with batches, steps, and
+// whatever may end the connection.
 func (c *Conn) unlockInboxesLocked() {
 	for i, ch := range c.pushed {
 		ch.batch = false

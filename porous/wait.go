@@ -102,7 +102,10 @@ func (c *Conn) Abort() error {
 // finishUnlocking ends the protocol. The peer is told, behind what is about to
 // leave.
 func (c *Conn) finishUnlocking() {
-	if !c.released && !c.out.DrainUnlocking(func() { c.peer.Abort(c.timeLocked(), c.out.Batch(c.now)) }) {
+	if !c.released && !c.out.DrainUnlocking(func() {
+		c.peer.Abort(c.timeLocked(), c.out.Batch(c.now))
+		c.unlockInboxesLocked()
+	}) {
 		c.abortLocked()
 	}
 	c.finishLocked()
@@ -113,6 +116,7 @@ func (c *Conn) finishUnlocking() {
 func (c *Conn) abortLocked() {
 	out := datagram.GetBatch()
 	c.peer.Abort(c.timeLocked(), out)
+	c.unlockInboxesLocked()
 	datagram.PutBatch(out)
 }
 
@@ -152,6 +156,7 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 		return // Abort tells the peer, if there is one
 	}
 	c.peer.Disconnect(c.timeLocked(), true)
+	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(nil)
 	for c.peer.State() == core.Connected {
 		c.tickAt = 0
