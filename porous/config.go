@@ -36,15 +36,15 @@ type Config struct {
 	SendBandwidth, ReceiveBandwidth int64
 	// SendBuffer limits the messages whose fate is not known yet, in bytes (a
 	// message counts 112 more than its length). Writes wait for room. No
-	// channel of several gets more than half of what the others leave, so that
-	// one that the peer does not read blocks only itself; each may have one
-	// message in any case. Default 4 MiB. Negative: an error.
+	// channel of several gets more than half of it, or two thirds of what the
+	// others leave of three quarters, so that one that the peer does not read
+	// blocks only itself; each may have its part of the last quarter, divided
+	// equally, and one message in any case. Default 4 MiB. Negative: an error.
 	SendBuffer int
 	// ReceiveBuffer limits what has arrived and was not read yet, and what
 	// waits for fragments or for earlier messages, in bytes, overhead
-	// included. No channel of several gets more than half of what the others
-	// leave. Each may exceed that by the one message that the others wait
-	// for. Default 4 MiB. Negative: an error.
+	// included. Channels share it as they do SendBuffer. Each may exceed
+	// its share by the one message that the others wait for. Default 4 MiB. Negative: an error.
 	ReceiveBuffer int
 	// Receipts limits the receipts that wait for AppendReceipts; further ones
 	// are dropped and counted. Default 16384. Negative: there are none.

@@ -26,6 +26,11 @@ func (a *ackList) init(mtu, repeat int) {
 
 func (a *ackList) add(id uint32) { a.ids = append(a.ids, id) }
 
+// maxAcks is how many frames may wait to be acknowledged, if batches do not end.
+const maxAcks = 1 << 16
+
+func (a *ackList) full() bool { return len(a.ids) >= maxAcks }
+
 // flush appends the frames that acknowledge what was collected. No frame lists
 // an id twice (T5).
 func (a *ackList) flush(out *wire.Batch) {

@@ -59,6 +59,18 @@ type Config struct {
 	Reserve func(delta int) bool
 }
 
+// bufferShare returns how many bytes of a buffer one of several channels may have when
+// the others have so many: two thirds of what those leave of three quarters, so
+// that one which is not read leaves room for the rest, and an equal part of the
+// last quarter in any case, however many are not read. All of them together never
+// have more than the buffer.
+func bufferShare(buffer, others, channels int) int {
+	if channels == 1 {
+		return buffer
+	}
+	return max((buffer-buffer/4-others)/3*2, buffer/4/channels)
+}
+
 // NoBandwidthLimit as a bandwidth is none: the most that a request can say.
 const NoBandwidthLimit = 1<<32 - 1
 

@@ -46,7 +46,7 @@ func (p *Peer) receiveData(b []byte) bool {
 		p.stats.OutOfWindow++
 		return true
 	}
-	if !r.admit(n, body) {
+	if r.acks.full() || !r.admit(n, body) {
 		p.stats.Refused++
 		return true
 	}
@@ -97,22 +97,18 @@ func (r *receiving) ample(messages, size int) bool {
 }
 
 // fits reports whether a message may be taken that brings a frame's cost to n
-// bytes. A channel may hold as much as all of them leave free, so that one
-// which nobody reads, or several, leave room for the others; and beyond that
-// the one packet that everything waits for.
+// bytes. A channel may hold its share, and beyond that the one packet that
+// everything waits for.
 func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	cfg := r.p.cfg
 	unread, all := r.p.h.Unread(int(m.Channel))
 	own := c.bytes + unread
-	limit := cfg.ReceiveBuffer - (r.held + all - own)
-	if cfg.Channels > 1 {
-		limit /= 2
-	}
+	limit := bufferShare(cfg.ReceiveBuffer, r.held+all-own, cfg.Channels)
 	if own+n <= limit {
 		return true
 	}
 	held, needed := c.needed(m.Packet)
-	return needed && held+unread+n <= max(0, limit)+packetCost(cfg)
+	return needed && held+unread+n <= limit+packetCost(cfg)
 }
 
 // packetCost returns what the largest packet counts against the budget, or a

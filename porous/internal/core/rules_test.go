@@ -334,8 +334,9 @@ func TestT14PingsInSilence(t *testing.T) {
 	}
 }
 
-// No channel of several gets more than half of what the others leave of the send
-// buffer, and each gets one packet in any case.
+// No channel of several gets more than two thirds of what the others leave of three
+// quarters of the send buffer, but for its part of the last quarter; and each gets
+// one packet in any case.
 func TestShareOfTheSendBuffer(t *testing.T) {
 	cfg := testConfig()
 	cfg.Channels, cfg.SendBuffer = 4, 100_000
@@ -351,7 +352,7 @@ func TestShareOfTheSendBuffer(t *testing.T) {
 	}
 	const cost = 1000 - PacketOverhead
 	p, _ := connectedPeer(t, cfg)
-	for channel, want := range []int{50_000, 25_000, 12_000} {
+	for channel, want := range []int{50_000, 16_000, 6_000} {
 		require.True(t, p.Roomy(channel))
 		fill(p, channel, cost)
 		require.Equal(t, want, p.ChannelStats(channel).Queued)
@@ -367,4 +368,64 @@ func TestShareOfTheSendBuffer(t *testing.T) {
 	fill(p, 0, cost)
 	require.Equal(t, 100_000, p.Stats().Queued, "one alone has it all")
 	require.False(t, p.Roomy(0))
+}
+
+// However many channels are full at both sides since nobody reads there, another
+// one has room for what it sends.
+func TestShareBesideManyUnreadChannels(t *testing.T) {
+	cfg := simConfig()
+	cfg.Channels = 32
+	s := newSim(1, cfg, cfg, simLink{delay: 20 * time.Millisecond})
+	s.connect(t)
+	s.b.unread = map[int]int{}
+	for channel := range 31 {
+		s.b.unread[channel] = 0
+	}
+	for range 50 {
+		for channel := range 31 {
+			for {
+				if _, ok := s.a.p.Send(s.now, channel, make([]byte, 5000), Reliable, 0); !ok {
+					break
+				}
+			}
+		}
+		s.a.transmit()
+		s.run(time.Second)
+	}
+	st := s.a.p.Stats()
+	require.LessOrEqual(t, st.Queued, cfg.SendBuffer)
+	_, unread := s.b.Unread(0)
+	bounded(t, &s.b.p, unread)
+	sent := 0
+	count := len(s.b.packets)
+	for range 600 {
+		if _, ok := s.a.p.Send(s.now, 31, make([]byte, 200), Reliable, 0); ok {
+			sent++
+		}
+		s.a.transmit()
+		s.run(time.Second / 60)
+	}
+	require.Equal(t, 600, sent, "60 a second, whatever the round-trip time")
+	s.run(time.Second)
+	require.Equal(t, 600, len(s.b.packets)-count)
+}
+
+// A program that takes steps of its own and stays away does not make the
+// acknowledgements it owes grow.
+func TestAcksOwedHaveALimit(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	var out wire.Batch
+	for i := range uint32(100_000) {
+		p.Receive(0, AppendDataHeader(nil, 1000+i, 0), &out)
+	}
+	require.Len(t, p.recv.acks.ids, maxAcks)
+	require.EqualValues(t, 100_000-maxAcks, p.Stats().Refused+p.Stats().OutOfWindow)
+	p.EndBatch(0, &out)
+	acked := 0
+	for i := range out.Len() {
+		acked += len(ackIDs(t, out.At(i)))
+	}
+	require.Equal(t, maxAcks, acked)
+	p.Receive(0, AppendDataHeader(nil, 1000+maxAcks, 0), &out)
+	require.Len(t, p.recv.acks.ids, 1)
 }

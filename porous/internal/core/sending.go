@@ -83,8 +83,8 @@ func (s *sending) channel(n int) *sender {
 }
 
 // Room reports whether a packet of n bytes finds room for a channel. One of
-// several gets no more than half of what the others leave, so that one of which
-// the peer takes nothing does not block them; but each may have one packet.
+// several gets no more than its share, so that those of which the peer takes
+// nothing do not block the others; but each may have one packet.
 func (p *Peer) Room(channel, n int) bool {
 	one, limit := p.send.share(channel)
 	return one == 0 || one+n+PacketOverhead <= limit
@@ -99,14 +99,10 @@ func (p *Peer) Roomy(channel int) bool {
 
 // share returns what a channel has of the send buffer, and how much it may have.
 func (s *sending) share(channel int) (one, limit int) {
-	limit = s.p.cfg.SendBuffer
-	if s.p.cfg.Channels == 1 {
-		return s.queued, limit
-	}
 	if channel < len(s.channels) && s.channels[channel] != nil {
 		one = s.channels[channel].queued
 	}
-	return one, max(0, limit-(s.queued-one)) / 2
+	return one, bufferShare(s.p.cfg.SendBuffer, s.queued-one, s.p.cfg.Channels)
 }
 
 // Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel
