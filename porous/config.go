@@ -56,8 +56,9 @@ type Config struct {
 	// errors.
 	LowShare int
 
-	// KeepAlive is the silence of the peer after which it is pinged. Default
-	// 5 s. Negative: an error.
+	// KeepAlive is the silence of the peer after which it is pinged, at most
+	// half of IdleTimeout. Default 5 s, or a quarter of IdleTimeout if that is
+	// less. Negative: an error.
 	KeepAlive time.Duration
 	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
 	// heard from the peer for so long, though it was pinged. Default 20 s, as
@@ -164,8 +165,8 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	c.MaxPacket = cmp.Or(cfg.MaxMessageSize, c.MaxPacket)
 	c.SendBuffer = cmp.Or(cfg.SendBuffer, c.SendBuffer)
 	c.ReceiveBuffer = cmp.Or(cfg.ReceiveBuffer, c.ReceiveBuffer)
-	c.PingInterval = min(cmp.Or(cfg.KeepAlive, c.PingInterval), longest)
 	c.Watchdog = min(cmp.Or(cfg.IdleTimeout, c.Watchdog), longest)
+	c.PingInterval = min(cmp.Or(cfg.KeepAlive, min(c.PingInterval, c.Watchdog/4)), c.Watchdog/2)
 	c.HandshakeTimeout = min(cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout), longest)
 	c.LowShare = cfg.LowShare
 	c.VerifyDisconnect = cfg.VerifyDisconnect
