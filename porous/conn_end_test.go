@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,20 +48,19 @@ func TestCloseDelivers(t *testing.T) {
 // Who has delivered everything learns that, also if the other side closes as soon
 // as it has it, and acknowledgements are lost or overtaken by the end.
 func TestCloseKnowsWhatArrived(t *testing.T) {
-	for seed := range uint64(300) {
-		bubble(t, func(t *testing.T) {
-			link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, ReorderBy: 5 * time.Millisecond}
-			x, y := simnet.Pair(seed, link, link)
-			a, b := NewConn(x, nil), NewConn(y, nil)
-			defer abort(a, b)
+	bubbles(t, func(t *testing.T, pair pairing) {
+		link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, ReorderBy: 5 * time.Millisecond}
+		for seed := range 300 {
+			a, b, _ := pair(t, link, nil)
 			a.Write([]byte("the last word"))
 			require.Equal(t, "the last word", readString(t, b))
 			require.NoError(t, b.Close())
 			_, err := a.Read(make([]byte, 1))
 			require.Equal(t, io.EOF, err)
 			require.NoError(t, a.Close(), "seed %d", seed)
-		})
-	}
+			abort(a, b)
+		}
+	})
 }
 
 func TestCloseSaysWhatItDidNotDeliver(t *testing.T) {
@@ -131,10 +131,10 @@ func TestCloseOfAPeerThatIsGone(t *testing.T) {
 
 // Abort ends a Close that waits.
 func TestAbortEndsClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-		defer y.Close()
-		a := NewConn(x, &Config{CloseTimeout: time.Hour, HandshakeTimeout: time.Hour})
+	bubbles(t, func(t *testing.T, pair pairing) {
+		cfg := &Config{CloseTimeout: time.Hour, HandshakeTimeout: time.Hour}
+		a, b, _ := pair(t, simnet.Link{Blackout: true}, cfg)
+		defer abort(b)
 		a.Write([]byte("nobody is there"))
 		time.AfterFunc(time.Second, func() { a.Abort() })
 		start := time.Now()
@@ -196,6 +196,32 @@ func TestIdleTimeout(t *testing.T) {
 		require.Equal(t, UndeliveredError{1, 4, ErrIdleTimeout}, *lost)
 		abort(a, b)
 	})
+}
+
+// However short IdleTimeout is, and however long KeepAlive, an idle connection
+// lives as long as its peer answers.
+func TestIdleTimeoutAndKeepAlive(t *testing.T) {
+	for _, cfg := range []Config{
+		{IdleTimeout: 3 * time.Second},
+		{IdleTimeout: 200 * time.Millisecond},
+		{IdleTimeout: 3 * time.Second, KeepAlive: time.Hour},
+		{KeepAlive: time.Hour},
+	} {
+		bubbles(t, func(t *testing.T, pair pairing) {
+			a, b, change := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, &cfg, &Config{KeepAlive: 10 * time.Second})
+			defer abort(a, b)
+			require.NoError(t, a.Connected(t.Context()))
+			time.Sleep(5 * time.Minute)
+			require.NoError(t, a.Flush(t.Context()), "%+v", cfg)
+			change(simnet.Link{Blackout: true})
+			start := time.Now()
+			_, err := a.Read(make([]byte, 1))
+			require.ErrorIs(t, err, ErrIdleTimeout)
+			idle := cmp.Or(cfg.IdleTimeout, 20*time.Second)
+			require.Greater(t, time.Since(start), idle/3)
+			require.LessOrEqual(t, time.Since(start), idle)
+		})
+	}
 }
 
 func TestChannelClose(t *testing.T) {

@@ -20,39 +20,43 @@ import (
 // bubble runs f in a bubble with virtual time.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// simPair returns two connections over simulated links.
-func simPair(link simnet.Link, cfg *Config) (a, b *Conn) {
-	x, y := simnet.Pair(1, link, link)
-	return NewConn(x, cfg), NewConn(y, cfg)
-}
-
 // Sessions returns the two ends of a session of package netcode over a simulated
 // link, which may be changed, and SealedPipe those of one in memory. The external
 // tests set them, as this package may not import that one.
 var (
-	Sessions   func(tb testing.TB, link simnet.Link) (x, y net.Conn, change func(simnet.Link))
+	Sessions   func(tb testing.TB, seed uint64, link simnet.Link) (x, y net.Conn, change func(simnet.Link))
 	SealedPipe func() (x, y net.Conn)
 )
 
-// A pairing makes two connections over a simulated link, which may be changed.
-type pairing func(t *testing.T, link simnet.Link, cfg *Config) (a, b *Conn, change func(simnet.Link))
+// A pairing makes two connections over a simulated link, which may be changed. With
+// two Configs the second one is b's.
+type pairing func(t *testing.T, link simnet.Link, cfg ...*Config) (a, b *Conn, change func(simnet.Link))
 
 // bubbles runs f in bubbles with virtual time: over plain datagrams, and over
-// sessions of netcode.
+// sessions of netcode. Each pair has a network with a seed of its own.
 func bubbles(t *testing.T, f func(t *testing.T, pair pairing)) {
-	plain := func(t *testing.T, link simnet.Link, cfg *Config) (a, b *Conn, change func(simnet.Link)) {
-		n := simnet.New(1)
+	seed := uint64(0)
+	over := func(x, y net.Conn, cfg []*Config) (a, b *Conn) {
+		cfg = append(cfg, nil) // none is the defaults
+		return NewConn(x, cfg[0]), NewConn(y, cfg[max(0, len(cfg)-2)])
+	}
+	plain := func(t *testing.T, link simnet.Link, cfg ...*Config) (a, b *Conn, change func(simnet.Link)) {
+		seed++
+		n := simnet.New(seed)
 		t.Cleanup(func() { n.Close() })
 		n.SetDefault(link)
 		x, err := n.Dial("10.0.0.1:1", "10.0.0.2:1")
 		require.NoError(t, err)
 		y, err := n.Dial("10.0.0.2:1", "10.0.0.1:1")
 		require.NoError(t, err)
-		return NewConn(x, cfg), NewConn(y, cfg), n.SetDefault
+		a, b = over(x, y, cfg)
+		return a, b, n.SetDefault
 	}
-	sealed := func(t *testing.T, link simnet.Link, cfg *Config) (a, b *Conn, change func(simnet.Link)) {
-		x, y, change := Sessions(t, link)
-		return NewConn(x, cfg), NewConn(y, cfg), change
+	sealed := func(t *testing.T, link simnet.Link, cfg ...*Config) (a, b *Conn, change func(simnet.Link)) {
+		seed++
+		x, y, change := Sessions(t, seed, link)
+		a, b = over(x, y, cfg)
+		return a, b, change
 	}
 	t.Run("plain", func(t *testing.T) { bubble(t, func(t *testing.T) { f(t, plain) }) })
 	t.Run("netcode", func(t *testing.T) { bubble(t, func(t *testing.T) { f(t, sealed) }) })

@@ -11,13 +11,11 @@ import (
 
 // TestExplain: each state in which a connection cannot send is told in words.
 func TestExplain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x, y := simnet.Pair(1, simnet.Link{Latency: 10 * time.Millisecond, Bandwidth: 4e6}, simnet.Link{Latency: 10 * time.Millisecond})
-		cfg := &Config{Channels: 2, ReceiveBuffer: 256 << 10, CloseTimeout: -1}
-		a := NewConn(x, cfg)
+	bubbles(t, func(t *testing.T, pair pairing) {
+		link := simnet.Link{Latency: 10 * time.Millisecond, Bandwidth: 4e6}
+		a, b, _ := pair(t, link, &Config{Channels: 2, ReceiveBuffer: 256 << 10, CloseTimeout: -1})
 		a.Write([]byte("early"))
 		require.Contains(t, a.Explain(), "handshake")
-		b := NewConn(y, cfg)
 		require.NoError(t, a.Connected(t.Context()))
 		readString(t, b)
 		require.NoError(t, a.Flush(t.Context()))

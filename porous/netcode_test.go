@@ -26,9 +26,9 @@ func init() {
 // sessions returns the two ends of a session of netcode over a simulated link,
 // which is made while that is perfect. The session outlives any silence that the
 // connection above survives.
-func sessions(tb testing.TB, link simnet.Link) (client, server net.Conn, change func(simnet.Link)) {
+func sessions(tb testing.TB, seed uint64, link simnet.Link) (client, server net.Conn, change func(simnet.Link)) {
 	const addr = "10.0.0.1:7777"
-	n := simnet.New(1)
+	n := simnet.New(seed)
 	issuer := netcode.Issuer{
 		PrivateKey: netcode.GenerateKey(),
 		Servers:    []netip.AddrPort{netip.MustParseAddrPort(addr)},
@@ -55,7 +55,7 @@ func sessions(tb testing.TB, link simnet.Link) (client, server net.Conn, change 
 // The end of the session below is the connection's.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x, y, _ := sessions(t, simnet.Link{Latency: 10 * time.Millisecond})
+		x, y, _ := sessions(t, 1, simnet.Link{Latency: 10 * time.Millisecond})
 		a, b := porous.NewConn(x, nil), porous.NewConn(y, nil)
 		defer b.Abort()
 		fmt.Fprint(a, "read me first")
@@ -72,7 +72,7 @@ func TestSessionEnds(t *testing.T) {
 		a.Abort()
 
 		// What it has under way is lost, and Close says so.
-		x, y, _ = sessions(t, simnet.Link{Latency: 10 * time.Millisecond})
+		x, y, _ = sessions(t, 1, simnet.Link{Latency: 10 * time.Millisecond})
 		a, b = porous.NewConn(x, nil), porous.NewConn(y, nil)
 		require.NoError(t, a.Connected(t.Context()))
 		id, err := a.Send(t.Context(), []byte("lost"), porous.Reliable)

@@ -27,7 +27,7 @@ var pairs = map[string]func(testing.TB, *Config) (a, b *Conn){
 		return NewConn(x, cfg), NewConn(y, cfg)
 	},
 	"NetcodeBad": func(tb testing.TB, cfg *Config) (a, b *Conn) {
-		x, y, _ := Sessions(tb, badLink)
+		x, y, _ := Sessions(tb, 1, badLink)
 		return NewConn(x, cfg), NewConn(y, cfg)
 	},
 }

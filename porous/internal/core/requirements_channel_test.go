@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 	"volley/internal/wire"
 )
 
-func TestQ1Q2ChannelsAreIndependent(t *testing.T) {
+func TestQ1ChannelsAreIndependent(t *testing.T) {
 	p, h := connectedPeer(t, testConfig())
 	var out wire.Batch
 	send := func(frame uint32, m Message) {
@@ -23,25 +25,113 @@ func TestQ1Q2ChannelsAreIndependent(t *testing.T) {
 	require.Equal(t, []received{{1, "passes"}, {0, "first"}, {0, "waits"}}, h.packets)
 }
 
-func TestQ3Fragments(t *testing.T) {
-	cfg := testConfig()
-	for _, size := range []int{0, 1, 1451, 1452, 1453, 2904, 2905, 65536} {
-		s := newSim(1, cfg, cfg, simLink{})
-		s.connect(t)
-		data := make([]byte, size)
-		for i := range data {
-			data[i] = byte(i * 7)
-		}
-		for _, mode := range []Mode{Reliable, Unreliable, Passive} {
-			_, ok := s.a.p.Send(s.now, 0, data, mode, 0)
-			require.True(t, ok)
-		}
-		s.a.transmit()
-		s.until(t, time.Second, func() bool { return len(s.b.packets) == 3 })
-		for _, r := range s.b.packets {
-			require.Equal(t, string(data), r.data)
+// messagesOf returns the messages of the data frames in a batch, whose data is
+// copied.
+func messagesOf(t *testing.T, out *wire.Batch) (list []Message) {
+	for i := range out.Len() {
+		_, n, body, ok := ParseData(out.At(i))
+		require.True(t, ok)
+		for range n {
+			var m Message
+			m, body, _ = NextMessage(body)
+			m.Data = append([]byte(nil), m.Data...)
+			list = append(list, m)
 		}
 	}
+	out.Reset()
+	return list
+}
+
+// Q2: ids count up for each channel by itself, and after 2^24 - 1 comes 0; at
+// both sides.
+func TestQ2PacketIDs(t *testing.T) {
+	const first = packetIDs - 5
+	p, _ := connectedPeer(t, testConfig())
+	ch := p.send.channel(0)
+	ch.base, ch.next = first, first
+	q, h := connectedPeer(t, testConfig())
+	r := q.recv.channel(0)
+	r.base, r.from = first, first
+	var out wire.Batch
+	for i := range 10 {
+		p.Send(0, 0, numbered(i, 4), Mode(i%3), 0)
+		if i < 3 {
+			p.Send(0, 1, numbered(i, 4), Reliable, 0)
+		}
+	}
+	p.Transmit(0, &out, 10)
+	var ids [2][]uint32
+	list := messagesOf(t, &out)
+	for i := range list {
+		m := &list[len(list)-1-i] // the last one arrives first
+		ids[m.Channel] = append(ids[m.Channel], m.Packet)
+		q.Receive(0, AppendMessage(AppendDataHeader(nil, 1000+uint32(i), 1), m), &out)
+	}
+	slices.Reverse(ids[0])
+	require.Equal(t, []uint32{first, first + 1, first + 2, first + 3, first + 4, 0, 1, 2, 3, 4}, slices.Compact(sorted(ids[0], first)))
+	require.ElementsMatch(t, []uint32{0, 1, 2}, ids[1])
+	q.EndBatch(0, &out)
+	next := [2]int{}
+	for _, got := range h.packets {
+		require.Equal(t, string(numbered(next[got.channel], 4)), got.data)
+		next[got.channel]++
+	}
+	require.Equal(t, [2]int{10, 3}, next)
+}
+
+// sorted sorts ids by their distance from the first one.
+func sorted(ids []uint32, first uint32) []uint32 {
+	slices.SortFunc(ids, func(a, b uint32) int { return int(packetLead(a, first)) - int(packetLead(b, first)) })
+	return ids
+}
+
+// Q3: all fragments of a packet but the last are full, an empty one is a fragment,
+// too, and what is reliable or passive is sent until it is acknowledged.
+func TestQ3Fragments(t *testing.T) {
+	for _, size := range []int{0, 1, 1451, 1452, 1453, 2904, 2905, 65536} {
+		for _, mode := range []Mode{Reliable, Unreliable, Passive} {
+			p, _ := connectedPeer(t, testConfig())
+			p.send.control = &fixedController{window: 1 << 20}
+			data := make([]byte, size)
+			for i := range data {
+				data[i] = byte(i * 7)
+			}
+			p.Send(0, 0, data, mode, 0)
+			var out wire.Batch
+			p.Transmit(0, &out, 100)
+			count := max(1, (size+1451)/1452)
+			list := messagesOf(t, &out)
+			require.Len(t, list, count)
+			for i, m := range list {
+				require.Equal(t, []int{i, count - 1}, []int{int(m.Fragment), int(m.Last)})
+				require.Equal(t, string(data[i*1452:min(i*1452+1452, size)]), string(m.Data))
+			}
+			p.Tick(time.Second, &out) // the timeout
+			out.Reset()
+			p.Transmit(time.Second, &out, 1)
+			require.Equal(t, mode != Unreliable, out.Len() > 0, "mode %v", mode)
+		}
+	}
+}
+
+// Q3: the largest packet has 65536 fragments.
+func TestQ3LargestPacket(t *testing.T) {
+	cfg := testConfig()
+	cfg.MTU = 40
+	cfg.MaxPacket = MaxFragments * FragmentSize(cfg.MTU)
+	cfg.SendBuffer, cfg.ReceiveBuffer = 2*cfg.MaxPacket, 32<<20
+	s := newSim(1, cfg, cfg, simLink{delay: ms(1)})
+	s.connect(t)
+	data := make([]byte, cfg.MaxPacket)
+	for i := range data {
+		data[i] = byte(i * 7 >> 3)
+	}
+	_, ok := s.a.p.Send(s.now, 0, data, Reliable, 0)
+	require.True(t, ok)
+	s.a.transmit()
+	s.until(t, time.Minute, func() bool { return len(s.b.packets) == 1 })
+	require.True(t, string(data) == s.b.packets[0].data)
+	require.EqualValues(t, MaxFragments, s.b.p.Stats().Accepted)
 }
 
 func TestQ4Q9SendWindow(t *testing.T) {
@@ -104,20 +194,61 @@ func TestQ8OnlyTheNewestWindowAck(t *testing.T) {
 	require.True(t, p.done(0), "an older one is not sent again")
 }
 
-// All unreliable messages are lost, with the constants of the original library
-// and with those of volley's peers on either side.
+// Q13: window acknowledgements have the priority of their channel, and leave ahead
+// of what else it has to send.
+func TestQ13WindowAcks(t *testing.T) {
+	cfg := testConfig()
+	cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 16, 4, 4
+	p, _ := connectedPeer(t, cfg)
+	p.SetPriority(1, true)
+	p.send.control = &fixedController{window: 1 << 20}
+	p.Send(0, 0, []byte("low"), Reliable, 0)
+	p.Send(0, 1, []byte("high"), Reliable, 0)
+	var out wire.Batch
+	for i := range uint32(8) {
+		m := Message{Channel: uint8(i % 2), Packet: i / 2, Data: []byte("x")}
+		p.Receive(0, AppendMessage(AppendDataHeader(nil, 1000+i, 1), &m), &out)
+	}
+	p.Transmit(0, &out, 10)
+	var order []string
+	for _, m := range messagesOf(t, &out) {
+		order = append(order, fmt.Sprintf("%d %d %s", m.Channel, m.Type, m.Data))
+	}
+	require.Equal(t, []string{"1 2 ", "1 0 high", "0 2 ", "0 0 low"}, order)
+}
+
 func TestQ10Q12TotalLossOfUnreliable(t *testing.T) {
+	loseFragments(t, 1000, 1<<20, 1, Unreliable, 0)
+}
+
+// The same where packets are given up while they are being sent, since their time
+// is over: they have used an id, and need the sentinel as others do.
+func TestQ10Q12PacketsGivenUp(t *testing.T) {
+	for _, mode := range []Mode{Unreliable, Passive} {
+		loseFragments(t, 200, 3000, 5*1452, mode, ms(20))
+	}
+}
+
+// loseFragments has everything arrive but fragments, with the constants of the
+// original library and with those of volley's peers on either side, and fails if
+// sending does not go on.
+func loseFragments(t *testing.T, packets, window, size int, mode Mode, life Clock) {
 	cfg := testConfig()
 	cfg.Packets, cfg.SendGroup, cfg.ReceiveGroup = 64, 2, 8
 	p, _ := connectedPeer(t, cfg)
-	p.send.control = &fixedController{window: 1 << 20}
+	p.send.control = &fixedController{window: window}
 	q, h := connectedPeer(t, cfg)
 	var out, back wire.Batch
-	sent := 0
-	for now := ms(0); sent < 1000; now += ms(1) {
-		require.Less(t, now, ms(60_000), "stalled after %d", sent)
-		if _, ok := p.Send(now, 0, []byte("x"), Unreliable, 0); ok {
-			sent++
+	data := make([]byte, size)
+	ch := p.send.channel(0)
+	for now := ms(0); int(ch.next) < packets; now += ms(1) {
+		require.Less(t, now, ms(600_000), "stalled after %d", ch.next)
+		if p.Stats().Packets < 2 {
+			var expires Clock
+			if life > 0 {
+				expires = now + life
+			}
+			p.Send(now, 0, data, mode, expires)
 		}
 		p.Tick(now, &out)
 		p.Transmit(now, &out, 50)
