@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"volley/capture"
 	"volley/internal/inbox"
 	"volley/internal/listen"
 	"volley/reliable"
@@ -110,6 +111,12 @@ type Config struct {
 	// take its time. Default: silence.
 	Logger *slog.Logger
 
+	// Capture records what the connections do, for Replay, see package capture. The
+	// same Recorder may serve any number of them. Default: nothing is recorded, and
+	// nothing is spent on it. A capture contains the messages, unless the Recorder
+	// leaves them out.
+	Capture *capture.Recorder
+
 	// DisableOffload sends and receives datagram by datagram, without
 	// segmentation offload, where a UDP socket would otherwise use it. The
 	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
@@ -168,7 +175,8 @@ type settings struct {
 	budget                *listen.Budget // what these go to; nil where there is no limit
 	onClose               func(*Conn)    // may be nil; of the Listener
 	logger                *slog.Logger
-	socketBuffer          int // as asked for; 0: nothing was
+	capture               *capture.Recorder // nil: none
+	socketBuffer          int               // as asked for; 0: nothing was
 	restartNotice         bool
 	reliable              reliable.Config
 }
@@ -187,6 +195,7 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 
 		restartNotice: cfg.RestartNotice,
 		logger:        cfg.Logger,
+		capture:       cfg.Capture,
 		socketBuffer:  max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
 	}
 	if reserve != nil {

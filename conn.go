@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/netconn"
 	"volley/internal/outbox"
@@ -72,7 +73,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
 	c.known = set.reserve == nil
-	if err := c.endpoint.Init(&set.reliable, now, (*sink)(c)); err != nil {
+	if err := c.endpoint.Init(c.coreConfig(), now, (*sink)(c)); err != nil {
 		return err
 	}
 	if e := dc.Features().Errors; e != nil {
@@ -211,6 +212,7 @@ type rare struct {
 	looks     *looks // nil before Explain
 	watched   *looks // the same for package volleydebug
 	earlier   earlier
+	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
 
 func (c *Conn) rareLocked() *rare {
@@ -254,7 +256,7 @@ func (c *Conn) finishUnlocking() {
 func (c *Conn) releaseLocked() {
 	c.last = c.statsLocked()
 	c.buryLocked()
-	c.endpoint.Free()
+	c.free()
 	c.last.MessagesLost = c.counts.messagesLost
 	c.last.Memory = 0
 	c.endpoint = reliable.Endpoint{}

@@ -88,7 +88,7 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	if now != c.lastSent { // else it has been told
 		t = c.at(now)
 	}
-	id, err := c.endpoint.Send(t, b, out)
+	id, err := c.send(t, b, out)
 	if err != nil {
 		return 0, err
 	}

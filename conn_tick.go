@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"volley/capture"
 	"volley/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 	}
 	if wait, pending := c.endpoint.LossDue(t); pending && wait == 0 {
 		c.lastUpdate = now
-		c.endpoint.Update(t)
+		c.update(t)
 	}
 	c.freeLocked(t, now)
 	next := c.nextTickLocked(t, now)
@@ -73,12 +74,12 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
 	if wait, pending := c.endpoint.ReassemblyDue(t); pending && wait == 0 {
-		c.endpoint.ExpireReassemblies(t)
+		c.call(capture.Expire, t, func() { c.endpoint.ExpireReassemblies(t) })
 		compact = idle
 	}
 	if compact {
 		c.compact = true
-		c.endpoint.Compact(t)
+		c.call(capture.Compact, t, func() { c.endpoint.Compact(t) })
 	}
 }
 
@@ -178,7 +179,7 @@ func (c *Conn) activeLocked(now clock) {
 func (c *Conn) updateLocked(now clock) {
 	if now-c.lastUpdate >= smoothingInterval {
 		c.lastUpdate = now
-		c.endpoint.Update(c.at(now))
+		c.update(c.at(now))
 	}
 }
 
@@ -193,7 +194,7 @@ func (c *Conn) sendControlLocked(now clock) {
 		return
 	}
 	c.counts.acksSent++
-	c.endpoint.SendControl(c.at(now), c.out.Batch(now))
+	c.sendControl(c.at(now), c.out.Batch(now))
 	c.lastSent = now
 	c.out.Answered()
 }
@@ -201,6 +202,6 @@ func (c *Conn) sendControlLocked(now clock) {
 // queueEmptyLocked queues a packet without payload, which the peer's application
 // does not see.
 func (c *Conn) queueEmptyLocked(now clock) {
-	c.endpoint.Send(c.at(now), nil, c.out.Batch(now))
+	c.send(c.at(now), nil, c.out.Batch(now))
 	c.lastSent = now
 }

@@ -101,7 +101,7 @@ func write(t *testing.T, name, content string) {
 func TestGuide(t *testing.T) {
 	dir, run := scratch(t)
 	run("go mod init example.com/game")
-	for i, b := range goBlocks(t, "docs/guide.md", "docs/operations.md") {
+	for i, b := range goBlocks(t, "docs/guide.md", "docs/operations.md", "docs/observability.md") {
 		if b.kind == "file" {
 			write(t, filepath.Join(dir, b.arg), b.code)
 			continue

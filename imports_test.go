@@ -35,12 +35,13 @@ type importRule struct {
 var importRules = map[string]importRule{
 	"volley": {
 		modules: []string{"golang.org/x/net"},
-		allow:   []string{"volley/reliable", "volley/simnet", "volley/internal/..."},
+		allow:   []string{"volley/capture", "volley/reliable", "volley/simnet", "volley/internal/..."},
 	},
 	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors"}},
 	"volley/internal/seq":     {core: true},
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
+	"volley/capture":          {},
 	"volley/simnet":           {test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
 		modules: []string{"golang.org/x/net"},
@@ -88,7 +89,7 @@ var importRules = map[string]importRule{
 }
 
 // publicPackages are what programs use.
-var publicPackages = []string{"volley", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
+var publicPackages = []string{"volley", "volley/capture", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
 
 const anyModule = "..."
 

@@ -41,7 +41,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	c.out.Init((*framer)(c), dc.Features().Waits)
 	p.origin = &inbox.Origin{Addr: dc.RemoteAddr(), Limit: pc.set.readBuffer, Reserve: pc.set.reserve}
 	pc.peers.Add(1)
-	err := c.endpoint.Init(&pc.set.reliable, c.born, (*peerSink)(p))
+	err := c.endpoint.Init(c.coreConfig(), c.born, (*peerSink)(p))
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
 	}
@@ -122,8 +122,8 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	p.pc.in.Unlock()
 	c.controlLocked(t, now)
-	if c.endpoint.InquiryDue(t) && !c.out.Crowded() {
-		c.endpoint.SendInquiry(t, c.out.Batch(now))
+	if c.inquiryDue(t) && !c.out.Crowded() {
+		c.sendInquiry(t, c.out.Batch(now))
 		c.counts.acksSent++
 		c.lastSent = now
 	}
@@ -246,7 +246,15 @@ type peerSink packetPeer
 
 // HandleMessage takes a message from the endpoint; false leaves it
 // unacknowledged.
-func (s *peerSink) HandleMessage(_ uint16, payload []byte) bool {
+func (s *peerSink) HandleMessage(sequence uint16, payload []byte) bool {
+	taken := s.takeLocked(payload)
+	if notes := s.conn.notes(); notes != nil {
+		s.conn.noteMessage(notes, sequence, payload, taken)
+	}
+	return taken
+}
+
+func (s *peerSink) takeLocked(payload []byte) bool {
 	if len(payload) == 0 {
 		return true // it only carried acknowledgements
 	}

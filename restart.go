@@ -62,7 +62,10 @@ func (c *Conn) noticeLocked(now clock, b []byte) {
 		return
 	}
 	s.raise(now)
-	putAsk(c.out.Batch(now).Extend(askSize), s.token)
+	out := c.out.Batch(now)
+	n := out.Len()
+	putAsk(out.Extend(askSize), s.token)
+	c.noteAside(now, out, n)
 	c.out.Answered()
 }
 

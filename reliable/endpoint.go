@@ -154,6 +154,9 @@ func (e *Endpoint) setTime(now time.Time) {
 // message at the same time, saves what it takes to reckon with another one.
 func (e *Endpoint) Time() time.Time { return e.told }
 
+// Elapsed returns the newest time that e was told, since New.
+func (e *Endpoint) Elapsed() time.Duration { return time.Duration(e.now) }
+
 // NextSequence returns the sequence number of the next packet.
 func (e *Endpoint) NextSequence() uint16 { return uint16(e.nextID) }
 

@@ -1,0 +1,489 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An adder is a core for tests: it answers each datagram by one with the sum of
+// all bytes so far, and by the message itself.
+type adder struct {
+	Start int
+	sum   int
+}
+
+func (a *adder) answer(b []byte) []byte {
+	for _, x := range b {
+		a.sum += int(x)
+	}
+	return fmt.Appendf(nil, "sum:%d", a.sum)
+}
+
+func (a *adder) Call(r *Record, out *Outputs) error {
+	switch r.Kind {
+	case Receive:
+		b := make([]byte, r.Size)
+		copy(b, r.Data)
+		out.Datagram(a.answer(b), 4)
+		out.Delivered(uint64(r.Size), b)
+		ok, _ := r.Answer()
+		v, _ := r.Arg()
+		if ok {
+			out.Result(v)
+		}
+	case Close:
+		out.Fate(7, 1, time.Second)
+		out.Asked(9)
+	default:
+		return errors.New("no such call")
+	}
+	return nil
+}
+
+// A recorded is an adder that is recorded.
+type recorded struct {
+	adder
+	s    *Stream
+	at   time.Duration
+	last []byte
+}
+
+var epoch = time.Date(2020, 2, 20, 20, 20, 20, 20, time.UTC)
+
+func record(r *Recorder, start int) *recorded {
+	j, _ := json.Marshal(adder{Start: start})
+	c := &recorded{adder: adder{sum: start}}
+	c.s = r.Open(Info{Protocol: "adder", Role: "test", Local: "192.0.2.1:1", Remote: "192.0.2.2:2", Start: epoch, Config: j})
+	return c
+}
+
+func (c *recorded) receive(b []byte) {
+	c.at += time.Millisecond
+	c.s.Begin(Receive, c.at)
+	c.s.Arg(-5)
+	c.s.Data(b, 1)
+	answer := c.answer(b)
+	if out := c.s.Outputs(); out != nil {
+		out.Datagram(answer, 4)
+		out.Delivered(uint64(len(b)), b)
+		c.s.Answer(true)
+		out.Result(-5)
+	}
+	c.s.End()
+}
+
+func (c *recorded) close() {
+	c.s.Begin(Close, c.at)
+	if out := c.s.Outputs(); out != nil {
+		out.Fate(7, 1, time.Second)
+		out.Asked(9)
+	}
+	c.s.End()
+	c.s.Close()
+}
+
+func replayAdders(b []byte) (*Report, error) {
+	return Replay(bytes.NewReader(b), "adder", func(info *Info) (Core, error) {
+		a := new(adder)
+		err := json.Unmarshal(info.Config, a)
+		a.sum = a.Start
+		return a, err
+	})
+}
+
+func newRecorder(t testing.TB, cfg *Config) *Recorder {
+	t.Helper()
+	r, err := NewRecorder(cfg)
+	require.NoError(t, err)
+	return r
+}
+
+func contents(t testing.TB, r *Recorder) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := r.WriteTo(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), n)
+	require.EqualValues(t, b.Len(), r.Stats().Bytes)
+	return b.Bytes()
+}
+
+func TestRecordAndReplay(t *testing.T) {
+	for _, omit := range []bool{false, true} {
+		r := newRecorder(t, &Config{OmitPayload: omit})
+		require.Equal(t, omit, r.Omitted())
+		x, y := record(r, 0), record(r, 1000)
+		secret := []byte("\x00secret")
+		if omit {
+			secret = make([]byte, 7) // what an adder would look into is zero in the replay
+		}
+		for range 3 {
+			x.receive(secret)
+			y.receive(nil)
+		}
+		x.close()
+		y.receive([]byte{0})
+		b := contents(t, r)
+		report, err := replayAdders(b)
+		require.NoError(t, err)
+		require.True(t, report.Same(), report)
+		require.Len(t, report.Connections, 2)
+		c := report.Connections[0]
+		require.Equal(t, []int{4, 3, 3, 3}, []int{c.Calls, c.Messages, c.Sent, c.Received})
+		require.Equal(t, 3*time.Millisecond, c.Elapsed)
+		require.Equal(t, c.Recorded, c.Digest)
+		require.NotZero(t, c.Digest)
+		require.NotEqual(t, report.Connections[1].Digest, c.Digest)
+		require.True(t, c.Info.Start.Equal(epoch))
+		require.Equal(t, "test", c.Info.Role)
+		require.Equal(t, &End{}, report.End)
+		require.Equal(t, omit, report.Header.Omitted)
+		require.Equal(t, !omit, bytes.Contains(b, []byte("secret")))
+		require.NotEmpty(t, report.Header.Library)
+
+		s := r.Stats()
+		s.Bytes = 0
+		require.Equal(t, Stats{Calls: 8, Connections: 2}, s)
+	}
+}
+
+func TestOthersAreCounted(t *testing.T) {
+	r := newRecorder(t, nil)
+	record(r, 0).receive(nil)
+	report, err := Replay(bytes.NewReader(contents(t, r)), "other", nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Others)
+	require.False(t, report.Same(), "there was nothing to replay")
+}
+
+// The first answer that differs is told.
+func TestDivergence(t *testing.T) {
+	r := newRecorder(t, nil)
+	c := record(r, 0)
+	c.receive([]byte{1})
+	c.sum++ // which no replay knows
+	c.receive([]byte{1})
+	c.receive([]byte{1})
+	report, err := replayAdders(contents(t, r))
+	require.NoError(t, err)
+	require.False(t, report.Same())
+	d := report.Connections[0].Divergence
+	require.NotNil(t, d)
+	require.Equal(t, []any{2, 2 * time.Millisecond, Receive}, []any{d.Call, d.At, d.Kind})
+	require.Contains(t, d.Recorded, "output 1: sends 5 bytes: 73756d3a33")
+	require.Contains(t, d.Replayed, "73756d3a32 (byte 4: 0x32, was 0x33)")
+	require.Equal(t, 3, report.Connections[0].Calls)
+	require.NotEqual(t, report.Connections[0].Recorded, report.Connections[0].Digest)
+	require.Contains(t, report.String(), "diverges at call 2 (receive)")
+
+	var a, b Outputs
+	a.Result(1)
+	a.Result(2)
+	b.Result(1)
+	was, is := difference(a.buf, b.buf)
+	require.Equal(t, [2]string{"output 2: returns 2", "nothing more"}, [2]string{was, is})
+	was, is = difference(b.buf, a.buf)
+	require.Equal(t, [2]string{"output 2: nothing more", "returns 2"}, [2]string{was, is})
+}
+
+// Without a ring the beginning stays, up to the limit and no byte more.
+func TestLimit(t *testing.T) {
+	for _, limit := range []int64{minMaxBytes, 100_001, 1 << 20} {
+		for _, size := range []int{0, 100, 1500, 20_000} {
+			r := newRecorder(t, &Config{MaxBytes: limit})
+			c := record(r, 0)
+			for n := 0; n < 1<<20 && r.Err() == nil; n++ {
+				c.receive(make([]byte, size))
+				require.LessOrEqual(t, r.Stats().Bytes, limit)
+			}
+			require.Equal(t, ErrLimit, r.Err())
+			before := r.Stats()
+			require.Greater(t, before.Bytes, limit*3/5, "size %d", size)
+			c.receive(nil)
+			c.close()
+			require.Nil(t, r.Open(Info{}))
+			require.Equal(t, before.Dropped+2, r.Stats().Dropped)
+			report, err := replayAdders(contents(t, r))
+			require.NoError(t, err)
+			require.True(t, report.Same(), report)
+			require.Equal(t, &End{Dropped: 3, Limit: true}, report.End)
+			require.EqualValues(t, before.Calls, report.Connections[0].Calls)
+		}
+	}
+}
+
+// A ring keeps the newest, within the limit. Who began in it can be replayed,
+// others are told as incomplete.
+func TestRing(t *testing.T) {
+	const limit = 100_000
+	r := newRecorder(t, &Config{MaxBytes: limit, Ring: true})
+	old := record(r, 0)
+	for n := range 20_000 {
+		old.receive([]byte{byte(n), byte(n >> 8)})
+		if n%100 == 0 {
+			require.LessOrEqual(t, r.Stats().Bytes, int64(limit))
+		}
+	}
+	young := record(r, 1)
+	for n := range 200 {
+		old.receive([]byte{byte(n), 0xaa})
+		young.receive([]byte{byte(n), 0xbb})
+	}
+	require.NoError(t, r.Err())
+	b := contents(t, r)
+	require.LessOrEqual(t, len(b), limit)
+	require.Greater(t, len(b), limit/2)
+	require.Positive(t, r.Stats().Forgotten)
+	report, err := replayAdders(b)
+	require.NoError(t, err)
+	require.Len(t, report.Connections, 2)
+	require.True(t, report.Connections[0].Incomplete)
+	require.Equal(t, 20_200, report.Connections[0].Calls, "calls are counted from the beginning")
+	require.Equal(t, 20_200*time.Millisecond, report.Connections[0].Elapsed)
+	require.True(t, report.Connections[1].Same())
+	require.Equal(t, 200, report.Connections[1].Calls)
+	require.False(t, report.Same())
+	require.Contains(t, report.String(), "not replayed")
+
+	// All the newest calls are there, in order, and each follows the one before.
+	c, err := NewReader(bytes.NewReader(b))
+	require.NoError(t, err)
+	var times []time.Duration
+	for {
+		record, err := c.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		if record.Op == Called && record.Conn.ID == 1 {
+			times = append(times, record.At)
+		}
+	}
+	for i, at := range times {
+		require.Equal(t, old.at-time.Duration(len(times)-1-i)*time.Millisecond, at)
+	}
+}
+
+// A record that a ring has no room for is missing, and that shows.
+func TestRingTooLarge(t *testing.T) {
+	r := newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	c, d := record(r, 0), record(r, 0)
+	c.receive([]byte{1})
+	c.receive(make([]byte, 2*minMaxBytes))
+	c.receive([]byte{2})
+	d.receive([]byte{2})
+	require.EqualValues(t, 1, r.Stats().Dropped)
+	report, err := replayAdders(contents(t, r))
+	require.NoError(t, err)
+	require.True(t, report.Connections[0].Incomplete)
+	require.True(t, report.Connections[1].Same(), report)
+}
+
+// WriteTo may go on while a ring forgets what it writes.
+func TestWriteToWhileRecording(t *testing.T) {
+	for _, ring := range []bool{false, true} {
+		r := newRecorder(t, &Config{MaxBytes: 200_000, Ring: ring})
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				var c *recorded
+				for n := range 3000 {
+					if n%1000 == 0 {
+						if c != nil {
+							c.close()
+						}
+						if c = record(r, i); c.s == nil {
+							return
+						}
+					}
+					c.receive(bytes.Repeat([]byte{byte(n)}, n%50))
+				}
+			})
+		}
+		for range 20 {
+			b := contents2(t, r)
+			require.LessOrEqual(t, len(b), 200_000)
+			report, err := replayAdders(b)
+			require.NoError(t, err)
+			for _, c := range report.Connections {
+				require.True(t, c.Same() || ring && c.Incomplete, report)
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// contents2 is contents while others record.
+func contents2(t *testing.T, r *Recorder) []byte {
+	var b bytes.Buffer
+	_, err := r.WriteTo(slowly{&b})
+	require.NoError(t, err)
+	return b.Bytes()
+}
+
+type slowly struct{ w io.Writer }
+
+func (s slowly) Write(b []byte) (int, error) {
+	time.Sleep(time.Microsecond)
+	return s.w.Write(b)
+}
+
+func TestConfigErrors(t *testing.T) {
+	for field, cfg := range map[string]*Config{
+		"MaxBytes": {MaxBytes: 65535},
+		"Ring":     {Ring: true, Output: io.Discard},
+	} {
+		_, err := NewRecorder(cfg)
+		var ce *ConfigError
+		require.ErrorAs(t, err, &ce)
+		require.Equal(t, field, ce.Field)
+	}
+	_, err := NewRecorder(&Config{MaxBytes: -1})
+	require.Error(t, err)
+	require.Nil(t, (*Recorder)(nil).Open(Info{}))
+	require.False(t, (*Recorder)(nil).Omitted())
+	require.Nil(t, (*Stream)(nil).Outputs())
+}
+
+// A lock makes a buffer safe for the goroutine of a sink.
+type locked struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	room int // bytes until the disk is full
+	gate chan struct{}
+}
+
+var errFull = errors.New("no space left on device")
+
+func (l *locked) Write(b []byte) (int, error) {
+	if l.gate != nil {
+		<-l.gate
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(b) > l.room {
+		n, _ := l.b.Write(b[:l.room])
+		return n, errFull
+	}
+	l.room -= len(b)
+	return l.b.Write(b)
+}
+
+func TestOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &locked{room: 1 << 30}
+		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		c := record(r, 0)
+		for range 1000 {
+			c.receive([]byte{1})
+		}
+		synctest.Wait() // what was recorded is written without Close
+		report, err := replayAdders(disk.b.Bytes())
+		require.NoError(t, err)
+		require.True(t, report.Same())
+		require.Nil(t, report.End, "the program may die now")
+		require.Equal(t, 1000, report.Connections[0].Calls)
+		_, err = r.WriteTo(io.Discard)
+		require.Error(t, err)
+		c.close()
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close())
+		require.Equal(t, ErrClosed, r.Err())
+		require.EqualValues(t, disk.b.Len(), r.Stats().Bytes)
+		report, err = replayAdders(disk.b.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, &End{}, report.End)
+		require.True(t, report.Same())
+	})
+}
+
+// A full disk stops the recording, and is told; who records does not notice.
+func TestOutputFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &locked{room: 5000}
+		r := newRecorder(t, &Config{Output: disk})
+		c := record(r, 0)
+		for range 1000 {
+			c.receive([]byte{1})
+			synctest.Wait()
+		}
+		require.Equal(t, errFull, r.Err())
+		require.True(t, r.Stats().Stopped)
+		require.EqualValues(t, 1000, r.Stats().Dropped+r.Stats().Calls)
+		require.Equal(t, errFull, r.Close())
+		report, err := replayAdders(disk.b.Bytes())
+		require.ErrorIs(t, err, ErrTruncated)
+		require.True(t, report.Same(), "what is there is sound")
+	})
+}
+
+// An output that blocks holds up nobody. When too much waits, recording stops.
+func TestOutputTooSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &locked{room: 1 << 30, gate: make(chan struct{})}
+		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		c := record(r, 0)
+		for range 10_000 {
+			c.receive(make([]byte, 1000))
+		}
+		require.Equal(t, ErrTooSlow, r.Err())
+		require.InDelta(t, maxWaiting, r.Stats().Bytes, 5000)
+		close(disk.gate)
+		require.NoError(t, r.Close())
+		require.EqualValues(t, disk.b.Len(), r.Stats().Bytes)
+		report, err := replayAdders(disk.b.Bytes())
+		require.NoError(t, err)
+		require.True(t, report.Same())
+		require.True(t, report.End.Failed)
+	})
+}
+
+func TestOutputLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &locked{room: 1 << 30}
+		r := newRecorder(t, &Config{Output: disk, MaxBytes: minMaxBytes})
+		c := record(r, 0)
+		for range 1000 {
+			c.receive(make([]byte, 1000))
+			synctest.Wait()
+		}
+		require.Equal(t, ErrLimit, r.Err())
+		require.NoError(t, r.Close())
+		require.LessOrEqual(t, disk.b.Len(), minMaxBytes)
+		require.Greater(t, disk.b.Len(), minMaxBytes-1500)
+	})
+}
+
+// Nothing is allocated for a call once buffers have grown, in a ring too.
+func TestNoAllocations(t *testing.T) {
+	r := newRecorder(t, &Config{MaxBytes: 1 << 20, Ring: true})
+	c := record(r, 0)
+	b := make([]byte, 1000)
+	answer := []byte("sum:12345")
+	call := func() {
+		c.at++
+		c.s.Begin(Receive, c.at)
+		c.s.Data(b, 10)
+		out := c.s.Outputs()
+		out.Datagram(answer, 4)
+		out.Delivered(1, b)
+		c.s.Answer(true)
+		out.Fate(1, 1, 1)
+		c.s.End()
+	}
+	for range 5000 {
+		call()
+	}
+	require.Less(t, testing.AllocsPerRun(10_000, call), 0.1)
+	r.Close()
+	require.Zero(t, testing.AllocsPerRun(100, call))
+}

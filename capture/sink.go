@@ -1,0 +1,84 @@
+package capture
+
+import (
+	"io"
+	"sync"
+)
+
+// A sink gives a capture to a writer, on a goroutine of its own, so that whoever
+// records never waits for it.
+type sink struct {
+	w    io.Writer
+	fail func(error)   // called with no lock held
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	waiting []byte
+	spare   []byte
+	writing int  // bytes that the goroutine is writing
+	over    bool // nothing more comes
+	err     error
+}
+
+func newSink(w io.Writer, start []byte, fail func(error)) *sink {
+	k := &sink{w: w, fail: fail, done: make(chan struct{}), waiting: start}
+	k.wake = sync.NewCond(&k.mu)
+	go k.run()
+	return k
+}
+
+// put takes a record; false: too much waits.
+func (k *sink) put(body []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over || k.writing+len(k.waiting)+frameSize(len(body)) > maxWaiting {
+		return false
+	}
+	k.waiting = appendFrame(k.waiting, body)
+	k.wake.Signal()
+	return true
+}
+
+// finish takes the last record.
+func (k *sink) finish(end []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = append(k.waiting, end...)
+	k.over = true
+	k.wake.Signal()
+}
+
+// close waits until all has been written, after finish.
+func (k *sink) close() error {
+	<-k.done
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+func (k *sink) run() {
+	defer close(k.done)
+	for {
+		k.mu.Lock()
+		k.writing = 0
+		for len(k.waiting) == 0 && !k.over {
+			k.wake.Wait()
+		}
+		b := k.waiting
+		k.waiting = k.spare[:0]
+		k.writing = len(b)
+		k.mu.Unlock()
+		if len(b) == 0 {
+			return
+		}
+		if _, err := k.w.Write(b); err != nil {
+			k.mu.Lock()
+			k.err = err
+			k.mu.Unlock()
+			k.fail(err)
+			return
+		}
+		k.spare = b
+	}
+}

@@ -1,0 +1,371 @@
+package volley
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/capture"
+	"volley/reliable"
+	"volley/simnet"
+)
+
+// replayable wants all that a Recorder has to be done again, and returns it.
+func replayable(t *testing.T, r *capture.Recorder) []*capture.Replayed {
+	t.Helper()
+	require.NoError(t, r.Err())
+	report, err := Replay(bytes.NewReader(written(t, r)))
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	return report.Connections
+}
+
+// With OmitPayload there are no messages in a capture, and it replays all the same.
+func TestReplayWithoutPayload(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecorder(t, &capture.Config{OmitPayload: true})
+			roughTraffic(t, &Config{Capture: r}, seed)
+			replayable(t, r)
+			whole := newRecorder(t, nil)
+			roughTraffic(t, &Config{Capture: whole}, seed)
+			require.Less(t, 5*r.Stats().Bytes, 4*whole.Stats().Bytes)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, &capture.Config{OmitPayload: true})
+		a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+		secret := []byte("a secret of our users")
+		for _, n := range []int{1, 100, 700} { // up to 15 fragments
+			a.Write(bytes.Repeat(secret, n))
+			b.Read(make([]byte, 20000))
+		}
+		a.Close()
+		b.Close()
+		file := written(t, r)
+		require.False(t, bytes.Contains(file, secret[:4]))
+		require.Equal(t, 3, replayable(t, r)[1].Messages)
+	})
+}
+
+// A Listener's limit of memory is a thing that a core asks about.
+func TestReplayLimitedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, nil)
+		_, l, dial := network(t, &ListenConfig{Config: &Config{Capture: r}, MaxMemory: 20_000})
+		var conns []*Conn
+		for i := range 4 {
+			c := dial("10.0.0.2:"+string(rune('1'+i)), &Dialer{})
+			conns = append(conns, c, accept(t, l))
+		}
+		var refused uint64
+		for n := range 200 {
+			for _, c := range conns {
+				c.Write(make([]byte, 1+n*37%4000))
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		for _, c := range conns {
+			refused += c.Stats().MessagesRefused
+			c.Close()
+		}
+		require.Positive(t, refused)
+		require.Len(t, replayable(t, r), 4, "those of the listener")
+	})
+}
+
+// Questions after a restart are sent without the core, and are in the capture.
+func TestCaptureRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, nil)
+		cfg := *noticing
+		cfg.Capture = r
+		s := establish(t, &cfg, noticing)
+		s.restart()
+		s.c.Write([]byte("hello"))
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, s.c.out.Err(), ErrPeerRestarted)
+		replayable(t, r)
+		asked := 0
+		for record := range records(t, written(t, r)) {
+			if record.Kind == capture.Aside {
+				for p := range record.Packets() {
+					require.True(t, p.Sent)
+					require.Len(t, p.Data, askSize)
+					asked++
+				}
+			}
+		}
+		require.Equal(t, 1, asked)
+	})
+}
+
+// records iterates over the records of a capture.
+func records(t *testing.T, b []byte) func(yield func(*capture.Record) bool) {
+	return func(yield func(*capture.Record) bool) {
+		r, err := capture.NewReader(bytes.NewReader(b))
+		require.NoError(t, err)
+		for {
+			record, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			require.NoError(t, err)
+			if !yield(record) {
+				return
+			}
+		}
+	}
+}
+
+// The peers of a PacketConn, which forget each other and start anew.
+func TestReplayPacketConn(t *testing.T) {
+	for _, before := range []int{1, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecorder(t, nil)
+			n := simnet.New(9)
+			defer n.Close()
+			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.1, Duplicate: 0.1})
+			k := newTalk(t, n, 0, 0)
+			defer func() { k.close() }()
+			for range 3 {
+				require.NoError(t, k.a.Close())
+				time.Sleep(time.Second)
+				k.a = packetAt(t, n, "10.0.0.1:7", &Config{Capture: r})
+				for range before {
+					k.send(k.b, k.a, 1, 40, 100*time.Millisecond)
+					k.send(k.a, k.b, 1, 40, time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				k.read()
+			}
+			require.NoError(t, k.a.Close())
+			require.GreaterOrEqual(t, len(replayable(t, r)), 3)
+		})
+	}
+}
+
+// All ways to send, from several goroutines, over sockets; under -race.
+func TestReplayConcurrent(t *testing.T) {
+	r := newRecorder(t, &capture.Config{MaxBytes: 64 << 20})
+	client, server := udpPair(t, &Config{Capture: r})
+	var wg sync.WaitGroup
+	for _, c := range []*Conn{client, server} {
+		go func() {
+			for {
+				if _, err := c.ReadMessage(nil); err != nil {
+					return
+				}
+			}
+		}()
+		wg.Go(func() {
+			for n := range 300 {
+				c.Write(make([]byte, n*n%5000))
+			}
+		})
+		wg.Go(func() {
+			for range 50 {
+				c.WriteBatch([][]byte{{1}, {2, 3}, make([]byte, 2000), nil})
+				c.Stats()
+			}
+		})
+		wg.Go(func() {
+			for range 100 {
+				WriteAll([]byte("all"), slices.Values([]*Conn{client, server}))
+			}
+		})
+	}
+	wg.Wait()
+	var file bytes.Buffer // while the connections are open
+	_, err := r.WriteTo(&file)
+	require.NoError(t, err)
+	report, err := Replay(&file)
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	client.Close()
+	server.Close()
+	require.Len(t, replayable(t, r), 2)
+}
+
+// A core of another configuration diverges, which is told.
+func TestReplayDiverges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, nil)
+		roughTraffic(t, &Config{Capture: r}, 1)
+		file := written(t, r)
+		for name, change := range map[string]func(*coreConfig){
+			"FragmentAbove": func(c *coreConfig) { c.FragmentAbove = 100 },
+			"LostAfter":     func(c *coreConfig) { c.LostAfter = 200 * time.Millisecond },
+			"AckDelay":      func(c *coreConfig) { c.AckDelay = 0 },
+			"MaxWindow":     func(c *coreConfig) { c.MaxWindow = 0 },
+			"RTTSmoothing":  func(c *coreConfig) { c.RTTSmoothing = 1 },
+		} {
+			left := replayMemory
+			report, err := capture.Replay(bytes.NewReader(file), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+				var cfg coreConfig
+				require.NoError(t, json.Unmarshal(info.Config, &cfg))
+				change(&cfg)
+				info.Config, _ = json.Marshal(cfg)
+				return newReplayed(info, &left)
+			})
+			require.NoError(t, err)
+			c := report.Connections[0]
+			require.NotNil(t, c.Divergence, name)
+			require.NotEqual(t, c.Recorded, c.Digest)
+			require.NotEqual(t, c.Divergence.Recorded, c.Divergence.Replayed, name)
+		}
+	})
+}
+
+// The settings of an endpoint come back from a capture as they were.
+func TestCoreConfig(t *testing.T) {
+	all := reliable.DefaultConfig()
+	all.MaxWindow, all.ReassemblyBytes, all.SmoothingInterval, all.AckDelay = 256, 1, 2, 3
+	all.LostAfter, all.ReassemblyTimeout = 4, 5
+	all.JumpGuard, all.MidStream, all.AckGuard, all.AckRefused = true, true, true, true
+	for _, cfg := range []reliable.Config{{}, all} {
+		j, err := json.Marshal(newCoreConfig(&cfg))
+		require.NoError(t, err)
+		var c coreConfig
+		require.NoError(t, json.Unmarshal(j, &c))
+		require.Equal(t, cfg, c.config())
+	}
+	all.Reserve = func(int, bool) bool { return true }
+	require.True(t, newCoreConfig(&all).Limited)
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A disk that is full, or a limit, does nothing to the connection.
+func TestCaptureFails(t *testing.T) {
+	for name, cfg := range map[string]*capture.Config{
+		"full disk": {Output: fullDisk{}},
+		"limit":     {MaxBytes: 64 << 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecorder(t, cfg)
+			a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+			for n := range uint32(1000) {
+				_, err := a.Write(pattern(n, 200))
+				require.NoError(t, err)
+				m, err := b.ReadMessage(nil)
+				require.NoError(t, err)
+				got, err := checkPattern(m)
+				require.NoError(t, err)
+				require.Equal(t, n, got)
+			}
+			require.Error(t, r.Err(), name)
+			require.NotZero(t, r.Stats().Dropped)
+			a.Close()
+			b.Close()
+			r.Close()
+			if cfg.Output == nil {
+				report, err := Replay(bytes.NewReader(written(t, r)))
+				require.NoError(t, err)
+				require.True(t, report.Same(), report)
+				require.True(t, report.End.Limit)
+			}
+		})
+	}
+}
+
+// Captures that were changed on purpose, with checksums that are right, never make
+// a replay panic, nor take memory without limit.
+func FuzzReplay(f *testing.F) {
+	b := fuzzCapture(f)
+	head, bodies := frames(b)
+	for seed := range uint64(3) {
+		f.Add(seed, uint16(seed*7), []byte("\x03\x01\x01\x02\x00"))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, at uint16, put []byte) {
+		Replay(bytes.NewReader(mutated(head, bodies, seed, int(at), put)))
+	})
+}
+
+func TestReplayMutated(t *testing.T) {
+	head, bodies := frames(fuzzCapture(t))
+	runs := uint64(3000)
+	if testing.Short() {
+		runs = 300
+	}
+	wrong := 0
+	for seed := range runs {
+		report, err := Replay(bytes.NewReader(mutated(head, bodies, seed, int(seed)*31, nil)))
+		var fe *capture.FormatError
+		if err != nil {
+			require.ErrorAs(t, err, &fe)
+			wrong++
+		} else if !report.Same() {
+			wrong++
+		}
+	}
+	require.Greater(t, wrong, int(runs)/2)
+}
+
+// fuzzCapture returns a short capture.
+func fuzzCapture(tb testing.TB) []byte {
+	r, err := capture.NewRecorder(nil)
+	require.NoError(tb, err)
+	a, b := Pipe(&PipeConfig{Config: &Config{Capture: r, FragmentAbove: 50, FragmentSize: 40, MaxMessageSize: 400}})
+	for n := range uint32(40) {
+		a.Write(pattern(n, int(4+n*7)))
+		b.Write(pattern(n, 5))
+		a.ReadMessage(nil)
+		b.ReadMessage(nil)
+	}
+	a.Close()
+	b.Close()
+	var file bytes.Buffer
+	r.WriteTo(&file)
+	return file.Bytes()
+}
+
+// frames takes a capture apart.
+func frames(b []byte) (head []byte, bodies [][]byte) {
+	const magic = 8
+	n, size := binary.Uvarint(b[magic:])
+	head = b[:magic+size+int(n)+4]
+	for b = b[len(head):]; len(b) > 0; b = b[size+int(n)+4:] {
+		n, size = binary.Uvarint(b)
+		bodies = append(bodies, b[size:size+int(n)])
+	}
+	return head, bodies
+}
+
+// mutated returns a capture with a few changes.
+func mutated(head []byte, bodies [][]byte, seed uint64, at int, put []byte) []byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b := bytes.Clone(head)
+	for i, body := range bodies {
+		body = bytes.Clone(body)
+		switch {
+		case i == at%len(bodies) && len(put) > 0:
+			body = put
+		case rng.IntN(20) == 0:
+			body[rng.IntN(len(body))] ^= byte(1 << rng.IntN(8))
+		case rng.IntN(50) == 0:
+			body = body[:rng.IntN(len(body))]
+		case rng.IntN(50) == 0:
+			continue
+		case rng.IntN(50) == 0:
+			body = bodies[rng.IntN(len(bodies))]
+		}
+		b = binary.AppendUvarint(b, uint64(len(body)))
+		b = append(b, body...)
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return b
+}
