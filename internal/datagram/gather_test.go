@@ -319,3 +319,26 @@ func TestWriteOneDatagram(t *testing.T) {
 		require.Zero(t, n)
 	}
 }
+
+// Of several datagrams that go one by one, those for which there was room in time
+// are told.
+func TestWriteWithoutRoom(t *testing.T) {
+	for room := range 4 {
+		s := &countingSocket{fakeSocket: newFakeSocket(), patient: true, room: room}
+		_, conns := dialMany(t, s, 1)
+		var b wire.Batch
+		for i := range 3 {
+			b.Append(make([]byte, i+1))
+		}
+		var passed deadline.Deadline
+		passed.Expire()
+		n, err := conns[0].WriteBatchBy(&b, &passed)
+		require.Equal(t, room, n)
+		require.Len(t, s.sent, room)
+		if room < 3 {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}

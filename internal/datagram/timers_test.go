@@ -294,6 +294,21 @@ func TestTimersStallRead(t *testing.T) {
 	})
 }
 
+// All that have one read, and no others.
+func TestTimersStallReadAll(t *testing.T) {
+	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+		c.schedule(c.alarm("a", nil), in(9))
+		for _, name := range []string{"q", "r", "s"} {
+			reader := c.alarm(name, nil)
+			reader.reads = true
+			c.schedule(reader, in(9))
+		}
+		c.stall()
+		time.Sleep(time.Second)
+		c.want(t, "q9", "r9", "s9", "a209")
+	})
+}
+
 // However slow the machine, alarms go off.
 func TestTimersStallTwice(t *testing.T) {
 	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {

@@ -17,7 +17,8 @@ func times(n int, gap time.Duration) []time.Duration {
 }
 
 func TestFlood(t *testing.T) {
-	const near, far = floodGap - 1, floodGap
+	const far = 10 * time.Microsecond
+	const near = far - 1
 	for _, test := range []struct {
 		name  string
 		gaps  [][]time.Duration
@@ -31,8 +32,8 @@ func TestFlood(t *testing.T) {
 		{"and two more", [][]time.Duration{times(15, near), times(1, far), times(2, near)}, true},
 		{"a long one ends after 16 at a distance", [][]time.Duration{times(1000, near), times(16, far)}, true},
 		{"and one more", [][]time.Duration{times(1000, near), times(17, far)}, false},
-		{"a pause of 1.5 ms", [][]time.Duration{times(1000, near), times(1, 15*floodDecay)}, true},
-		{"a pause of 1.6 ms", [][]time.Duration{times(1000, near), times(1, 16*floodDecay)}, false},
+		{"a pause of nearly 1.6 ms", [][]time.Duration{times(1000, near), times(1, 1600*time.Microsecond-1)}, true},
+		{"a pause of 1.6 ms", [][]time.Duration{times(1000, near), times(1, 1600*time.Microsecond)}, false},
 		{"a pause of a year", [][]time.Duration{times(1000, near), times(1, 365*24*time.Hour), times(15, near)}, false},
 		{"a clock set back", [][]time.Duration{times(16, -time.Hour)}, true},
 	} {

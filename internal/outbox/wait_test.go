@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
 )
 
 // There is one token for all who wait, so whoever takes it and does not need it, or
@@ -121,5 +124,31 @@ func TestWriteBehindFlood(t *testing.T) {
 		time.Sleep(time.Second)
 		c.write([]byte("x"))
 		require.Len(t, c.link.sent, 2*floodMax+1)
+	})
+}
+
+// Who sends a batch of its own waits until what was pending has left, and also what
+// others have added meanwhile: the order is that of framing.
+func TestClearTakesLatecomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(false)
+		c.link.delay = func() time.Duration { return time.Second }
+		go func() {
+			time.Sleep(time.Second / 2)
+			c.answer()
+		}()
+		c.Lock()
+		acquired := c.AcquireUnlocking(c.Patience())
+		c.Frame(c.Now(), nil, c.Batch(c.Now()))
+		cleared := c.ClearUnlocking(c.Patience())
+		left := c.pending
+		out := new(wire.Batch)
+		c.Frame(c.Now(), nil, out)
+		_, err := c.TransmitUnlocking(out, c.Patience())
+		c.ReleaseUnlocking(c.Patience())
+		c.Unlock()
+		require.NoError(t, errors.Join(acquired, cleared, err))
+		require.Nil(t, left)
+		c.wantInOrder(t, 3)
 	})
 }
