@@ -446,6 +446,9 @@ func TestServerStop(t *testing.T) {
 	if len(s.history.entries)+len(s.handshakes.entries) > 0 || s.requests.aead != nil || s.challenges.aead != nil {
 		t.Error("a stopped server still has keys or tokens")
 	}
+	if s.req != (request{}) || s.body != [challengeBodySize]byte{} {
+		t.Error("a stopped server still has what it last read or wrote")
+	}
 }
 
 // TestTimeoutZero: a token with timeout 0 has no timeouts.
@@ -474,6 +477,14 @@ func TestSlotList(t *testing.T) {
 	if !l.full() {
 		t.Error("full() = false with all taken")
 	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("an index beyond the last one was taken")
+			}
+		}()
+		l.take()
+	}()
 	for _, i := range []uint32{3, 1, 2} {
 		l.put(i)
 	}
