@@ -1,0 +1,153 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// What a message would cost is what it costs.
+func TestCostIsExact(t *testing.T) {
+	var a pool
+	var r receiver
+	r.init(&a, FragmentSize(MTU0), 64<<10, 65536, 8192, 0)
+	for i, m := range []Message{
+		{Packet: 5, Data: make([]byte, 100)},                              // with a ring of pages and a page
+		{Packet: 6, Data: make([]byte, 300)},                              // with an entry
+		{Packet: 1000, Last: 1, Data: make([]byte, FragmentSize(MTU0))},   // with a page
+		{Packet: 1000, Last: 1, Fragment: 1, Data: make([]byte, 1)},       // a buffer alone
+		{Packet: 7, Type: MessageSentinel, Lead: 3},                       // an entry alone
+		{Packet: 2000, Type: MessageSentinel, Lead: 3},                    // and a page
+		{Packet: 2001, Last: 3, Fragment: 3, Data: make([]byte, 50)},      // not the first fragment
+		{Packet: 65535, Last: 0, Fragment: 0, Data: make([]byte, MTU0/2)}, // the last of the window
+	} {
+		before := r.bytes
+		cost := r.cost(&m, uint64(i+1))
+		if m.Type == MessageSentinel {
+			require.Equal(t, taken, r.sentinel(&m))
+		} else {
+			require.Equal(t, taken, r.fragment(&m))
+		}
+		require.Equal(t, cost, r.bytes-before, "message %d", i)
+	}
+}
+
+// Memory is asked for and given back in steps of 4 KiB, so that there are few
+// calls: back when four of them are free, and all when nothing is held.
+func TestReserveSteps(t *testing.T) {
+	cfg := testConfig()
+	var asked []int
+	cfg.Reserve = func(n int) bool { asked = append(asked, n); return true }
+	p, _ := connectedPeer(t, cfg)
+	r := &p.recv
+	want := func(reserved int, calls ...int) {
+		t.Helper()
+		require.Equal(t, calls, asked)
+		require.Equal(t, reserved, r.reserved)
+		asked = nil
+	}
+	r.held = 100
+	require.True(t, r.reserve(3996))
+	want(4096, 4096)
+	require.True(t, r.reserve(3996))
+	want(4096)
+	require.True(t, r.reserve(3997))
+	want(8192, 4096)
+	require.True(t, r.reserve(20480-100))
+	want(20480, 12288)
+	r.held = 4097
+	r.settle()
+	want(20480)
+	r.held = 4096
+	r.settle()
+	want(4096, -16384)
+	r.held = 1
+	r.settle()
+	want(4096)
+	r.held = 0
+	r.settle()
+	want(0, -4096)
+	r.settle()
+	want(0)
+
+	require.True(t, r.reserve(20480))
+	want(20480, 20480)
+	r.held = 100
+	r.settle()
+	want(4096, -16384)
+}
+
+// A frame that needs no memory is taken though there is none.
+func TestFrameWithoutCostIsTaken(t *testing.T) {
+	cfg := testConfig()
+	cfg.Reserve = func(int) bool { return false }
+	p, h := connectedPeer(t, cfg)
+	h.unread = map[int]int{0: 5000}
+	sendFrames(t, p, 0, 1, Reliable)
+	b := AppendMessage(AppendDataHeader(nil, 1000, 1), &Message{Type: MessageWindowAck})
+	p.Receive(0, b, new(wire.Batch))
+	require.EqualValues(t, 1, p.send.channels[0].base)
+	require.EqualValues(t, 1, p.stats.Accepted)
+}
+
+// A strictHandler knows the channels there are.
+type strictHandler struct {
+	recorder
+	t *testing.T
+	n int
+}
+
+func (h *strictHandler) Unread(channel int) (one, all int) {
+	require.Less(h.t, channel, h.n, "a channel")
+	return h.recorder.Unread(channel)
+}
+
+// A Handler is asked about channels that there are, with one channel, too.
+func TestUnreadOfChannelsThereAre(t *testing.T) {
+	cfg := testConfig()
+	cfg.Channels = 1
+	cfg.Reserve = func(int) bool { return true }
+	h := &strictHandler{t: t, n: 1}
+	p := new(Peer)
+	p.Init(0, cfg, 1000, h)
+	var out wire.Batch
+	p.Receive(0, AppendConnect(nil, Connect{cfg.Version, cfg.Channels, cfg.SendBandwidth, 2000}), &out)
+	p.Receive(0, AppendConnectAck(nil, 1000), &out)
+	for id := range uint32(3) {
+		p.Receive(0, AppendMessage(AppendDataHeader(nil, 1000+id, 1), &Message{Packet: id, Data: []byte{1}}), &out)
+	}
+	p.EndBatch(0, &out)
+	require.Len(t, h.packets, 3)
+}
+
+// Where others have used up the budget, a channel may hold the one packet that
+// everything waits for, however large.
+func TestNeededPacketFits(t *testing.T) {
+	cfg := testConfig()
+	p, h := connectedPeer(t, cfg)
+	h.unread = map[int]int{1: cfg.ReceiveBuffer}
+	size := FragmentSize(cfg.MTU)
+	last := cfg.MaxPacket/size - 1
+	for i := range last + 1 {
+		m := Message{Packet: 0, Fragment: uint16(last - i), Last: uint16(last), Data: make([]byte, size)}
+		p.Receive(0, AppendMessage(AppendDataHeader(nil, 1000+uint32(i), 1), &m), new(wire.Batch))
+		require.EqualValues(t, i+1, p.stats.Accepted, "fragment %d of %d", m.Fragment, last)
+	}
+	p.EndBatch(0, new(wire.Batch))
+	require.Len(t, h.packets, 1)
+}
+
+// What is kept for use again has a limit here, too.
+func TestKeptEntries(t *testing.T) {
+	var a pool
+	for range 3 * keepEntries {
+		a.putEntry(new(incoming))
+	}
+	n := 0
+	for e := a.entry; e != nil; e = e.next {
+		n++
+	}
+	require.Equal(t, 256, n)
+}

@@ -1,0 +1,79 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// The bounds of the rules by which frames are lost.
+
+// R8: each loss that was none doubles how many later frames show a loss, up to 64.
+func TestR8ReorderingIsBounded(t *testing.T) {
+	p, c := timeoutPeer(t)
+	for i, want := range []uint64{6, 12, 24, 48, 64, 64} {
+		p.send.spurious(0, &frame{lost: true, sends: 2, state: frameWaiting})
+		require.Equal(t, want, p.send.loss.reorder)
+		require.Equal(t, i+1, c.spurious)
+	}
+}
+
+// R3: a timeout of frames that are not sent again is a loss for the controller,
+// with the bytes that it has cost.
+func TestR3TimeoutOfUnreliable(t *testing.T) {
+	p, c := timeoutPeer(t)
+	sendFrames(t, p, 0, 1, Unreliable)
+	tickUntil(p, 0, ms(299))
+	require.Zero(t, c.losses)
+	tickUntil(p, ms(300), ms(300))
+	require.Equal(t, 1, c.losses)
+	require.Zero(t, p.send.queue.flight)
+}
+
+// R3: after the answer to a ping the next timeout comes as soon as the second one
+// did, or sooner.
+func TestR3AnswerShortensBackOff(t *testing.T) {
+	p, _ := timeoutPeer(t)
+	for backoff, want := range []uint8{0, 1, 1, 1, 1} {
+		p.send.loss.backoff = uint8(backoff)
+		p.send.alive(0)
+		require.Equal(t, want, p.send.loss.backoff, "back-off of %d", backoff)
+	}
+}
+
+// The window counts as what limits a sender when half of it is in flight.
+func TestHalfAWindowIsLimited(t *testing.T) {
+	for more, want := range []bool{true, false} {
+		p, c := timeoutPeer(t)
+		ids := sendFrames(t, p, 0, 4, Reliable)
+		c.window = 2*p.send.queue.flight + more
+		p.send.limited = false
+		p.Receive(ms(100), AppendDataAck(nil, ids[:1]), new(wire.Batch))
+		require.Equal(t, want, c.Limited, "%d bytes in flight of a window of %d", c.InFlight, c.window)
+	}
+}
+
+// However fast a controller lets frames leave, nobody is woken for them more often
+// than 2000 times a second.
+func TestPacingWaits(t *testing.T) {
+	p, _ := timeoutPeer(t)
+	p.send.control = newTolerant(MTU0, 1)
+	p.send.limit = LimitPacing
+	p.send.pace.credit = 1
+	require.Equal(t, ms(10)+500*time.Microsecond, p.send.nextAt(ms(10)))
+}
+
+// Controllers of several connections begin with different phases of probing, none
+// with the two that send faster and slower.
+func TestTolerantPhasesDiffer(t *testing.T) {
+	seen := make(map[int]int)
+	for seed := range uint32(60) {
+		c := newTolerant(MTU0, seed)
+		require.EqualValues(t, 1, probeGains[c.phase])
+		seen[c.phase]++
+	}
+	require.Equal(t, map[int]int{2: 10, 3: 10, 4: 10, 5: 10, 6: 10, 7: 10}, seen)
+}
