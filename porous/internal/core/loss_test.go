@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -76,4 +77,48 @@ func TestTolerantPhasesDiffer(t *testing.T) {
 		seen[c.phase]++
 	}
 	require.Equal(t, map[int]int{2: 10, 3: 10, 4: 10, 5: 10, 6: 10, 7: 10}, seen)
+}
+
+// Why a sender waits is told as silence from the second timeout in a row on.
+func TestLimitSilence(t *testing.T) {
+	for backoff, want := range []Limit{LimitWindow, LimitWindow, LimitSilence, LimitSilence} {
+		p, c := timeoutPeer(t)
+		c.window = 1500
+		p.send.loss.backoff = uint8(backoff)
+		sendFrames(t, p, 0, 3, Reliable)
+		require.Equal(t, want, p.Stats().Limit, "%d timeouts", backoff)
+	}
+}
+
+// A resend of a thin stream leaves time beyond the round trip: a sixteenth of it,
+// 2 ms at least.
+func TestThinDelayMargin(t *testing.T) {
+	for _, test := range []struct{ rtt, want Clock }{{ms(1), ms(3)}, {ms(32), ms(34)}, {ms(64), ms(68)}} {
+		require.Equal(t, test.want, (&rtt{avg: test.rtt}).thinDelay())
+	}
+	require.Equal(t, ms(72), (&rtt{avg: ms(64), dev: ms(2)}).thinDelay())
+}
+
+// The share of lost frames is an average, of which the first frames move more. A
+// frame counts once, whatever becomes of its resends.
+func TestShareOfLostFrames(t *testing.T) {
+	var d lossDetector
+	d.init()
+	d.note(&frame{sends: 2}, true)
+	d.note(&frame{sends: 0}, true)
+	require.Equal(t, 0.2, d.share)
+	d.note(&frame{sends: 1}, true)
+	require.InDelta(t, 0.4, d.share, 1e-9)
+	for range 15 {
+		d.note(&frame{sends: 1}, false)
+	}
+	require.InDelta(t, 0.4*math.Pow(0.75, 15), d.share, 1e-9)
+	before := d.share
+	d.note(&frame{sends: 1}, true)
+	require.InDelta(t, before+(1-before)/64, d.share, 1e-9)
+
+	p, _ := timeoutPeer(t) // by acknowledgements
+	ids := sendFrames(t, p, 0, 4, Reliable)
+	p.Receive(ms(1), AppendDataAck(nil, ids), new(wire.Batch))
+	require.InDelta(t, 0.2*math.Pow(0.75, 4), p.send.loss.share, 1e-9)
 }
