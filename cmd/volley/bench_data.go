@@ -28,9 +28,11 @@ type benchReceiver struct {
 	first   time.Time
 	last    time.Time
 	transit float64 // of the newest message, in seconds, by two clocks
+
+	begun chan struct{} // closed by the first message
 }
 
-func newBenchReceiver() *benchReceiver { return &benchReceiver{} }
+func newBenchReceiver() *benchReceiver { return &benchReceiver{begun: make(chan struct{})} }
 
 // take counts a message of data.
 func (r *benchReceiver) take(p probe, size int, now time.Time) {
@@ -39,6 +41,7 @@ func (r *benchReceiver) take(p probe, size int, now time.Time) {
 	f := &r.f
 	if f.Received == 0 {
 		r.first = now
+		close(r.begun)
 	}
 	r.last = now
 	f.Received++
@@ -99,9 +102,9 @@ type batchWriter interface {
 }
 
 // sendData sends messages of a size at a rate, or as fast as it goes if that is
-// 0, until ctx is over. An end of ctx is no error. At a rate no more becomes due
-// after the deadline of ctx, however late this machine is.
-func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s benchSent) {
+// 0, until ctx is over; limit may be nil. An end of ctx is no error. At a rate no
+// more becomes due after the deadline of ctx, however late this machine is.
+func sendData(ctx context.Context, conn messageConn, size int, rate float64, limit *rateLimit) (s benchSent) {
 	begin := time.Now()
 	defer func() { s.time = time.Since(begin) }()
 	bufs := make([][]byte, burst)
@@ -117,14 +120,14 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s 
 		}
 		conn.SetWriteDeadline(time.Time{})
 	}()
-	limit := time.Duration(math.MaxInt64)
+	longest := time.Duration(math.MaxInt64)
 	if end, ok := ctx.Deadline(); ok {
-		limit = end.Sub(begin)
+		longest = end.Sub(begin)
 	}
 	for ctx.Err() == nil {
 		n := uint64(burst)
 		if rate > 0 {
-			due := uint64(min(limit, time.Since(begin)).Seconds()*rate/8/float64(size)) + 1
+			due := uint64(min(longest, time.Since(begin)).Seconds()*rate/8/float64(size)) + 1
 			if n = min(burst, due-min(due, s.count)); n == 0 {
 				next := time.Duration(float64(s.count) * 8 * float64(size) / rate * 1e9)
 				sleep(ctx, max(pace, next-time.Since(begin)))
@@ -133,6 +136,10 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64) (s 
 		}
 		if !batches {
 			n = 1
+		}
+		if n = limit.take(n, size, time.Now()); n == 0 {
+			sleep(ctx, pace)
+			continue
 		}
 		at := time.Since(begin)
 		for i := range n {

@@ -90,7 +90,8 @@ func (b *benchServer) stop() {
 	}
 }
 
-// report tells the client each interval what has come.
+// report tells the client each interval what has come, and again in a moment, for
+// some messages get lost.
 func (b *benchServer) report(ctx context.Context) {
 	tick := time.NewTicker(b.request.Interval)
 	defer tick.Stop()
@@ -100,7 +101,10 @@ func (b *benchServer) report(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		b.c.write(appendJSON(nil, probe{kind: probeReport}, b.data.figures(false)))
+		m := appendJSON(nil, probe{kind: probeReport}, b.data.figures(false))
+		b.c.write(m)
+		sleep(ctx, b.request.Interval/4)
+		b.c.write(m)
 	}
 }
 
@@ -110,12 +114,9 @@ const ends = 20
 // send sends data as long as the client says that it is there.
 func (b *benchServer) send(ctx context.Context) {
 	o := b.c.s.opts
-	limit, rate := b.request.Duration, b.request.Rate
+	limit := b.request.Duration
 	if d := time.Duration(o.maxTime); d > 0 {
 		limit = min(limit, d)
-	}
-	if most := float64(o.maxRate); most > 0 && (rate == 0 || rate > most) {
-		rate = most
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -127,7 +128,7 @@ func (b *benchServer) send(ctx context.Context) {
 			}
 		}
 	}()
-	s := sendData(ctx, b.c.conn, b.request.Size, rate)
+	s := sendData(ctx, b.c.conn, b.request.Size, b.request.Rate, b.c.s.limit)
 	end := (&probe{kind: probeEnd, number: s.count}).append(nil, probeSize)
 	for range ends {
 		if _, err := b.c.conn.Write(end); err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,10 +20,10 @@ import (
 func TestBenchTruth(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.05})
+			v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05})
 			defer v.close()
-			o := benchOptions{duration: span(time.Minute), interval: span(time.Second), rate: 2e6, size: 1000, reverse: reverse, json: true}
-			o.protocol, o.inner = protocolVolley, v.dial
+			o := v.bench(time.Minute, 2e6, 1000)
+			o.reverse = reverse
 			var out bytes.Buffer
 			require.NoError(t, o.run(t.Context(), virtualServer, &out))
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -47,7 +49,14 @@ func TestBenchTruth(t *testing.T) {
 			require.Equal(t, map[bool]string{false: "forward", true: "reverse"}[reverse], total.Direction)
 			require.Empty(t, total.Notes)
 			require.NotZero(t, total.OutOfOrder)
-			require.InDelta(t, 3.3, total.Jitter, 2.5) // two thirds of the jitter, smoothed
+			require.InDelta(t, 13.3, total.Jitter, 7) // two thirds of the jitter, smoothed
+			// Two delays, each equally likely from 30 to 70 ms.
+			for want, got := range map[float64]float64{100: total.RTT.Median, 122.1: total.RTT.P90, 127.4: total.RTT.P95, 134.3: total.RTT.P99} {
+				require.InEpsilon(t, want, got, 0.05)
+			}
+			require.GreaterOrEqual(t, total.RTT.Min, 60.0)
+			require.LessOrEqual(t, total.RTT.Max, 140.0)
+			require.InEpsilon(t, 100, total.RTT.Mean, 0.05)
 		})
 	}
 }
@@ -58,14 +67,141 @@ func TestBenchBottleneck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVirtual(t, simnet.Link{Latency: 20 * time.Millisecond, Bandwidth: 4e6})
 		defer v.close()
-		o := benchOptions{duration: span(20 * time.Second), interval: span(time.Second), rate: 8e6, size: 1200, json: true}
-		o.protocol, o.inner = protocolVolley, v.dial
+		o := v.bench(20*time.Second, 8e6, 1200)
 		var out bytes.Buffer
 		require.NoError(t, o.run(t.Context(), virtualServer, &out))
 		var total benchEvent
 		lastLine(t, out.String(), &total)
 		require.InEpsilon(t, 4e6, total.Rate, 0.06)
 		require.InDelta(t, 50, total.LossPercent, 4)
+		queue := 8 * float64(simnet.DefaultQueueBytes) / 4e6
+		require.InEpsilon(t, 40+1e3*queue, total.RTT.Median, 0.1) // behind a queue that is full
+	})
+}
+
+// bench returns the options of a bench of a server in virtual time.
+func (v *virtual) bench(d time.Duration, rate bitrate, length size) benchOptions {
+	o := benchOptions{duration: span(d), interval: span(time.Second), rate: rate, size: length, streams: 1, json: true}
+	o.protocol, o.inner = protocolVolley, v.dial
+	return o
+}
+
+// TestBenchParallel: several connections, each way and both ways at once.
+func TestBenchParallel(t *testing.T) {
+	for _, bidir := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.05})
+			defer v.close()
+			o := v.bench(20*time.Second, 1e6, 1000)
+			o.streams, o.bidir, o.reverse = 3, bidir, !bidir
+			var out bytes.Buffer
+			require.NoError(t, o.run(t.Context(), virtualServer, &out))
+			lines, near := make(map[string]int), 0
+			totals := make(map[string]benchEvent)
+			for l := range strings.Lines(out.String()) {
+				var e benchEvent
+				require.NoError(t, json.Unmarshal([]byte(l), &e))
+				if e.Type == "summary" {
+					totals[e.Direction] = e
+					continue
+				}
+				lines[e.Direction]++
+				require.Less(t, e.Start, e.End)
+				if math.Abs(e.Rate/(3e6*0.95)-1) < 0.1 {
+					near++
+				}
+			}
+			require.Greater(t, near, (lines["forward"]+lines["reverse"])*8/10) // where a report gets lost, some of the three are of two intervals
+			require.Len(t, totals, map[bool]int{false: 1, true: 2}[bidir])
+			for direction, e := range totals {
+				require.InDelta(t, 19, lines[direction], 5, direction)
+				require.InDelta(t, 7500, *e.Sent, 20)
+				require.Equal(t, *e.Sent, e.Expected)
+				require.Equal(t, e.Expected, e.Messages+e.Lost)
+				require.InDelta(t, 5, e.LossPercent, 1)
+				require.InEpsilon(t, 3e6*0.95, e.Rate, 0.02)
+				require.Len(t, e.Streams, 3)
+				messages := uint64(0)
+				for _, s := range e.Streams {
+					require.InEpsilon(t, 1e6*0.95, s.Rate, 0.04)
+					require.InDelta(t, 2500, *s.Sent, 10)
+					messages += s.Messages
+				}
+				require.Equal(t, e.Messages, messages)
+				require.InEpsilon(t, 100, e.RTT.Median, 0.05)
+			}
+		})
+	}
+}
+
+// TestBenchBidirText: what it looks like for people.
+func TestBenchBidirText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond})
+		defer v.close()
+		o := v.bench(3*time.Second, 1e6, 1000)
+		o.streams, o.bidir, o.json = 2, true, false
+		var out bytes.Buffer
+		require.NoError(t, o.run(t.Context(), virtualServer, &out))
+		for _, want := range []string{
+			`^bench to \(->\) and from \(<-\) 10\.0\.0\.1:7777 over volley, for 3s\n`,
+			`at 1\.00 Mbit/s on each of 2 connections\n`,
+			`\n->   0\.0-1\.0 s`, `\n<-   0\.0-1\.0 s`, `\n->    stream 2`, `\n<-    stream 2`, `\n<-   0\.0-3\.0 s +\S+ KiB 2\.0\d Mbit/s`,
+			`\n-> 75\d messages sent, 75\d received, 0 lost`, `\n<- 75\d messages sent`,
+			`\nround trip under load  median 100\.0 ms, 95 % 100\.0 ms\n`,
+		} {
+			require.Regexp(t, want, out.String())
+		}
+		for l := range strings.Lines(out.String()) {
+			require.LessOrEqual(t, len(l), 81)
+			if strings.HasPrefix(l, "->  ") || strings.HasPrefix(l, "<-  ") {
+				require.Len(t, l, 61)
+			}
+		}
+	})
+}
+
+// TestRateLimit: several that send share what there is, and large messages get as
+// much of it as small ones.
+func TestRateLimit(t *testing.T) {
+	require.Nil(t, newRateLimit(0))
+	require.EqualValues(t, 64, newRateLimit(0).take(64, 1200, time.Now()))
+	l := newRateLimit(8e6)
+	now := time.Unix(0, 0)
+	sizes := []int{100, 60_000}
+	sent := make([]int, len(sizes))
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		now = now.Add(time.Millisecond / 2)
+		k := random.IntN(len(sizes)) // who wants to send
+		sent[k] += sizes[k] * int(l.take(burst, sizes[k], now))
+	}
+	require.InEpsilon(t, 10e6, sent[0]+sent[1], 0.02)
+	require.Greater(t, sent[0], 50_000)
+	require.Greater(t, sent[1], 1_000_000)
+	before := sent[0]
+	for range 1000 { // after a rest there is no more than that of limitBurst
+		sent[0] += 100 * int(l.take(burst, 100, now.Add(time.Hour)))
+	}
+	require.InDelta(t, 20_000, sent[0]-before, 200)
+	require.Zero(t, l.take(burst, 100, now)) // earlier than before
+}
+
+// TestServeMaxRate: it holds for all clients together.
+func TestServeMaxRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, simnet.Link{Latency: 10 * time.Millisecond}, func(o *serveOptions) { o.maxRate = 2e6 })
+		defer v.close()
+		o := v.bench(10*time.Second, 0, 1000)
+		o.streams, o.reverse = 4, true
+		var out bytes.Buffer
+		require.NoError(t, o.run(t.Context(), virtualServer, &out))
+		var total benchEvent
+		lastLine(t, out.String(), &total)
+		require.InEpsilon(t, 2e6, total.Rate, 0.03)
+		for _, s := range total.Streams {
+			require.Greater(t, s.Rate, 1e5)
+		}
 	})
 }
 
@@ -186,7 +322,7 @@ func TestBenchLate(t *testing.T) {
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		s := sendData(late{ctx, time.Now().Add(time.Second)}, conn, 1000, 80_000)
+		s := sendData(late{ctx, time.Now().Add(time.Second)}, conn, 1000, 80_000, nil)
 		require.NoError(t, s.err)
 		require.EqualValues(t, 11, s.count)
 	})
@@ -244,26 +380,6 @@ func TestBenchPrograms(t *testing.T) {
 	}
 }
 
-// TestBenchProxy: what the proxy has dropped is lost, as is what the system drops
-// while this machine is busy.
-func TestBenchProxy(t *testing.T) {
-	_, address := serving(t)
-	link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.05}
-	proxy, err := simnet.NewProxy(simnet.ProxyConfig{Target: address, Up: link, Down: simnet.Link{}, Seed: 1})
-	require.NoError(t, err)
-	defer proxy.Close()
-	o := program(t, "bench", "--json", "-b", "10Mbit", "-t", "3", proxy.Addr().String())
-	require.Equal(t, exitOK, o.status, o.stderr)
-	var e benchEvent
-	lastLine(t, o.stdout, &e)
-	up, _ := proxy.Stats()
-	require.NotZero(t, e.Messages)
-	require.LessOrEqual(t, e.Messages, up.Delivered)
-	require.Equal(t, *e.Sent, e.Expected)
-	require.Equal(t, *e.Sent, e.Messages+e.Lost)
-	require.Greater(t, e.LossPercent, 2.0)
-}
-
 // TestBenchInterrupt: Ctrl-C ends with a summary, in lines for people.
 func TestBenchInterrupt(t *testing.T) {
 	_, address := serving(t)
@@ -283,8 +399,7 @@ func TestBenchNobody(t *testing.T) {
 		n := simnet.New(1)
 		defer n.Close()
 		v := &virtual{net: n}
-		o := benchOptions{duration: span(time.Second), interval: span(time.Second), rate: 1e6, size: 1000}
-		o.protocol, o.inner = protocolVolley, v.dial
+		o := v.bench(time.Second, 1e6, 1000)
 		err := o.run(context.Background(), virtualServer, new(bytes.Buffer))
 		require.ErrorContains(t, err, `is "volley serve`)
 	})

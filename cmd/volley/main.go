@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -71,6 +72,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
 	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }

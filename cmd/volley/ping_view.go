@@ -206,15 +206,32 @@ type pingSummary struct {
 }
 
 type pingRTT struct {
-	Min       float64 `json:"min"`
-	Median    float64 `json:"median"`
-	Mean      float64 `json:"mean"`
-	P90       float64 `json:"p90"`
-	P95       float64 `json:"p95"`
-	P99       float64 `json:"p99"`
-	Max       float64 `json:"max"`
+	rttSummary
 	Jitter    float64 `json:"jitter"`
 	Deviation float64 `json:"deviation"`
+}
+
+// rttSummary are round-trip times in milliseconds.
+type rttSummary struct {
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Mean   float64 `json:"mean"`
+	P90    float64 `json:"p90"`
+	P95    float64 `json:"p95"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+// newRTTSummary returns nil if there are no samples.
+func newRTTSummary(s *samples) *rttSummary {
+	if s.count == 0 {
+		return nil
+	}
+	p := s.percentiles(0.5, 0.9, 0.95, 0.99)
+	return &rttSummary{
+		Min: inMilliseconds(s.min), Median: inMilliseconds(p[0]), Mean: inMilliseconds(s.mean()),
+		P90: inMilliseconds(p[1]), P95: inMilliseconds(p[2]), P99: inMilliseconds(p[3]), Max: inMilliseconds(s.max),
+	}
 }
 
 type pingHistogram struct {
@@ -256,12 +273,7 @@ func (v *pingJSON) finish(address string, f *pingFigures, advice []string) {
 		s.LostThere, s.LostBack = &there, &back
 	}
 	if f.answered > 0 {
-		p := f.rtts.percentiles(0.5, 0.9, 0.95, 0.99)
-		s.RTT = &pingRTT{
-			Min: inMilliseconds(f.rtts.min), Median: inMilliseconds(p[0]), Mean: inMilliseconds(f.rtts.mean()),
-			P90: inMilliseconds(p[1]), P95: inMilliseconds(p[2]), P99: inMilliseconds(p[3]), Max: inMilliseconds(f.rtts.max),
-			Jitter: inMilliseconds(f.jitter()), Deviation: inMilliseconds(f.rtts.deviation()),
-		}
+		s.RTT = &pingRTT{*newRTTSummary(&f.rtts), inMilliseconds(f.jitter()), inMilliseconds(f.rtts.deviation())}
 		for _, b := range f.rtts.histogram(histogramBars) {
 			s.Histogram = append(s.Histogram, pingHistogram{inMilliseconds(b.low), inMilliseconds(b.high), b.count})
 		}
@@ -270,3 +282,5 @@ func (v *pingJSON) finish(address string, f *pingFigures, advice []string) {
 }
 
 func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func milliseconds(ms float64) time.Duration { return seconds(ms / 1e3) }

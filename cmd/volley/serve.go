@@ -29,8 +29,9 @@ type serveOptions struct {
 	json     bool
 }
 
-const serveLong = `Serve answers "volley ping", "volley bench" and "volley check", and echoes every
-other message, so that it is also a server to try a program of one's own against.
+const serveLong = `Serve answers "volley ping", "volley bench" and "volley check", and echoes
+every other message, so that it is also a server to try a program of one's own
+against.
 
 It listens on UDP port 7777 of all addresses unless an address is given. Every
 connection has a line when it comes and when it goes, and there is one with
@@ -38,8 +39,8 @@ totals each --interval in which something has happened. Ctrl-C ends it.
 
 Anybody who reaches the port is served, and may have data sent by "bench
 --reverse", but only to an address that has proved to be its own, and at
---max-rate and for --max-time at most. With --secure only those are served who
-have the key, or a token made with it.`
+--max-rate, all clients together, and for --max-time at most. With --secure only
+those are served who have the key, or a token made with it.`
 
 const serveExample = `  volley serve
   volley serve 127.0.0.1:9000
@@ -66,7 +67,7 @@ func newServeCommand() *cobra.Command {
 	f.SortFlags = false
 	f.VarP(&o.interval, "interval", "i", "time from one line of totals to the next; 0: none")
 	f.Var(&o.maxTime, "max-time", "the longest that a measurement may send to a client")
-	f.Var(&o.maxRate, "max-rate", "the most that a measurement may send to a client, such as 100Mbit; 0: no limit")
+	f.Var(&o.maxRate, "max-rate", "the most that measurements may send to clients, all together, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
 	f.IntVar(&o.natPort, "nat-port", -1, "second UDP port, for volley check; 0: none (default the next one, or a free one)")
 	f.BoolVar(&o.json, "json", false, "print lines of JSON")
@@ -82,6 +83,7 @@ type server struct {
 	wg    sync.WaitGroup
 
 	second *checkResponder // may be nil
+	limit  *rateLimit      // of what measurements send; nil: none
 
 	mu    sync.Mutex // of out, and conns
 	out   io.Writer
@@ -107,7 +109,7 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 		return err
 	}
 	defer second.close()
-	s := &server{opts: o, second: second, begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	s := &server{opts: o, second: second, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
 	s.announce(made, stderr)
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()

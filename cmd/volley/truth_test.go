@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tools against serve over proxy, all as programs, at 5 % loss: what the
+// proxy has done by its own account, and the delays of its links, are the truth.
+// The same is measured in virtual time, where no machine is late, by TestPingTruth
+// and TestBenchTruth.
+
+// The links are so slow that a machine has to be late for a tenth of a second to
+// be 5 % away from the truth.
+
+// truthTries is how often a measurement is made again that a machine has spoilt
+// by standing still.
+const truthTries = 5
+
+// throughProxy runs the program through a proxy of its own in front of a server,
+// with a jitter of so much each way, and returns what the proxy says it did.
+func throughProxy(t *testing.T, server, up, down string, args ...string) (outcome, proxyEvent) {
+	t.Helper()
+	p := start(t, "proxy", "--json", "--interval", "0", "--to", server, "--loss", "5%", "--latency", "1s",
+		"--up", "jitter "+up, "--down", "jitter "+down)
+	_, rest, _ := strings.Cut(p.line(`"type":"listening"`), `"address":"`)
+	address, _, ok := strings.Cut(rest, `"`)
+	require.True(t, ok, rest)
+	o := program(t, append(args, address)...)
+	var e proxyEvent
+	lastLine(t, p.interrupt().stdout, &e)
+	require.Equal(t, "summary", e.Type)
+	return o, e
+}
+
+// loss returns the share of datagrams in percent that were lost by chance.
+func (c *proxyCounts) loss() float64 { return 100 * float64(c.Lost) / float64(max(1, c.Sent)) }
+
+// offBy returns an error if a figure is further away from the truth than it may.
+func offBy(what string, got, want, most float64) error {
+	if math.Abs(got-want) > most {
+		return fmt.Errorf("%s: %.1f, but in truth %.1f", what, got, want)
+	}
+	return nil
+}
+
+// wrongTimes returns an error if a percentile is 5 % off.
+func (r *rttSummary) wrongTimes(truth func(share float64) float64) error {
+	if r == nil {
+		return errors.New("no round-trip times")
+	}
+	var errs []error
+	for share, got := range map[float64]float64{0.5: r.Median, 0.9: r.P90, 0.95: r.P95, 0.99: r.P99} {
+		want := truth(share)
+		errs = append(errs, offBy(fmt.Sprintf("%.0f %%", 100*share), got, want, 0.05*want))
+	}
+	return errors.Join(errs...)
+}
+
+// Two delays, each equally likely from 900 to 1100 ms.
+func twoJitters(share float64) float64 { return 2200 - 200*math.Sqrt(2*(1-share)) }
+
+// One delay of a second, and one equally likely from 800 to 1200 ms.
+func oneJitter(share float64) float64 { return 1800 + 400*share }
+
+func TestPingThroughProxy(t *testing.T) {
+	_, server := serving(t)
+	var err error
+	for range truthTries {
+		o, truth := throughProxy(t, server, "100ms", "100ms", "ping", "--json", "-q", "-c", "500", "-i", "0.008", "-W", "4s")
+		require.Equal(t, exitOK, o.status, o.stderr)
+		var s pingSummary
+		lastLine(t, o.stdout, &s)
+		require.EqualValues(t, 500, s.Sent)
+		require.Equal(t, s.Sent, s.Answered+s.Lost)
+		require.LessOrEqual(t, s.Answered, truth.Down.Delivered)
+		there, back := truth.Up.loss(), truth.Down.loss()
+		require.InDelta(t, 5, there, 4)
+		require.InDelta(t, 5, back, 4)
+		percent := func(n *uint64) float64 { return 100 * float64(*n) / 500 }
+		if err = errors.Join(s.RTT.wrongTimes(twoJitters),
+			offBy("loss", s.LossPercent, 100-(100-there)*(100-back)/100, 1),
+			offBy("loss there", percent(s.LostThere), there, 1),
+			offBy("loss back", percent(s.LostBack), back*(100-there)/100, 1)); err == nil {
+			return
+		}
+		t.Log("once more: ", err)
+	}
+	t.Error(err)
+}
+
+// TestBenchThroughProxy has no jitter where the data goes: of messages that
+// overtake each other by hundreds volley itself drops those of the beginning.
+func TestBenchThroughProxy(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		flags := []string{"bench", "--json", "-b", "1Mbit", "-l", "200", "-t", "4"}
+		up, down := "0s", "200ms"
+		if reverse {
+			flags = append(flags, "--reverse")
+			up, down = down, up
+		}
+		_, server := serving(t)
+		var err error
+		for range truthTries {
+			o, truth := throughProxy(t, server, up, down, flags...)
+			require.Equal(t, exitOK, o.status, o.stderr)
+			var e benchEvent
+			lastLine(t, o.stdout, &e)
+			loss, delivered := truth.Up.loss(), truth.Up.Delivered
+			if reverse {
+				loss, delivered = truth.Down.loss(), truth.Down.Delivered
+			}
+			require.InDelta(t, 5, loss, 3)
+			require.NotNil(t, e.Sent, o.stdout)
+			require.LessOrEqual(t, e.Messages, delivered)
+			require.Equal(t, *e.Sent, e.Messages+e.Lost)
+			if err = errors.Join(e.RTT.wrongTimes(oneJitter), offBy("loss", e.LossPercent, loss, 1)); err == nil {
+				break
+			}
+			t.Log("once more: ", err)
+		}
+		require.NoError(t, err)
+	}
+}
+
+// TestDemoProgram: on a pipe the demo prints lines, and Ctrl-C ends it with a
+// summary.
+func TestDemoProgram(t *testing.T) {
+	p := start(t, "demo", "--loss", "20%", "--duration", "10m")
+	p.line(" acked/s ")
+	p.line(" ms ")
+	o := p.interrupt()
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Positive(t, o.count("sent"))
+	require.Equal(t, 0, o.count("corrupt"))
+	require.NotContains(t, o.stdout, "\x1b")
+	o = program(t, "demo", "--duration", "200ms", "--loss", "0", "--min-size", "20", "--max-size", "10")
+	require.Equal(t, exitFailure, o.status)
+	require.Contains(t, o.stderr, "--min-size")
+}
+
+// TestSubcommands runs the program with each of its commands, which tell what they
+// are for, and say what to do where they are used wrongly.
+func TestSubcommands(t *testing.T) {
+	o := program(t)
+	require.Equal(t, exitOK, o.status)
+	for _, cmd := range newRootCommand(nil).Commands() {
+		require.Contains(t, o.stdout, "\n  "+cmd.Name()+" ", "the overview lists it")
+		help := program(t, cmd.Name(), "--help")
+		require.Equal(t, exitOK, help.status, cmd.Name())
+		require.Contains(t, help.stdout, "Usage:\n  volley "+cmd.Name())
+		for l := range strings.Lines(help.stdout) {
+			if len([]rune(l)) > 81 && !strings.HasPrefix(l, "  volley ") { // but for examples
+				t.Errorf("%s: %s", cmd.Name(), l)
+			}
+		}
+		wrong := program(t, cmd.Name(), "--no-such-flag")
+		require.Equal(t, exitFailure, wrong.status, cmd.Name())
+		require.Equal(t, "volley: unknown flag: --no-such-flag\n", wrong.stderr)
+		require.Empty(t, wrong.stdout)
+	}
+	o = program(t, "version")
+	require.Equal(t, exitOK, o.status)
+	require.Regexp(t, `^volley \S+.* go1\.`, o.stdout)
+	o = program(t, "token", "key")
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Regexp(t, `^[0-9a-f]{64}\n$`, o.stdout)
+}
