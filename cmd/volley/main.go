@@ -8,6 +8,8 @@
 //	volley demo           runs both ends of a connection over an impaired link
 //	volley demo < file    sends the lines of a file instead of generated messages
 //	volley decode         shows what is in datagrams
+//	volley capture FILE   shows what was captured of connections, or turns it into pcapng
+//	volley replay FILE    replays what was captured of connections
 //	volley token          makes and shows connect tokens of secure sessions
 //	volley version        prints the version
 package main
@@ -53,7 +55,7 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck):
+	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck), errors.Is(err, errDiverges):
 		fmt.Fprintln(stderr, "volley:", err)
 		return exitNegative
 	default:
@@ -73,7 +75,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newVersionCommand())
 	return cmd
 }
 

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"volley/capture"
+)
+
+const captureLong = `Capture shows what is in a file that a program has recorded with Config.Capture,
+and turns it into pcapng for Wireshark and other tools.
+
+The file has no headers of IP and UDP, since it was not taken from the network.
+In the pcapng they are made of the addresses of the connections, with the true
+times and directions; connections without such addresses get some of 192.0.2.0/24,
+which belong to nobody. Datagrams on top of a secure session are in plain text.
+Times are those at which the core was told of a datagram, or has made it.`
+
+const captureExample = `  volley capture bug.vcap
+  volley capture bug.vcap --pcapng bug.pcapng
+  volley capture bug.vcap --pcapng - | tshark -r -`
+
+func newCaptureCommand(stdin *os.File) *cobra.Command {
+	var pcapng string
+	cmd := &cobra.Command{
+		Use:     "capture FILE",
+		Short:   "Show what was captured of connections, or turn it into pcapng",
+		Long:    captureLong,
+		Example: captureExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var in io.Reader = stdin
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			if pcapng == "" {
+				return showCapture(in, cmd.OutOrStdout())
+			}
+			return exportCapture(in, pcapng, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&pcapng, "pcapng", "", "write the datagrams to this file, - for standard output")
+	return cmd
+}
+
+// A captured is a connection of a capture, summed up.
+type captured struct {
+	*capture.Connection
+	calls, sent, received    int
+	sentBytes, receivedBytes int64
+	first                    time.Duration
+}
+
+// showCapture prints what is in a capture.
+func showCapture(in io.Reader, out io.Writer) error {
+	r, err := capture.NewReader(in)
+	if err != nil {
+		return err
+	}
+	h := r.Header()
+	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
+		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
+	if h.Omitted {
+		fmt.Fprintln(out, "the contents of messages were left out")
+	}
+	all, err := sumUp(r)
+	for _, c := range all {
+		c.print(out)
+	}
+	if err != nil {
+		return err
+	}
+	printEnd(out, r.End(), 0)
+	return nil
+}
+
+// sumUp reads a capture to its end.
+func sumUp(r *capture.Reader) (all []*captured, err error) {
+	known := make(map[uint64]*captured)
+	for {
+		record, err := r.Next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		c := known[record.Conn.ID]
+		if c == nil {
+			c = &captured{Connection: record.Conn, first: record.At}
+			known[record.Conn.ID] = c
+			all = append(all, c)
+		}
+		if record.Op == capture.Called {
+			c.count(record)
+		}
+	}
+}
+
+func (c *captured) count(r *capture.Record) {
+	c.calls++
+	for p := range r.Packets() {
+		if p.Sent {
+			c.sent++
+			c.sentBytes += int64(p.Size)
+		} else {
+			c.received++
+			c.receivedBytes += int64(p.Size)
+		}
+	}
+}
+
+func (c *captured) print(out io.Writer) {
+	i := &c.Info
+	fmt.Fprintf(out, "connection %d, %s, %s to %s, since %s\n", c.ID, printable(i.Protocol), printable(i.Local), printable(i.Remote),
+		i.Start.UTC().Format("2006-01-02T15:04:05.000Z"))
+	fmt.Fprintf(out, "  %s in %v; datagrams: %d sent (%d bytes), %d received (%d bytes)\n", plural(c.calls, "call", "calls"),
+		(c.Elapsed - c.first).Round(time.Microsecond), c.sent, c.sentBytes, c.received, c.receivedBytes)
+	if c.Incomplete {
+		fmt.Fprintln(out, "  calls are missing, so that it cannot be replayed")
+	}
+}
+
+// exportCapture writes a capture as pcapng.
+func exportCapture(in io.Reader, name string, stdout, stderr io.Writer) (err error) {
+	r, err := capture.NewReader(in)
+	if err != nil {
+		return err // and no file is touched
+	}
+	out := stdout
+	if name != "-" {
+		f, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	n, skipped, err := writePcapng(r, out)
+	if name != "-" {
+		fmt.Fprintf(stdout, "%s written to %s\n", plural(n, "datagram", "datagrams"), name)
+	}
+	if skipped > 0 {
+		fmt.Fprintf(stderr, "%s larger than any of UDP left out\n", plural(skipped, "datagram", "datagrams"))
+	}
+	return err
+}
+
+// printable is what a file says about itself, in a form that does nothing to a
+// terminal.
+func printable(s string) string {
+	if q := strconv.Quote(s); strings.Trim(q, `"`) != s {
+		return q
+	}
+	return s
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"volley"
+	"volley/capture"
+)
+
+const replayLong = `Replay gives what was recorded of connections to fresh protocol cores, and
+compares what they send, deliver and decide with what was recorded. A program
+makes such a file with Config.Capture and package capture.
+
+It prints a line for each connection, with the digest of all answers, or the
+first answer that differs. The exit status is 1 if there is one. Connections of
+which a ring has forgotten the beginning cannot be replayed.`
+
+// errDiverges is returned when a replay was not the same, which has been said.
+var errDiverges = errors.New("the replay gives other answers than were recorded")
+
+// replays are the protocols' ways to replay a capture.
+var replays = []func(io.Reader) (*capture.Report, error){volley.Replay}
+
+func newReplayCommand(stdin *os.File) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Replay what was captured of connections",
+		Long:  replayLong,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := openCapture(stdin, args[0])
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			return replay(in, cmd.OutOrStdout(), asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON for each connection")
+	return cmd
+}
+
+// openCapture opens a file that can be read more than once.
+func openCapture(stdin *os.File, name string) (*os.File, error) {
+	if name == "-" {
+		return nil, errors.New("a capture is read more than once, so it must be a file")
+	}
+	return os.Open(name)
+}
+
+// replay replays a file for all protocols.
+func replay(in io.ReadSeeker, out io.Writer, asJSON bool) error {
+	var all []*capture.Replayed
+	var end *capture.End
+	var header capture.Header
+	others, broken := 0, error(nil)
+	for _, f := range replays {
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		report, err := f(in)
+		if report == nil {
+			return err
+		}
+		all = append(all, report.Connections...)
+		end, header, others, broken = report.End, report.Header, report.Others, err
+	}
+	if err := printReplays(out, all, &header, asJSON); err != nil {
+		return err
+	}
+	if !asJSON {
+		printEnd(out, end, others)
+	}
+	return judge(all, broken)
+}
+
+// judge says what the replays come to, given what was wrong with the file.
+func judge(all []*capture.Replayed, broken error) error {
+	done := 0
+	for _, c := range all {
+		if c.Divergence != nil {
+			return errDiverges
+		}
+		if !c.Incomplete {
+			done++
+		}
+	}
+	if broken == nil && done == 0 {
+		return errors.New("there is no connection in the capture that can be replayed")
+	}
+	return broken
+}
+
+func printReplays(out io.Writer, all []*capture.Replayed, h *capture.Header, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		for _, c := range all {
+			if err := e.Encode(newReplayLine(c)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
+		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
+	for _, c := range all {
+		printReplay(out, c)
+	}
+	return nil
+}
+
+func printReplay(out io.Writer, c *capture.Replayed) {
+	fmt.Fprintf(out, "connection %d, %s, %s to %s: %s in %v, %d datagrams sent, %d received, %s\n", c.ID,
+		printable(c.Info.Protocol), printable(c.Info.Local), printable(c.Info.Remote),
+		plural(c.Calls, "call", "calls"), c.Elapsed.Round(time.Microsecond), c.Sent, c.Received,
+		plural(c.Messages, "message delivered", "messages delivered"))
+	switch {
+	case c.Incomplete:
+		fmt.Fprintln(out, "  not replayed: calls are missing")
+	case c.Divergence != nil:
+		d := c.Divergence
+		fmt.Fprintf(out, "  DIVERGES at call %d (%v) after %v, at byte %d of the file\n    recorded  %s\n    replayed  %s\n",
+			d.Call, d.Kind, d.At, d.Offset, d.Recorded, d.Replayed)
+	default:
+		fmt.Fprintf(out, "  the same, digest %x\n", c.Digest)
+	}
+}
+
+// printEnd says what the end of a capture tells.
+func printEnd(out io.Writer, end *capture.End, others int) {
+	switch {
+	case end == nil:
+		fmt.Fprintln(out, "the capture has no end: the program did not finish it")
+	case end.Limit:
+		fmt.Fprintf(out, "recording stopped at its limit of bytes; %s not recorded\n", plural(int(end.Dropped), "call was", "calls were"))
+	case end.Failed:
+		fmt.Fprintf(out, "recording stopped since the output failed; %s not recorded\n", plural(int(end.Dropped), "call was", "calls were"))
+	case end.Dropped > 0:
+		fmt.Fprintf(out, "%s not recorded\n", plural(int(end.Dropped), "call was", "calls were"))
+	}
+	if others > 0 {
+		fmt.Fprintf(out, "%s of protocols that are not known here\n", plural(others, "connection is", "connections are"))
+	}
+}
+
+// A replayLine is a connection in JSON.
+type replayLine struct {
+	ID         uint64      `json:"id"`
+	Protocol   string      `json:"protocol"`
+	Local      string      `json:"local"`
+	Remote     string      `json:"remote"`
+	Calls      int         `json:"calls"`
+	Sent       int         `json:"datagrams_sent"`
+	Received   int         `json:"datagrams_received"`
+	Messages   int         `json:"messages"`
+	Seconds    float64     `json:"seconds"`
+	Same       bool        `json:"same"`
+	Incomplete bool        `json:"incomplete,omitempty"`
+	Digest     string      `json:"digest,omitempty"`
+	Divergence *divergence `json:"divergence,omitempty"`
+}
+
+type divergence struct {
+	Offset   int64   `json:"offset"`
+	Call     int     `json:"call"`
+	Seconds  float64 `json:"seconds"`
+	Kind     string  `json:"kind"`
+	Recorded string  `json:"recorded"`
+	Replayed string  `json:"replayed"`
+}
+
+func newReplayLine(c *capture.Replayed) *replayLine {
+	l := &replayLine{
+		ID: c.ID, Protocol: c.Info.Protocol, Local: c.Info.Local, Remote: c.Info.Remote,
+		Calls: c.Calls, Sent: c.Sent, Received: c.Received, Messages: c.Messages, Seconds: c.Elapsed.Seconds(),
+		Same: c.Same(), Incomplete: c.Incomplete,
+	}
+	if !c.Incomplete {
+		l.Digest = fmt.Sprintf("%x", c.Digest)
+	}
+	if d := c.Divergence; d != nil {
+		l.Divergence = &divergence{d.Offset, d.Call, d.At.Seconds(), d.Kind.String(), d.Recorded, d.Replayed}
+	}
+	return l
+}
