@@ -350,7 +350,7 @@ func TestSendBuffer(t *testing.T) {
 			break
 		}
 	}
-	if want := 10_000 / (100 + messageCost); n != want || out.Len() != 31 {
+	if want := 10_000 / (100 + 64); n != want || out.Len() != 31 {
 		t.Errorf("%d messages taken, %d sent, want %d, 31", n, out.Len(), want)
 	}
 	out.Reset()

@@ -1,0 +1,101 @@
+package riptide
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReasonNames(t *testing.T) {
+	for r, want := range map[RejectReason]string{
+		NoConnection: "no answer", AlreadyConnected: "already connected", ServerFull: "server full",
+		Rejected: "rejected", RejectedWithData: "rejected with data", 5: "reason 5", 255: "reason 255",
+	} {
+		require.Equal(t, want, r.String())
+	}
+	for r, want := range map[DisconnectReason]string{
+		NeverConnected: "never connected", ConnectionRejected: "connection rejected", TransportError: "transport error",
+		TimedOut: "timed out", Kicked: "kicked", ServerStopped: "server stopped", Disconnected: "disconnected",
+		PoorConnection: "poor connection", 8: "reason 8",
+	} {
+		require.Equal(t, want, r.String())
+	}
+}
+
+// A Message is used again and again: the memory that it has is enough for what is
+// not longer.
+func TestMessageUsedAgain(t *testing.T) {
+	var m Message
+	m.load(Packed, Unreliable, make([]byte, 64-slack))
+	first := &m.buf[0]
+	for n := range 64 - slack + 1 {
+		body := make([]byte, n)
+		for i := range body {
+			body[i] = 0xff
+		}
+		m.load(Packed, Unreliable, body)
+		require.Same(t, first, &m.buf[0], "%d bytes", n)
+	}
+}
+
+// An acknowledgement of an id that is not newer moves nothing, whatever it adds.
+func TestAckRecordOfOlder(t *testing.T) {
+	r := ackRecord{newest: 100}
+	for _, newest := range []uint16{100, 99, 70, 69, 68, 0, 65436} {
+		news, moved := r.update(ack{newest: newest, bits: 0xffff})
+		require.Zero(t, news)
+		require.False(t, moved, "%d after 100", newest)
+		require.EqualValues(t, 100, r.newest)
+	}
+	news, moved := r.update(ack{newest: 101, bits: 1})
+	require.True(t, moved)
+	require.Zero(t, news, "which was known")
+}
+
+// Round-trip times are told in milliseconds, of which there are 32767 at most.
+func TestToMillis(t *testing.T) {
+	for d, want := range map[time.Duration]int16{
+		-time.Second: 0, 0: 0, 1999 * time.Microsecond: 1, 32767 * time.Millisecond: 32767,
+		32768 * time.Millisecond: 32767, 65535 * time.Millisecond: 32767, time.Hour: 32767,
+	} {
+		require.Equal(t, want, toMillis(d), "%v", d)
+	}
+}
+
+// What acknowledgements take at most is their mean and four times what they vary
+// by, or an eighth beyond the worst one.
+func TestAckTimeLimit(t *testing.T) {
+	require.EqualValues(t, 140, (&ackTime{smooth: 100, variance: 10, worst: 80}).limit())
+	require.EqualValues(t, 180, (&ackTime{smooth: 100, variance: 10, worst: 160}).limit())
+}
+
+// Each counter of a Server is the sum of those of its connections.
+func TestStatsPlus(t *testing.T) {
+	numbered := func(step uint64) (s Stats) {
+		n := uint64(0)
+		var fill func(v reflect.Value)
+		fill = func(v reflect.Value) {
+			switch v.Kind() {
+			case reflect.Struct:
+				for i := range v.NumField() {
+					fill(v.Field(i))
+				}
+			case reflect.Array:
+				for i := range v.Len() {
+					fill(v.Index(i))
+				}
+			case reflect.Uint64:
+				n++
+				v.SetUint(n * step)
+			}
+		}
+		fill(reflect.ValueOf(&s).Elem())
+		require.EqualValues(t, 2*2*numModes+9, n, "counters")
+		return s
+	}
+	sum, other := numbered(10), numbered(1)
+	sum.plus(&other)
+	require.Equal(t, numbered(11), sum)
+}
