@@ -99,3 +99,20 @@ func TestStatsPlus(t *testing.T) {
 	sum.plus(&other)
 	require.Equal(t, numbered(11), sum)
 }
+
+// Bits take as many as there are, and in the notes layout whole bytes.
+func TestBitsTake(t *testing.T) {
+	for n := 1; n <= 64; n++ {
+		for layout, want := range map[Layout]int{Packed: n, Notes: (n + 7) / 8 * 8} {
+			var m Message
+			m.initUser(layout, Unreliable, 1, 100)
+			before := m.end
+			m.AddBits(1, n)
+			require.Equal(t, want, m.end-before, "%d bits", n)
+			m.ReserveBits(n)
+			require.Equal(t, 2*want, m.end-before, "%d bits", n)
+			require.EqualValues(t, 1, m.Bits(n))
+			require.Equal(t, want, m.pos-before)
+		}
+	}
+}
