@@ -79,7 +79,8 @@ func (v *benchView) begin(address string) {
 	if o.streams > 1 {
 		rate += fmt.Sprintf(" on each of %d connections", o.streams)
 	}
-	fmt.Fprintf(v.w, "bench %s %s over %s, for %v\nmessages of %s, %s\n", way, address, o.name(), &o.duration, formatSize(int(o.size)), rate)
+	v.text("bench %s %s over %s, for %v", way, address, o.name(), &o.duration)
+	v.text("messages of %s, %s", formatSize(int(o.size)), rate)
 }
 
 // A benchEvent is a line of JSON of bench. Rates are in bits per second.
@@ -303,25 +304,26 @@ func (v *benchView) finish(address string) {
 			formatTime(milliseconds(rtt.P99)), formatTime(milliseconds(rtt.Max)))
 	}
 	for _, n := range v.notes {
-		fmt.Fprintln(v.w, n)
+		v.text("%s", n)
 	}
+}
+
+// text prints a line, or several where the terminal is narrow.
+func (v *benchView) text(format string, args ...any) {
+	fmt.Fprintln(v.w, wrap(fmt.Sprintf(format, args...), 0, textWidth(v.w)))
 }
 
 // account prints where the messages of a direction have gone.
 func (v *benchView) account(e benchEvent) {
-	way := ""
+	way, received, order := "", fmt.Sprintf("%d messages", e.Messages), ""
 	if v.opts.bidir {
 		way = map[string]string{"forward": "-> ", "reverse": "<- "}[e.Direction]
 	}
-	fmt.Fprint(v.w, way)
 	if e.Sent != nil {
-		fmt.Fprintf(v.w, "%d messages sent, %d received, ", *e.Sent, e.Messages)
-	} else {
-		fmt.Fprintf(v.w, "%d messages received, ", e.Messages)
+		received = fmt.Sprintf("%d messages sent, %d", *e.Sent, e.Messages)
 	}
-	fmt.Fprintf(v.w, "%d lost (%s)", e.Lost, formatPercent(e.LossPercent/100))
 	if e.OutOfOrder > 0 {
-		fmt.Fprintf(v.w, ", %d out of order", e.OutOfOrder)
+		order = fmt.Sprintf(", %d out of order", e.OutOfOrder)
 	}
-	fmt.Fprintln(v.w)
+	v.text("%s%s received, %d lost (%s)%s", way, received, e.Lost, formatPercent(e.LossPercent/100), order)
 }

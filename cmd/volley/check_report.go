@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"volley"
 )
@@ -317,15 +318,16 @@ func (r *checkReport) print(w io.Writer, asJSON bool) {
 		printJSON(w, r)
 		return
 	}
+	width := textWidth(w)
 	fmt.Fprintf(w, "%s over %s\n\n", r.Address, r.Protocol)
 	for _, f := range r.Findings {
 		mark := f.State
 		if mark == stateUnknown {
 			mark = "?"
 		}
-		fmt.Fprintf(w, "%-6s %-17s %s\n", mark, f.Topic, wrap(f.Text, 25, 80))
+		fmt.Fprintf(w, "%-6s %-17s %s\n", mark, f.Topic, wrap(f.Text, 25, width))
 		if f.Advice != "" {
-			fmt.Fprintf(w, "%25s%s\n", "-> ", wrap(f.Advice, 25, 80))
+			fmt.Fprintf(w, "%25s%s\n", "-> ", wrap(f.Advice, 25, width))
 		}
 	}
 	fmt.Fprintln(w)
@@ -373,7 +375,7 @@ func wrap(text string, indent, width int) string {
 		word = strings.ReplaceAll(word, glue, " ")
 		switch {
 		case i == 0:
-		case column+1+len(word) > width:
+		case column+1+utf8.RuneCountInString(word) > width:
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			column = indent
 		default:
@@ -381,7 +383,7 @@ func wrap(text string, indent, width int) string {
 			column++
 		}
 		b.WriteString(word)
-		column += len(word)
+		column += utf8.RuneCountInString(word)
 	}
 	return b.String()
 }

@@ -56,7 +56,7 @@ func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.
 	view := newView(stdout, o, about)
 	sendErr := d.watch(view, func() error { return d.send(ctx) })
 	result := d.finish()
-	result.print(stdout)
+	result.print(stdout, textWidth(stdout))
 	if !result.intact() {
 		return errIntegrity
 	}

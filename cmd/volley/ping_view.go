@@ -71,13 +71,13 @@ func (v *pingLines) redraw(time.Duration, *pingFigures) {}
 
 func (v *pingLines) finish(address string, f *pingFigures, advice []string) {
 	fmt.Fprintln(v.w)
-	printPingSummary(v.w, address, f, advice, 80)
+	printPingSummary(v.w, address, f, advice, textWidth(v.w))
 }
 
 // printPingSummary prints what a ping has come to, in lines of at most width
 // characters.
 func printPingSummary(w io.Writer, address string, f *pingFigures, advice []string, width int) {
-	fmt.Fprintf(w, "%s: %d sent, %d answered, %s lost, in %.1f s\n", address, f.sent, f.answered, formatPercent(f.loss()), f.elapsed.Seconds())
+	fmt.Fprintln(w, wrap(fmt.Sprintf("%s: %d sent, %d answered, %s lost, in %.1f s", address, f.sent, f.answered, formatPercent(f.loss()), f.elapsed.Seconds()), 0, width))
 	for _, line := range f.details() {
 		fmt.Fprintln(w, line)
 	}
@@ -92,7 +92,7 @@ func printPingSummary(w io.Writer, address string, f *pingFigures, advice []stri
 		printHistogram(w, f.rtts.histogram(histogramBars), width)
 	}
 	for _, line := range advice {
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, wrap(line, 0, width))
 	}
 }
 

@@ -22,11 +22,11 @@ func (r *result) intact() bool {
 	return r.corrupt == 0 && r.repeated == 0 && r.phantoms == 0
 }
 
-// print writes the summary.
-func (r *result) print(w io.Writer) {
+// print writes the summary, in lines of at most width characters.
+func (r *result) print(w io.Writer, width int) {
 	row := func(name string, n int, share, note string) {
-		line := fmt.Sprintf("%-13s %7d %9s   %s", name, n, share, note)
-		fmt.Fprintln(w, trimRight(line))
+		line := fmt.Sprintf("%-13s %7d %9s   ", name, n, share)
+		fmt.Fprintln(w, trimRight(line+wrap(note, len(line), width)))
 	}
 	lost := r.sent - r.received
 	fmt.Fprintln(w)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,27 +16,71 @@ import (
 // The same is measured in virtual time, where no machine is late, by TestPingTruth
 // and TestBenchTruth.
 
-// The links are so slow that a machine has to be late for a tenth of a second to
-// be 5 % away from the truth.
-
-// truthTries is how often a measurement is made again that a machine has spoilt
-// by standing still.
-const truthTries = 5
-
 // throughProxy runs the program through a proxy of its own in front of a server,
-// with a jitter of so much each way, and returns what the proxy says it did.
+// over links of 200 ms with a jitter of so much each way, and returns what the
+// proxy says it did.
 func throughProxy(t *testing.T, server, up, down string, args ...string) (outcome, proxyEvent) {
 	t.Helper()
-	p := start(t, "proxy", "--json", "--interval", "0", "--to", server, "--loss", "5%", "--latency", "1s",
+	p := start(t, "proxy", "--json", "--interval", "0", "--to", server, "--loss", "5%", "--latency", "200ms",
 		"--up", "jitter "+up, "--down", "jitter "+down)
 	_, rest, _ := strings.Cut(p.line(`"type":"listening"`), `"address":"`)
 	address, _, ok := strings.Cut(rest, `"`)
 	require.True(t, ok, rest)
 	o := program(t, append(args, address)...)
+	require.Equal(t, exitOK, o.status, o.stderr)
 	var e proxyEvent
 	lastLine(t, p.interrupt().stdout, &e)
 	require.Equal(t, "summary", e.Type)
 	return o, e
+}
+
+// Two delays, each equally likely from 160 to 240 ms: the round trip in
+// milliseconds below which a share of at least a half lies.
+func twoJitters(share float64) float64 { return 480 - 80*math.Sqrt(2*(1-share)) }
+
+// One delay of 200 ms, and one equally likely from 160 to 240 ms.
+func oneJitter(share float64) float64 { return 360 + 80*share }
+
+// measured calls f, which measures something and returns how that differs from the
+// truth, until it is right. What differs on a machine that was late meanwhile says
+// nothing: where none of the tries was in time, nothing has been tested.
+func measured(t *testing.T, f func() error) {
+	t.Helper()
+	const tries, wrong = 6, 3
+	var errs []error
+	for range tries {
+		late := watchLateness()
+		err := f()
+		if err == nil {
+			return
+		}
+		if d := late(); d > 10*time.Millisecond {
+			t.Logf("this machine was %v late: %v", d, err)
+		} else if errs = append(errs, err); len(errs) == wrong {
+			t.Fatal(errors.Join(errs...))
+		}
+	}
+	t.Skip("NOT RUN: this machine is too busy to measure anything in real time")
+}
+
+// watchLateness returns a function that tells by how much a sleep of a millisecond
+// was longer than that since, at most.
+func watchLateness() (late func() time.Duration) {
+	stop, most := make(chan bool), make(chan time.Duration)
+	go func() {
+		longest := time.Duration(0)
+		for {
+			start := time.Now()
+			select {
+			case <-stop:
+				most <- longest
+				return
+			case <-time.After(time.Millisecond):
+				longest = max(longest, time.Since(start)-time.Millisecond)
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-most }
 }
 
 // loss returns the share of datagrams in percent that were lost by chance.
@@ -62,69 +107,58 @@ func (r *rttSummary) wrongTimes(truth func(share float64) float64) error {
 	return errors.Join(errs...)
 }
 
-// Two delays, each equally likely from 900 to 1100 ms.
-func twoJitters(share float64) float64 { return 2200 - 200*math.Sqrt(2*(1-share)) }
-
-// One delay of a second, and one equally likely from 800 to 1200 ms.
-func oneJitter(share float64) float64 { return 1800 + 400*share }
-
 func TestPingThroughProxy(t *testing.T) {
 	_, server := serving(t)
-	var err error
-	for range truthTries {
-		o, truth := throughProxy(t, server, "100ms", "100ms", "ping", "--json", "-q", "-c", "500", "-i", "0.008", "-W", "4s")
-		require.Equal(t, exitOK, o.status, o.stderr)
+	measured(t, func() error {
+		const count = 1000
+		o, truth := throughProxy(t, server, "40ms", "40ms", "ping", "--json", "-q", "-c", fmt.Sprint(count), "-i", "0.004", "-W", "2s")
 		var s pingSummary
 		lastLine(t, o.stdout, &s)
-		require.EqualValues(t, 500, s.Sent)
+		require.EqualValues(t, count, s.Sent)
 		require.Equal(t, s.Sent, s.Answered+s.Lost)
 		require.LessOrEqual(t, s.Answered, truth.Down.Delivered)
+		if s.LostThere == nil || s.LostBack == nil {
+			return errors.New("the server's count is missing")
+		}
 		there, back := truth.Up.loss(), truth.Down.loss()
 		require.InDelta(t, 5, there, 4)
 		require.InDelta(t, 5, back, 4)
-		percent := func(n *uint64) float64 { return 100 * float64(*n) / 500 }
-		if err = errors.Join(s.RTT.wrongTimes(twoJitters),
+		percent := func(n *uint64) float64 { return 100 * float64(*n) / count }
+		return errors.Join(s.RTT.wrongTimes(twoJitters),
 			offBy("loss", s.LossPercent, 100-(100-there)*(100-back)/100, 1),
 			offBy("loss there", percent(s.LostThere), there, 1),
-			offBy("loss back", percent(s.LostBack), back*(100-there)/100, 1)); err == nil {
-			return
-		}
-		t.Log("once more: ", err)
-	}
-	t.Error(err)
+			offBy("loss back", percent(s.LostBack), back*(100-there)/100, 1))
+	})
 }
 
 // TestBenchThroughProxy has no jitter where the data goes: of messages that
 // overtake each other by hundreds volley itself drops those of the beginning.
 func TestBenchThroughProxy(t *testing.T) {
+	_, server := serving(t)
 	for _, reverse := range []bool{false, true} {
 		flags := []string{"bench", "--json", "-b", "1Mbit", "-l", "200", "-t", "4"}
-		up, down := "0s", "200ms"
+		up, down := "0s", "40ms"
 		if reverse {
 			flags = append(flags, "--reverse")
 			up, down = down, up
 		}
-		_, server := serving(t)
-		var err error
-		for range truthTries {
-			o, truth := throughProxy(t, server, up, down, flags...)
-			require.Equal(t, exitOK, o.status, o.stderr)
-			var e benchEvent
-			lastLine(t, o.stdout, &e)
-			loss, delivered := truth.Up.loss(), truth.Up.Delivered
-			if reverse {
-				loss, delivered = truth.Down.loss(), truth.Down.Delivered
-			}
-			require.InDelta(t, 5, loss, 3)
-			require.NotNil(t, e.Sent, o.stdout)
-			require.LessOrEqual(t, e.Messages, delivered)
-			require.Equal(t, *e.Sent, e.Messages+e.Lost)
-			if err = errors.Join(e.RTT.wrongTimes(oneJitter), offBy("loss", e.LossPercent, loss, 1)); err == nil {
-				break
-			}
-			t.Log("once more: ", err)
-		}
-		require.NoError(t, err)
+		t.Run(fmt.Sprintf("reverse=%v", reverse), func(t *testing.T) {
+			measured(t, func() error {
+				o, truth := throughProxy(t, server, up, down, flags...)
+				var e benchEvent
+				lastLine(t, o.stdout, &e)
+				loss, delivered := truth.Up.loss(), truth.Up.Delivered
+				if reverse {
+					loss, delivered = truth.Down.loss(), truth.Down.Delivered
+				}
+				require.InDelta(t, 5, loss, 3)
+				require.LessOrEqual(t, e.Messages, delivered)
+				if e.Sent == nil || *e.Sent != e.Messages+e.Lost {
+					return errors.New("the end is missing: " + o.stdout)
+				}
+				return errors.Join(e.RTT.wrongTimes(oneJitter), offBy("loss", e.LossPercent, loss, 1))
+			})
+		})
 	}
 }
 

@@ -49,6 +49,15 @@ func terminalWidth(f *os.File) int {
 	return width
 }
 
+// textWidth returns the length of lines of text: 80 characters, or less on a
+// terminal that is narrower.
+func textWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		return min(80, terminalWidth(f))
+	}
+	return 80
+}
+
 // A table shows one line a second.
 type table struct {
 	w     io.Writer
@@ -161,7 +170,7 @@ func (g *graph) draw() {
 	}
 	clock := fmt.Sprintf("%.1f s%s", last.elapsed.Seconds(), g.hint)
 	room := max(0, width-len(leftOf("", ""))-scaleWidth-1)
-	lines := []string{clip(g.title, width), clip(clock, width)}
+	lines := append(strings.Split(wrap(g.title, 0, width-1), "\n"), clip(clock, width))
 	for _, r := range rows {
 		curve, top := g.curve(r, room)
 		scale := ""

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 var someFigures = figures{
@@ -172,12 +173,12 @@ func TestMeter(t *testing.T) {
 func TestSummaryRoundTrip(t *testing.T) {
 	r := result{totals: totals{sent: 2, acked: 2}}
 	var b strings.Builder
-	r.print(&b)
+	r.print(&b, 80)
 	if strings.Contains(b.String(), "round trip") {
 		t.Errorf("a round trip without a sample:\n%s", &b)
 	}
 	r.stats.RTTMin, r.stats.RTTMean, r.stats.RTTMax = 30*time.Millisecond, 40*time.Millisecond, 50*time.Millisecond
-	r.print(&b)
+	r.print(&b, 80)
 	if want := "round trip 40.0 ms on average, from 30.0 ms to 50.0 ms"; !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, &b)
 	}
@@ -198,6 +199,39 @@ func TestFormat(t *testing.T) {
 	} {
 		if test.got != test.want {
 			t.Errorf("formatted as %q, want %q", test.got, test.want)
+		}
+	}
+}
+
+// TestSixtyColumns: what is shown at the beginning and the end fits a narrow
+// terminal, in whole words.
+func TestSixtyColumns(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	const width = 60
+	var b strings.Builder
+	r := result{totals: totals{sent: 123456, received: 100000, acked: 90000, repeated: 3, corrupt: 5, sentBytes: 123456789}, phantoms: 4}
+	r.up.Sent = 234567
+	r.stats.RTTMin, r.stats.RTTMean, r.stats.RTTMax = 1030*time.Millisecond, 1040*time.Millisecond, 1050*time.Millisecond
+	r.print(&b, width)
+	address := "[2001:db8:1234:5678:9abc:def0:1234:5678]:40000"
+	f := newPingFigures(time.Second)
+	f.sent, f.answered, f.lost, f.elapsed = 123456, 100000, 23456, time.Hour
+	f.rtts.add(1234 * time.Millisecond)
+	printPingSummary(&b, address, f, []string{strings.Repeat("advice ", 20)}, width)
+	title := "messages of 1 byte to 16 KiB at 60 Hz, over a link of 40ms +- 10ms round trip, 5% loss"
+	g := newGraph(&b, title, func() int { return width })
+	g.events = []demoEvent{{text: "2s loss=30% for 1s"}}
+	g.show(someFigures)
+	g.finish(someFigures)
+	for l := range strings.Lines(b.String()) {
+		l = strings.TrimSuffix(strings.TrimPrefix(strings.TrimRight(l, "\n"), "\r"), "\x1b[K")
+		if n := utf8.RuneCountInString(l); n > width && !strings.Contains(l, "\x1b[") {
+			t.Errorf("%d characters: %q", n, l)
+		}
+	}
+	for _, want := range []string{"in\n" + strings.Repeat(" ", 34) + "234567 datagrams\n", "123456 sent,\n100000 answered", "link of 40ms\x1b[K\n\r± 10ms round trip"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in %q", want, b.String())
 		}
 	}
 }
