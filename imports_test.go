@@ -64,8 +64,11 @@ var importRules = map[string]importRule{
 			"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go", "constants.go",
 		},
 	},
-	"volley/porous/internal/core": {core: true, allow: []string{"volley/internal/wire"}, test: []string{"volley/internal/vectors"}},
-	"volley/porous":               {allow: []string{"volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
+	"volley/porous/internal/core": {
+		core: true, allow: []string{"volley/internal/wire"},
+		test: []string{"volley/internal/vectors", "volley/internal/dissect"},
+	},
+	"volley/porous": {allow: []string{"volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
 	"volley/riptide": {
 		allow: []string{"volley/internal/..."},
 		test:  []string{"volley/simnet"},
@@ -76,7 +79,7 @@ var importRules = map[string]importRule{
 		},
 	},
 	"volley/volleydebug": {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},
-	"volley/netplay":     {test: []string{"volley/internal/vectors"}},
+	"volley/netplay":     {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
 	"volley/examples":    {allow: publicPackages},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"volley/cmd/volley/internal/packets"
 	"volley/internal/dissect"
 )
 
@@ -17,11 +20,11 @@ const decodeLong = `Decode shows what is in datagrams of reliable, netcode, poro
 netplay, and why a receiver refuses those that are malformed: a line for each,
 and with -v every field with its place.
 
-The input is hexadecimal digits. They may be arguments, which are one datagram
-together, or lines of a file or of standard input, one datagram each; spaces
-and 0x do not matter, and # begins a comment. The forms of "hexdump -C", xxd and
-"tcpdump -x" are read as well; what tcpdump prints begins with the headers of
-IP, which are passed over.
+The input is a capture in the format pcap or pcapng, as tcpdump and Wireshark
+write them, or hexadecimal digits. Either may be a file or standard input.
+Digits may also be arguments, which are one datagram together; in a file each
+line is a datagram, spaces and 0x do not matter, and # begins a comment. The
+forms of "hexdump -C", xxd and "tcpdump -x" are read as well.
 
 Nothing in a datagram names its protocol. Without --protocol decode goes by what
 is possible, and says so where that is more than one, as in "[or riptide]"; what
@@ -29,16 +32,26 @@ came before in the same input rules protocols out.`
 
 const decodeExample = `  volley decode 3e 00 00 01 00 00 00 00 68 65 6c 6c 6f
   volley decode -v --protocol riptide 5240f7b656e606
-  tcpdump -x -i lo udp port 7777 | volley decode`
+  volley decode --protocol netcode --token session.token capture.pcapng
+  tcpdump -w - -U -i lo udp port 7777 | volley decode`
+
+// wiresharkDissector is a plugin of Wireshark that shows the same.
+//
+//go:embed wireshark/volley.lua
+var wiresharkDissector string
 
 // decodeOptions are the flags of decode.
 type decodeOptions struct {
 	protocol string
 	tcp      bool
+	ports    []uint
+	token    string
 	json     bool
 	verbose  bool
 
 	fragmentSize, maxFragments int
+
+	dissector bool
 }
 
 func newDecodeCommand(stdin *os.File) *cobra.Command {
@@ -56,10 +69,13 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&o.protocol, "protocol", "p", "", "what the datagrams are of: "+protocolNames())
 	f.BoolVar(&o.tcp, "tcp", false, "hexadecimal digits are the beginning of a TCP stream, and not a datagram of UDP")
+	f.UintSliceVar(&o.ports, "port", nil, "of a capture, only what goes to or comes from this port, or these")
+	f.StringVar(&o.token, "token", "", `file with a connect token of netcode, as "volley token new" makes it: opens the packets of its session`)
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show every field: its place in the datagram (offset+length), name and value")
 	f.BoolVar(&o.json, "json", false, "print a line of JSON for each datagram")
 	f.IntVar(&o.fragmentSize, "fragment-size", 0, "what reliable packets are cut into, in bytes, to check fragments by (default any)")
 	f.IntVar(&o.maxFragments, "max-fragments", 0, "the most fragments of a reliable packet, to check fragments by (default 256)")
+	f.BoolVar(&o.dissector, "dissector", false, "print a plugin for Wireshark that shows the same, to be put into its folder of Lua plugins")
 	return cmd
 }
 
@@ -90,10 +106,17 @@ func (o *decodeOptions) check() error {
 
 // runDecode decodes what the arguments name.
 func runDecode(o *decodeOptions, args []string, stdin *os.File, out io.Writer) error {
+	if o.dissector {
+		_, err := io.WriteString(out, wiresharkDissector)
+		return err
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
-	p := newDecodePrinter(o, out)
+	p, err := newDecodePrinter(o, out)
+	if err != nil {
+		return err
+	}
 	if err := decodeInput(p, args, stdin); err != nil {
 		return errors.Join(err, p.flush())
 	}
@@ -125,7 +148,18 @@ func decodeInput(p *decodePrinter, args []string, stdin *os.File) error {
 
 // decodeReader decodes a file.
 func decodeReader(p *decodePrinter, r io.Reader, name string) error {
-	if err := readHex(r, p.hex); err != nil {
+	in := bufio.NewReader(r)
+	magic, _ := in.Peek(4)
+	var err error
+	switch {
+	case packets.IsCapture(magic):
+		err = p.capture(in)
+	case len(magic) > 2 && magic[0] == 0x1f && magic[1] == 0x8b:
+		err = errors.New("is compressed; unpack it with gunzip first")
+	default:
+		err = readHex(in, p.hex)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"volley/cmd/volley/internal/packets"
 )
 
 // Limits of hexadecimal input in bytes.
@@ -175,6 +177,13 @@ func (h *hexReader) end() error {
 	return h.emit(bytes.Clone(b))
 }
 
-// insidePacket returns the UDP payload of a packet that tcpdump has shown, b
-// itself if there is none.
-func insidePacket(b []byte) []byte { return b }
+// insidePacket returns the UDP payload of a packet that tcpdump has shown, with
+// what is in front of IP or without it, or b itself if there is none.
+func insidePacket(b []byte) []byte {
+	for _, link := range []uint32{packets.LinkRaw, packets.LinkEthernet} {
+		if s, kind := packets.Parse(link, b); kind == packets.Whole && s.Missing == 0 && !s.TCP {
+			return s.Payload
+		}
+	}
+	return b
+}

@@ -19,13 +19,32 @@ type decodePrinter struct {
 	out    *bufio.Writer
 	json   *json.Encoder
 	number int
-	plain  suspects // of hexadecimal input
+
+	options dissect.Options
+	plain   suspects // of hexadecimal input
 }
 
-func newDecodePrinter(o *decodeOptions, out io.Writer) *decodePrinter {
+func newDecodePrinter(o *decodeOptions, out io.Writer) (*decodePrinter, error) {
 	p := &decodePrinter{o: o, out: bufio.NewWriter(out)}
 	p.json = json.NewEncoder(p.out)
-	return p
+	p.options = dissect.Options{MaxFragments: o.maxFragments, FragmentSize: o.fragmentSize}
+	if o.token == "" {
+		return p, nil
+	}
+	token, err := readToken(nil, []string{o.token})
+	if err != nil {
+		return nil, fmt.Errorf("--token: %w", err)
+	}
+	b, err := token.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("--token: %w", err)
+	}
+	keys, ok := dissect.TokenKeys(b)
+	if !ok {
+		panic("BUG: a token that was read has no keys")
+	}
+	p.options.Keys = []dissect.Keys{keys}
+	return p, nil
 }
 
 func (p *decodePrinter) flush() error { return p.out.Flush() }
@@ -36,6 +55,7 @@ type sight struct {
 	from, to netip.AddrPort
 	tcp      bool
 	bytes    []byte
+	note     string // what is odd about it beside its content
 }
 
 // hex decodes bytes that were given as digits.
@@ -64,9 +84,8 @@ func (p *decodePrinter) datagram(s sight, who *suspects) error {
 	protocol, also := who.see(p.o, s.bytes, s.tcp)
 	d := dissect.Datagram{Summary: "unknown, " + plural(len(s.bytes), "byte", "bytes")}
 	if protocol != "" {
-		d = dissect.Decode(protocol, s.bytes, &dissect.Options{
-			Stream: s.tcp, MaxFragments: p.o.maxFragments, FragmentSize: p.o.fragmentSize,
-		})
+		p.options.Stream = s.tcp
+		d = dissect.Decode(protocol, s.bytes, &p.options)
 	}
 	if p.o.json {
 		return p.json.Encode(newDecodedJSON(p.number, &s, &d, also))
@@ -92,6 +111,9 @@ func (p *decodePrinter) line(s *sight, d *dissect.Datagram, also []dissect.Proto
 	p.out.WriteString(d.Summary)
 	if len(also) > 0 {
 		fmt.Fprintf(p.out, " [or %s]", joinProtocols(also))
+	}
+	if s.note != "" {
+		fmt.Fprintf(p.out, " (%s)", s.note)
 	}
 	p.out.WriteByte('\n')
 }
@@ -140,6 +162,7 @@ type decodedJSON struct {
 	Summary  string             `json:"summary"`
 	Problem  string             `json:"problem,omitempty"`
 	Note     string             `json:"note,omitempty"`
+	Capture  string             `json:"capture,omitempty"`
 	Fields   []fieldJSON        `json:"fields,omitempty"`
 }
 
@@ -157,7 +180,7 @@ type fieldJSON struct {
 func newDecodedJSON(number int, s *sight, d *dissect.Datagram, also []dissect.Protocol) decodedJSON {
 	j := decodedJSON{
 		Number: number, TCP: s.tcp, Bytes: len(s.bytes), Protocol: d.Protocol, Or: also,
-		Summary: d.Summary, Problem: d.Problem, Note: d.Note, Fields: fieldsJSON(d.Fields),
+		Summary: d.Summary, Problem: d.Problem, Note: d.Note, Capture: s.note, Fields: fieldsJSON(d.Fields),
 	}
 	if !s.at.IsZero() {
 		at := s.at.UTC()

@@ -46,7 +46,7 @@ func (d *decoder) netplay() {
 	}
 	body, err := expand(d.b[netplayHeader:n])
 	if err != nil {
-		d.problem("the payload is no compressed stream: %v", err)
+		d.problem("the payload is no compressed stream")
 		return
 	}
 	d.also(", compressed from %s", size(len(body)))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -126,13 +127,14 @@ func checkStated(t *testing.T, file string, v *headerVector) {
 	}
 }
 
-// TestReliableAgrees compares what is found in every recorded datagram with what
-// package reliable finds.
+// TestReliableAgrees compares what is found in every recorded datagram, and in
+// damaged copies, with what package reliable finds.
 func TestReliableAgrees(t *testing.T) {
 	recordings := vectors.Recordings(t, "reliable", "hex", "datagrams")
 	require.Greater(t, len(recordings), 10000)
+	rng := rand.New(rand.NewPCG(1, 1))
 	for _, r := range recordings {
-		checkReliable(t, r.Bytes)
+		vectors.Damaged(rng, r.Bytes, 3, func(b []byte) { checkReliable(t, b) })
 	}
 }
 

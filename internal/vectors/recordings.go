@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -80,5 +81,28 @@ func walk(key string, value any, f func(key, text string)) {
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			walk(name, v[name], f)
 		}
+	}
+}
+
+// Damaged calls f with b, and with n copies of it that are cut short or have a
+// bit flipped, a byte replaced, or a few bytes more.
+func Damaged(rng *rand.Rand, b []byte, n int, f func([]byte)) {
+	f(b)
+	for range n {
+		c := slices.Clone(b)
+		at := rng.IntN(len(c) + 1)
+		switch kind := rng.IntN(4); {
+		case kind == 0 || at == len(c):
+			c = c[:at]
+		case kind == 1:
+			c[at] ^= 1 << rng.IntN(8)
+		case kind == 2:
+			c[at] = byte(rng.Uint32())
+		default:
+			for range 1 + rng.IntN(4) {
+				c = slices.Insert(c, at, byte(rng.Uint32()))
+			}
+		}
+		f(c)
 	}
 }

@@ -1,6 +1,7 @@
 package vectors
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,4 +29,30 @@ func TestRecordings(t *testing.T) {
 	if got := Recordings(t, "p", "hex", "wire"); !reflect.DeepEqual(got, want) {
 		t.Errorf("Recordings = %v, want %v", got, want)
 	}
+}
+
+func TestDamaged(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	b := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+	shorter, longer, other, same := 0, 0, 0, 0
+	Damaged(rng, b, 1000, func(c []byte) {
+		switch {
+		case len(c) < len(b):
+			shorter++
+		case len(c) > len(b):
+			longer++
+		case string(c) == string(b):
+			same++
+		default:
+			other++
+		}
+	})
+	if shorter < 100 || longer < 100 || other < 100 || same < 1 || !reflect.DeepEqual(b, []byte{1, 2, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("%d shorter, %d longer, %d other, %d the same, of %v", shorter, longer, other, same, b)
+	}
+	Damaged(rng, nil, 100, func(c []byte) {
+		if len(c) != 0 {
+			t.Errorf("%v of nothing", c)
+		}
+	})
 }

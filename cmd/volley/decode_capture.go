@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"volley/cmd/volley/internal/packets"
+	"volley/internal/dissect"
+)
+
+// maxTalks is how many conversations are remembered, in which protocols have
+// been ruled out.
+const maxTalks = 1 << 14
+
+// A talk is what two addresses have to do with each other.
+type talk struct {
+	a, b netip.AddrPort
+	tcp  bool
+}
+
+// A captureReader decodes the packets of a capture.
+type captureReader struct {
+	*decodePrinter
+	talks   map[talk]*suspects
+	streams packets.Streams
+
+	packets int
+	seen    int            // of UDP and TCP, before --port
+	unknown map[uint32]int // by what is in front of IP
+}
+
+// capture decodes a file of packets.
+func (p *decodePrinter) capture(in io.Reader) error {
+	r, err := packets.NewReader(in)
+	if err != nil {
+		return err
+	}
+	c := &captureReader{decodePrinter: p, talks: make(map[talk]*suspects), unknown: make(map[uint32]int)}
+	for {
+		packet, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return c.finish()
+		}
+		if err != nil {
+			return errors.Join(err, c.finish())
+		}
+		c.packets++
+		if err := c.packet(&packet); err != nil {
+			return err
+		}
+	}
+}
+
+// finish says why nothing was printed.
+func (c *captureReader) finish() error {
+	for link, n := range c.unknown {
+		return fmt.Errorf("%s not decoded: link type %d is not known here", plural(n, "packet is", "packets are"), link)
+	}
+	switch {
+	case c.number > 0:
+		return nil
+	case c.packets == 0:
+		return errors.New("no packets are in the capture")
+	case c.seen == 0:
+		return fmt.Errorf("no UDP and no TCP among %s", plural(c.packets, "packet", "packets"))
+	case len(c.o.ports) > 0:
+		return fmt.Errorf("nothing of port %v among %s", c.o.ports, plural(c.seen, "packet", "packets"))
+	}
+	return nil // of TCP, without data
+}
+
+func (c *captureReader) packet(p *packets.Packet) error {
+	s, kind := packets.Parse(p.Link, p.Data)
+	switch kind {
+	case packets.Unknown:
+		if len(c.unknown) < 16 {
+			c.unknown[p.Link]++
+		}
+		return nil
+	case packets.Fragment:
+		c.seen++
+		return c.fragment(p)
+	case packets.Other:
+		return nil
+	}
+	c.seen++
+	if len(c.o.ports) > 0 && !slices.Contains(c.o.ports, uint(s.From.Port())) && !slices.Contains(c.o.ports, uint(s.To.Port())) {
+		return nil
+	}
+	who := c.suspects(&s)
+	if s.TCP {
+		return c.segment(p.Time, &s, who)
+	}
+	if _, only := dissect.Protocol(c.o.protocol).Streams(); only {
+		return nil
+	}
+	seen := sight{at: p.Time, from: s.From, to: s.To, bytes: s.Payload}
+	if s.Missing > 0 {
+		seen.note = plural(s.Missing, "byte was", "bytes were") + " not captured; see tcpdump -s"
+	}
+	return c.datagram(seen, who)
+}
+
+// fragment tells of a fragment of IP, whose ports are not known.
+func (c *captureReader) fragment(p *packets.Packet) error {
+	if len(c.o.ports) > 0 || c.o.json {
+		return nil
+	}
+	c.number++
+	_, err := fmt.Fprintf(c.out, "%s a fragment of IP, %s, not decoded\n",
+		p.Time.UTC().Format("15:04:05.000000"), plural(p.Size, "byte", "bytes"))
+	return err
+}
+
+// suspects returns what is known of the conversation that a segment is part of.
+func (c *captureReader) suspects(s *packets.Segment) *suspects {
+	k := talk{s.From, s.To, s.TCP}
+	if s.From.Compare(s.To) > 0 {
+		k.a, k.b = k.b, k.a
+	}
+	who := c.talks[k]
+	if who == nil {
+		if len(c.talks) >= maxTalks {
+			clear(c.talks)
+		}
+		who = new(suspects)
+		c.talks[k] = who
+	}
+	return who
+}
+
+// segment adds a piece of a TCP stream, and decodes what is whole.
+func (c *captureReader) segment(at time.Time, s *packets.Segment, who *suspects) error {
+	if also, _ := dissect.Protocol(c.o.protocol).Streams(); c.o.protocol != "" && !also {
+		return nil
+	}
+	stream, fresh := c.streams.Add(s)
+	if fresh && s.SYN {
+		*who = suspects{}
+	}
+	for len(stream.Bytes) > 0 {
+		n, whole := c.cut(stream.Bytes, who)
+		if !whole && !stream.Ended && !stream.Gap && n == 0 {
+			return nil
+		}
+		seen := sight{at: at, from: s.From, to: s.To, tcp: true, bytes: stream.Bytes}
+		if whole {
+			seen.bytes = stream.Bytes[:n]
+		} else {
+			stream.Gap = true // nothing of it can be found any more
+			seen.note = "the rest of the stream is not decoded"
+		}
+		if err := c.datagram(seen, who); err != nil {
+			return err
+		}
+		if stream.Bytes = stream.Bytes[len(seen.bytes):]; len(stream.Bytes) == 0 {
+			stream.Bytes = nil
+		}
+	}
+	return nil
+}
+
+// cut returns the length of the first datagram of a stream. If it is not whole,
+// -1 says that it never will be.
+func (c *captureReader) cut(b []byte, who *suspects) (n int, whole bool) {
+	protocol := who.stream(c.o, b)
+	if protocol == "" {
+		if len(b) < 5 {
+			return 0, false
+		}
+		return -1, false
+	}
+	n, err := dissect.Next(protocol, b)
+	switch {
+	case err != nil:
+		return -1, false
+	case n == 0 || n > len(b):
+		return 0, false
+	}
+	return n, true
+}

@@ -1,0 +1,43 @@
+package dissect_test
+
+import (
+	"testing"
+
+	"volley/internal/dissect"
+	"volley/internal/vectors"
+)
+
+// FuzzDecode takes any bytes apart as every protocol. Fields lie inside the
+// datagram, and what is found does not depend on what was found before.
+func FuzzDecode(f *testing.F) {
+	for protocol, keys := range map[string][]string{
+		"reliable": {"datagrams"}, "netcode": {"packet"}, "porous": {"hex"}, "riptide": {"wire_hex"}, "netplay": {"wire", "chunks"},
+	} {
+		for i, r := range vectors.Recordings(f, protocol, keys...) {
+			if i%8 == 0 {
+				f.Add(r.Bytes)
+			}
+		}
+	}
+	keys := []dissect.Keys{{ProtocolID: 1}}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, p := range dissect.Protocols {
+			for _, stream := range []bool{false, true} {
+				d := dissect.Decode(p, b, &dissect.Options{Stream: stream, FragmentSize: 8, MaxFragments: 16, Keys: keys})
+				checkPlaces(t, &d, b)
+				d.All(func(f dissect.Field, _ int) { _ = f.String() })
+			}
+			n, err := dissect.Next(p, b)
+			if n < 0 || err != nil && n != 0 {
+				t.Errorf("Next(%s, %x) = %d, %v", p, b, n, err)
+			}
+		}
+		for _, g := range append(dissect.GuessDatagram(b), dissect.GuessStream(b)...) {
+			if also, _ := g.Protocol.Streams(); !also {
+				if d := dissect.Decode(g.Protocol, b, nil); d.Problem != "" {
+					t.Errorf("%x was taken for %s: %s", b, g.Protocol, d.Problem)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package netcode
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/dissect"
+	"volley/internal/vectors"
+)
+
+// TestDissect compares what the tools see in every recorded packet, and in
+// damaged copies, with what this package reads.
+func TestDissect(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, r := range vectors.Recordings(t, "netcode", "packet", "request_packet") {
+		vectors.Damaged(rng, r.Bytes, 20, func(b []byte) { checkDissected(t, b) })
+	}
+}
+
+func checkDissected(t *testing.T, b []byte) {
+	t.Helper()
+	d := dissect.Decode(dissect.Netcode, b, nil)
+	if len(b) == 0 {
+		require.NotEmpty(t, d.Problem)
+		return
+	}
+	if b[0] == byte(packetRequest) {
+		ok := len(b) == requestSize && string(b[1:1+versionSize]) == version
+		require.Equal(t, ok, d.Problem == "", "%x", b)
+		if ok {
+			require.Equal(t, binary.LittleEndian.Uint64(b[requestProtocol:]), d.Uint("protocol_id"))
+			require.Equal(t, binary.LittleEndian.Uint64(b[requestExpires:]), d.Uint("expires"))
+			require.Equal(t, b[requestNonce:requestPrivate], d.Bytes("nonce"))
+			require.Equal(t, b[requestPrivate:], d.Bytes("private"))
+		}
+		return
+	}
+	p, n, reason := parseHeader(b, clientTakes|serverTakes, true)
+	if reason == DropNone {
+		p.body = b[n : len(b)-tagSize]
+		require.Equal(t, p.seq, d.Uint("sequence"), "%x", b)
+		require.Equal(t, uint64(p.typ), d.Uint("type"), "%x", b)
+		require.Equal(t, append([]byte{}, p.body...), append([]byte{}, d.Bytes("sealed")...), "%x", b)
+		reason = checkBody(p)
+	}
+	require.Equal(t, reason == DropNone, d.Problem == "", "%v, %s: %x", reason, d.Problem, b)
+}
+
+// TestDissectOpens opens the recorded packets as the tools do that know the
+// keys.
+func TestDissectOpens(t *testing.T) {
+	type packetCase struct {
+		Type          string
+		Key           hexBytes
+		ProtocolID    num `json:"protocol_id"`
+		Plain, Packet hexBytes
+		Challenge     num `json:"challenge_token_sequence"`
+	}
+	n := 0
+	for _, c := range decodeCases[packetCase](t, vectors.Files(t, "netcode")["packets.json"]) {
+		k := dissect.Keys{ProtocolID: uint64(c.ProtocolID), Client: c.Key.key(), Server: c.Key.key()}
+		d := dissect.Decode(dissect.Netcode, c.Packet, &dissect.Options{Keys: []dissect.Keys{{}, k}})
+		require.Empty(t, d.Problem+d.Note, c.Type)
+		switch c.Type {
+		case "payload":
+			require.Equal(t, []byte(c.Plain), d.Bytes("payload"))
+			n++
+		case "keep_alive":
+			index, slots := binary.LittleEndian.Uint32(c.Plain), binary.LittleEndian.Uint32(c.Plain[4:])
+			require.Equal(t, []uint64{uint64(index), uint64(slots)}, []uint64{d.Uint("index"), d.Uint("slots")})
+			n++
+		case "challenge", "response":
+			require.Equal(t, uint64(c.Challenge), d.Uint("challenge"))
+			require.Equal(t, []byte(c.Plain[8:]), d.Bytes("challenge_token"))
+			n++
+		}
+		k.ProtocolID++
+		d = dissect.Decode(dissect.Netcode, c.Packet, &dissect.Options{Keys: []dissect.Keys{k}})
+		require.Equal(t, "sealed with other keys", d.Note)
+	}
+	require.Greater(t, n, 50)
+}
+
+// TestDissectTokenKeys reads the keys of every recorded token.
+func TestDissectTokenKeys(t *testing.T) {
+	for _, r := range vectors.Recordings(t, "netcode", "token", "connect_token") {
+		token, err := ParseToken(r.Bytes)
+		if err != nil {
+			continue
+		}
+		k, ok := dissect.TokenKeys(r.Bytes)
+		require.True(t, ok)
+		require.Equal(t, dissect.Keys{ProtocolID: token.protocolID, Client: token.clientKey, Server: token.serverKey}, k)
+	}
+}
