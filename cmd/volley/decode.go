@@ -156,6 +156,8 @@ func decodeReader(p *decodePrinter, r io.Reader, name string) error {
 		err = p.capture(in)
 	case len(magic) > 2 && magic[0] == 0x1f && magic[1] == 0x8b:
 		err = errors.New("is compressed; unpack it with gunzip first")
+	case string(magic) == "vlyc": // of package capture
+		err = errors.New(`is a capture of volley; "volley capture FILE --pcapng OUT" turns it into one that decode reads`)
 	default:
 		err = readHex(in, p.hex)
 	}

@@ -16,8 +16,8 @@ import (
 // been ruled out.
 const maxTalks = 1 << 14
 
-// A talk is what two addresses have to do with each other.
-type talk struct {
+// A conversation is what two addresses have to do with each other.
+type conversation struct {
 	a, b netip.AddrPort
 	tcp  bool
 }
@@ -25,7 +25,7 @@ type talk struct {
 // A captureReader decodes the packets of a capture.
 type captureReader struct {
 	*decodePrinter
-	talks   map[talk]*suspects
+	talks   map[conversation]*suspects
 	streams packets.Streams
 
 	packets int
@@ -39,7 +39,7 @@ func (p *decodePrinter) capture(in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	c := &captureReader{decodePrinter: p, talks: make(map[talk]*suspects), unknown: make(map[uint32]int)}
+	c := &captureReader{decodePrinter: p, talks: make(map[conversation]*suspects), unknown: make(map[uint32]int)}
 	for {
 		packet, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -118,7 +118,7 @@ func (c *captureReader) fragment(p *packets.Packet) error {
 
 // suspects returns what is known of the conversation that a segment is part of.
 func (c *captureReader) suspects(s *packets.Segment) *suspects {
-	k := talk{s.From, s.To, s.TCP}
+	k := conversation{s.From, s.To, s.TCP}
 	if s.From.Compare(s.To) > 0 {
 		k.a, k.b = k.b, k.a
 	}

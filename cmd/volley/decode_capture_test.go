@@ -29,8 +29,8 @@ func unhex(t *testing.T, digits string) []byte {
 	return b
 }
 
-// captured writes a capture and returns its name.
-func captured(t *testing.T, packets ...[]byte) string {
+// captureOf writes a capture and returns its name.
+func captureOf(t *testing.T, packets ...[]byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "test.pcap")
 	require.NoError(t, os.WriteFile(name, pcapFile(packets...), 0o600))
@@ -41,7 +41,7 @@ func TestDecodeCapture(t *testing.T) {
 	fragment := ipPacket(captureClient, captureServer, false, []byte("x"))
 	fragment[6] = 0x20
 	short := ipPacket(captureServer, captureClient, false, unhex(t, firstHex))
-	name := captured(t,
+	name := captureOf(t,
 		ipPacket(captureClient, captureServer, false, unhex(t, firstHex)),
 		ipPacket(captureServer, captureClient, false, unhex(t, "20e80364")), // of riptide, too, but for the first
 		ipPacket(captureClient, captureOther, false, unhex(t, "20e80364")),
@@ -91,32 +91,33 @@ func TestDecodeStreams(t *testing.T) {
 		return b.String()
 	}
 	for cut := range frames {
-		name := captured(t, segment(1, frames[:cut]), segment(1+cut, frames[cut:]))
+		name := captureOf(t, segment(1, frames[:cut]), segment(1+cut, frames[cut:]))
 		require.Equal(t, two, lines("--protocol", "netplay", name), cut)
 		syn := segment(0, nil)
 		syn[33] = 2
-		name = captured(t, syn, segment(1+cut, frames[cut:]), segment(1, frames[:cut]))
+		name = captureOf(t, syn, segment(1+cut, frames[cut:]), segment(1, frames[:cut]))
 		require.Equal(t, two, lines("--protocol", "netplay", name), cut)
 	}
 	bad := append(frames[:9:9], 0, 1, 2, 3)
 	require.Equal(t, "netplay message of type 103, 4 bytes\n"+
 		"netplay malformed: a length of 1, less than 3 (the rest of the stream is not decoded)\n",
-		lines("--protocol", "netplay", captured(t, segment(1, bad), segment(14, frames))))
+		lines("--protocol", "netplay", captureOf(t, segment(1, bad), segment(14, frames))))
 
 	riptide := unhex(t, "01000000 02 05000000 18 00 10 00 00")
-	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", lines(captured(t, segment(1, riptide))))
-	require.Equal(t, "", lines("--protocol", "reliable", captured(t, segment(1, riptide))))
+	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", lines(captureOf(t, segment(1, riptide))))
+	require.Equal(t, "", lines("--protocol", "reliable", captureOf(t, segment(1, riptide))))
 }
 
 func TestDecodeCaptureErrors(t *testing.T) {
 	whole := pcapFile(ipPacket(captureClient, captureServer, false, unhex(t, firstHex)))
 	for want, content := range map[string][]byte{
-		"the capture ends within a packet; was it cut off": whole[:len(whole)-1],
-		"no packets are in the capture":                    pcapFile(),
-		"no UDP and no TCP among 1 packet":                 pcapFile([]byte("hello")),
-		"link type 7 is not known here":                    append(append(whole[:20:20], 7, 0, 0, 0), whole[24:]...),
-		"nothing of port [1] among 1 packet":               whole,
-		"is compressed; unpack it with gunzip first":       []byte("\x1f\x8b\x08\x00\x00"),
+		"the capture ends within a packet; was it cut off":  whole[:len(whole)-1],
+		"no packets are in the capture":                     pcapFile(),
+		"no UDP and no TCP among 1 packet":                  pcapFile([]byte("hello")),
+		"link type 7 is not known here":                     append(append(whole[:20:20], 7, 0, 0, 0), whole[24:]...),
+		"nothing of port [1] among 1 packet":                whole,
+		`is a capture of volley; "volley capture FILE --pc`: []byte("vlycap\r\n and more"),
+		"is compressed; unpack it with gunzip first":        []byte("\x1f\x8b\x08\x00\x00"),
 	} {
 		name := filepath.Join(t.TempDir(), "test.pcap")
 		require.NoError(t, os.WriteFile(name, content, 0o600))
@@ -168,7 +169,7 @@ func TestDecodeOthersFiles(t *testing.T) {
 	for _, r := range vectors.Recordings(t, "porous", "sent", "hex") {
 		packets = append(packets, ipPacket(captureClient, captureServer, false, r.Bytes))
 	}
-	name := captured(t, packets...)
+	name := captureOf(t, packets...)
 	want := command(t.Context(), devNull(t), "decode", name)
 	require.Equal(t, exitOK, want.status)
 	for _, format := range []string{"pcapng", "nsecpcap"} {

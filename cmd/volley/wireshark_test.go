@@ -369,3 +369,67 @@ func plainValue(value string, want []wireField, i int) string {
 	}
 	return value
 }
+
+// layersSeen returns the names of this module's layers in each packet.
+func layersSeen(t *testing.T, tshark string, capture []byte, args ...string) (seen []string) {
+	t.Helper()
+	runTshark(t, tshark, capture, func(layers []jsonNode) {
+		var names []string
+		for _, l := range layers {
+			if strings.HasPrefix(l.name, "volley.") && !strings.HasSuffix(l.name, "_raw") {
+				names = append(names, strings.TrimPrefix(l.name, "volley."))
+			}
+		}
+		seen = append(seen, strings.Join(names, " "))
+	}, args...)
+	return seen
+}
+
+// TestDissectorPorts: ports are told in preferences, and connections are found on
+// any other one only where a preference says so.
+func TestDissectorPorts(t *testing.T) {
+	tshark := needTshark(t)
+	packet := func(port uint16, tcp bool, digits string) []byte {
+		return ipPacket(captureClient, netip.AddrPortFrom(captureServer.Addr(), port), tcp, unhex(t, digits))
+	}
+	request := "00" + hex.EncodeToString([]byte("NETCODE 1.02\x00")) + strings.Repeat("00", 1064)
+	capture := pcapFile(
+		packet(9001, false, firstHex), packet(9001, false, "20e80364"),
+		packet(9002, false, "0000 01 ffffffff 12345678"), packet(9002, false, "02"),
+		packet(9003, false, request), packet(9003, false, "16"+strings.Repeat("00", 17)),
+		packet(9004, false, "20e80364"),
+		packet(9005, true, "0100000002"),
+		packet(9006, true, "000300007b000300007b"),
+	)
+	none := make([]string, 9)
+	require.Equal(t, none, layersSeen(t, tshark, capture, "-o", "volley.reliable.fragment_size:8"))
+	require.Equal(t, []string{"reliable", "reliable", "porous", "porous", "netcode", "netcode", "", "", ""},
+		layersSeen(t, tshark, capture, "-o", "volley.reliable.heuristic:TRUE", "-o", "volley.porous.heuristic:TRUE", "-o", "volley.netcode.heuristic:TRUE"))
+	require.Equal(t, []string{"reliable", "reliable", "", "", "netcode", "netcode", "reliable", "riptide", "netplay netplay"},
+		layersSeen(t, tshark, capture, "-o", "volley.reliable.udp_ports:9001,9004-9009", "-o", "volley.netcode.udp_ports:9003",
+			"-o", "volley.riptide.tcp_ports:9005", "-o", "volley.netplay.tcp_ports:9006"))
+}
+
+// TestDissectorFragments checks fragments by the sizes in the preferences.
+func TestDissectorFragments(t *testing.T) {
+	tshark := needTshark(t)
+	var list []dissectedPacket
+	var packets [][]byte
+	for _, r := range vectors.Recordings(t, "reliable", "hex") {
+		if r.File != "fragment_header_decode.jsonl" {
+			continue
+		}
+		d := dissect.Decode(dissect.Reliable, r.Bytes, &dissect.Options{MaxFragments: 16, FragmentSize: 8})
+		list = append(list, dissectedPacket{dissect.Reliable, 28, r.Bytes, []dissect.Datagram{d}, []int{0}})
+		packets = append(packets, ipPacket(captureClient, captureServer, false, r.Bytes))
+	}
+	seen := 0
+	runTshark(t, tshark, pcapFile(packets...), func(layers []jsonNode) {
+		if seen < len(list) {
+			checkDissected(t, seen, &list[seen], layers)
+		}
+		seen++
+	}, "-d", "udp.port==7777,volley.reliable", "-o", "volley.reliable.fragment_size:8", "-o", "volley.reliable.max_fragments:16")
+	require.Equal(t, len(list), seen)
+	require.Greater(t, seen, 90)
+}

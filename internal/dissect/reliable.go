@@ -171,5 +171,5 @@ func (d *decoder) reliableNotice(kind string) {
 		return
 	}
 	d.add("token", 1, 8, d.le64(1)).Hex = true
-	d.also(" with token %#016x", d.le64(1))
+	d.also(" with token %#x", d.le64(1))
 }

@@ -184,8 +184,8 @@ func checkFragment(t *testing.T, b []byte, d *dissect.Datagram) {
 func TestReliableNotices(t *testing.T) {
 	for _, c := range []struct{ hex, summary string }{
 		{"03e803", "notice: packet 1000 belongs to no connection"},
-		{"050102030405060708", "question with token 0x0807060504030201"},
-		{"070102030405060708", "answer with token 0x0807060504030201"},
+		{"050102030405060708", "question with token 0x807060504030201"},
+		{"070102030405060708", "answer with token 0x807060504030201"},
 		{"03e8", "notice, malformed: a datagram of this type has 3 bytes, not 2"},
 		{"0701", "answer, malformed: a datagram of this type has 9 bytes, not 2"},
 		{"09e803ffff", "fragment, malformed: fragment prefix is not 1"},

@@ -222,6 +222,9 @@ end
 
 local function size(n) return count(n, "byte", "bytes") end
 
+-- hex formats a number of 64 bits.
+local function hex(n) return "0x" .. n:tohex():gsub("^0+(%x)", "%1") end
+
 -- made returns bytes that are in no place of the packet, of a string of
 -- hexadecimal digits, as a page of their own.
 local function made(digits, name) return ByteArray.new(digits):tvb(name) end
@@ -367,7 +370,7 @@ local function reliable_notice(d, kind)
 	end
 	local token = d.place(1, 8):le_uint64()
 	d:add("token", 1, 8, token)
-	d:also(" with token 0x%s", token:tohex())
+	d:also(" with token %s", hex(token))
 end
 
 function reliable.dissector(tvb, pinfo, root)
@@ -412,7 +415,7 @@ local function netcode_request(d)
 	d:add("expires", 22, 8, d.place(22, 8):le_uint64())
 	d:bytes("nonce", 30, 24)
 	d:bytes("private", 54, 1024)
-	d:say("request for protocol 0x%s", id:tohex())
+	d:say("request for protocol %s", hex(id))
 end
 
 function netcode.dissector(tvb, pinfo, root)
