@@ -1,6 +1,9 @@
 package riptide
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A stage is how far a client has come.
 type stage uint8
@@ -21,7 +24,7 @@ type lobby struct {
 	freed   []uint16 // in the order in which they became free
 	peers   map[*Peer]struct{}
 	pending int     // of peers, those that are not connected
-	called  []*Peer // in the order of acceptance; some have answered, or gone
+	called  []*Peer // accepted, and have not answered, in the order of acceptance
 }
 
 // confirmAfter is how long an accepted client may take to answer before it has
@@ -65,13 +68,22 @@ func (l *lobby) accept(p *Peer, now time.Time) (id uint16, ok bool) {
 
 // connected notes that a client has answered.
 func (l *lobby) connected(p *Peer) {
+	l.uncall(p)
 	p.stage = stageConnected
 	l.pending--
+}
+
+// uncall forgets that a client was accepted, since it has answered or gone.
+func (l *lobby) uncall(p *Peer) {
+	if i := slices.Index(l.called, p); i >= 0 {
+		l.called = slices.Delete(l.called, i, i+1)
+	}
 }
 
 // left forgets a client, except for its id, and returns how far it had come.
 func (l *lobby) left(p *Peer) stage {
 	was := p.stage
+	l.uncall(p)
 	if was == stagePending || was == stageAccepted {
 		l.pending--
 	}
@@ -86,10 +98,6 @@ func (l *lobby) free(id uint16) { l.freed = append(l.freed, id) }
 // unanswered returns the client that has gone the longest without an answer
 // to its acceptance, if that is too long.
 func (l *lobby) unanswered(now time.Time) *Peer {
-	for len(l.called) > 0 && l.called[0].stage != stageAccepted {
-		l.called[0] = nil
-		l.called = l.called[1:]
-	}
 	if len(l.called) == 0 || now.Sub(l.called[0].accepted) < confirmAfter {
 		return nil
 	}
