@@ -1,6 +1,7 @@
 package dissect_test
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"volley/internal/dissect"
@@ -11,13 +12,21 @@ import (
 // datagram, and what is found does not depend on what was found before.
 func FuzzDecode(f *testing.F) {
 	for protocol, keys := range map[string][]string{
-		"reliable": {"datagrams"}, "netcode": {"packet"}, "porous": {"hex"}, "riptide": {"wire_hex"}, "netplay": {"wire", "chunks"},
+		"netcode": {"packet"}, "porous": {"hex"}, "riptide": {"wire_hex"}, "netplay": {"wire", "chunks"},
 	} {
 		for i, r := range vectors.Recordings(f, protocol, keys...) {
-			if i%8 == 0 {
+			if i%16 == 0 {
 				f.Add(r.Bytes)
 			}
 		}
+	}
+	for _, digits := range []string{"3e0000010000000068656c6c6f", "01000000023e0000010000000066726167", "050102030405060708"} {
+		b, err := hex.DecodeString(digits)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(b[:3])
 	}
 	keys := []dissect.Keys{{ProtocolID: 1}}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -39,9 +39,11 @@ func (d *decoder) riptideLength(n int) bool {
 		d.problem("ends within the length")
 		return false
 	}
-	length := int64(int32(d.le32(0)))
+	length := int64(0)
 	if n == 2 {
 		length = int64(d.le16(0))
+	} else {
+		length = int64(int32(binary.LittleEndian.Uint32(d.b)))
 	}
 	d.add("length", 0, n, length)
 	if length <= 0 || length != int64(len(d.b)-n) {
@@ -50,10 +52,6 @@ func (d *decoder) riptideLength(n int) bool {
 	}
 	d.b, d.base = d.b[n:], n
 	return true
-}
-
-func (d *decoder) le32(off int) uint64 {
-	return uint64(binary.LittleEndian.Uint32(d.b[off:min(off+4, len(d.b))]))
 }
 
 // riptide is the packed layout: bits, from the lowest of each byte on.
