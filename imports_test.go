@@ -78,9 +78,10 @@ var importRules = map[string]importRule{
 			"connection.go", "receive.go", "lobby.go",
 		},
 	},
-	"volley/volleydebug": {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},
-	"volley/netplay":     {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
-	"volley/examples":    {allow: publicPackages},
+	"volley/volleydebug":             {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},
+	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
+	"volley/examples":                {allow: publicPackages},
+	"volley/volleydebug/browsertest": {modules: []string{anyModule}, allow: publicPackages},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
 		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),

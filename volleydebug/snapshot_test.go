@@ -18,11 +18,11 @@ import (
 	"volley/porous"
 	"volley/riptide"
 	"volley/simnet"
-	. "volley/volleydebug"
+	"volley/volleydebug"
 )
 
 // find returns the connections of a state with a remote address.
-func find(s State, remote net.Addr) (found []Conn) {
+func find(s volleydebug.State, remote net.Addr) (found []volleydebug.Conn) {
 	for _, c := range s.Conns {
 		if c.Remote != nil && c.Remote.String() == remote.String() {
 			found = append(found, c)
@@ -32,18 +32,18 @@ func find(s State, remote net.Addr) (found []Conn) {
 }
 
 // one returns the only connection with a remote address.
-func one(t *testing.T, remote net.Addr) Conn {
+func one(t *testing.T, remote net.Addr) volleydebug.Conn {
 	t.Helper()
-	found := find(Snapshot(), remote)
+	found := find(volleydebug.Snapshot(), remote)
 	require.Len(t, found, 1)
 	return found[0]
 }
 
 // listener returns the only listener at an address.
-func listener(t *testing.T, addr net.Addr) Listener {
+func listener(t *testing.T, addr net.Addr) volleydebug.Listener {
 	t.Helper()
-	var found []Listener
-	for _, l := range Snapshot().Listeners {
+	var found []volleydebug.Listener
+	for _, l := range volleydebug.Snapshot().Listeners {
 		if l.Addr != nil && l.Addr.String() == addr.String() {
 			found = append(found, l)
 		}
@@ -96,7 +96,7 @@ func TestSnapshotVolley(t *testing.T) {
 	require.Equal(t, 1, lv.Conns)
 	require.EqualValues(t, 1, lv.Accepted)
 	require.EqualValues(t, 256<<20, lv.MaxMemory)
-	require.True(t, lv.Knows(Socket|Memory))
+	require.True(t, lv.Knows(volleydebug.Socket|volleydebug.Memory))
 	require.NotZero(t, lv.ReadCalls)
 
 	dialed, accepted := one(t, l.Addr()), one(t, a.LocalAddr())
@@ -111,31 +111,31 @@ func TestSnapshotVolley(t *testing.T) {
 	sameAsStats(t, dialed, a.Stats())
 	sameAsStats(t, accepted, b.Stats())
 
-	e, ok := Explain(dialed.ID)
+	e, ok := volleydebug.Explain(dialed.ID)
 	require.True(t, ok)
 	require.Equal(t, dialed.ID, e.ID)
 	require.NotEmpty(t, e.Explain)
 
 	// What has ended is not shown, whether somebody holds it or not.
 	require.NoError(t, b.Close())
-	require.Empty(t, find(Snapshot(), a.LocalAddr()))
+	require.Empty(t, find(volleydebug.Snapshot(), a.LocalAddr()))
 	require.Zero(t, listener(t, l.Addr()).Conns)
 	require.NoError(t, a.Close())
-	require.Empty(t, find(Snapshot(), l.Addr()))
-	_, ok = Explain(dialed.ID)
+	require.Empty(t, find(volleydebug.Snapshot(), l.Addr()))
+	_, ok = volleydebug.Explain(dialed.ID)
 	require.False(t, ok)
 	require.NoError(t, l.Shutdown(t.Context()))
-	for _, lv := range Snapshot().Listeners {
+	for _, lv := range volleydebug.Snapshot().Listeners {
 		require.NotEqual(t, l.Addr().String(), lv.Addr.String())
 	}
 }
 
 // sameAsStats compares the figures that do not change while nothing is sent.
-func sameAsStats(t *testing.T, c Conn, s volley.Stats) {
+func sameAsStats(t *testing.T, c volleydebug.Conn, s volley.Stats) {
 	t.Helper()
-	require.True(t, c.Knows(Messages|Fates|Packets|MissedNetwork|MissedSocket|MissedInbox|Window))
-	require.False(t, c.Knows(Bytes), "which volley does not count")
-	require.Equal(t, c.RTT > 0, c.Knows(RTT))
+	require.True(t, c.Knows(volleydebug.Messages|volleydebug.Fates|volleydebug.Packets|volleydebug.MissedNetwork|volleydebug.MissedSocket|volleydebug.MissedInbox|volleydebug.Window))
+	require.False(t, c.Knows(volleydebug.Bytes), "which volley does not count")
+	require.Equal(t, c.RTT > 0, c.Knows(volleydebug.RTT))
 	require.Equal(t, s.MessagesSent, c.MessagesSent)
 	require.Equal(t, s.MessagesReceived, c.MessagesReceived)
 	require.Equal(t, s.Missed, volley.MissedMessages{Network: c.MissedNetwork, Socket: c.MissedSocket, Inbox: c.MissedInbox})
@@ -158,7 +158,7 @@ func TestSnapshotNotAccepted(t *testing.T) {
 	for end := time.Now().Add(30 * time.Second); l.Stats().Conns < 2; runtime.Gosched() {
 		require.True(t, time.Now().Before(end))
 	}
-	require.Len(t, find(Snapshot(), b.LocalAddr()), 1)
+	require.Len(t, find(volleydebug.Snapshot(), b.LocalAddr()), 1)
 }
 
 func TestSnapshotPacketConn(t *testing.T) {
@@ -184,10 +184,10 @@ func TestSnapshotPacketConn(t *testing.T) {
 	c := one(t, a.LocalAddr())
 	require.Equal(t, lv.ID, c.Listener)
 	require.EqualValues(t, 2, c.MessagesReceived)
-	require.False(t, c.Knows(MissedNetwork))
-	require.True(t, c.Knows(MissedInbox))
+	require.False(t, c.Knows(volleydebug.MissedNetwork))
+	require.True(t, c.Knows(volleydebug.MissedInbox))
 	require.NoError(t, pc.Close())
-	for _, l := range Snapshot().Listeners {
+	for _, l := range volleydebug.Snapshot().Listeners {
 		require.NotEqual(t, lv.ID, l.ID)
 	}
 }
@@ -209,8 +209,8 @@ func TestSnapshotLayers(t *testing.T) {
 	exchange(t, nc, ns)
 	bare := one(t, nc.LocalAddr())
 	require.Equal(t, [3]string{"netcode", "", "client 77"}, [3]string{bare.Protocol, bare.Over, bare.Label})
-	require.True(t, bare.Knows(Bytes|Messages))
-	require.False(t, bare.Knows(RTT))
+	require.True(t, bare.Knows(volleydebug.Bytes|volleydebug.Messages))
+	require.False(t, bare.Knows(volleydebug.RTT))
 	require.EqualValues(t, 5, bare.BytesReceived)
 	require.EqualValues(t, 1, bare.MessagesSent)
 
@@ -226,14 +226,14 @@ func TestSnapshotLayers(t *testing.T) {
 	require.Equal(t, lv.ID, c.Listener)
 	require.EqualValues(t, 1, c.MessagesSent)
 	require.Greater(t, c.BytesSent, uint64(10), "as the session counts them")
-	require.True(t, c.Knows(Bytes|MissedNetwork))
+	require.True(t, c.Knows(volleydebug.Bytes|volleydebug.MissedNetwork))
 	d := one(t, l.Addr())
 	require.Equal(t, [3]string{"volley", "netcode", "dialed"}, [3]string{d.Protocol, d.Over, d.Role})
-	e, ok := Explain(d.ID)
+	e, ok := volleydebug.Explain(d.ID)
 	require.True(t, ok)
 	require.NotEmpty(t, e.Explain)
 	require.NoError(t, a.Close())
-	require.Empty(t, find(Snapshot(), l.Addr()))
+	require.Empty(t, find(volleydebug.Snapshot(), l.Addr()))
 }
 
 func TestSnapshotPorous(t *testing.T) {
@@ -256,17 +256,17 @@ func TestSnapshotPorous(t *testing.T) {
 	c, d := one(t, a.LocalAddr()), one(t, l.Addr())
 	require.Equal(t, lv.ID, c.Listener)
 	require.Equal(t, "dialed", d.Role)
-	require.True(t, d.Knows(RTT|Window|SendQueue|Resent))
+	require.True(t, d.Knows(volleydebug.RTT|volleydebug.Window|volleydebug.SendQueue|volleydebug.Resent))
 	s := a.Stats()
 	require.Equal(t, s.RTT, d.RTT)
 	require.Equal(t, s.Window, d.Window)
 	require.Equal(t, "bytes", d.Unit)
 	require.Equal(t, s.MessagesReceived, d.MessagesReceived)
-	e, ok := Explain(d.ID)
+	e, ok := volleydebug.Explain(d.ID)
 	require.True(t, ok)
 	require.NotEmpty(t, e.Explain)
 	a.Abort()
-	require.Empty(t, find(Snapshot(), l.Addr()))
+	require.Empty(t, find(volleydebug.Snapshot(), l.Addr()))
 }
 
 func TestSnapshotRiptide(t *testing.T) {
@@ -303,8 +303,8 @@ func TestSnapshotRiptide(t *testing.T) {
 	require.EqualValues(t, 1, c.MessagesReceived)
 	require.Equal(t, "dialed", d.Role)
 	require.EqualValues(t, 1, d.MessagesSent)
-	require.True(t, d.Knows(Bytes|Fates|SendQueue))
-	require.False(t, d.Knows(MissedNetwork))
+	require.True(t, d.Knows(volleydebug.Bytes|volleydebug.Fates|volleydebug.SendQueue))
+	require.False(t, d.Knows(volleydebug.MissedNetwork))
 }
 
 // Clients of a riptide.Server over sessions of netcode belong to the Server, and
@@ -327,7 +327,7 @@ func TestSnapshotRiptideOverNetcode(t *testing.T) {
 	require.Equal(t, [3]string{"riptide", "netcode", "client 1"}, [3]string{c.Protocol, c.Over, c.Label})
 	require.NotZero(t, c.Listener)
 	kinds := map[string]uint64{}
-	for _, lv := range Snapshot().Listeners {
+	for _, lv := range volleydebug.Snapshot().Listeners {
 		if lv.Addr != nil && lv.Addr.String() == l.Addr().String() {
 			kinds[lv.Kind] = lv.ID
 		}
@@ -344,7 +344,7 @@ func TestSnapshotPipes(t *testing.T) {
 	count := func() (n int) {
 		runtime.GC()
 		runtime.GC()
-		for _, c := range Snapshot().Conns {
+		for _, c := range volleydebug.Snapshot().Conns {
 			if c.Role == "pipe" && c.Protocol == "volley" {
 				n++
 			}
@@ -362,7 +362,7 @@ func TestSnapshotPipes(t *testing.T) {
 	e, f := porous.Pipe(nil)
 	g, h := netcode.Pipe(1, nil)
 	for _, end := range []net.Conn{e, f, g, h} {
-		found := slices.DeleteFunc(find(Snapshot(), end.RemoteAddr()), func(c Conn) bool {
+		found := slices.DeleteFunc(find(volleydebug.Snapshot(), end.RemoteAddr()), func(c volleydebug.Conn) bool {
 			return c.Network() != end.RemoteAddr().Network()
 		})
 		require.Len(t, found, 1)
@@ -380,7 +380,7 @@ func TestSnapshotPipes(t *testing.T) {
 // shown.
 func TestSnapshotForgets(t *testing.T) {
 	pipes := func() (n int) {
-		for _, c := range Snapshot().Conns {
+		for _, c := range volleydebug.Snapshot().Conns {
 			if strings.HasPrefix(c.Network(), "pipe") {
 				n++
 			}

@@ -1,0 +1,85 @@
+package volleydebug
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// refuses returns why a request is refused, "" if it is not.
+func (h *handler) refuses(r *http.Request) string {
+	if reason := foreign(r); reason != "" {
+		return reason
+	}
+	switch {
+	case h.allow == nil:
+		return remote(r)
+	case !h.allow(r):
+		return "not allowed by Config.Allow"
+	}
+	return ""
+}
+
+// foreign says why a request is one that a page of another site has made, as far
+// as the browser tells. That site could not read the answer, but keep streams
+// open.
+func foreign(r *http.Request) string {
+	const reason = "the request comes from another site"
+	site, navigates := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	if (site == "cross-site" || site == "same-site") && !navigates {
+		return reason
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// forwarded are the headers by which proxies tell that a request comes from
+// elsewhere.
+var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
+
+// remote says why a request is not taken for one of this machine. The name that
+// it asks for has to be one of this machine, too: a page of another site, whose
+// name has been made to lead here, asks for its own (DNS rebinding).
+func remote(r *http.Request) string {
+	const advice = "; Config.Allow decides otherwise"
+	if !localPeer(r) {
+		return "only requests from this machine are answered" + advice
+	}
+	for _, name := range forwarded {
+		if r.Header.Get(name) != "" {
+			return "the request comes through a proxy" + advice
+		}
+	}
+	if !localHost(r.Host) {
+		return "only requests for localhost or a loopback address are answered" + advice
+	}
+	return ""
+}
+
+// localPeer reports whether a request comes over the loopback, or a Unix socket.
+func localPeer(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
+		return true
+	}
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && ap.Addr().Unmap().IsLoopback()
+}
+
+// localHost reports whether a Host header names the loopback.
+func localHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

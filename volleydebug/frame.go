@@ -1,0 +1,239 @@
+package volleydebug
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A frame is what one look has seen, and how it is told.
+type frame struct {
+	seq    uint64
+	next   time.Time // of the next one
+	state  State     // its Conns are those that are shown
+	total  int       // of all connections
+	values []float64 // of the columns, of one connection after the other
+	index  map[uint64]int
+
+	delta []byte        // what has changed since the frame before
+	full  func() []byte // everything; made once
+	json  func() []byte
+}
+
+func newFrame(seq uint64, s State, total int, before *frame) *frame {
+	f := &frame{seq: seq, state: s, total: total, index: make(map[uint64]int, len(s.Conns))}
+	f.values = make([]float64, 0, len(s.Conns)*len(columns))
+	for i := range s.Conns {
+		f.values = figures(f.values, &s.Conns[i])
+		f.index[s.Conns[i].ID] = i
+	}
+	f.full = sync.OnceValue(f.appendFull)
+	f.json = sync.OnceValue(f.appendJSON)
+	if before != nil {
+		f.delta = f.appendDelta(before)
+	}
+	return f
+}
+
+// row returns the values of a connection.
+func (f *frame) row(i int) []float64 { return f.values[i*len(columns) : (i+1)*len(columns)] }
+
+// appendHead begins an event.
+func (f *frame) appendHead(b []byte) []byte {
+	b = append(b, `{"t":`...)
+	b = strconv.AppendInt(b, f.state.Time.UnixMilli(), 10)
+	b = append(b, `,"total":`...)
+	b = strconv.AppendInt(b, int64(f.total), 10)
+	b = append(b, `,"explained":`...)
+	b = strconv.AppendBool(b, f.total <= maxExplained)
+	return append(b, `,"listeners":`...)
+}
+
+// appendFull returns an event with everything in it.
+func (f *frame) appendFull() []byte {
+	b := f.appendListeners(f.appendHead(nil))
+	b = append(b, `,"full":true,"program":`...)
+	b = appendString(b, program())
+	b = append(b, `,"pid":`...)
+	b = strconv.AppendInt(b, int64(os.Getpid()), 10)
+	b = append(b, `,"columns":[`...)
+	for i := range columns {
+		b = appendString(comma(b, i), columns[i].name)
+	}
+	b = append(b, `],"new":[`...)
+	for i := range f.state.Conns {
+		b = f.appendNew(comma(b, i), i)
+	}
+	return append(b, "]}"...)
+}
+
+// appendDelta returns an event with what has changed.
+func (f *frame) appendDelta(before *frame) []byte {
+	b := f.appendListeners(f.appendHead(nil))
+	b = append(b, `,"new":[`...)
+	n := 0
+	for i := range f.state.Conns {
+		if _, known := before.index[f.state.Conns[i].ID]; !known {
+			b = f.appendNew(comma(b, n), i)
+			n++
+		}
+	}
+	b, n = append(b, `],"gone":[`...), 0
+	for i := range before.state.Conns {
+		if id := before.state.Conns[i].ID; !f.has(id) {
+			b = strconv.AppendUint(comma(b, n), id, 10)
+			n++
+		}
+	}
+	b, n = append(b, `],"d":[`...), 0
+	for i := range f.state.Conns {
+		if j, known := before.index[f.state.Conns[i].ID]; known {
+			if mark := len(b); f.changed(i, before, j) {
+				b = f.appendChange(comma(b, n), i, before, j)
+				n++
+			} else {
+				b = b[:mark]
+			}
+		}
+	}
+	b, n = append(b, `],"x":[`...), 0
+	for i := range f.state.Conns {
+		c := &f.state.Conns[i]
+		j, known := before.index[c.ID]
+		if known && (c.Explain != before.state.Conns[j].Explain || c.OK != before.state.Conns[j].OK) {
+			b = append(comma(b, n), '[')
+			b = strconv.AppendUint(b, c.ID, 10)
+			b = strconv.AppendBool(append(b, ','), c.OK)
+			b = appendString(append(b, ','), c.Explain)
+			b = append(b, ']')
+			n++
+		}
+	}
+	return append(b, "]}"...)
+}
+
+func (f *frame) has(id uint64) bool {
+	_, ok := f.index[id]
+	return ok
+}
+
+// changed reports whether a figure has.
+func (f *frame) changed(i int, before *frame, j int) bool {
+	old := before.row(j)
+	for k, v := range f.row(i) {
+		if differ(v, old[k]) {
+			return true
+		}
+	}
+	return false
+}
+
+// differ reports whether two figures differ, where NaN is a figure.
+func differ(a, b float64) bool { return a != b && (a == a || b == b) }
+
+// appendChange appends the ID and, for each figure that has changed, its column
+// and value.
+func (f *frame) appendChange(b []byte, i int, before *frame, j int) []byte {
+	b = strconv.AppendUint(append(b, '['), f.state.Conns[i].ID, 10)
+	old := before.row(j)
+	for k, v := range f.row(i) {
+		if differ(v, old[k]) {
+			b = strconv.AppendInt(append(b, ','), int64(k), 10)
+			b = appendNumber(append(b, ','), v)
+		}
+	}
+	return append(b, ']')
+}
+
+// appendNew appends everything about a connection.
+func (f *frame) appendNew(b []byte, i int) []byte {
+	c := &f.state.Conns[i]
+	b = append(b, '{')
+	b = appendIdentity(b, c)
+	b = append(b, `,"v":[`...)
+	for k, v := range f.row(i) {
+		b = appendNumber(comma(b, k), v)
+	}
+	return append(b, "]}"...)
+}
+
+// appendIdentity appends the fields of a connection that are no figures.
+func appendIdentity(b []byte, c *Conn) []byte {
+	b = append(b, `"id":`...)
+	b = strconv.AppendUint(b, c.ID, 10)
+	b = append(b, `,"listener":`...)
+	b = strconv.AppendUint(b, c.Listener, 10)
+	for _, s := range [...][2]string{
+		{"protocol", c.Protocol}, {"over", c.Over}, {"role", c.Role}, {"label", c.Label}, {"network", c.Network()},
+		{"local", address(c.Local)}, {"remote", address(c.Remote)}, {"unit", c.Unit}, {"explain", c.Explain},
+	} {
+		b = append(append(append(b, `,"`...), s[0]...), `":`...)
+		b = appendString(b, s[1])
+	}
+	b = append(b, `,"ok":`...)
+	b = strconv.AppendBool(b, c.OK)
+	b = append(b, `,"born":`...)
+	return appendString(b, c.Born.UTC().Format(time.RFC3339Nano))
+}
+
+// appendListeners appends the listeners as a list.
+func (f *frame) appendListeners(b []byte) []byte {
+	type listenerJSON struct {
+		ID             uint64    `json:"id"`
+		Protocol       string    `json:"protocol"`
+		Kind           string    `json:"kind"`
+		Addr           string    `json:"addr"`
+		Born           time.Time `json:"born"`
+		Conns          int       `json:"conns"`
+		Memory         int64     `json:"memory_bytes"`
+		MaxMemory      int64     `json:"max_memory_bytes"`
+		Accepted       uint64    `json:"accepted"`
+		Refused        uint64    `json:"refused"`
+		Filtered       uint64    `json:"filtered"`
+		Unknown        uint64    `json:"unknown"`
+		Invalid        uint64    `json:"invalid"`
+		ReadErrors     uint64    `json:"read_errors"`
+		WriteErrors    uint64    `json:"write_errors"`
+		SocketDrops    uint64    `json:"socket_drops"`
+		ReadCalls      uint64    `json:"read_calls"`
+		SendCalls      uint64    `json:"send_calls"`
+		SocketReadBuf  int       `json:"socket_read_buffer_bytes"`
+		SocketWriteBuf int       `json:"socket_write_buffer_bytes"`
+	}
+	list := make([]listenerJSON, len(f.state.Listeners))
+	for i, l := range f.state.Listeners {
+		list[i] = listenerJSON{
+			l.ID, l.Protocol, l.Kind, address(l.Addr), l.Born.UTC(), l.Conns, l.Memory, l.MaxMemory,
+			l.Accepted, l.Refused, l.Filtered, l.Unknown, l.Invalid, l.ReadErrors, l.WriteErrors, l.SocketDrops,
+			l.ReadCalls, l.SendCalls, l.SocketReadBuffer, l.SocketWriteBuffer,
+		}
+	}
+	j, _ := json.Marshal(list)
+	return append(b, j...)
+}
+
+// comma separates what follows from what went before.
+func comma(b []byte, n int) []byte {
+	if n > 0 {
+		b = append(b, ',')
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	j, _ := json.Marshal(s)
+	return append(b, j...)
+}
+
+func address(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}
+
+func program() string { return filepath.Base(os.Args[0]) }

@@ -1,0 +1,191 @@
+package volleydebug
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A hub takes looks at the connections for all who watch, and no more than its
+// share of a processor allows, whoever asks how often. It has no goroutine: who
+// wants to see something asks for the latest frame.
+type hub struct {
+	interval             time.Duration
+	maxStreams, maxConns int
+
+	mu      sync.Mutex
+	last    *frame // nil if nobody has looked for a while
+	seq     uint64
+	forget  *time.Timer // of last
+	explain time.Time   // before which no single connection is explained
+	streams int
+	ending  map[*http.Server]chan struct{} // closed when the server shuts down
+}
+
+func newHub(cfg Config) *hub {
+	h := &hub{
+		interval:   max(minInterval, cmp.Or(max(0, cfg.Interval), defaultInterval)),
+		maxStreams: cmp.Or(max(0, cfg.MaxStreams), defaultMaxStreams),
+		maxConns:   cmp.Or(max(0, cfg.MaxConns), defaultMaxConns),
+		ending:     make(map[*http.Server]chan struct{}),
+	}
+	return h
+}
+
+// latest returns a frame that is not older than the interval, or than what looks
+// may take.
+func (h *hub) latest() *frame {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last != nil && time.Until(h.last.next) > 0 {
+		return h.last
+	}
+	begin := time.Now()
+	s := snapshot(maxExplained)
+	total := len(s.Conns)
+	s.Conns = worst(s.Conns, h.maxConns)
+	h.seq++
+	f := newFrame(h.seq, s, total, h.last)
+	took := time.Since(begin)
+	pause := max(h.interval, share*took)
+	f.next = begin.Add(pause)
+	h.last = f
+	if h.forget == nil {
+		h.forget = time.AfterFunc(2*pause, h.drop)
+	} else {
+		h.forget.Reset(2 * pause)
+	}
+	return f
+}
+
+// drop forgets the last frame, for which nobody has asked again.
+func (h *hub) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last != nil && time.Since(h.last.next) >= 0 {
+		h.last = nil
+	}
+}
+
+// worst returns the n connections that are worst off.
+func worst(cs []Conn, n int) []Conn {
+	if len(cs) <= n {
+		return cs
+	}
+	slices.SortFunc(cs, func(a, b Conn) int {
+		return cmp.Or(cmp.Compare(b.Loss, a.Loss), cmp.Compare(b.RTT, a.RTT),
+			cmp.Compare(b.ReadQueue+b.SendQueue, a.ReadQueue+a.SendQueue), cmp.Compare(a.ID, b.ID))
+	})
+	return cs[:n:n]
+}
+
+// mayExplain reports whether a single connection may be looked at now, which
+// means a walk over all of them.
+func (h *hub) mayExplain() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Before(h.explain) {
+		return false
+	}
+	h.explain = now.Add(minInterval)
+	return true
+}
+
+// enter counts a stream, and reports whether there is room for it.
+func (h *hub) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams >= h.maxStreams {
+		return false
+	}
+	h.streams++
+	return true
+}
+
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams--
+}
+
+// ended returns a channel that is closed when the server of a request shuts down,
+// which would otherwise wait for streams that have no end.
+func (h *hub) ended(r *http.Request) <-chan struct{} {
+	srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	end, known := h.ending[srv]
+	if !known {
+		end = make(chan struct{})
+		h.ending[srv] = end
+		srv.RegisterOnShutdown(func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.ending[srv] == end {
+				delete(h.ending, srv)
+				close(end)
+			}
+		})
+	}
+	return end
+}
+
+// writeTimeout is how long a stream may take to take a frame.
+const writeTimeout = 10 * time.Second
+
+// serveEvents sends each frame as a server-sent event: the first one whole, and
+// of the others what has changed.
+func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if !h.enter() {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "volleydebug: as many as Config.MaxStreams are watching", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead {
+		return
+	}
+	rc := http.NewResponseController(w)
+	ended := h.ended(r)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for seq := uint64(0); ; {
+		select {
+		case <-timer.C:
+		case <-ended:
+			return
+		case <-r.Context().Done():
+			return
+		}
+		f := h.latest()
+		if f.seq != seq {
+			data := f.full()
+			if f.seq == seq+1 && seq > 0 {
+				data = f.delta
+			}
+			seq = f.seq
+			rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // where that can be
+			if !writeEvent(w, data) || rc.Flush() != nil {
+				return
+			}
+		}
+		timer.Reset(time.Until(f.next))
+	}
+}
+
+func writeEvent(w http.ResponseWriter, data []byte) bool {
+	for _, part := range [][]byte{[]byte("data: "), data, []byte("\n\n")} {
+		if _, err := w.Write(part); err != nil {
+			return false
+		}
+	}
+	return true
+}

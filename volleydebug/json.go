@@ -1,0 +1,131 @@
+package volleydebug
+
+import (
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// serveJSON answers with everything, or with one connection.
+func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	q := r.URL.Query().Get("explain")
+	if q == "" {
+		w.Write(h.hub.latest().json())
+		return
+	}
+	id, err := strconv.ParseUint(q, 10, 64)
+	if err != nil {
+		http.Error(w, "volleydebug: explain takes the id of a connection", http.StatusBadRequest)
+		return
+	}
+	if !h.hub.mayExplain() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "volleydebug: too many requests", http.StatusTooManyRequests)
+		return
+	}
+	c, ok := Explain(id)
+	if !ok {
+		http.Error(w, "volleydebug: there is no such connection", http.StatusNotFound)
+		return
+	}
+	w.Write(append(appendConn(nil, &c, figures(nil, &c)), '\n'))
+}
+
+// appendJSON returns the frame as the object that docs/observability.md describes.
+func (f *frame) appendJSON() []byte {
+	b := append([]byte(nil), `{"time":`...)
+	b = appendString(b, f.state.Time.UTC().Format(time.RFC3339Nano))
+	b = append(b, `,"program":`...)
+	b = appendString(b, program())
+	b = append(b, `,"pid":`...)
+	b = strconv.AppendInt(b, int64(os.Getpid()), 10)
+	b = append(b, `,"total":`...)
+	b = strconv.AppendInt(b, int64(f.total), 10)
+	b = f.appendListeners(append(b, `,"listeners":`...))
+	b = append(b, `,"conns":[`...)
+	for i := range f.state.Conns {
+		b = appendConn(comma(b, i), &f.state.Conns[i], f.row(i))
+	}
+	return append(b, "]}\n"...)
+}
+
+// appendConn appends a connection, with those figures that are known.
+func appendConn(b []byte, c *Conn, values []float64) []byte {
+	b = append(b, '{')
+	b = appendIdentity(b, c)
+	for k, v := range values {
+		if v != v {
+			continue
+		}
+		b = append(append(append(b, `,"`...), columns[k].name...), `":`...)
+		b = appendNumber(b, v)
+	}
+	return append(b, '}')
+}
+
+// A Variable shows a summary of the process's connections in package expvar: the
+// listeners, how many connections there are of each protocol, and the sums of
+// their figures. It is an expvar.Var, which this package does not import, since
+// expvar by itself adds a page to http.DefaultServeMux:
+//
+//	expvar.Publish("volley", volleydebug.Variable{})
+type Variable struct{}
+
+// String returns the summary as JSON. It takes a look at all connections, once a
+// second at most.
+func (Variable) String() string {
+	h := defaultHandler().(*handler)
+	f := h.hub.latest()
+	b := append([]byte(nil), `{"time":`...)
+	b = appendString(b, f.state.Time.UTC().Format(time.RFC3339Nano))
+	b = append(b, `,"conns":`...)
+	b = strconv.AppendInt(b, int64(f.total), 10)
+	b = f.appendListeners(append(b, `,"listeners":`...))
+	b = append(b, `,"protocols":{`...)
+	for i, s := range summaries(f) {
+		b = appendString(comma(b, i), s.protocol)
+		b = append(b, `:{"conns":`...)
+		b = strconv.AppendInt(b, int64(s.conns), 10)
+		for k := range columns {
+			if columns[k].sums() {
+				b = append(append(append(b, `,"`...), columns[k].name...), `":`...)
+				b = appendNumber(b, s.sums[k])
+			}
+		}
+		b = append(b, '}')
+	}
+	return string(append(b, "}}"...))
+}
+
+// A summary sums up the connections of a protocol.
+type summary struct {
+	protocol string
+	conns    int
+	sums     []float64
+}
+
+func summaries(f *frame) (all []summary) {
+	places := make(map[string]int)
+	for i := range f.state.Conns {
+		p := f.state.Conns[i].Protocol
+		at, known := places[p]
+		if !known {
+			at = len(all)
+			places[p] = at
+			all = append(all, summary{protocol: p, sums: make([]float64, len(columns))})
+		}
+		s := &all[at]
+		s.conns++
+		for k, v := range f.row(i) {
+			if v == v {
+				s.sums[k] += v
+			}
+		}
+	}
+	return all
+}
+
+// sums reports whether a column of several connections can be added up.
+func (c *column) sums() bool { return c.figure&(RTT|Jitter|Loss|Window) == 0 || c.figure == 0 }
