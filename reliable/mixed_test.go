@@ -2,49 +2,53 @@ package reliable
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// fragmentsOf returns a message of 3000 bytes of the value p and the fragments in
-// which it leaves as packet id.
-func fragmentsOf(t *testing.T, id uint64, p byte) (msg []byte, fragments [][]byte) {
+// fragmentsOf returns a message of n fragments of the value p, and the fragments as
+// those of packet id.
+func fragmentsOf(t *testing.T, id uint64, n int, p byte) (msg []byte, fragments [][]byte) {
 	t.Helper()
 	from, err := New(nil, testTime(0), nil)
 	require.NoError(t, err)
 	startAt(from, id)
-	msg = bytes.Repeat([]byte{p}, 3000)
+	msg = bytes.Repeat([]byte{p}, n*defaultFragmentSize-7)
 	var out Batch
 	mustSend(t, from, testTime(0), msg, &out)
 	for i := range out.Len() {
 		fragments = append(fragments, bytes.Clone(out.At(i)))
 	}
-	require.Len(t, fragments, 3)
+	require.Len(t, fragments, n)
 	return msg, fragments
 }
 
-// Fragments of two messages may mix, however alike their headers are: those of
-// packets 261 and 517 differ in the high byte of the sequence alone, and the number
-// of a fragment stands beside that.
+// Fragments of two messages may mix, however alike their headers are: the
+// sequences here differ in the high byte alone, and beside that stands the number
+// of the fragment, which is sometimes that byte of the other one.
 func TestFragmentsMix(t *testing.T) {
-	a, ofA := fragmentsOf(t, 261, 'a')
-	b, ofB := fragmentsOf(t, 517, 'b')
-	for _, order := range []string{"a0 b1 a1 a2 b0 b2", "a0 b0 a1 b1 a2 b2", "b0 a1 b1 a2 b2 a0", "b0 b1 a2 b2 a1 a0"} {
-		var got [][]byte
-		to, err := New(&Config{ReceivedBuffer: 1024, ReassemblyBuffer: 1000, JumpGuard: true}, testTime(0),
-			HandlerFunc(func(_ uint16, payload []byte) bool {
-				got = append(got, bytes.Clone(payload))
-				return true
-			}))
-		require.NoError(t, err)
-		for i := 0; i < len(order); i += 3 {
-			of := map[byte][][]byte{'a': ofA, 'b': ofB}[order[i]]
-			v := to.Receive(testTime(0), of[order[i+1]-'0'])
-			require.Contains(t, []Verdict{FragmentStored, Delivered}, v, "%s of %s", order[i:i+2], order)
+	const n = 8
+	for high := range uint64(n) {
+		a, ofA := fragmentsOf(t, high<<8|5, n, 'a')
+		b, ofB := fragmentsOf(t, 0x805, n, 'b')
+		for split := range n {
+			var got [][]byte
+			to, err := New(&Config{ReceivedBuffer: 4096, ReassemblyBuffer: 3000, JumpGuard: true}, testTime(0),
+				HandlerFunc(func(_ uint16, payload []byte) bool {
+					got = append(got, bytes.Clone(payload))
+					return true
+				}))
+			require.NoError(t, err)
+			mixed := slices.Concat(ofA[:split], ofB[split:split+1], ofA[split:], ofB[:split], ofB[split+1:])
+			for i, fragment := range mixed {
+				v := to.Receive(testTime(0), fragment)
+				require.Contains(t, []Verdict{FragmentStored, Delivered}, v, "fragment %d of %d, split at %d", i, high, split)
+			}
+			require.ElementsMatch(t, [][]byte{a, b}, got, "%d, split at %d", high, split)
+			require.Zero(t, to.Counters().FragmentsInvalid)
 		}
-		require.ElementsMatch(t, [][]byte{a, b}, got, order)
-		require.Zero(t, to.Counters().FragmentsInvalid)
 	}
 }
 
