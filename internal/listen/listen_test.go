@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/registry"
 	"volley/simnet"
 )
 
@@ -103,6 +104,10 @@ func TestTake(t *testing.T) {
 		require.NoError(t, l.side.Close())
 		require.False(t, c.ended.Load())
 		require.Equal(t, 1, l.side.Conns())
+		var seen registry.Listener
+		l.side.View(&seen)
+		require.Equal(t, 1, seen.Conns)
+		require.Equal(t, l.side.Addr(), seen.Addr)
 		c.Close()
 		require.NoError(t, l.side.Shutdown(t.Context()))
 	})
@@ -161,6 +166,12 @@ func TestEarly(t *testing.T) {
 	l.Init(1)
 	l.Serve(p, datagram.MuxConfig{MaxDatagram: 1000}, Hooks{})
 	require.EqualValues(t, 1, l.Stats()[0].Unknown)
+	var seen registry.Listener
+	l.View(&seen)
+	require.EqualValues(t, 1, seen.Unknown)
+	require.NotZero(t, seen.Known&registry.Socket)
+	require.Equal(t, p.Addr(), seen.Addr)
+	require.Zero(t, seen.Conns)
 	require.NoError(t, l.Shutdown(t.Context()))
 }
 

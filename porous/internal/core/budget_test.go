@@ -151,3 +151,20 @@ func TestKeptEntries(t *testing.T) {
 	}
 	require.Equal(t, 256, n)
 }
+
+// The windows of packets and frames are those of docs/porous.md, which both sides
+// go by; groups divide them, for else a sender would wait at the end of a turn for
+// an acknowledgement that comes later.
+func TestDefaultWindows(t *testing.T) {
+	for version := range uint8(2) {
+		cfg := DefaultConfig(version)
+		require.EqualValues(t, 65536, cfg.Packets)
+		require.EqualValues(t, 2048, cfg.SendGroup)
+		require.EqualValues(t, 8192, cfg.ReceiveGroup)
+		require.EqualValues(t, 32768, cfg.SendFrames)
+		require.EqualValues(t, 65536, cfg.ReceiveFrames)
+		require.EqualValues(t, 16384, cfg.SentinelFrames)
+		require.Zero(t, cfg.Packets%cfg.ReceiveGroup)
+		require.Zero(t, cfg.Packets%cfg.SendGroup)
+	}
+}
