@@ -122,12 +122,12 @@ func TestUnreadOfChannelsThereAre(t *testing.T) {
 	require.Len(t, h.packets, 3)
 }
 
-// Where others have used up the budget, a channel may hold the one packet that
-// everything waits for, however large.
+// Where others have used up the budget, and a channel its share, it may hold the
+// one packet that everything waits for, however large.
 func TestNeededPacketFits(t *testing.T) {
 	cfg := testConfig()
 	p, h := connectedPeer(t, cfg)
-	h.unread = map[int]int{1: cfg.ReceiveBuffer}
+	h.unread = map[int]int{0: bufferShare(cfg.ReceiveBuffer, cfg.ReceiveBuffer, cfg.Channels), 1: cfg.ReceiveBuffer}
 	size := FragmentSize(cfg.MTU)
 	last := cfg.MaxPacket/size - 1
 	for i := range last + 1 {
