@@ -68,7 +68,7 @@ var importRules = map[string]importRule{
 		core: true, allow: []string{"volley/internal/wire"},
 		test: []string{"volley/internal/vectors", "volley/internal/dissect"},
 	},
-	"volley/porous": {allow: []string{"volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
+	"volley/porous": {allow: []string{"volley/capture", "volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
 	"volley/riptide": {
 		allow: []string{"volley/internal/..."},
 		test:  []string{"volley/simnet"},

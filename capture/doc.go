@@ -13,7 +13,7 @@
 // the beginning, or with Config.Ring the newest. WriteTo writes that out at any
 // time, as a flight recorder does. With Config.Output it is written as it comes.
 //
-// Replays are functions of the protocols, such as volley.Replay, and a command,
+// Replays are functions of the protocols, such as volley.Replay and porous.Replay, and a command,
 // volley replay. [Reader] reads captures, for tools; volley capture turns one into
 // pcapng.
 //

@@ -137,13 +137,19 @@ const (
 	InquiryDue                 // the core is asked whether to inquire, ...
 	Inquire                    // ... and does so
 	Renew                      // the other side has started again
+	EndBatch                   // the datagrams that were received together are at an end
+	Transmit                   // what may leave now does
+	Priority                   // that of a channel is set
+	Disconnect                 // the end is asked for, in order
+	Abort                      // the end, at once
 	Aside                      // what the connection sent by itself, without the core: nothing to replay
 	kinds
 )
 
 var kindNames = [kinds]string{
 	Receive: "receive", Send: "send", Tick: "tick", Close: "close", Update: "update", Control: "control",
-	Expire: "expire", Compact: "compact", InquiryDue: "inquiry due", Inquire: "inquire", Renew: "renew", Aside: "aside",
+	Expire: "expire", Compact: "compact", InquiryDue: "inquiry due", Inquire: "inquire", Renew: "renew",
+	EndBatch: "end of batch", Transmit: "transmit", Priority: "priority", Disconnect: "disconnect", Abort: "abort", Aside: "aside",
 }
 
 // String returns the name of the kind.

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
+	"math"
 	"time"
 )
 
@@ -85,6 +86,16 @@ func (r *Record) Answer() (answer, ok bool) {
 	answer = r.answers[0] != 0
 	r.answers = r.answers[1:]
 	return answer, true
+}
+
+// AnswerNumber is Answer for a number, which is at most 2^40.
+func (r *Record) AnswerNumber() (n int64, ok bool) {
+	v, size := binary.Uvarint(r.answers)
+	if size <= 0 || v > 1<<40 {
+		return 0, false
+	}
+	r.answers = r.answers[size:]
+	return int64(v), true
 }
 
 // A Packet is a datagram of a capture.
@@ -239,7 +250,7 @@ func (c *Reader) meet(r *Record, id uint64, f *fields) (*Connection, error) {
 // continued reads the name of a connection in a later segment.
 func (c *Reader) continued(r *Record, id uint64, f *fields) (err error) {
 	calls, last := f.uvarint(), f.uvarint()
-	if f.bad || calls > 1<<62 || last > uint64(maxElapsed) {
+	if f.bad || calls > math.MaxInt || last > uint64(maxElapsed) {
 		return wrongAt(r.Offset, "a malformed connection")
 	}
 	if r.Conn == nil {

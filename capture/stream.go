@@ -81,6 +81,13 @@ func (s *Stream) Answer(ok bool) bool {
 	return ok
 }
 
+// AnswerNumber is Answer for a number that is not negative.
+func (s *Stream) AnswerNumber(n int) {
+	if s.open {
+		s.answers = binary.AppendUvarint(s.answers, uint64(n))
+	}
+}
+
 // Outputs returns where the core's answers go, or nil if nothing is recorded now.
 func (s *Stream) Outputs() *Outputs {
 	if s == nil || !s.open {

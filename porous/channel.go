@@ -133,7 +133,7 @@ func (ch *Channel) SetPriority(p Priority) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
-		c.peer.SetPriority(ch.number, p >= High)
+		c.setPriorityLocked(ch.number, p >= High)
 	}
 }
 
@@ -212,7 +212,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 		if !expires.IsZero() {
 			until = max(1, expires.Sub(c.born))
 		}
-		if id, ok := c.peer.Send(now, ch.number, b, core.Mode(mode), until); ok {
+		if id, ok := c.sendLocked(now, ch.number, b, core.Mode(mode), until); ok {
 			c.busyLocked(now)
 			switch {
 			case c.set.manual:

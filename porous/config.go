@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"volley/capture"
 	"volley/internal/socket"
 	"volley/porous/internal/core"
 )
@@ -93,6 +94,11 @@ type Config struct {
 	// it may cut. Default 4 MiB. Negative: those of the system. A Listener's
 	// is that of its own Config.
 	SocketBuffer int
+	// Capture records what the connections do, for Replay, see package capture.
+	// The same Recorder may serve any number of them. Default: nothing is
+	// recorded. A capture contains the messages; a Recorder that leaves them out
+	// records nothing of this protocol.
+	Capture *capture.Recorder
 }
 
 // A Congestion is a way of congestion control.
@@ -145,6 +151,7 @@ type settings struct {
 	receipts     int
 	closeTimeout time.Duration
 	manual       bool
+	capture      *capture.Recorder // nil: none
 }
 
 // newSettings checks cfg for a connection on datagrams of the given size.
@@ -174,6 +181,9 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
 	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
 	s.manual = cfg.ManualStep
+	if !cfg.Capture.Omitted() {
+		s.capture = cfg.Capture
+	}
 	if err := s.setRates(cfg); err != nil {
 		return nil, err
 	}

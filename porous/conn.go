@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/outbox"
 	"volley/porous/internal/core"
@@ -58,6 +59,7 @@ type Conn struct {
 	lost      UndeliveredError // reliable messages that the end has lost
 	last      *core.Stats      // of the end
 	counts    counts
+	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
 
 var (
@@ -72,10 +74,11 @@ var (
 // request, which the peer has acknowledged.
 func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) error {
 	c.init(dc, set)
+	cfg := c.coreConfig(id, accepted)
 	if accepted {
-		c.peer.InitAccepted(0, &set.core, id, (*sink)(c))
+		c.peer.InitAccepted(0, cfg, id, (*sink)(c))
 	} else {
-		c.peer.Init(0, &set.core, id, (*sink)(c))
+		c.peer.Init(0, cfg, id, (*sink)(c))
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
@@ -244,6 +247,7 @@ func (c *Conn) finishLocked() {
 func (c *Conn) release() error {
 	c.mu.Lock()
 	c.released = true
+	c.endCaptureLocked()
 	c.mu.Unlock()
 	err := c.dc.Close()
 	c.gone.Do(func() {

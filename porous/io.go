@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
@@ -31,10 +32,10 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c.unread = c.unreadLocked()
 	out = c.answersLocked(out)
 	for _, b := range bufs {
-		c.peer.Receive(c.now, b, out)
+		c.receiveLocked(b, out)
 	}
 	if !c.manualLocked() {
-		c.peer.EndBatch(c.now, out)
+		c.endBatchLocked(out)
 	}
 	c.unlockInboxesLocked()
 	if !c.manualLocked() {
@@ -67,7 +68,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	}
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
-		c.peer.Tick(c.now, c.answersLocked(out))
+		c.tickLocked(c.answersLocked(out))
 		c.unlockInboxesLocked()
 		if !c.manualLocked() {
 			c.out.PumpUnlocking(nil)
@@ -82,7 +83,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 func (c *Conn) compactLocked() {
 	if !c.compact && c.now-c.lastBusy >= idleAfter && c.peer.Flushed() {
 		c.compact = true
-		c.peer.Compact()
+		c.call(capture.Compact, nil, c.peer.Compact)
 		c.pushed = nil
 	}
 }
@@ -171,7 +172,7 @@ func (f *framer) Refill() {
 	}
 	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
-	c.peer.Transmit(c.now, out, runFrames)
+	c.transmitLocked(out)
 	if c.roomyLocked() { // messages whose time was over are gone
 		c.notifyLocked()
 	}
@@ -214,6 +215,7 @@ func (c *Conn) unreadLocked() (n int) {
 // HandlePacket queues a message for Read.
 func (s *sink) HandlePacket(n int, b []byte) {
 	c := (*Conn)(s)
+	c.tape.Outputs().Delivered(uint64(n), b)
 	ch := c.channelLocked(n)
 	if ch.closed {
 		c.counts.dropped++
@@ -248,6 +250,7 @@ func (c *Conn) unlockInboxesLocked() {
 // HandleFate learns what became of a message.
 func (s *sink) HandleFate(f core.Fate) {
 	c := (*Conn)(s)
+	noteFate(c.tape.Outputs(), f)
 	fate := Lost
 	if f.Delivered {
 		fate = Delivered
@@ -263,12 +266,19 @@ func (s *sink) HandleFate(f core.Fate) {
 }
 
 // HandleEvent notes what happened to the state.
-func (s *sink) HandleEvent(e core.Event) { s.events |= 1 << e }
+func (s *sink) HandleEvent(e core.Event) {
+	s.tape.Outputs().Result(int64(e))
+	s.events |= 1 << e
+}
 
 // Unread returns how much waits for Read.
 func (s *sink) Unread(n int) (one, all int) {
 	if ch := s.channels[n].Load(); ch != nil {
 		one = ch.user.In.Len()
+	}
+	if s.tape.Outputs() != nil {
+		s.tape.AnswerNumber(one)
+		s.tape.AnswerNumber(s.unread)
 	}
 	return one, s.unread
 }
@@ -284,8 +294,8 @@ func (c *Conn) Step() {
 	}
 	c.unread = c.unreadLocked()
 	out := c.out.Batch(c.timeLocked())
-	c.peer.EndBatch(c.now, out)
-	c.peer.Tick(c.now, out)
+	c.endBatchLocked(out)
+	c.tickLocked(out)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(c.out.Patience())
 	c.afterLocked()

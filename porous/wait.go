@@ -103,7 +103,8 @@ func (c *Conn) Abort() error {
 // leave.
 func (c *Conn) finishUnlocking() {
 	if !c.released && !c.out.DrainUnlocking(func() {
-		c.peer.Abort(c.timeLocked(), c.out.Batch(c.now))
+		c.timeLocked()
+		c.abortPeerLocked(c.out.Batch(c.now))
 		c.unlockInboxesLocked()
 	}) {
 		c.abortLocked()
@@ -115,7 +116,8 @@ func (c *Conn) finishUnlocking() {
 // abortLocked ends the protocol without telling the peer.
 func (c *Conn) abortLocked() {
 	out := datagram.GetBatch()
-	c.peer.Abort(c.timeLocked(), out)
+	c.timeLocked()
+	c.abortPeerLocked(out)
 	c.unlockInboxesLocked()
 	datagram.PutBatch(out)
 }
@@ -155,7 +157,8 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	if c.peer.State() == core.Connecting {
 		return // Abort tells the peer, if there is one
 	}
-	c.peer.Disconnect(c.timeLocked(), true)
+	c.timeLocked()
+	c.disconnectLocked()
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(nil)
 	for c.peer.State() == core.Connected {

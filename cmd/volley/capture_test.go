@@ -19,6 +19,7 @@ import (
 	"volley"
 	"volley/capture"
 	"volley/internal/loopback"
+	"volley/porous"
 )
 
 // captureFile has connections captured over loopback, with IPv4, and in memory,
@@ -40,6 +41,13 @@ func captureFile(t *testing.T, cfg *capture.Config) string {
 	})
 	a, b := volley.Pipe(&volley.PipeConfig{Config: vc})
 	talk(t, a, func() *volley.Conn { return b })
+	p, q := porous.Pipe(&porous.Config{Capture: r})
+	_, err = p.Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = q.ReadMessage(nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	require.NoError(t, q.Close())
 	return save(t, r)
 }
 
@@ -83,13 +91,13 @@ func TestReplayCommand(t *testing.T) {
 	name := captureFile(t, nil)
 	o := program(t, "replay", name)
 	require.Equal(t, exitOK, o.status, o)
-	require.Equal(t, 3, strings.Count(o.stdout, "\n  the same, digest "), o.stdout)
+	require.Equal(t, 5, strings.Count(o.stdout, "\n  the same, digest "), o.stdout)
 	require.Regexp(t, `(?m)^connection 1, reliable, 127\.\S+ to 127\.\S+: \d+ calls in \S+, \d+ datagrams sent, \d+ received, \d+ messages delivered$`, o.stdout)
 	require.Contains(t, o.stdout, "connection 2, reliable, a to b:")
 	require.Empty(t, o.stderr)
 
 	o = command(t.Context(), devNull(t), "replay", "--json", name)
-	require.Equal(t, 3, strings.Count(o.stdout, `"same":true,"digest":"`), o.stdout)
+	require.Equal(t, 5, strings.Count(o.stdout, `"same":true,"digest":"`), o.stdout)
 }
 
 func TestReplayCommandFails(t *testing.T) {

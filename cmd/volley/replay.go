@@ -1,17 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"volley"
 	"volley/capture"
+	"volley/porous"
 )
 
 const replayLong = `Replay gives what was recorded of connections to fresh protocol cores, and
@@ -26,7 +29,7 @@ which a ring has forgotten the beginning cannot be replayed.`
 var errDiverges = errors.New("the replay gives other answers than were recorded")
 
 // replays are the protocols' ways to replay a capture.
-var replays = []func(io.Reader) (*capture.Report, error){volley.Replay}
+var replays = []func(io.Reader) (*capture.Report, error){volley.Replay, porous.Replay}
 
 func newReplayCommand(stdin *os.File) *cobra.Command {
 	var asJSON bool
@@ -62,7 +65,7 @@ func replay(in io.ReadSeeker, out io.Writer, asJSON bool) error {
 	var end *capture.End
 	var header capture.Header
 	others, broken := 0, error(nil)
-	for _, f := range replays {
+	for i, f := range replays {
 		if _, err := in.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
@@ -71,8 +74,16 @@ func replay(in io.ReadSeeker, out io.Writer, asJSON bool) error {
 			return err
 		}
 		all = append(all, report.Connections...)
-		end, header, others, broken = report.End, report.Header, report.Others, err
+		end, header = report.End, report.Header
+		if broken == nil {
+			broken = err
+		}
+		if i == 0 {
+			others = len(report.Connections) + report.Others
+		}
+		others -= len(report.Connections)
 	}
+	slices.SortFunc(all, func(a, b *capture.Replayed) int { return cmp.Compare(a.ID, b.ID) })
 	if err := printReplays(out, all, &header, asJSON); err != nil {
 		return err
 	}

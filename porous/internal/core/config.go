@@ -56,7 +56,7 @@ type Config struct {
 
 	// Reserve, if not nil, is asked before memory is taken for received
 	// packets and told when it is given back. Where it refuses, frames are.
-	Reserve func(delta int) bool
+	Reserve func(delta int) bool `json:"-"`
 }
 
 // bufferShare returns how many bytes of a buffer one of several channels may have when

@@ -1,0 +1,262 @@
+package porous
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/capture"
+	"volley/simnet"
+)
+
+func newRecorder(tb testing.TB, cfg *capture.Config) *capture.Recorder {
+	tb.Helper()
+	r, err := capture.NewRecorder(cfg)
+	require.NoError(tb, err)
+	return r
+}
+
+func written(tb testing.TB, r *capture.Recorder) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	_, err := r.WriteTo(&b)
+	require.NoError(tb, err)
+	return b.Bytes()
+}
+
+// roughTalk has two connections on a link that does everything send messages of
+// many sizes on three channels, in all modes, and close in order.
+func roughTalk(t *testing.T, cfg *Config, seed uint64) {
+	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: 0.2, Duplicate: 0.05, Reorder: 0.1}
+	x, y := simnet.Pair(seed, link, link)
+	a, b := NewConn(x, cfg), NewConn(y, cfg)
+	var wg sync.WaitGroup
+	for i, c := range []*Conn{a, b} {
+		for n := range 3 {
+			go func() {
+				p := make([]byte, c.MaxMessageSize())
+				for {
+					if _, err := c.Channel(n).Read(p); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			for n := range 60 {
+				ch := c.Channel(rng.IntN(3))
+				size := rng.IntN(300)
+				if rng.IntN(15) == 0 {
+					size *= 40 // fragments
+				}
+				var until time.Time
+				if rng.IntN(10) == 0 {
+					until = time.Now().Add(50 * time.Millisecond)
+				}
+				msg := bytes.Repeat([]byte{byte(n)}, size+1)
+				if _, err := ch.SendUntil(context.Background(), msg, Mode(rng.IntN(3)), until); err != nil {
+					return
+				}
+				if rng.IntN(20) == 0 {
+					ch.SetPriority(Priority(rng.IntN(2)))
+				}
+				time.Sleep(time.Duration(rng.IntN(10000)) * time.Microsecond)
+			}
+		})
+	}
+	wg.Wait()
+	time.Sleep(5 * time.Second)
+	a.Close()
+	b.Close()
+	synctest.Wait()
+}
+
+// What two connections did on a rough link is done again by fresh cores, on many
+// seeds and with every kind of congestion control.
+func TestReplaySeeds(t *testing.T) {
+	seeds := 100
+	if testing.Short() {
+		seeds = 9
+	}
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecorder(t, nil)
+			roughTalk(t, &Config{
+				Channels: 3, Capture: r, Congestion: []Congestion{CUBIC, LossTolerant, PaperAIMD}[seed%3],
+				Redundancy: seed%2 == 0, VerifyDisconnect: seed%5 == 0, SmallFrames: seed%7 == 0,
+			}, seed)
+			require.NoError(t, r.Err())
+			report, err := Replay(bytes.NewReader(written(t, r)))
+			require.NoError(t, err)
+			require.Len(t, report.Connections, 2)
+			require.True(t, report.Same(), "seed %d: %v", seed, report)
+			for _, c := range report.Connections {
+				require.Equal(t, c.Recorded, c.Digest)
+				require.Greater(t, c.Messages, 15)
+				require.Greater(t, c.Sent, 30)
+				require.Greater(t, c.Received, 30)
+			}
+		})
+	}
+}
+
+// Servers of a Listener ask for memory; readers that are away make the core refuse.
+func TestReplayListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, nil)
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+		socket, err := n.Listen("10.0.0.1:7")
+		require.NoError(t, err)
+		small := &Config{Capture: r, MaxMessageSize: 1000, ReceiveBuffer: 400_000}
+		l, err := (&ListenConfig{Config: small, MaxMemory: 100_000}).ListenPacket(socket)
+		require.NoError(t, err)
+		for i := range 3 {
+			x, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", i+1), "10.0.0.1:7")
+			require.NoError(t, err)
+			c := NewConn(x, small)
+			s, err := l.AcceptConn()
+			require.NoError(t, err)
+			for range 100 {
+				_, err := c.Write(make([]byte, 1000))
+				require.NoError(t, err)
+			}
+			time.Sleep(3 * time.Second)
+			defer s.Abort()
+			defer c.Abort()
+		}
+		time.Sleep(time.Second)
+		l.Close()
+		report, err := Replay(bytes.NewReader(written(t, r)))
+		require.NoError(t, err)
+		require.True(t, report.Same(), report)
+		require.Len(t, report.Connections, 6)
+	})
+}
+
+// Messages are not left out of a capture whose core looks into them.
+func TestCaptureOmitted(t *testing.T) {
+	r := newRecorder(t, &capture.Config{OmitPayload: true})
+	a, b := Pipe(&Config{Capture: r})
+	a.Write([]byte("secret"))
+	b.Read(make([]byte, 100))
+	a.Abort()
+	b.Abort()
+	require.Zero(t, r.Stats().Connections)
+}
+
+// captureOf returns a short capture.
+func captureOf(tb testing.TB) []byte {
+	r := newRecorder(tb, nil)
+	a, b := Pipe(&Config{Capture: r, Channels: 2, MaxMessageSize: 5000})
+	for n := range 20 {
+		a.Channel(n % 2).Write(make([]byte, 1+n*200))
+		b.Channel(n % 2).Read(make([]byte, 5000))
+	}
+	a.Close()
+	b.Close()
+	return written(tb, r)
+}
+
+func TestReplayDiverges(t *testing.T) {
+	left := replayMemory
+	report, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+		var c coreConfig
+		require.NoError(t, json.Unmarshal(info.Config, &c))
+		c.ID++
+		info.Config, _ = json.Marshal(c)
+		return newReplayed(info, &left)
+	})
+	require.NoError(t, err)
+	for _, c := range report.Connections {
+		require.NotNil(t, c.Divergence)
+	}
+	for _, change := range []func(*coreConfig){
+		func(c *coreConfig) { c.Channels = 257 },
+		func(c *coreConfig) { c.Channels = -1 },
+		func(c *coreConfig) { c.MaxPacket = 1 << 30 },
+		func(c *coreConfig) { c.SendBuffer = 1 },
+		func(c *coreConfig) { c.Watchdog = -1 },
+		func(c *coreConfig) { c.Controller = 77 },
+		func(c *coreConfig) { c.Version = 2 },
+	} {
+		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+			var c coreConfig
+			require.NoError(t, json.Unmarshal(info.Config, &c))
+			change(&c)
+			info.Config, _ = json.Marshal(c)
+			return newReplayed(info, &left)
+		})
+		var fe *capture.FormatError
+		require.ErrorAs(t, err, &fe)
+	}
+}
+
+// Captures that were changed on purpose never make a replay panic.
+func TestReplayMutated(t *testing.T) {
+	b := captureOf(t)
+	runs := uint64(1000)
+	if testing.Short() {
+		runs = 200
+	}
+	wrong := 0
+	for seed := range runs {
+		report, err := Replay(bytes.NewReader(mutated(b, seed)))
+		var fe *capture.FormatError
+		if err != nil {
+			require.ErrorAs(t, err, &fe)
+			wrong++
+		} else if !report.Same() {
+			wrong++
+		}
+	}
+	require.Greater(t, wrong, int(runs)/2)
+}
+
+func FuzzReplay(f *testing.F) {
+	b := captureOf(f)
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { Replay(bytes.NewReader(mutated(b, seed))) })
+}
+
+// mutated returns a capture with a few changes, and checksums that are right.
+func mutated(b []byte, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	const magic = 8
+	n, size := binary.Uvarint(b[magic:])
+	end := magic + size + int(n) + 4
+	out := bytes.Clone(b[:end])
+	var bodies [][]byte
+	for b := b[end:]; len(b) > 0; b = b[size+int(n)+4:] {
+		n, size = binary.Uvarint(b)
+		bodies = append(bodies, b[size:size+int(n)])
+	}
+	for _, body := range bodies {
+		switch body = bytes.Clone(body); rng.IntN(60) {
+		case 0, 1, 2:
+			body[rng.IntN(len(body))] ^= byte(1 << rng.IntN(8))
+		case 3:
+			body = body[:rng.IntN(len(body))]
+		case 4:
+			continue
+		case 5:
+			body = bodies[rng.IntN(len(bodies))]
+		}
+		out = binary.AppendUvarint(out, uint64(len(body)))
+		out = append(out, body...)
+		out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return out
+}
