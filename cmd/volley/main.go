@@ -10,6 +10,7 @@
 //	volley decode         shows what is in datagrams
 //	volley capture FILE   shows what was captured of connections, or turns it into pcapng
 //	volley replay FILE    replays what was captured of connections
+//	volley top            shows the connections of a process that are worst off
 //	volley token          makes and shows connect tokens of secure sessions
 //	volley version        prints the version
 package main
@@ -75,7 +76,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newTopCommand(), newVersionCommand())
 	return cmd
 }
 

@@ -54,6 +54,5 @@ func TestPageManyConns(t *testing.T) {
 	}
 	p.run(t, chromedp.SendKeys("#filter", w.dialed[77].LocalAddr().String(), chromedp.ByQuery))
 	p.await(t, "table.list.length === 2")
-	p.screenshot(t, "debug-many")
 	p.clean(t)
 }

@@ -50,7 +50,6 @@ func TestPage(t *testing.T) {
 	cells := eval[[]string](t, p, "[...document.querySelectorAll('.row')].find(r => r.textContent.includes("+quote(local)+
 		") && r.children[2].textContent === "+quote(local)+").innerText.split('\\n')")
 	require.Contains(t, strings.Join(cells, " "), c.RemoteAddr().String())
-	p.screenshot(t, "debug-light")
 	p.clean(t)
 }
 
@@ -62,7 +61,7 @@ func TestPageTable(t *testing.T) {
 	w := newNetwork(t, 6)
 	count := w.settled(t)
 	w.talk(20 * time.Millisecond)
-	p := open(t, serve(t, volleydebug.Config{Interval: 200 * time.Millisecond}), true, 1440, 900)
+	p := open(t, serve(t, volleydebug.Config{Interval: 200 * time.Millisecond}), true, 1000, 700)
 	p.await(t, fmt.Sprintf("document.body.dataset.conns === '%d' && ticks > 2", count))
 	require.Equal(t, "rgb(20, 23, 28)", eval[string](t, p, "getComputedStyle(document.body).backgroundColor"), "dark")
 
@@ -80,9 +79,11 @@ func TestPageTable(t *testing.T) {
 	p.await(t, "!document.getElementById('detail').hidden && document.getElementById('explain').textContent.length > 5")
 	require.Contains(t, eval[string](t, p, "document.getElementById('subject').textContent"), w.dialed[2].LocalAddr().String())
 	p.await(t, "charts.plots[0].plot.data[1].some(v => v > 0)")
+	for _, id := range []string{"listeners", "charts", "detail", "connections"} {
+		require.Greater(t, eval[float64](t, p, "document.getElementById("+quote(id)+").getBoundingClientRect().height"), 25.0, "%s is squeezed", id)
+	}
 	p.run(t, chromedp.Evaluate("document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input'))", nil))
 	p.await(t, fmt.Sprintf("table.list.length === %d", count))
-	p.screenshot(t, "debug-dark")
 
 	// Who ends goes.
 	w.dialed[2].Close()

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// topOptions are the flags of volley top.
+type topOptions struct {
+	sort     string
+	filter   string
+	interval time.Duration
+	count    int
+	rows     int
+	json     bool
+}
+
+// maxTopAnswer limits what is read of a process, in bytes.
+const maxTopAnswer = 64 << 20
+
+func newTopCommand() *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top [URL | HOST:PORT]",
+		Short: "Shows the connections of a process that are worst off",
+		Long: `Shows the connections of a process that are worst off, by its debug page
+(package volleydebug), which is at localhost:6060 if nothing else is said. On a
+terminal it is a list that is renewed, and elsewhere lines of text, once.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			address := "localhost:6060"
+			if len(args) > 0 {
+				address = args[0]
+			}
+			return o.run(cmd, address)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.sort, "sort", "s", "loss", "what is worst: `loss`, rtt, or queue")
+	f.StringVar(&o.filter, "filter", "", "only connections with this `text` in their addresses, protocol or label")
+	f.DurationVarP(&o.interval, "interval", "i", time.Second, "`time` between two looks")
+	f.IntVarP(&o.count, "count", "c", 0, "end after so many `looks`; 0: at Ctrl-C on a terminal, and else after one")
+	f.IntVarP(&o.rows, "rows", "n", 20, "show at most so many `connections`; 0: all")
+	f.BoolVar(&o.json, "json", false, "print a JSON object for each look")
+	return cmd
+}
+
+func (o *topOptions) run(cmd *cobra.Command, address string) error {
+	target, err := topURL(address)
+	if err != nil {
+		return err
+	}
+	key, ok := topKeys[o.sort]
+	switch {
+	case !ok:
+		return fmt.Errorf("--sort is loss, rtt or queue, not %q", o.sort)
+	case o.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval is at least 100ms, not %v", o.interval)
+	case o.count < 0 || o.rows < 0:
+		return errors.New("--count and --rows are not negative")
+	}
+	w := cmd.OutOrStdout()
+	_, live := liveTerminal(w)
+	live = live && !o.json
+	if o.count == 0 && !live {
+		o.count = 1
+	}
+	return o.loop(cmd.Context(), w, target, key, live)
+}
+
+// loop takes looks until there have been enough, or the context is over.
+func (o *topOptions) loop(ctx context.Context, w io.Writer, target string, key func(*topConn) float64, live bool) error {
+	tick := time.NewTicker(o.interval)
+	defer tick.Stop()
+	var before *topAnswer
+	for n := 1; ; n++ {
+		a, err := topLook(ctx, target)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && (!live || before == nil):
+			return err
+		case err != nil:
+			fmt.Fprintf(w, "\x1b[Hno answer: %v\x1b[K\n", err)
+		default:
+			a.since(before)
+			before = a
+			if err := o.show(w, a, key, live); err != nil {
+				return err
+			}
+		}
+		if n == o.count {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// topURL returns the address of the JSON that a debug page is made of.
+func topURL(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		if strings.Trim(address, "0123456789") == "" {
+			address = ":" + address
+		}
+		if strings.HasPrefix(address, ":") {
+			address = "localhost" + address
+		}
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%q is not a URL or HOST:PORT", address)
+	}
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "json"), "/") + "/json"
+	u.RawQuery, u.Fragment = "", ""
+	return u.String(), nil
+}
+
+// A topAnswer is what a process tells of its connections.
+type topAnswer struct {
+	Time    time.Time  `json:"time"`
+	Program string     `json:"program"`
+	PID     int        `json:"pid"`
+	Total   int        `json:"total"`
+	Conns   []*topConn `json:"conns"`
+}
+
+// A topConn is a connection, with those figures that its protocol tells.
+type topConn struct {
+	raw json.RawMessage
+
+	ID                                           uint64
+	Protocol, Over, Role, Label, Remote, Explain string
+	OK                                           bool
+	RTT                                          *float64 `json:"rtt_ms"`
+	Jitter                                       *float64 `json:"jitter_ms"`
+	Loss                                         *float64 `json:"loss"`
+	Send                                         *float64 `json:"send_bps"`
+	Receive                                      *float64 `json:"receive_bps"`
+	Network                                      *float64 `json:"missed_network"`
+	Socket                                       *float64 `json:"missed_socket"`
+	Inbox                                        *float64 `json:"missed_inbox"`
+	SendQueue                                    *float64 `json:"send_queue_bytes"`
+	ReadQueue                                    *float64 `json:"read_queue_bytes"`
+
+	missed float64 // a second, since the look before
+}
+
+// UnmarshalJSON keeps what it was made of, too.
+func (c *topConn) UnmarshalJSON(b []byte) error {
+	type plain topConn
+	c.raw = append(json.RawMessage(nil), b...)
+	return json.Unmarshal(b, (*plain)(c))
+}
+
+func known(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
+
+func (c *topConn) lost() float64  { return known(c.Network) + known(c.Socket) + known(c.Inbox) }
+func (c *topConn) queue() float64 { return known(c.SendQueue) + known(c.ReadQueue) }
+
+// topKeys say by what connections are worse than others.
+var topKeys = map[string]func(*topConn) float64{
+	"loss":  func(c *topConn) float64 { return known(c.Loss) },
+	"rtt":   func(c *topConn) float64 { return known(c.RTT) },
+	"queue": (*topConn).queue,
+}
+
+// since reckons what has been missed since the look before.
+func (a *topAnswer) since(before *topAnswer) {
+	if before == nil || !a.Time.After(before.Time) {
+		return
+	}
+	old := make(map[uint64]*topConn, len(before.Conns))
+	for _, c := range before.Conns {
+		old[c.ID] = c
+	}
+	for _, c := range a.Conns {
+		if b := old[c.ID]; b != nil {
+			c.missed = max(0, c.lost()-b.lost()) / a.Time.Sub(before.Time).Seconds()
+		}
+	}
+}
+
+// topLook asks a process for its connections.
+func topLook(ctx context.Context, target string) (*topAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		if _, ok := errors.AsType[*net.OpError](err); ok {
+			return nil, fmt.Errorf("%w; does the process serve volleydebug.Handler() there?", err)
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxTopAnswer+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > maxTopAnswer:
+		return nil, fmt.Errorf("%s: more than %d bytes", target, maxTopAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %s: %s", target, resp.Status, firstLine(b))
+	}
+	a := new(topAnswer)
+	if err := json.Unmarshal(b, a); err != nil || a.Conns == nil {
+		return nil, fmt.Errorf("%s: that is not the debug page of volley", target)
+	}
+	return a, nil
+}
+
+func firstLine(b []byte) string {
+	line, _, _ := strings.Cut(string(b[:min(len(b), 500)]), "\n")
+	return line
+}
+
+// worst returns the connections to be shown, the worst first.
+func (o *topOptions) worst(a *topAnswer, key func(*topConn) float64) []*topConn {
+	list := slices.DeleteFunc(slices.Clone(a.Conns), func(c *topConn) bool {
+		return !strings.Contains(strings.Join([]string{c.Protocol, c.Over, c.Role, c.Label, c.Remote, string(c.raw)}, " "), o.filter)
+	})
+	slices.SortFunc(list, func(x, y *topConn) int {
+		return cmp.Or(cmp.Compare(key(y), key(x)), cmp.Compare(y.missed, x.missed),
+			cmp.Compare(known(y.RTT), known(x.RTT)), cmp.Compare(x.ID, y.ID))
+	})
+	if o.rows > 0 && len(list) > o.rows {
+		list = list[:o.rows]
+	}
+	return list
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley"
+	"volley/volleydebug"
+)
+
+// debugged serves the debug page of this process, in which there is a connection
+// on which something waits to be read.
+func debugged(t *testing.T) (url string, c *volley.Conn) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/volley/", (&volleydebug.Config{Interval: 100 * time.Millisecond}).Handler())
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	l, err := volley.Listen("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	for range 3 {
+		c, err = volley.Dial("udp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		s, err := l.AcceptConn()
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close() })
+	}
+	_, err = c.Write(make([]byte, 5000))
+	require.NoError(t, err)
+	for end := time.Now().Add(longest); ; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end))
+		for s := range l.Conns() {
+			if s.Stats().ReadQueue > 0 {
+				return srv.URL + "/debug/volley/", c
+			}
+		}
+	}
+}
+
+// TestTop: the worst connections of a process, as lines and as JSON.
+func TestTop(t *testing.T) {
+	url, c := debugged(t)
+	o := program(t, "top", "--sort", "queue", url)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	require.GreaterOrEqual(t, len(lines), 8, "a title, a head, and six connections: %s", o.stdout)
+	require.Contains(t, lines[0], "the worst by queue")
+	require.Contains(t, lines[1], "loss %")
+	require.Contains(t, lines[2], c.LocalAddr().String(), "the one that has something in its queue comes first")
+	require.Contains(t, lines[2], "accepted")
+	require.Regexp(t, ` 5\d\d\d  `, lines[2])
+
+	o = program(t, "top", "--json", "-c", "2", "-i", "200ms", "-s", "queue", "-n", "3", strings.TrimSuffix(url, "/"))
+	require.Equal(t, exitOK, o.status, o.stderr)
+	lines = strings.Split(strings.TrimSpace(o.stdout), "\n")
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		var a struct {
+			Total int
+			Conns []map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &a))
+		require.GreaterOrEqual(t, a.Total, 6)
+		require.Len(t, a.Conns, 3)
+		require.Equal(t, c.LocalAddr().String(), a.Conns[0]["remote"])
+		require.Greater(t, a.Conns[0]["read_queue_bytes"], 4999.0)
+		require.Equal(t, "udp", a.Conns[0]["network"])
+	}
+	o = program(t, "top", "--filter", c.LocalAddr().String(), url)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Len(t, strings.Split(strings.TrimSpace(o.stdout), "\n"), 4, "both ends: %s", o.stdout)
+}
+
+// TestTopInterrupt: Ctrl-C ends it in order.
+func TestTopInterrupt(t *testing.T) {
+	url, _ := debugged(t)
+	p := start(t, "top", "-c", "1000000", "-i", "100ms", url)
+	p.line("the worst by loss")
+	o := p.interrupt()
+	require.Equal(t, exitOK, o.status, o.stderr)
+}
+
+// TestTopFails: each mistake is told.
+func TestTopFails(t *testing.T) {
+	refused := httptest.NewServer(nil)
+	address := refused.Listener.Addr().String()
+	refused.Close()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) }))
+	defer other.Close()
+	forbidden := httptest.NewServer((&volleydebug.Config{Allow: func(*http.Request) bool { return false }}).Handler())
+	defer forbidden.Close()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{address}, "does the process serve volleydebug.Handler() there?"},
+		{[]string{other.URL}, "not the debug page"},
+		{[]string{forbidden.URL}, "403 Forbidden"},
+		{[]string{"--sort", "color", address}, "--sort is loss, rtt or queue"},
+		{[]string{"-i", "1ms", address}, "--interval"},
+		{[]string{"-n", "-1", address}, "not negative"},
+		{[]string{"ftp://x/"}, "not a URL"},
+	} {
+		o := program(t, append([]string{"top"}, test.args...)...)
+		require.Equal(t, exitFailure, o.status, "%v", test.args)
+		require.Contains(t, o.stderr, test.want, "%v", test.args)
+	}
+	for address, want := range map[string]string{
+		"6060": "http://localhost:6060/json", ":80": "http://localhost:80/json", "[::1]:5": "http://[::1]:5/json",
+		"https://a/debug/volley/": "https://a/debug/volley/json", "http://a/debug/volley/json": "http://a/debug/volley/json",
+	} {
+		got, err := topURL(address)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}

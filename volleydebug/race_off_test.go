@@ -1,0 +1,5 @@
+//go:build !race
+
+package volleydebug_test
+
+const raceEnabled = false
