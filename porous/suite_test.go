@@ -49,7 +49,7 @@ func TestWhatRunsOverNetcode(t *testing.T) {
 			seen[f.Name.Name] = true
 			_, plain := plainOnly[f.Name.Name]
 			sealed := uses(f, "bubbles", "pairs", "sessions", "netcode")
-			require.NotEqual(t, plain, sealed, "%s", f.Name.Name)
+			require.NotEqual(t, plain, sealed, "%s runs over netcode, by bubbles or pairs, or is named in plainOnly", f.Name.Name)
 			if sealed {
 				over++
 			}
