@@ -225,7 +225,7 @@ func TestQ10Q12TotalLossOfUnreliable(t *testing.T) {
 // is over: they have used an id, and need the sentinel as others do.
 func TestQ10Q12PacketsGivenUp(t *testing.T) {
 	for _, mode := range []Mode{Unreliable, Passive} {
-		loseFragments(t, 200, 3000, 5*1452, mode, ms(20))
+		loseFragments(t, 100, 3000, 5*1452, mode, ms(20))
 	}
 }
 
