@@ -124,6 +124,13 @@ func streamed(p dissect.Protocol, b []byte) (list []dissect.Datagram, at []int) 
 func TestDissector(t *testing.T) {
 	tshark := needTshark(t)
 	list := recordedPackets(t)
+	if testing.Short() || raceEnabled { // the race detector has nothing to find here
+		thin := list[:0]
+		for i := 0; i < len(list); i += 25 {
+			thin = append(thin, list[i])
+		}
+		list = thin
+	}
 	packets := make([][]byte, len(list))
 	for i, p := range list {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 50000)
@@ -138,7 +145,9 @@ func TestDissector(t *testing.T) {
 		seen++
 	})
 	require.Equal(t, len(list), seen)
-	require.Greater(t, seen, 15000)
+	if !testing.Short() && !raceEnabled {
+		require.Greater(t, seen, 15000)
+	}
 }
 
 // needTshark returns where tshark is.

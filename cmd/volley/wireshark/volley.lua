@@ -828,8 +828,11 @@ local MOST = 1048576
 -- Wireshark takes what it can get, so it shows by the checksum whether that is
 -- all. For gzip only the size behind the stream is looked at.
 local function expand(payload)
-	local body = payload:uncompress("Netplay body")
-	if not body or body:len() > MOST then return nil end
+	local done, body = pcall(function() return payload:uncompress("Netplay body") end)
+	if not done then -- its name from Wireshark 4.4 on
+		done, body = pcall(function() return payload:uncompress_zlib("Netplay body") end)
+	end
+	if not done or not body or body:len() > MOST then return nil end
 	local raw, text = payload:raw(), body:len() > 0 and body:raw() or ""
 	if raw:sub(1, 2) == "\31\139" then
 		local n, tail = #text, ""
