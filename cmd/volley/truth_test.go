@@ -189,7 +189,7 @@ func TestSubcommands(t *testing.T) {
 		require.Equal(t, exitOK, help.status, cmd.Name())
 		require.Contains(t, help.stdout, "Usage:\n  volley "+cmd.Name())
 		for l := range strings.Lines(help.stdout) {
-			if len([]rune(l)) > 81 && !strings.HasPrefix(l, "  volley ") { // but for examples
+			if len([]rune(l)) > 101 && !strings.HasPrefix(l, "  volley ") { // but for examples
 				t.Errorf("%s: %s", cmd.Name(), l)
 			}
 		}
