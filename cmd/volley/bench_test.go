@@ -118,7 +118,7 @@ func TestBenchParallel(t *testing.T) {
 				require.InDelta(t, 7500, *e.Sent, 20)
 				require.Equal(t, *e.Sent, e.Expected)
 				require.Equal(t, e.Expected, e.Messages+e.Lost)
-				require.InDelta(t, 5, e.LossPercent, 1)
+				require.InDelta(t, 5, e.LossPercent, 1.5) // TestBenchTruth has more messages, and is stricter
 				require.InEpsilon(t, 3e6*0.95, e.Rate, 0.02)
 				require.Len(t, e.Streams, 3)
 				messages := uint64(0)
