@@ -19,17 +19,17 @@ var (
 func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 
 // upperView returns the connection on top of the session, nil if there is none that
-// can be looked at.
-func (h *handler) upperView() registry.Viewer {
+// can be looked at. Moving says that one is being put there.
+func (h *handler) upperView() (v registry.Viewer, moving bool) {
 	h.recvMu.Lock()
 	defer h.recvMu.Unlock()
-	v, _ := h.upper.(registry.Viewer)
-	return v
+	v, _ = h.upper.(registry.Viewer)
+	return v, h.attached && h.upper == nil
 }
 
 // ID implements registry.Viewer.
 func (h *handler) ID() uint64 {
-	if up := h.upperView(); up != nil {
+	if up, _ := h.upperView(); up != nil {
 		return up.ID()
 	}
 	return registry.ID((*Conn)(h), h.born)
@@ -41,15 +41,16 @@ func (h *handler) Over() bool { return (*Conn)(h).failure() != nil }
 // View implements registry.Viewer.
 func (h *handler) View(v *registry.Conn, explain bool) bool {
 	c := (*Conn)(h)
-	if h.Over() {
+	up, moving := h.upperView()
+	if moving || h.Over() {
 		return false
 	}
 	s := c.Stats()
-	if up := h.upperView(); up != nil {
+	if up != nil {
 		if !up.View(v, explain) {
 			return false
 		}
-		v.Over = "netcode"
+		v.ID, v.Over = up.ID(), "netcode" // it may have come since ID was called
 		v.PacketsInvalid += s.Drops.Total()
 	} else {
 		v.Protocol, v.Born, v.OK = "netcode", c.born, explain

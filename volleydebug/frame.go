@@ -39,6 +39,15 @@ func newFrame(seq uint64, s State, total int, before *frame) *frame {
 	return f
 }
 
+// since returns what is news to somebody who knows the frame with a number, 0 for
+// none. The frame before may have been forgotten when this one was made.
+func (f *frame) since(seq uint64) []byte {
+	if seq == 0 || f.seq != seq+1 || f.delta == nil {
+		return f.full()
+	}
+	return f.delta
+}
+
 // row returns the values of a connection.
 func (f *frame) row(i int) []float64 { return f.values[i*len(columns) : (i+1)*len(columns)] }
 

@@ -167,10 +167,7 @@ func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		f := h.latest()
 		if f.seq != seq {
-			data := f.full()
-			if f.seq == seq+1 && seq > 0 {
-				data = f.delta
-			}
+			data := f.since(seq)
 			seq = f.seq
 			rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // where that can be
 			if !writeEvent(w, data) || rc.Flush() != nil {

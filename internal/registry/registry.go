@@ -133,11 +133,13 @@ func Look(explained int) (ls []Listener, cs []Conn) {
 			continue
 		}
 		cs = append(cs, Conn{ID: id, Role: it.role, Listener: it.listener})
-		if it.viewer.View(&cs[len(cs)-1], explain) {
-			seen[id] = struct{}{}
-		} else {
+		c := &cs[len(cs)-1]
+		ok := it.viewer.View(c, explain)
+		if _, known := seen[c.ID]; known || !ok {
 			cs = cs[:len(cs)-1]
+			continue
 		}
+		seen[c.ID] = struct{}{}
 	}
 	return ls, cs
 }
