@@ -245,20 +245,28 @@ func TestCoreConfig(t *testing.T) {
 	require.True(t, newCoreConfig(&all).Limited)
 }
 
-type fullDisk struct{}
+// A fullDisk has room for so many bytes.
+type fullDisk int
 
-func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if *d -= fullDisk(len(b)); *d < 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return len(b), nil
+}
 
 // A disk that is full, or a limit, does nothing to the connection.
 func TestCaptureFails(t *testing.T) {
+	room := fullDisk(20_000)
 	for name, cfg := range map[string]*capture.Config{
-		"full disk": {Output: fullDisk{}},
+		"full disk": {Output: &room},
 		"limit":     {MaxBytes: 64 << 10},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecorder(t, cfg)
 			a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
 			for n := range uint32(1000) {
+				synctest.Wait() // for the goroutine that writes
 				_, err := a.Write(pattern(n, 200))
 				require.NoError(t, err)
 				m, err := b.ReadMessage(nil)
@@ -368,4 +376,37 @@ func mutated(head []byte, bodies [][]byte, seed uint64, at int, put []byte) []by
 		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 	}
 	return b
+}
+
+// A capture cannot make a replay take more memory than it may, whatever it says of
+// its buffers.
+func TestReplayMemory(t *testing.T) {
+	r := newRecorder(t, nil)
+	cfg := coreConfig{MaxPacketSize: 1 << 24, FragmentSize: 1<<16 - 100, MaxFragments: 256, ReassemblyBuffer: 1000}
+	cfg.MaxPacketSize = cfg.MaxFragments * cfg.FragmentSize
+	j, err := json.Marshal(cfg)
+	require.NoError(t, err)
+	tape := r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
+	for n := range uint16(10) {
+		d := reliable.AppendFragmentHeader(nil, reliable.FragmentHeader{Sequence: n, ID: 250, Count: 256})
+		tape.Begin(capture.Receive, 0)
+		tape.Data(append(d, make([]byte, cfg.FragmentSize)...), len(d)+cfg.FragmentSize)
+		tape.Outputs().Result(int64(reliable.FragmentStored))
+		tape.End()
+	}
+	for _, test := range []struct {
+		left int
+		ok   bool
+	}{{1 << 30, true}, {1 << 18, false}} {
+		left := test.left
+		report, err := capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+			return newReplayed(info, &left)
+		})
+		if test.ok {
+			require.NoError(t, err)
+			require.True(t, report.Same(), report)
+			continue
+		}
+		require.ErrorContains(t, err, "more memory is needed than replays may take")
+	}
 }

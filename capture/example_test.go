@@ -1,0 +1,54 @@
+package capture_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"volley"
+	"volley/capture"
+)
+
+// A ring keeps the newest of all connections of a program. It is written when
+// something went wrong, and read by tools.
+func Example() {
+	recorder, err := capture.NewRecorder(&capture.Config{Ring: true, MaxBytes: 1 << 20, OmitPayload: true})
+	if err != nil {
+		panic(err)
+	}
+	a, b := volley.Pipe(&volley.PipeConfig{Config: &volley.Config{Capture: recorder}})
+	defer a.Close()
+	defer b.Close()
+	a.Write([]byte("hello"))
+
+	name := filepath.Join(os.TempDir(), "volley-example.vcap")
+	defer os.Remove(name)
+	f, err := os.Create(name)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	recorder.WriteTo(f)
+
+	f.Seek(0, io.SeekStart)
+	r, err := capture.NewReader(f)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		record, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			panic(err)
+		}
+		for p := range record.Packets() {
+			if p.Sent && record.Kind == capture.Send {
+				fmt.Printf("%s sends a datagram of %d bytes, of which %d are shown\n", record.Conn.Info.Local, p.Size, len(p.Data))
+			}
+		}
+	}
+	// Output: a sends a datagram of 13 bytes, of which 8 are shown
+}
