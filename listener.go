@@ -12,6 +12,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/registry"
 	"volley/internal/watch"
 	"volley/internal/wire"
 	"volley/reliable"
@@ -81,6 +82,7 @@ type Listener struct {
 	crowded, waiting   atomic.Uint64 // refused by MaxConns, and by Backlog
 	watch              *watch.Watch  // nil without a Logger
 	born               time.Time
+	ended              registry.Ended
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -317,4 +319,7 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 }
 
 // forget counts a connection that has ended.
-func (l *Listener) forget(c *Conn) { l.side.Gone(c, c.user.In.Len() > 0) }
+func (l *Listener) forget(c *Conn) {
+	l.ended.Add((*handler)(c), (*listenerView)(l).ID())
+	l.side.Gone(c, c.user.In.Len() > 0)
+}

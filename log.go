@@ -44,6 +44,7 @@ func (l *Listener) logBroken(err error) {
 // one connection that is going to have these settings. It returns how to end that
 // without the connection.
 func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
+	s.onClose = dialedConns.Ended
 	if s.logger == nil {
 		return func() {}
 	}
@@ -51,6 +52,7 @@ func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
 	w := watch.New(s.logger, watch.Transport("volley", func() []datagram.Stats { return []datagram.Stats{dc.Stats()} })...)
 	w.Start()
 	s.onClose = func(c *Conn) {
+		dialedConns.Ended(c)
 		c.mu.Lock()
 		err := c.out.Err()
 		c.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"volley/internal/deadline"
 	"volley/internal/inbox"
 	"volley/internal/listen"
+	"volley/internal/registry"
 	"volley/internal/socket"
 	"volley/internal/watch"
 )
@@ -54,6 +55,7 @@ type PacketConn struct {
 	maxPeers int64
 	filter   func(netip.AddrPort) bool
 	budget   listen.Budget
+	ended    registry.Ended
 	peers    atomic.Int64
 	born     atomic.Uint64 // peers so far
 	admitted, filtered, refused,

@@ -62,7 +62,10 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 }
 
 // gone counts a peer that is no longer known.
-func (pc *PacketConn) gone(*Conn) { pc.peers.Add(-1) }
+func (pc *PacketConn) gone(c *Conn) {
+	pc.ended.Add(lostPeer{(*handler)(c)}, (*packetView)(pc).ID())
+	pc.peers.Add(-1)
+}
 
 // A packetAcceptor is a PacketConn as its socket sees it.
 type packetAcceptor PacketConn

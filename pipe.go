@@ -46,6 +46,9 @@ func Pipe(cfg *PipeConfig) (a, b *Conn) {
 
 func losslessPipe(cfg *Config) (a, b *Conn) {
 	set, err := newSettings(sessionConfig(cfg), datagram.MaxUDP, nil)
+	if err == nil {
+		set.onClose = pipedConns.Ended
+	}
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
 	a, b = new(Conn), new(Conn)
 	for _, end := range []struct {

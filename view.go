@@ -36,21 +36,20 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	s := c.Stats()
 	c.mu.Lock()
 	over := c.out.Err() != nil
-	v.InFlight = c.endpoint.InFlight()
-	c.mu.Unlock()
-	if over {
-		return false
+	if c.last == nil {
+		v.InFlight = c.endpoint.InFlight()
 	}
+	c.mu.Unlock()
 	v.Protocol, v.Born = "volley", c.born
 	v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
 	v.Window, v.Unit = c.set.window, "messages"
 	v.ReadBuffer = c.set.readBuffer
 	s.view(v)
-	if explain {
+	if explain && !over {
 		e := c.watch()
 		v.Explain, v.OK = e.String(), e.OK()
 	}
-	return true
+	return !over
 }
 
 // view fills in what Stats tells.
@@ -103,6 +102,7 @@ func (v *listenerView) View(r *registry.Listener) {
 	r.Memory, r.MaxMemory = l.budget.Used(), max(0, l.budget.Limit())
 	r.Accepted, r.Filtered = l.accepted.Load(), l.filtered.Load()
 	r.Refused = l.crowded.Load() + l.waiting.Load()
+	r.Ended = l.ended.Totals()
 }
 
 // A packetView is a PacketConn as the registry sees it: a listener whose
@@ -123,6 +123,7 @@ func (v *packetView) View(r *registry.Listener) {
 	listen.ViewSockets(r, []datagram.Stats{pc.mux.Stats()})
 	r.Memory, r.MaxMemory = pc.budget.Used(), max(0, pc.budget.Limit())
 	r.Accepted, r.Refused, r.Filtered = pc.admitted.Load(), pc.refused.Load(), pc.filtered.Load()
+	r.Ended = pc.ended.Totals()
 }
 
 // ID implements registry.Viewer.
@@ -134,10 +135,19 @@ func (h *peerHandler) Over() bool { return (*handler)(&h.conn).Over() }
 // View implements registry.Viewer. Of a peer only the inbox's losses are known,
 // and its share of that is what waits.
 func (h *peerHandler) View(v *registry.Conn, explain bool) bool {
-	if !(*handler)(&h.conn).View(v, explain) {
-		return false
-	}
-	v.Known &^= registry.MissedNetwork | registry.MissedSocket
+	lives := lostPeer{(*handler)(&h.conn)}.View(v, explain)
 	v.ReadQueue = h.origin.Len()
-	return true
+	return lives
+}
+
+// A lostPeer is a Conn of a PacketConn as far as its messages are not those of
+// all.
+type lostPeer struct{ *handler }
+
+// View implements registry.Viewer.
+func (h lostPeer) View(v *registry.Conn, explain bool) bool {
+	lives := h.handler.View(v, explain)
+	v.Known &^= registry.MissedNetwork | registry.MissedSocket
+	v.MissedNetwork, v.MissedSocket = 0, 0
+	return lives
 }

@@ -22,13 +22,17 @@ import (
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
+	wrapped := err == nil && datagram.Below(inner) == nil // and not shown through a session
+	if wrapped {
+		set.onClose = wrappedConns.Ended
+	}
 	err = c.start(dc, set, err)
 	switch {
 	case err != nil && c.out.Err() == nil:
 		c.out.End(err)
 		c.last = &Stats{}
 		c.user.In.Fail(err)
-	case err == nil && datagram.Below(inner) == nil:
+	case err == nil && wrapped:
 		wrappedConns.Add(c)
 	}
 	return c

@@ -345,6 +345,7 @@ func (d *dialing) connectedLocked(dc datagram.Conn) *Conn {
 	c := &Conn{slot: d.core.slot, slots: d.core.slots, alive: true}
 	sess := d.core.session // the halves are the Conn's from here on
 	c.init(dc, &sess, d.set, nil)
+	c.onClose = func() { dialedConns.Ended(c) }
 	d.core.token = nil
 	d.conn.Store(c)
 	d.finishLocked()

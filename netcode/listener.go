@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/registry"
 	"volley/internal/watch"
 )
 
@@ -94,6 +95,7 @@ type Listener struct {
 	side    listen.Listener[*Conn]
 	refused atomic.Uint64 // for want of Accept
 	born    time.Time
+	ended   registry.Ended
 
 	// mu guards everything below, for all sockets. The locks of a Conn come
 	// before it.

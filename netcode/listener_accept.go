@@ -81,6 +81,7 @@ func (l *Listener) admit(dc datagram.Conn, sess *session) {
 
 // forget frees the slot of a session that is over.
 func (l *Listener) forget(c *Conn) {
+	l.ended.Add((*handler)(c), (*listenerView)(l).ID())
 	l.mu.Lock()
 	l.core.remove(c.sess)
 	l.mu.Unlock()

@@ -38,6 +38,7 @@ func newPipeConn(dc datagram.Conn, send, recv *Key, other datagram.Conn) *Conn {
 	c := &Conn{slots: 1, alive: true}
 	c.init(dc, sess, &settings{readBuffer: defaultReadBuffer}, nil)
 	c.remote = other.LocalAddr()
+	c.onClose = func() { pipedConns.Ended(c) }
 	return c
 }
 

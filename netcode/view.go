@@ -42,14 +42,10 @@ func (h *handler) Over() bool { return (*Conn)(h).failure() != nil }
 func (h *handler) View(v *registry.Conn, explain bool) bool {
 	c := (*Conn)(h)
 	up, moving := h.upperView()
-	if moving || h.Over() {
-		return false
-	}
+	lives := !moving && !h.Over()
 	s := c.Stats()
 	if up != nil {
-		if !up.View(v, explain) {
-			return false
-		}
+		lives = up.View(v, explain) && lives
 		v.ID, v.Over = up.ID(), "netcode" // it may have come since ID was called
 		v.PacketsInvalid += s.Drops.Total()
 	} else {
@@ -66,7 +62,7 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	if !c.sess.client && v.Label == "" {
 		v.Label = fmt.Sprintf("client %d", c.sess.id)
 	}
-	return true
+	return lives
 }
 
 // A listenerView is a Listener as the registry sees it.
@@ -84,4 +80,5 @@ func (v *listenerView) View(r *registry.Listener) {
 	s := l.Stats()
 	r.Memory, r.MaxMemory = s.Memory, max(0, l.shared.memory.Limit())
 	r.Accepted, r.Refused, r.Invalid = s.Accepted, s.Refused+s.Denied, s.Drops.Total()
+	r.Ended = l.ended.Totals()
 }

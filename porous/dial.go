@@ -46,6 +46,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 		return nil, err
 	}
 	c := &Conn{inner: inner}
+	c.onGone = func() { dialedConns.Ended(c) }
 	if err := c.start(dc, set, randomID(), false); err != nil {
 		dc.Close()
 		return nil, err

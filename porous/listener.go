@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/registry"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -65,6 +66,7 @@ type Listener struct {
 	budget   listen.Budget
 	side     listen.Listener[waiting]
 	born     time.Time
+	ended    registry.Ended
 	sources  sources
 
 	accepted, filtered, refused, challenged atomic.Uint64
@@ -389,6 +391,7 @@ func (l *Listener) newConn(addr netip.AddrPort) *Conn {
 		if c.onConnect != nil {
 			l.forget(c) // before Gone, for Push may close what has ended
 		}
+		l.ended.Add((*handler)(c), (*listenerView)(l).ID())
 		l.side.Gone(waiting{c}, true)
 	}
 	return c

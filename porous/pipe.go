@@ -25,6 +25,7 @@ func Pipe(cfg *Config) (a, b *Conn) {
 	}{{a, x}, {b, y}} {
 		failed := err
 		if failed == nil {
+			end.c.onGone = func() { pipedConns.Ended(end.c) }
 			failed = end.c.start(end.dc, set, randomID(), false)
 		}
 		if failed != nil {

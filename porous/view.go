@@ -27,10 +27,7 @@ func (h *handler) Over() bool {
 
 // View implements registry.Viewer.
 func (h *handler) View(v *registry.Conn, explain bool) bool {
-	c := (*Conn)(h)
-	if h.Over() {
-		return false
-	}
+	c, lives := (*Conn)(h), !h.Over()
 	s := c.Stats()
 	v.Protocol, v.Born, v.Unit, v.OK = "porous", c.born, "bytes", explain
 	v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
@@ -50,10 +47,10 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	v.PacketsInvalid, v.MissedInbox = s.FramesInvalid, s.FramesRefused
 	v.Window, v.InFlight = s.Window, s.InFlight
 	v.SendQueue, v.ReadQueue, v.ReadBuffer = s.SendQueue, s.ReceiveQueue+s.ReadQueue, c.set.core.ReceiveBuffer
-	if explain {
+	if explain && lives {
 		v.Explain = c.Explain()
 	}
-	return true
+	return lives
 }
 
 // A listenerView is a Listener as the registry sees it.
@@ -70,4 +67,5 @@ func (v *listenerView) View(r *registry.Listener) {
 	l.side.View(r)
 	r.Memory, r.MaxMemory = l.budget.Used(), max(0, l.budget.Limit())
 	r.Accepted, r.Refused, r.Filtered = l.accepted.Load(), l.refused.Load(), l.filtered.Load()
+	r.Ended = l.ended.Totals()
 }

@@ -19,6 +19,9 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
 	if err == nil {
+		if datagram.Below(inner) == nil {
+			c.onGone = func() { wrappedConns.Ended(c) }
+		}
 		err = c.start(dc, set, randomID(), false)
 	}
 	switch {

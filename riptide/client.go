@@ -65,6 +65,7 @@ func (c *Client) handlerTable() *handlerTable[*Client] { return &c.handlers }
 type clientConn struct {
 	client *Client
 	s      session
+	shown  bool // by itself, and not through a session below
 
 	ready chan struct{} // closed when it is decided whether there is a connection
 	done  chan struct{} // closed when it has ended and all was handled
@@ -149,13 +150,13 @@ func (c *Client) open(conn net.Conn) (*clientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc := &clientConn{client: c, ready: make(chan struct{}), done: make(chan struct{})}
+	cc := &clientConn{client: c, shown: datagram.Below(conn) == nil, ready: make(chan struct{}), done: make(chan struct{})}
 	cc.s.init((*clientOwner)(cc), dc, set, clientSide, time.Now())
 	if err := dc.Attach(&cc.s); err != nil {
 		return nil, err
 	}
 	c.cur = cc
-	if datagram.Below(conn) == nil {
+	if cc.shown {
 		clientConns.Add(cc)
 	}
 	cc.s.do(func(now time.Time, c *connection, out *wire.Batch) { c.connect(now, data, out) })
@@ -361,6 +362,9 @@ func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
 	case eventFate:
 		c.NotifyFate(c, eventID(body), body[2] == 1)
 	case eventEnded:
+		if cc.shown {
+			clientConns.Ended((*clientConn)(cc))
+		}
 		if e := endOf(body); cc.stands && c.Disconnected != nil {
 			c.Disconnected(c, e.reason, e.message(cc.s.set))
 		}

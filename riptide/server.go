@@ -11,6 +11,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/registry"
 	"volley/internal/socket"
 )
 
@@ -85,6 +86,7 @@ type Server struct {
 	admit datagram.Admit
 
 	work sync.WaitGroup // goroutines that call functions of the application
+	gone registry.Ended // clients
 
 	mu        sync.Mutex    // guards everything below; taken with sessions locked
 	born      time.Time     // when it began to serve

@@ -35,14 +35,11 @@ func (s *session) View(v *registry.Conn, explain bool) bool {
 		v.Listener, v.Label = (*serverView)(o.server).ID(), fmt.Sprintf("client %d", o.id)
 	}
 	s.mu.Unlock()
-	if state == stateClosed {
-		return false
-	}
 	v.Protocol, v.Born, v.Unit, v.OK = "riptide", s.born, "messages", explain
 	v.Local, v.Remote = s.conn.LocalAddr(), s.conn.RemoteAddr()
 	v.ReadQueue, v.ReadBuffer = int(s.held.Load()), s.set.readBuffer
 	st.view(v)
-	return true
+	return state != stateClosed
 }
 
 // view fills in what Stats tells.
@@ -94,6 +91,7 @@ func (v *serverView) View(r *registry.Listener) {
 	muxes, ls := s.muxes, s.listeners
 	r.Born, r.Accepted = s.born, s.joins
 	s.mu.Unlock()
+	r.Ended = s.gone.Totals()
 	switch {
 	case len(muxes) > 0:
 		r.Addr = muxes[0].Addr()

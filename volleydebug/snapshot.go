@@ -160,16 +160,46 @@ type Listener struct {
 	// SocketReadBuffer and SocketWriteBuffer are the sizes in bytes that the
 	// system has granted, for each socket. 0 where it does not tell.
 	SocketReadBuffer, SocketWriteBuffer int
+	// Ended are the totals of its connections that have ended.
+	Ended Totals
 }
 
 // Knows reports whether all figures of f are told.
 func (l *Listener) Knows(f Figure) bool { return Figure(l.Known)&f == f }
 
+// Totals are the counters of connections that have ended, added up: so a service
+// can count on when connections come and go. The fields are those of [Conn], and
+// figures that a protocol does not tell are zero.
+//
+// A connection that is just ending is for a moment neither among those that live nor
+// in the totals, but never in both. One that was dropped without a Close, as a Pipe
+// can be, is never in them.
+type Totals struct {
+	// Conns is the number of connections that have ended.
+	Conns uint64
+
+	MessagesSent, MessagesReceived           uint64
+	MessagesDelivered, MessagesLost          uint64
+	MessagesResent                           uint64
+	BytesSent, BytesReceived                 uint64
+	PacketsSent, PacketsReceived             uint64
+	PacketsInvalid                           uint64
+	MissedNetwork, MissedSocket, MissedInbox uint64
+}
+
+// A Group is what has been of the connections that belong to no Listener, with a
+// protocol, which is the one on the socket, and a role, as in [Conn].
+type Group struct {
+	Protocol, Role string
+	Totals
+}
+
 // A State is how the listeners and connections of the process stand at a time.
 type State struct {
 	Time      time.Time
 	Listeners []Listener
-	Conns     []Conn // in no order
+	Conns     []Conn  // in no order
+	Ended     []Group // of connections without a Listener
 }
 
 // Snapshot returns the present state of all listeners and connections of the
@@ -188,13 +218,30 @@ func Explain(id uint64) (Conn, bool) {
 
 // snapshot explains the connections, too, if there are at most so many.
 func snapshot(explained int) State {
+	groups := registry.Groups() // first: who ends meanwhile must not be counted twice
 	ls, cs := registry.Look(explained)
 	s := State{Time: time.Now(), Listeners: make([]Listener, len(ls)), Conns: make([]Conn, len(cs))}
 	for i := range ls {
-		s.Listeners[i] = Listener(ls[i])
+		s.Listeners[i] = publicListener(&ls[i])
 	}
 	for i := range cs {
 		s.Conns[i] = Conn(cs[i])
 	}
+	for _, g := range groups {
+		s.Ended = append(s.Ended, Group{g.Protocol, g.Role, Totals(g.Totals)})
+	}
 	return s
+}
+
+// publicListener converts what has a struct inside.
+func publicListener(l *registry.Listener) Listener {
+	return Listener{
+		ID: l.ID, Protocol: l.Protocol, Kind: l.Kind, Addr: l.Addr, Born: l.Born, Known: l.Known,
+		Conns: l.Conns, Memory: l.Memory, MaxMemory: l.MaxMemory,
+		Accepted: l.Accepted, Refused: l.Refused, Filtered: l.Filtered, Unknown: l.Unknown, Invalid: l.Invalid,
+		ReadErrors: l.ReadErrors, WriteErrors: l.WriteErrors, SocketDrops: l.SocketDrops,
+		ReadCalls: l.ReadCalls, SendCalls: l.SendCalls,
+		SocketReadBuffer: l.SocketReadBuffer, SocketWriteBuffer: l.SocketWriteBuffer,
+		Ended: Totals(l.Ended),
+	}
 }

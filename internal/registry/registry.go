@@ -23,7 +23,8 @@ type Viewer interface {
 	Over() bool
 	// View fills in what is known of the connection, but for Listener and Role,
 	// which the caller has set. Explain is filled in if that is asked for. It
-	// returns false if the connection has ended.
+	// returns false if the connection has ended, whose counters it fills in all the
+	// same.
 	View(v *Conn, explain bool) bool
 }
 
@@ -49,6 +50,7 @@ var sources struct {
 	mu        sync.Mutex
 	listeners []func([]ListenerViewer) []ListenerViewer
 	conns     []func([]item) []item
+	ended     []endedSet // of the sets of conns
 }
 
 // NewListeners returns the set of a protocol's listeners.
@@ -69,8 +71,10 @@ func NewListeners[T any](view func(*T) ListenerViewer) *Set[T] {
 // came to be in the same way.
 func NewConns[T any](role string, view func(*T) Viewer) *Set[T] {
 	s := newSet(func(p *T) bool { return view(p).Over() })
+	s.view = view
 	sources.mu.Lock()
 	defer sources.mu.Unlock()
+	sources.ended = append(sources.ended, endedSet{&s.ended, role})
 	sources.conns = append(sources.conns, func(all []item) []item {
 		for _, p := range s.living() {
 			all = append(all, item{viewer: view(p), role: role})

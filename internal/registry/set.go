@@ -13,7 +13,9 @@ const minSweep = 16
 // last, or when somebody looks: so nobody has to say that it ends, and a member
 // costs some 60 bytes, with what the runtime keeps for a weak pointer.
 type Set[T any] struct {
-	over func(*T) bool
+	over  func(*T) bool
+	view  func(*T) Viewer // nil for listeners
+	ended Ended
 
 	mu      sync.Mutex
 	members []weak.Pointer[T]
@@ -37,6 +39,11 @@ func (s *Set[T]) Add(p *T) {
 	}
 	s.members = append(s.members, w)
 }
+
+// Ended adds the counters of a member that has ended, which is called once for
+// each, to what the Set keeps of them, as Ended.Add does. It need not have been
+// added before.
+func (s *Set[T]) Ended(p *T) { s.ended.Add(s.view(p), 0) }
 
 // living returns the members that have not ended.
 func (s *Set[T]) living() (all []*T) {

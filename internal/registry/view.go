@@ -73,4 +73,5 @@ type Listener struct {
 	ReadErrors, WriteErrors, SocketDrops uint64
 	ReadCalls, SendCalls                 uint64
 	SocketReadBuffer, SocketWriteBuffer  int
+	Ended                                Totals
 }
