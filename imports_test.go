@@ -82,6 +82,11 @@ var importRules = map[string]importRule{
 	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
 	"volley/examples":                {allow: publicPackages},
 	"volley/volleydebug/browsertest": {modules: []string{anyModule}, allow: publicPackages},
+	"volley/exporters/internal":      {allow: []string{"volley/volleydebug"}},
+	"volley/exporters": {
+		modules: []string{"github.com/prometheus", "go.opentelemetry.io/otel"},
+		allow:   append([]string{"volley/exporters/internal/..."}, publicPackages...),
+	},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
 		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),

@@ -1,0 +1,123 @@
+package figures
+
+import "volley/volleydebug"
+
+// counts are the counters of a listener's connections, or of a listener.
+type counts [numCounts]uint64
+
+// The places in counts.
+const (
+	ended = iota
+	messagesSent
+	messagesReceived
+	messagesDelivered
+	messagesLost
+	messagesResent
+	bytesSent
+	bytesReceived
+	packetsSent
+	packetsReceived
+	packetsInvalid
+	missedNetwork
+	missedSocket
+	missedInbox
+	accepted
+	refused
+	filtered
+	unknown
+	invalid
+	socketDrops
+	readErrors
+	writeErrors
+	readCalls
+	sendCalls
+	numCounts
+)
+
+func (c *counts) add(o *counts) {
+	for i, n := range o {
+		c[i] += n
+	}
+}
+
+// A key is a set of values of labels: a listener, or connections.
+type key struct{ protocol, listener, role string }
+
+// A ledger keeps counters from going back. A connection that is just ending is for
+// a moment not counted, and what had been missed in the network may turn out to be
+// the socket's: a system that stores counters would take the smaller value for a
+// new beginning, and add all of it once more. What is seen is never more than what
+// was, so the most that was seen is right until the sum has caught up.
+//
+// Several listeners can have the same key, at the same time or after each other;
+// what one has counted that is gone stays as long as the key has another.
+type ledger struct {
+	entries map[key]*entry
+	look    uint64
+}
+
+// A sum is what the members of one key have counted, and which of that any of them
+// has ever told.
+type sum struct {
+	counts
+	known volleydebug.Figure
+}
+
+type entry struct {
+	base    sum // of listeners that are gone
+	members map[uint64]*member
+}
+
+type member struct {
+	most counts
+	look uint64 // when it was seen last
+}
+
+// begin begins a look: every member that is still there has to be noted.
+func (l *ledger) begin() { l.look++ }
+
+// note notes what a member has counted. A member that is noted twice in one look is
+// a mistake.
+func (l *ledger) note(k key, id uint64, seen *counts, known volleydebug.Figure) {
+	if l.entries == nil {
+		l.entries = make(map[key]*entry)
+	}
+	e := l.entries[k]
+	if e == nil {
+		e = &entry{members: make(map[uint64]*member)}
+		l.entries[k] = e
+	}
+	e.base.known |= known
+	m := e.members[id]
+	if m == nil {
+		m = new(member)
+		e.members[id] = m
+	}
+	m.look = l.look
+	for i, n := range seen {
+		m.most[i] = max(m.most[i], n)
+	}
+}
+
+// end ends a look: it forgets who was not noted, and returns the sums.
+func (l *ledger) end() map[key]sum {
+	sums := make(map[key]sum, len(l.entries))
+	for k, e := range l.entries {
+		for id, m := range e.members {
+			if m.look != l.look {
+				e.base.add(&m.most)
+				delete(e.members, id)
+			}
+		}
+		if len(e.members) == 0 {
+			delete(l.entries, k)
+			continue
+		}
+		sum := e.base
+		for _, m := range e.members {
+			sum.add(&m.most)
+		}
+		sums[k] = sum
+	}
+	return sums
+}
