@@ -52,9 +52,8 @@ func (a *adder) Call(r *Record, out *Outputs) error {
 // A recorded is an adder that is recorded.
 type recorded struct {
 	adder
-	s    *Stream
-	at   time.Duration
-	last []byte
+	s  *Stream
+	at time.Duration
 }
 
 var epoch = time.Date(2020, 2, 20, 20, 20, 20, 20, time.UTC)
