@@ -30,8 +30,10 @@ type Source struct {
 
 // Values returns all figures. Callers at the same time share a look at the
 // connections; they must not change what is returned.
-func (s *Source) Values() []Value {
-	before := s.looks.Load()
+func (s *Source) Values() []Value { return s.valuesSince(s.looks.Load()) }
+
+// valuesSince looks, unless somebody has since there were so many looks.
+func (s *Source) valuesSince(before uint64) []Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.looks.Load() == before || s.last == nil {
