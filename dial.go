@@ -76,12 +76,18 @@ func (d *Dialer) settings() (*settings, error) {
 	if d.Config == nil {
 		return defaultSettings()
 	}
-	return newSettings(d.Config, datagram.MaxUDP, nil)
+	return dialedSettings(d.Config)
 }
 
-var defaultSettings = sync.OnceValues(func() (*settings, error) {
-	return newSettings(nil, datagram.MaxUDP, nil)
-})
+var defaultSettings = sync.OnceValues(func() (*settings, error) { return dialedSettings(nil) })
+
+func dialedSettings(cfg *Config) (*settings, error) {
+	set, err := newSettings(cfg, datagram.MaxUDP, nil)
+	if err == nil {
+		set.onClose = dialedConns.Ended
+	}
+	return set, err
+}
 
 // connect makes a Conn of a dialed socket and greets the peer.
 func (d *Dialer) connect(inner net.Conn) (*Conn, error) {

@@ -40,11 +40,10 @@ func (l *Listener) logBroken(err error) {
 	l.watch.Tell(slog.LevelError, "volley: the socket is broken, and the Listener ends", slog.Any("error", err))
 }
 
-// watchDialed begins to tell Config.Logger, if there is one, of the socket of the
-// one connection that is going to have these settings. It returns how to end that
-// without the connection.
+// watchDialed begins to tell Config.Logger of the socket of the one connection that
+// is going to have these settings. It returns how to end that without the
+// connection. Settings that connections share have no Logger.
 func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
-	s.onClose = dialedConns.Ended
 	if s.logger == nil {
 		return func() {}
 	}
