@@ -94,8 +94,8 @@ func TestCaptureRestart(t *testing.T) {
 		s := establish(t, &cfg, noticing)
 		s.restart()
 		s.c.Write([]byte("hello"))
-		time.Sleep(time.Minute)
-		require.ErrorIs(t, s.c.out.Err(), ErrPeerRestarted)
+		_, err := s.end(time.Minute)
+		require.ErrorIs(t, err, ErrPeerRestarted)
 		replayable(t, r)
 		asked := 0
 		for record := range records(t, written(t, r)) {
