@@ -103,6 +103,15 @@ func (c *Conn) begin(tape *capture.Stream, kind capture.Kind, t time.Time) {
 	tape.Begin(kind, max(c.endpoint.Elapsed(), t.Sub(c.born)))
 }
 
+// takeNotedLocked is takeLocked where that is noted.
+func (c *Conn) takeNotedLocked(sequence uint16, payload []byte) bool {
+	taken := c.takeLocked(sequence, payload)
+	if notes := c.notes(); notes != nil {
+		c.noteMessage(notes, sequence, payload, taken)
+	}
+	return taken
+}
+
 // noteMessage notes a message that the endpoint has given out.
 func (c *Conn) noteMessage(notes *capture.Outputs, sequence uint16, payload []byte, taken bool) {
 	notes.Delivered(uint64(sequence), payload)
@@ -144,6 +153,10 @@ func regularHead(d []byte) int {
 	}
 	return n
 }
+
+// captured reports whether the connection may be captured. Who calls the endpoint for
+// each message asks this first, which costs less than a call of send or receive.
+func (c *Conn) captured() bool { return c.set.capture != nil }
 
 // send is Send of the endpoint.
 func (c *Conn) send(t time.Time, b []byte, out *wire.Batch) (uint64, error) {

@@ -41,7 +41,13 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
-	if v := c.receive(t, b); v.Live() {
+	var v reliable.Verdict
+	if c.captured() {
+		v = c.receive(t, b)
+	} else {
+		v = c.endpoint.Receive(t, b)
+	}
+	if v.Live() {
 		c.lastHeard = now
 	} else if v == reliable.Invalid && c.set.restartNotice {
 		c.noticeLocked(now, b)
@@ -62,11 +68,10 @@ func (c *Conn) controlLocked(t time.Time, now clock) {
 // unacknowledged.
 func (s *sink) HandleMessage(sequence uint16, payload []byte) bool {
 	c := (*Conn)(s)
-	taken := c.takeLocked(sequence, payload)
-	if notes := c.notes(); notes != nil {
-		c.noteMessage(notes, sequence, payload, taken)
+	if c.captured() {
+		return c.takeNotedLocked(sequence, payload)
 	}
-	return taken
+	return c.takeLocked(sequence, payload)
 }
 
 func (c *Conn) takeLocked(sequence uint16, payload []byte) bool {
@@ -89,7 +94,9 @@ func (c *Conn) takeLocked(sequence uint16, payload []byte) bool {
 // HandleFate learns what became of a message.
 func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 	c := (*Conn)(s)
-	c.notes().Fate(id, uint8(fate), rtt)
+	if c.captured() {
+		c.notes().Fate(id, uint8(fate), rtt)
+	}
 	if fate == reliable.FateDelivered {
 		c.counts.messagesDelivered++
 	} else {

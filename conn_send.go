@@ -88,7 +88,13 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	if now != c.lastSent { // else it has been told
 		t = c.at(now)
 	}
-	id, err := c.send(t, b, out)
+	var id uint64
+	var err error
+	if c.captured() {
+		id, err = c.send(t, b, out)
+	} else {
+		id, err = c.endpoint.Send(t, b, out)
+	}
 	if err != nil {
 		return 0, err
 	}
