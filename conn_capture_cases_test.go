@@ -211,13 +211,12 @@ func TestReplayDiverges(t *testing.T) {
 			"MaxWindow":     func(c *coreConfig) { c.MaxWindow = 0 },
 			"RTTSmoothing":  func(c *coreConfig) { c.RTTSmoothing = 1 },
 		} {
-			left := replayMemory
-			report, err := capture.Replay(bytes.NewReader(file), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+			report, err := capture.Replay(bytes.NewReader(file), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
 				var cfg coreConfig
 				require.NoError(t, json.Unmarshal(info.Config, &cfg))
 				change(&cfg)
 				info.Config, _ = json.Marshal(cfg)
-				return newReplayed(info, &left)
+				return newReplayed(info)
 			})
 			require.NoError(t, err)
 			c := report.Connections[0]
@@ -394,19 +393,25 @@ func TestReplayMemory(t *testing.T) {
 		tape.Outputs().Result(int64(reliable.FragmentStored))
 		tape.End()
 	}
-	for _, test := range []struct {
-		left int
-		ok   bool
-	}{{1 << 30, true}, {1 << 18, false}} {
-		left := test.left
-		report, err := capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
-			return newReplayed(info, &left)
-		})
-		if test.ok {
-			require.NoError(t, err)
-			require.True(t, report.Same(), report)
-			continue
-		}
-		require.ErrorContains(t, err, "more memory is needed than replays may take")
+	wantMemory(t, r, 1<<24)
+
+	// What connections have from the beginning counts too.
+	r = newRecorder(t, nil)
+	j, err = json.Marshal(coreConfig{ReceivedBuffer: 32749})
+	require.NoError(t, err)
+	for range 100 {
+		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 	}
+	wantMemory(t, r, 1<<24)
+}
+
+// wantMemory wants what r has to be replayed with so many bytes of memory, and not
+// with much less.
+func wantMemory(t *testing.T, r *capture.Recorder, memory int) {
+	t.Helper()
+	report, err := capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory, newReplayed)
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	_, err = capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory>>6, newReplayed)
+	require.ErrorContains(t, err, "more memory is needed than replays may take")
 }

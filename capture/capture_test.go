@@ -31,8 +31,7 @@ func (a *adder) answer(b []byte) []byte {
 func (a *adder) Call(r *Record, out *Outputs) error {
 	switch r.Kind {
 	case Receive:
-		b := make([]byte, r.Size)
-		copy(b, r.Data)
+		b := r.Whole()
 		out.Datagram(a.answer(b), 4)
 		out.Delivered(uint64(r.Size), b)
 		ok, _ := r.Answer()
@@ -48,6 +47,9 @@ func (a *adder) Call(r *Record, out *Outputs) error {
 	}
 	return nil
 }
+
+// Memory is a hundred bytes.
+func (a *adder) Memory() int { return 100 }
 
 // A recorded is an adder that is recorded.
 type recorded struct {
@@ -90,8 +92,10 @@ func (c *recorded) close() {
 	c.s.Close()
 }
 
-func replayAdders(b []byte) (*Report, error) {
-	return Replay(bytes.NewReader(b), "adder", func(info *Info) (Core, error) {
+func replayAdders(b []byte) (*Report, error) { return replayWith(b, MaxMemory) }
+
+func replayWith(b []byte, memory int) (*Report, error) {
+	return Replay(bytes.NewReader(b), "adder", memory, func(info *Info) (Core, error) {
 		a := new(adder)
 		err := json.Unmarshal(info.Config, a)
 		a.sum = a.Start
@@ -158,10 +162,56 @@ func TestRecordAndReplay(t *testing.T) {
 func TestOthersAreCounted(t *testing.T) {
 	r := newRecorder(t, nil)
 	record(r, 0).receive(nil)
-	report, err := Replay(bytes.NewReader(contents(t, r)), "other", nil)
+	report, err := Replay(bytes.NewReader(contents(t, r)), "other", MaxMemory, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Others)
 	require.False(t, report.Same(), "there was nothing to replay")
+}
+
+// The limit of memory is for the cores that there are: those of connections that
+// have ended, or diverged, or cannot be replayed are not.
+func TestReplayMemory(t *testing.T) {
+	r := newRecorder(t, nil)
+	for i := range 10 {
+		record(r, 0).close()
+		c := record(r, 0)
+		c.receive([]byte{1})
+		c.sum++
+		c.receive([]byte{1})
+		if i == 5 {
+			record(r, 0)
+		}
+	}
+	b := contents(t, r)
+	_, err := replayWith(b, 200)
+	require.NoError(t, err)
+	report, err := replayWith(b, 199)
+	var fe *FormatError
+	require.ErrorAs(t, err, &fe)
+	require.ErrorContains(t, err, "more memory is needed than replays may take")
+	require.Len(t, report.Connections, 14)
+
+	r = newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	for range 2 {
+		c := record(r, 0)
+		c.receive(nil)
+		c.receive(make([]byte, 2*minMaxBytes))
+		c.receive(nil)
+	}
+	report, err = replayWith(contents(t, r), 100)
+	require.NoError(t, err)
+	require.True(t, report.Connections[1].Incomplete)
+}
+
+// Data that were left out are zeros, also after others that were not.
+func TestWhole(t *testing.T) {
+	var w whole
+	for _, size := range []int{5, 3, 0, 9, 4} {
+		b := w.of([]byte("abcd")[:min(size, 2)], size)
+		require.Equal(t, append([]byte("abcd")[:min(size, 2):min(size, 2)], make([]byte, size-min(size, 2))...), b)
+	}
+	big := w.of(nil, maxFrame)
+	require.Same(t, &big[0], &w.of([]byte{1}, maxFrame)[0], "they are made once")
 }
 
 // The first answer that differs is told.

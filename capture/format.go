@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -119,6 +120,17 @@ type Info struct {
 	Start    time.Time `json:"start"`           // time 0 of the core
 	// Config is what the protocol makes a fresh core of.
 	Config json.RawMessage `json:"config,omitzero"`
+}
+
+// DecodeConfig decodes Config into what cfg points to, for implementations of
+// protocols. A field that it does not know is an error, since it would matter.
+func (i *Info) DecodeConfig(cfg any) error {
+	d := json.NewDecoder(bytes.NewReader(i.Config))
+	d.DisallowUnknownFields()
+	if err := d.Decode(cfg); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
 }
 
 // A Kind is a kind of call into a core.

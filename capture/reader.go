@@ -65,6 +65,31 @@ type Record struct {
 	Size int           // of Data, in full
 
 	args, answers, out []byte
+	whole              *whole
+}
+
+// Whole returns Data with zeros for what was left out.
+func (r *Record) Whole() []byte {
+	if len(r.Data) == r.Size {
+		return r.Data
+	}
+	return r.whole.of(r.Data, r.Size)
+}
+
+// A whole has zeros for the data of all records, so that a few bytes which say that
+// many were left out do not cost the time to make these.
+type whole struct {
+	buf  []byte
+	used int // bytes that are not zero
+}
+
+func (w *whole) of(b []byte, size int) []byte {
+	if size > len(w.buf) {
+		*w = whole{buf: make([]byte, size)}
+	}
+	clear(w.buf[:w.used])
+	w.used = copy(w.buf, b)
+	return w.buf[:size:size]
 }
 
 // Arg returns the next argument of the call; ok is false if there is none.
@@ -131,6 +156,7 @@ type Reader struct {
 	body   bytes.Buffer
 	conns  map[uint64]*Connection
 	record Record
+	whole  whole
 }
 
 // An End is the last record of a capture.
@@ -188,7 +214,7 @@ func (c *Reader) Next() (*Record, error) {
 		if c.end != nil {
 			return nil, wrongAt(at, "a record behind the end")
 		}
-		c.record = Record{Offset: at}
+		c.record = Record{Offset: at, whole: &c.whole}
 		skip, err := c.take(&c.record, body)
 		if err != nil {
 			return nil, err

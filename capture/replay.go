@@ -86,17 +86,24 @@ type Core interface {
 	// Call makes the call that r tells of, and adds all that the core answers to
 	// out. An error says that a capture cannot tell that; it ends the replay.
 	Call(r *Record, out *Outputs) error
+	// Memory returns how many bytes the core holds, about.
+	Memory() int
 }
+
+// MaxMemory is how much memory the cores of one replay may hold at a time, in
+// bytes, whatever the capture says.
+const MaxMemory = 1 << 30
 
 // Replay replays the connections of one protocol in a capture, for implementations
 // of protocols: open makes a fresh core of an Info, whose error ends the replay, as
-// does a *FormatError. The Report is then of what came before.
-func Replay(r io.Reader, protocol string, open func(*Info) (Core, error)) (*Report, error) {
+// does a *FormatError, and cores that hold more than memory bytes after a call. The
+// Report is then of what came before.
+func Replay(r io.Reader, protocol string, memory int, open func(*Info) (Core, error)) (*Report, error) {
 	c, err := NewReader(r)
 	if err != nil {
 		return nil, err
 	}
-	p := &player{protocol: protocol, open: open, report: &Report{Header: c.Header()}, cores: make(map[uint64]*playing)}
+	p := &player{protocol: protocol, left: memory, open: open, report: &Report{Header: c.Header()}, cores: make(map[uint64]*playing)}
 	p.out.omit = c.header.Omitted
 	for {
 		record, err := c.Next()
@@ -117,6 +124,7 @@ func Replay(r io.Reader, protocol string, open func(*Info) (Core, error)) (*Repo
 // A player replays a capture.
 type player struct {
 	protocol string
+	left     int // bytes of memory that cores may take
 	open     func(*Info) (Core, error)
 	report   *Report
 	cores    map[uint64]*playing
@@ -127,6 +135,7 @@ type player struct {
 type playing struct {
 	*Replayed
 	core               Core // nil if there is nothing to replay, or no more
+	held               int  // bytes of memory, by the core
 	recorded, replayed hash.Hash
 }
 
@@ -142,10 +151,12 @@ func (p *player) play(r *Record) error {
 	}
 	c := p.cores[r.Conn.ID]
 	if r.Conn.Incomplete {
-		c.Incomplete, c.core = true, nil
+		c.Incomplete = true
+		p.drop(c)
 	}
 	if r.Op == Closed {
 		delete(p.cores, r.Conn.ID)
+		p.drop(c)
 		c.finish()
 		return nil
 	}
@@ -170,7 +181,24 @@ func (p *player) meet(r *Record) error {
 		return &FormatError{r.Offset, err.Error(), err}
 	}
 	c.core, c.recorded, c.replayed = core, sha256.New(), sha256.New()
+	return p.account(c, r)
+}
+
+// account refuses to hold more memory than the replay may.
+func (p *player) account(c *playing, r *Record) error {
+	held := c.core.Memory()
+	p.left -= held - c.held
+	c.held = held
+	if p.left < 0 {
+		return &FormatError{r.Offset, "more memory is needed than replays may take", nil}
+	}
 	return nil
+}
+
+// drop lets go of a core.
+func (p *player) drop(c *playing) {
+	p.left += c.held
+	c.core, c.held = nil, 0
 }
 
 func (p *player) call(c *playing, r *Record) error {
@@ -183,11 +211,12 @@ func (p *player) call(c *playing, r *Record) error {
 	digest(c.recorded, r.out)
 	digest(c.replayed, p.out.buf)
 	if bytes.Equal(r.out, p.out.buf) && len(r.answers) == 0 {
-		return nil
+		return p.account(c, r)
 	}
 	d := &Divergence{Offset: r.Offset, Call: c.Calls, At: r.At, Kind: r.Kind}
 	d.Recorded, d.Replayed = difference(r.out, p.out.buf)
-	c.Divergence, c.core = d, nil
+	c.Divergence = d
+	p.drop(c)
 	return nil
 }
 

@@ -171,13 +171,12 @@ func captureOf(tb testing.TB) []byte {
 }
 
 func TestReplayDiverges(t *testing.T) {
-	left := replayMemory
-	report, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+	report, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
 		var c coreConfig
 		require.NoError(t, json.Unmarshal(info.Config, &c))
 		c.ID++
 		info.Config, _ = json.Marshal(c)
-		return newReplayed(info, &left)
+		return newReplayed(info)
 	})
 	require.NoError(t, err)
 	for _, c := range report.Connections {
@@ -192,15 +191,27 @@ func TestReplayDiverges(t *testing.T) {
 		func(c *coreConfig) { c.Controller = 77 },
 		func(c *coreConfig) { c.Version = 2 },
 	} {
-		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, func(info *capture.Info) (capture.Core, error) {
+		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
 			var c coreConfig
 			require.NoError(t, json.Unmarshal(info.Config, &c))
 			change(&c)
 			info.Config, _ = json.Marshal(c)
-			return newReplayed(info, &left)
+			return newReplayed(info)
 		})
 		var fe *capture.FormatError
 		require.ErrorAs(t, err, &fe)
+	}
+}
+
+// The memory that cores of a replay may hold has a limit.
+func TestReplayMemory(t *testing.T) {
+	for memory, ok := range map[int]bool{1 << 20: true, 1 << 12: false} {
+		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, memory, newReplayed)
+		if ok {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, "more memory is needed than replays may take")
 	}
 }
 

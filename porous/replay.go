@@ -1,21 +1,16 @@
 package porous
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"volley/capture"
+	"volley/internal/datagram"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
-
-// replayMemory is how much memory the cores of one replay may hold, in bytes,
-// whatever the capture says.
-const replayMemory = 1 << 30
 
 // Replay replays what was captured of connections of this package with
 // [Config].Capture: it gives the recorded datagrams, messages and times to fresh
@@ -27,38 +22,31 @@ const replayMemory = 1 << 30
 // The error is a *capture.FormatError if r is no capture, or was changed, or one of
 // r. The report is of what came before, or nil.
 func Replay(r io.Reader) (*capture.Report, error) {
-	left := replayMemory
-	return capture.Replay(r, coreProtocol, func(info *capture.Info) (capture.Core, error) {
-		return newReplayed(info, &left)
-	})
+	return capture.Replay(r, coreProtocol, capture.MaxMemory, newReplayed)
 }
 
 // A replayed is a core in a replay.
 type replayed struct {
-	cfg   core.Config
-	peer  core.Peer
-	now   core.Clock
-	batch wire.Batch
-	left  *int // bytes of memory, of all
-	held  int  // of them, what this one has
+	cfg  core.Config
+	peer core.Peer
+	now  core.Clock
 
 	// Of the present call:
-	call *capture.Record
-	out  *capture.Outputs
+	call  *capture.Record
+	out   *capture.Outputs
+	batch *wire.Batch
 }
 
-func newReplayed(info *capture.Info, left *int) (*replayed, error) {
+func newReplayed(info *capture.Info) (capture.Core, error) {
 	var c coreConfig
-	d := json.NewDecoder(bytes.NewReader(info.Config))
-	d.DisallowUnknownFields() // they would matter
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+	if err := info.DecodeConfig(&c); err != nil {
+		return nil, err
 	}
 	cfg, err := c.config()
 	if err != nil {
 		return nil, err
 	}
-	p := &replayed{cfg: *cfg, left: left}
+	p := &replayed{cfg: *cfg}
 	if c.Limited {
 		p.cfg.Reserve = p.reserve
 	}
@@ -108,8 +96,8 @@ func (p *replayed) reserve(delta int) bool {
 
 // Call implements capture.Core.
 func (p *replayed) Call(r *capture.Record, out *capture.Outputs) error {
-	p.call, p.out = r, out
-	p.batch.Reset()
+	p.call, p.out, p.batch = r, out, datagram.GetBatch()
+	defer datagram.PutBatch(p.batch)
 	if r.At < p.now {
 		return errors.New("the time runs backwards")
 	}
@@ -120,34 +108,28 @@ func (p *replayed) Call(r *capture.Record, out *capture.Outputs) error {
 	if err := p.do(r); err != nil {
 		return err
 	}
-	noteSent(out, &p.batch, 0)
-	return p.account()
+	noteSent(out, p.batch, 0)
+	return nil
 }
 
-// account refuses to take more memory than replays may.
-func (p *replayed) account() error {
+// Memory implements capture.Core.
+func (p *replayed) Memory() int {
 	st := p.peer.Stats()
-	held := st.Held + st.Queued + p.peer.Memory()
-	*p.left -= held - p.held
-	p.held = held
-	if *p.left < 0 {
-		return errors.New("more memory is needed than replays may take")
-	}
-	return nil
+	return st.Held + st.Queued + p.peer.Memory()
 }
 
 func (p *replayed) do(r *capture.Record) error {
 	switch r.Kind {
 	case capture.Receive:
-		p.peer.Receive(p.now, r.Data, &p.batch)
+		p.peer.Receive(p.now, r.Data, p.batch)
 	case capture.EndBatch:
-		p.peer.EndBatch(p.now, &p.batch)
+		p.peer.EndBatch(p.now, p.batch)
 	case capture.Tick:
-		p.peer.Tick(p.now, &p.batch)
+		p.peer.Tick(p.now, p.batch)
 	case capture.Transmit:
-		p.peer.Transmit(p.now, &p.batch, runFrames)
+		p.peer.Transmit(p.now, p.batch, runFrames)
 	case capture.Abort:
-		p.peer.Abort(p.now, &p.batch)
+		p.peer.Abort(p.now, p.batch)
 	case capture.Disconnect:
 		p.peer.Disconnect(p.now, true)
 	case capture.Compact:
