@@ -496,6 +496,25 @@ func TestOutputTooSlow(t *testing.T) {
 	})
 }
 
+// A message larger than all that may wait is no reason to stop while nothing waits.
+func TestOutputLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &locked{room: 1 << 30}
+		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		c := record(r, 0)
+		for range 3 {
+			c.receive(make([]byte, maxWaiting))
+			synctest.Wait()
+		}
+		require.NoError(t, r.Err())
+		require.NoError(t, r.Close())
+		report, err := replayAdders(disk.b.Bytes())
+		require.NoError(t, err)
+		require.True(t, report.Same())
+		require.Equal(t, 3, report.Connections[0].Messages)
+	})
+}
+
 func TestOutputLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 1 << 30}

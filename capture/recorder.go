@@ -28,7 +28,8 @@ type Config struct {
 	OmitPayload bool
 	// Output, if not nil, is where the capture goes as it comes, instead of
 	// memory. It is written by one goroutine, which ends with Close, and may
-	// block; while more than 4 MiB wait for it, recording stops. It excludes Ring.
+	// block; recording stops when more than 4 MiB wait for it, but for a single
+	// call that is larger. It excludes Ring.
 	Output io.Writer
 }
 

@@ -28,11 +28,12 @@ func newSink(w io.Writer, start []byte, fail func(error)) *sink {
 	return k
 }
 
-// put takes a record; false: too much waits.
+// put takes a record; false: too much waits. One that is larger than what may wait
+// is taken when nothing does.
 func (k *sink) put(body []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over || k.writing+len(k.waiting)+frameSize(len(body)) > maxWaiting {
+	if waiting := k.writing + len(k.waiting); k.over || waiting > 0 && waiting+frameSize(len(body)) > maxWaiting {
 		return false
 	}
 	k.waiting = appendFrame(k.waiting, body)
@@ -79,6 +80,8 @@ func (k *sink) run() {
 			k.fail(err)
 			return
 		}
-		k.spare = b
+		if k.spare = b; cap(b) > 2*maxWaiting {
+			k.spare = nil
+		}
 	}
 }
