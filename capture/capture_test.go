@@ -337,7 +337,32 @@ func TestRingTooLarge(t *testing.T) {
 	require.True(t, report.Connections[1].Same(), report)
 }
 
-// WriteTo may go on while a ring forgets what it writes.
+// A ring forgets all that WriteTo is writing, and does not use it for what is new.
+func TestWriteToWhileForgetting(t *testing.T) {
+	r := newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	c := record(r, 0)
+	c.receive([]byte("first"))
+	var b bytes.Buffer
+	n, err := r.WriteTo(writerFunc(func(p []byte) (int, error) {
+		for range 2000 {
+			c.receive([]byte("later"))
+		}
+		return b.Write(p)
+	}))
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), n)
+	require.Greater(t, r.Stats().Forgotten, int64(minMaxBytes))
+	report, err := replayAdders(b.Bytes())
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	require.Equal(t, 1, report.Connections[0].Calls)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// WriteTo may go on while others record, and while a ring forgets.
 func TestWriteToWhileRecording(t *testing.T) {
 	for _, ring := range []bool{false, true} {
 		r := newRecorder(t, &Config{MaxBytes: 200_000, Ring: ring})
@@ -359,7 +384,10 @@ func TestWriteToWhileRecording(t *testing.T) {
 			})
 		}
 		for range 20 {
-			b := contents2(t, r)
+			var file bytes.Buffer
+			_, err := r.WriteTo(&file)
+			require.NoError(t, err)
+			b := file.Bytes()
 			require.LessOrEqual(t, len(b), 200_000)
 			report, err := replayAdders(b)
 			require.NoError(t, err)
@@ -369,21 +397,6 @@ func TestWriteToWhileRecording(t *testing.T) {
 		}
 		wg.Wait()
 	}
-}
-
-// contents2 is contents while others record.
-func contents2(t *testing.T, r *Recorder) []byte {
-	var b bytes.Buffer
-	_, err := r.WriteTo(slowly{&b})
-	require.NoError(t, err)
-	return b.Bytes()
-}
-
-type slowly struct{ w io.Writer }
-
-func (s slowly) Write(b []byte) (int, error) {
-	time.Sleep(time.Microsecond)
-	return s.w.Write(b)
 }
 
 func TestConfigErrors(t *testing.T) {
