@@ -118,14 +118,11 @@ func (c *Conn) noteMessage(notes *capture.Outputs, sequence uint16, payload []by
 	c.rare.tape.Answer(taken)
 }
 
-// noteSent notes the datagrams of a batch from number n on.
-func noteSent(tape *capture.Stream, b *wire.Batch, n int) {
-	if out := tape.Outputs(); out != nil {
-		addSent(out, b, n)
+// noteSent notes the datagrams of a batch, which may be nil, from number n on.
+func noteSent(out *capture.Outputs, b *wire.Batch, n int) {
+	if out == nil || b == nil {
+		return
 	}
-}
-
-func addSent(out *capture.Outputs, b *wire.Batch, n int) {
 	for ; n < b.Len(); n++ {
 		d := b.At(n)
 		out.Datagram(d, headSize(d))
@@ -168,7 +165,7 @@ func (c *Conn) send(t time.Time, b []byte, out *wire.Batch) (uint64, error) {
 	tape.Data(b, 0)
 	n := out.Len()
 	id, err := c.endpoint.Send(t, b, out)
-	noteSent(tape, out, n)
+	noteSent(tape.Outputs(), out, n)
 	tape.Outputs().Result(sendResult(id, err))
 	tape.End()
 	return id, err
@@ -198,33 +195,35 @@ func (c *Conn) receive(t time.Time, b []byte) reliable.Verdict {
 
 // update is Update of the endpoint.
 func (c *Conn) update(t time.Time) {
-	c.call(capture.Update, t, func() { c.endpoint.Update(t) })
+	c.call(capture.Update, t, nil, func() { c.endpoint.Update(t) })
 }
 
-// call makes a call of the endpoint that has neither data nor datagrams.
-func (c *Conn) call(kind capture.Kind, t time.Time, f func()) {
+// call makes a call of the endpoint that has no data; out is where its datagrams
+// go, nil if there are none.
+func (c *Conn) call(kind capture.Kind, t time.Time, out *wire.Batch, f func()) {
 	tape := c.tape()
 	if tape == nil {
 		f()
 		return
 	}
 	c.begin(tape, kind, t)
+	n := 0
+	if out != nil {
+		n = out.Len()
+	}
 	f()
+	noteSent(tape.Outputs(), out, n)
 	tape.End()
 }
 
 // sendControl is SendControl of the endpoint.
 func (c *Conn) sendControl(t time.Time, out *wire.Batch) {
-	n := out.Len()
-	c.call(capture.Control, t, func() {
-		c.endpoint.SendControl(t, out)
-		noteSent(c.tape(), out, n)
-	})
+	c.call(capture.Control, t, out, func() { c.endpoint.SendControl(t, out) })
 }
 
 // inquiryDue is InquiryDue of the endpoint.
 func (c *Conn) inquiryDue(t time.Time) (due bool) {
-	c.call(capture.InquiryDue, t, func() {
+	c.call(capture.InquiryDue, t, nil, func() {
 		due = c.endpoint.InquiryDue(t)
 		c.notes().Result(truth(due))
 	})
@@ -233,16 +232,12 @@ func (c *Conn) inquiryDue(t time.Time) (due bool) {
 
 // sendInquiry is SendInquiry of the endpoint.
 func (c *Conn) sendInquiry(t time.Time, out *wire.Batch) {
-	n := out.Len()
-	c.call(capture.Inquire, t, func() {
-		c.endpoint.SendInquiry(t, out)
-		noteSent(c.tape(), out, n)
-	})
+	c.call(capture.Inquire, t, out, func() { c.endpoint.SendInquiry(t, out) })
 }
 
 // free is Free of the endpoint, before which its figures are noted.
 func (c *Conn) free() {
-	c.call(capture.Close, c.born, func() {
+	c.call(capture.Close, c.born, nil, func() {
 		if notes := c.notes(); notes != nil {
 			addFigures(notes, &c.endpoint)
 		}
@@ -258,7 +253,7 @@ func (c *Conn) free() {
 func (c *Conn) noteAside(now clock, out *wire.Batch, n int) {
 	if tape := c.tape(); tape != nil {
 		c.begin(tape, capture.Aside, c.at(now))
-		noteSent(tape, out, n)
+		noteSent(tape.Outputs(), out, n)
 		tape.End()
 	}
 }

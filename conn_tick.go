@@ -74,12 +74,12 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
 	if wait, pending := c.endpoint.ReassemblyDue(t); pending && wait == 0 {
-		c.call(capture.Expire, t, func() { c.endpoint.ExpireReassemblies(t) })
+		c.call(capture.Expire, t, nil, func() { c.endpoint.ExpireReassemblies(t) })
 		compact = idle
 	}
 	if compact {
 		c.compact = true
-		c.call(capture.Compact, t, func() { c.endpoint.Compact(t) })
+		c.call(capture.Compact, t, nil, func() { c.endpoint.Compact(t) })
 	}
 }
 

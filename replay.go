@@ -76,7 +76,7 @@ func (p *replayed) do(r *capture.Record, t time.Time) error {
 	switch r.Kind {
 	case capture.Send:
 		id, err := e.Send(t, r.Whole(), p.batch)
-		addSent(out, p.batch, 0)
+		noteSent(out, p.batch, 0)
 		out.Result(sendResult(id, err))
 	case capture.Receive:
 		out.Result(int64(e.Receive(t, r.Whole())))
@@ -84,7 +84,7 @@ func (p *replayed) do(r *capture.Record, t time.Time) error {
 		e.Update(t)
 	case capture.Control:
 		e.SendControl(t, p.batch)
-		addSent(out, p.batch, 0)
+		noteSent(out, p.batch, 0)
 	case capture.Expire:
 		e.ExpireReassemblies(t)
 	case capture.Compact:
@@ -93,7 +93,7 @@ func (p *replayed) do(r *capture.Record, t time.Time) error {
 		out.Result(truth(e.InquiryDue(t)))
 	case capture.Inquire:
 		e.SendInquiry(t, p.batch)
-		addSent(out, p.batch, 0)
+		noteSent(out, p.batch, 0)
 	case capture.Renew:
 		e.Renew()
 	case capture.Close:
