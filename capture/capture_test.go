@@ -270,6 +270,17 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A connection that found no room is none of those recorded.
+func TestLimitOfConnections(t *testing.T) {
+	r := newRecorder(t, &Config{MaxBytes: minMaxBytes})
+	for r.Err() == nil {
+		record(r, 0)
+	}
+	report, err := replayAdders(contents(t, r))
+	require.NoError(t, err)
+	require.EqualValues(t, len(report.Connections), r.Stats().Connections)
+}
+
 // A ring keeps the newest, within the limit. Who began in it can be replayed,
 // others are told as incomplete.
 func TestRing(t *testing.T) {

@@ -236,12 +236,15 @@ func (r *Recorder) Open(info Info) *Stream {
 	r.nextID++
 	s := &Stream{r: r, id: r.nextID, info: j}
 	s.out.omit = r.cfg.OmitPayload
-	r.stats.Connections++
 	b := append(s.opening(recordOpened), j...)
-	if !r.put(b, nil) {
+	switch {
+	case r.err != nil: // since the look at stopped
+		return nil
+	case !r.put(b, nil):
 		r.refuse()
 		return nil
 	}
+	r.stats.Connections++
 	s.segment = r.number
 	return s
 }
