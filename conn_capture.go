@@ -69,10 +69,13 @@ func (c *Conn) coreConfig() *reliable.Config {
 		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
 		Start: c.born, Config: j,
 	})
+	if tape == nil {
+		return cfg
+	}
 	c.mu.Lock()
 	c.rareLocked().tape = tape
 	c.mu.Unlock()
-	if tape == nil || cfg.Reserve == nil {
+	if cfg.Reserve == nil {
 		return cfg
 	}
 	own := *cfg
@@ -89,7 +92,7 @@ func (c *Conn) coreConfig() *reliable.Config {
 
 // tape returns where the connection is captured, or nil.
 func (c *Conn) tape() *capture.Stream {
-	if c.set.capture == nil {
+	if c.set.capture == nil || c.rare == nil {
 		return nil
 	}
 	return c.rare.tape

@@ -227,6 +227,22 @@ func TestReplayDiverges(t *testing.T) {
 	})
 }
 
+// A Recorder that has stopped costs new connections no memory.
+func TestCaptureStopped(t *testing.T) {
+	r := newRecorder(t, nil)
+	require.NoError(t, r.Close())
+	a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+	require.Nil(t, a.rare)
+	_, err := a.Write([]byte("hello"))
+	require.NoError(t, err)
+	m, err := b.ReadMessage(nil)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(m))
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+	require.Zero(t, r.Stats().Dropped, "calls of connections that it did not know")
+}
+
 // The settings of an endpoint come back from a capture as they were.
 func TestCoreConfig(t *testing.T) {
 	all := reliable.DefaultConfig()
