@@ -36,7 +36,7 @@ func newCaptureCommand(stdin *os.File) *cobra.Command {
 		Example: captureExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var in io.Reader = stdin
+			in := stdin
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {
@@ -134,13 +134,16 @@ func (c *captured) print(out io.Writer) {
 }
 
 // exportCapture writes a capture as pcapng.
-func exportCapture(in io.Reader, name string, stdout, stderr io.Writer) (err error) {
+func exportCapture(in *os.File, name string, stdout, stderr io.Writer) (err error) {
 	r, err := capture.NewReader(in)
 	if err != nil {
 		return err // and no file is touched
 	}
 	out := stdout
 	if name != "-" {
+		if same(in, name) {
+			return fmt.Errorf("%s is the capture itself", name)
+		}
 		f, err := os.Create(name)
 		if err != nil {
 			return err
@@ -156,6 +159,13 @@ func exportCapture(in io.Reader, name string, stdout, stderr io.Writer) (err err
 		fmt.Fprintf(stderr, "%s larger than any of UDP left out\n", plural(skipped, "datagram", "datagrams"))
 	}
 	return err
+}
+
+// same reports whether an open file has that name.
+func same(f *os.File, name string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(name)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 // printable is what a file says about itself, in a form that does nothing to a

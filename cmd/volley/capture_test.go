@@ -199,6 +199,21 @@ func TestPcapng(t *testing.T) {
 	}
 }
 
+// A capture is not overwritten by what is made of it.
+func TestPcapngSameFile(t *testing.T) {
+	name := captureFile(t, nil)
+	before, err := os.ReadFile(name)
+	require.NoError(t, err)
+	for _, in := range []string{name, "-"} {
+		o := command(t.Context(), open(t, name), "capture", in, "--pcapng", name)
+		require.Equal(t, exitFailure, o.status)
+		require.Contains(t, o.stderr, "is the capture itself")
+		after, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(before, after))
+	}
+}
+
 // tshark has Wireshark read a file of n packets without a complaint.
 func tshark(t *testing.T, name string, n int) {
 	t.Helper()
