@@ -68,7 +68,8 @@ type Record struct {
 	whole              *whole
 }
 
-// Whole returns Data with zeros for what was left out.
+// Whole returns Data with zeros for what was left out. It is valid until the next
+// call of Whole, of any record, or Next.
 func (r *Record) Whole() []byte {
 	if len(r.Data) == r.Size {
 		return r.Data
@@ -161,7 +162,7 @@ type Reader struct {
 
 // An End is the last record of a capture.
 type End struct {
-	Dropped uint32 // calls that were not recorded
+	Dropped uint32 // calls that had not been recorded when this was written, with Config.Output as recording stopped
 	Limit   bool   // recording has stopped at Config.MaxBytes
 	Failed  bool   // recording has stopped since the output failed or was too slow
 }
