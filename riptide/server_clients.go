@@ -241,7 +241,7 @@ func (s *Server) announce() {
 
 // ended handles the end of a client's connection, as the last of its events.
 func (s *Server) ended(p *Peer, e end) {
-	s.gone.Add(&p.s, (*serverView)(s).ID())
+	s.gone.Add(p.s.viewer(), (*serverView)(s).ID())
 	s.mu.Lock()
 	was := p.was
 	s.mu.Unlock()

@@ -42,6 +42,15 @@ func (s *session) View(v *registry.Conn, explain bool) bool {
 	return state != stateClosed
 }
 
+// viewer returns the session, or one of package netcode below, which is shown in its
+// place and counts more.
+func (s *session) viewer() registry.Viewer {
+	if below, ok := s.conn.(interface{ Viewer() registry.Viewer }); ok {
+		return below.Viewer()
+	}
+	return s
+}
+
 // view fills in what Stats tells.
 func (s *Stats) view(v *registry.Conn) {
 	v.Known |= registry.Messages | registry.Fates | registry.Resent | registry.Bytes | registry.Invalid | registry.MissedInbox |

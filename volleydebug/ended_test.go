@@ -159,6 +159,11 @@ func TestEndedRiptide(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the message does not arrive")
 	}
+	var lived Conn
+	until(t, func() bool { // while it is being put on the session, it is shown by itself
+		lived = one(t, nc.LocalAddr())
+		return lived.Over == "netcode"
+	})
 	cl.Close()
 	ended := func(kind string) (e Totals) {
 		for _, lv := range Snapshot().Listeners {
@@ -170,6 +175,8 @@ func TestEndedRiptide(t *testing.T) {
 	}
 	until(t, func() bool { return ended("server").Conns == 1 })
 	require.EqualValues(t, 1, ended("server").MessagesReceived)
+	require.GreaterOrEqual(t, ended("server").BytesReceived, lived.BytesReceived, "which the session counts, too")
+	require.GreaterOrEqual(t, ended("server").BytesSent, lived.BytesSent)
 	until(t, func() bool { return group("netcode", "dialed").Conns == dialed.Conns+1 })
 	require.EqualValues(t, 1, group("netcode", "dialed").MessagesSent-dialed.MessagesSent)
 	require.Equal(t, bare, group("riptide", "dialed"))
