@@ -15,6 +15,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/registry"
+	"volley/internal/socket"
 	"volley/simnet"
 )
 
@@ -190,4 +191,45 @@ func TestBudget(t *testing.T) {
 	require.EqualValues(t, 300, b.Used())
 	require.Equal(t, 9, Limit(0, 9))
 	require.Equal(t, math.MaxInt, Limit(-1, 9))
+}
+
+// A lateSocket is one whose address becomes free some time after its Close.
+type lateSocket struct {
+	socket.Socket
+	gone chan struct{}
+}
+
+func (s *lateSocket) Released() <-chan struct{} { return s.gone }
+
+func (s *lateSocket) Features() socket.Features {
+	f := s.Socket.Features()
+	f.Release = s
+	return f
+}
+
+// Shutdown waits for addresses to be free, and has no error if they are, although
+// its context is over.
+func TestShutdownReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		pc, err := n.Listen(serverAddr(0).String())
+		require.NoError(t, err)
+		sock := &lateSocket{socket.NewPacket(pc), make(chan struct{})}
+		var l Listener[*toy]
+		l.Init(1)
+		l.Serve(&Port{socks: []socket.Socket{sock}}, datagram.MuxConfig{MaxDatagram: 1000}, Hooks{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, done, "the address is not free")
+		cancel()
+		require.ErrorIs(t, l.Shutdown(ctx), context.Canceled)
+		close(sock.gone)
+		require.NoError(t, <-done)
+		for range 100 {
+			require.NoError(t, l.Shutdown(ctx))
+		}
+	})
 }

@@ -54,6 +54,11 @@ func (l *Listener[C]) release(ctx context.Context, err error) error {
 			continue
 		}
 		select {
+		case <-gone: // also if ctx is over
+			continue
+		default:
+		}
+		select {
 		case <-gone:
 		case <-ctx.Done():
 			return l.opError("shutdown", ctx.Err())
