@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -168,11 +170,11 @@ func same(f *os.File, name string) bool {
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// printable is what a file says about itself, in a form that does nothing to a
-// terminal.
+// printable is what a file or a process says about itself, in a form that does
+// nothing to a terminal.
 func printable(s string) string {
-	if q := strconv.Quote(s); strings.Trim(q, `"`) != s {
-		return q
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
 	}
 	return s
 }

@@ -140,6 +140,8 @@ func TestCaptureCommand(t *testing.T) {
 	require.Contains(t, o.stdout, "the contents of messages were left out\n")
 	require.Regexp(t, `(?m)^connection 3, reliable, b to a, since 20\S+Z\n  \d+ calls in \S+; datagrams: \d+ sent \(\d+ bytes\), \d+ received`, o.stdout)
 	require.Equal(t, `"\x1b[31m"`, printable("\x1b[31m"))
+	require.Equal(t, `"\x9b"`, printable("\x9b"))
+	require.Equal(t, `a "b" \`, printable(`a "b" \`))
 }
 
 // datagrams returns those of a capture.

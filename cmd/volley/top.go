@@ -127,7 +127,7 @@ func topURL(address string) (string, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", fmt.Errorf("%q is not a URL or HOST:PORT", address)
 	}
-	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "json"), "/") + "/json"
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/json"), "/") + "/json"
 	u.RawQuery, u.Fragment = "", ""
 	return u.String(), nil
 }
@@ -228,7 +228,7 @@ func topLook(ctx context.Context, target string) (*topAnswer, error) {
 		return nil, fmt.Errorf("%s: %s: %s", target, resp.Status, firstLine(b))
 	}
 	a := new(topAnswer)
-	if err := json.Unmarshal(b, a); err != nil || a.Conns == nil {
+	if err := json.Unmarshal(b, a); err != nil || a.Conns == nil || slices.Contains(a.Conns, nil) {
 		return nil, fmt.Errorf("%s: that is not the debug page of volley", target)
 	}
 	return a, nil
@@ -236,7 +236,7 @@ func topLook(ctx context.Context, target string) (*topAnswer, error) {
 
 func firstLine(b []byte) string {
 	line, _, _ := strings.Cut(string(b[:min(len(b), 500)]), "\n")
-	return line
+	return printable(line)
 }
 
 // worst returns the connections to be shown, the worst first.

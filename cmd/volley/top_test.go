@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -95,6 +96,8 @@ func TestTopFails(t *testing.T) {
 	refused.Close()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) }))
 	defer other.Close()
+	null := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{"conns":[null]}`)) }))
+	defer null.Close()
 	forbidden := httptest.NewServer((&volleydebug.Config{Allow: func(*http.Request) bool { return false }}).Handler())
 	defer forbidden.Close()
 	for _, test := range []struct {
@@ -103,6 +106,7 @@ func TestTopFails(t *testing.T) {
 	}{
 		{[]string{address}, "does the process serve volleydebug.Handler() there?"},
 		{[]string{other.URL}, "not the debug page"},
+		{[]string{null.URL}, "not the debug page"},
 		{[]string{forbidden.URL}, "403 Forbidden"},
 		{[]string{"--sort", "color", address}, "--sort is loss, rtt or queue"},
 		{[]string{"-i", "1ms", address}, "--interval"},
@@ -115,10 +119,32 @@ func TestTopFails(t *testing.T) {
 	}
 	for address, want := range map[string]string{
 		"6060": "http://localhost:6060/json", ":80": "http://localhost:80/json", "[::1]:5": "http://[::1]:5/json",
+		"http://a/ajson":          "http://a/ajson/json",
 		"https://a/debug/volley/": "https://a/debug/volley/json", "http://a/debug/volley/json": "http://a/debug/volley/json",
 	} {
 		got, err := topURL(address)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
+}
+
+// TestTopControls: a process, or the address of a Unix socket that a peer has chosen,
+// cannot control the terminal.
+func TestTopControls(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/json" {
+			http.Error(w, "\x1b[2Jgone", http.StatusTeapot)
+			return
+		}
+		w.Write([]byte(`{"program":"a\u001b[2Jb","conns":[{"remote":"x\n\u009b2Jy","label":"\r\u0007z","explain":"é\u001b]0;t\u0007\nmore"}]}`))
+	}))
+	defer srv.Close()
+	o := program(t, "top", srv.URL)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.False(t, strings.ContainsFunc(strings.ReplaceAll(o.stdout, "\n", ""), unicode.IsControl), "%q", o.stdout)
+	require.Len(t, strings.Split(strings.TrimSpace(o.stdout), "\n"), 3, "%q", o.stdout)
+	require.Contains(t, o.stdout, "é")
+	o = program(t, "top", srv.URL+"/elsewhere")
+	require.Contains(t, o.stderr, "gone")
+	require.False(t, strings.ContainsFunc(strings.ReplaceAll(o.stderr, "\n", ""), unicode.IsControl), "%q", o.stderr)
 }

@@ -26,7 +26,7 @@ func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64,
 		}
 		b.WriteString(strings.TrimRight(s, " ") + end)
 	}
-	line(fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", a.Program, a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort))
+	line(fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort))
 	line(fmt.Sprintf("%-17s %-28s %-10s %9s %9s %7s %9s %10s %10s %9s  %s",
 		"protocol", "remote", "peer", "rtt ms", "jitter ms", "loss %", "missed/s", "sent bit/s", "recv bit/s", "queued B", "explain"))
 	for _, c := range list {
@@ -38,9 +38,9 @@ func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64,
 			peer = c.Role
 		}
 		explain, _, _ := strings.Cut(c.Explain, "\n")
-		line(fmt.Sprintf("%-17s %-28s %-10s %9s %9s %7s %9.1f %10s %10s %9.0f  %s", protocol, c.Remote, peer,
+		line(fmt.Sprintf("%-17s %-28s %-10s %9s %9s %7s %9.1f %10s %10s %9.0f  %s", printable(protocol), printable(c.Remote), printable(peer),
 			topFigure(c.RTT, 1, 2), topFigure(c.Jitter, 1, 2), topFigure(c.Loss, 100, 2), c.missed,
-			topFigure(c.Send, 1, 0), topFigure(c.Receive, 1, 0), c.queue(), explain))
+			topFigure(c.Send, 1, 0), topFigure(c.Receive, 1, 0), c.queue(), printable(explain)))
 	}
 	if live {
 		b.WriteString("\x1b[J")
@@ -70,5 +70,5 @@ func topJSON(w io.Writer, a *topAnswer, list []*topConn) error {
 		PID     int               `json:"pid"`
 		Total   int               `json:"total"`
 		Conns   []json.RawMessage `json:"conns"`
-	}{a.Time, a.Program, a.PID, a.Total, conns})
+	}{a.Time, printable(a.Program), a.PID, a.Total, conns})
 }
