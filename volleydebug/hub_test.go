@@ -2,8 +2,11 @@ package volleydebug
 
 import (
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"volley/internal/registry"
 )
 
 // TestHubForgets: who comes back after the last frame has been forgotten is told
@@ -43,5 +46,50 @@ func TestHubForgets(t *testing.T) {
 	d, e := next(), next()
 	if full(d.since(c.seq)) || !full(e.since(c.seq)) {
 		t.Error("who has missed a frame is not told everything")
+	}
+}
+
+// A fakeConn is one of a protocol of its own, which has sent a message.
+type fakeConn struct{ over *atomic.Bool }
+
+func (c *fakeConn) ID() uint64 { return registry.ID(c, time.Time{}) }
+func (c *fakeConn) Over() bool { return c.over.Load() }
+func (c *fakeConn) View(v *registry.Conn, _ bool) bool {
+	v.Protocol, v.Known, v.MessagesSent = "fake", registry.Messages, 1
+	return !c.over.Load()
+}
+
+// fakes registers connections, which end with the test.
+func fakes(t *testing.T, n int) {
+	t.Helper()
+	var over atomic.Bool
+	set := registry.NewConns(registry.Dialed, func(c *fakeConn) registry.Viewer { return c })
+	all := make([]fakeConn, n)
+	for i := range all {
+		all[i].over = &over
+		set.Add(&all[i])
+	}
+	t.Cleanup(func() { over.Store(true) })
+}
+
+// TestVariableSums: the sums are of all connections, also of more than the page
+// shows.
+func TestVariableSums(t *testing.T) {
+	fakes(t, defaultMaxConns+1)
+	h := summed()
+	h.mu.Lock()
+	h.last = nil // of a test before
+	h.mu.Unlock()
+	var sum struct {
+		Protocols map[string]struct {
+			Conns int
+			Sent  float64 `json:"messages_sent"`
+		}
+	}
+	if err := json.Unmarshal([]byte(Variable{}.String()), &sum); err != nil {
+		t.Fatal(err)
+	}
+	if p := sum.Protocols["fake"]; p.Conns != defaultMaxConns+1 || p.Sent != defaultMaxConns+1 {
+		t.Errorf("%d connections with %v messages, want %d with one each", p.Conns, p.Sent, defaultMaxConns+1)
 	}
 }

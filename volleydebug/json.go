@@ -1,9 +1,11 @@
 package volleydebug
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -73,11 +75,14 @@ func appendConn(b []byte, c *Conn, values []float64) []byte {
 //	expvar.Publish("volley", volleydebug.Variable{})
 type Variable struct{}
 
+// summed takes the looks of Variables, at all connections, of which the page may show
+// a part.
+var summed = sync.OnceValue(func() *hub { return newHub(Config{MaxConns: math.MaxInt}) })
+
 // String returns the summary as JSON. It takes a look at all connections, once a
 // second at most.
 func (Variable) String() string {
-	h := defaultHandler().(*handler)
-	f := h.hub.latest()
+	f := summed().latest()
 	b := append([]byte(nil), `{"time":`...)
 	b = appendString(b, f.state.Time.UTC().Format(time.RFC3339Nano))
 	b = append(b, `,"conns":`...)
