@@ -12,20 +12,21 @@ import (
 
 // A frame is what one look has seen, and how it is told.
 type frame struct {
-	seq    uint64
-	next   time.Time // of the next one
-	state  State     // its Conns are those that are shown
-	total  int       // of all connections
-	values []float64 // of the columns, of one connection after the other
-	index  map[uint64]int
+	seq       uint64
+	next      time.Time // of the next one
+	state     State     // its Conns are those that are shown
+	total     int       // of all connections
+	explained bool      // as far as protocols do
+	values    []float64 // of the columns, of one connection after the other
+	index     map[uint64]int
 
 	delta []byte        // what has changed since the frame before
 	full  func() []byte // everything; made once
 	json  func() []byte
 }
 
-func newFrame(seq uint64, s State, total int, before *frame) *frame {
-	f := &frame{seq: seq, state: s, total: total, index: make(map[uint64]int, len(s.Conns))}
+func newFrame(seq uint64, s State, total int, explained bool, before *frame) *frame {
+	f := &frame{seq: seq, state: s, total: total, explained: explained, index: make(map[uint64]int, len(s.Conns))}
 	f.values = make([]float64, 0, len(s.Conns)*len(columns))
 	for i := range s.Conns {
 		f.values = figures(f.values, &s.Conns[i])
@@ -58,7 +59,7 @@ func (f *frame) appendHead(b []byte) []byte {
 	b = append(b, `,"total":`...)
 	b = strconv.AppendInt(b, int64(f.total), 10)
 	b = append(b, `,"explained":`...)
-	b = strconv.AppendBool(b, f.total <= maxExplained)
+	b = strconv.AppendBool(b, f.explained)
 	return append(b, `,"listeners":`...)
 }
 

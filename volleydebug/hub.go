@@ -43,11 +43,11 @@ func (h *hub) latest() *frame {
 		return h.last
 	}
 	begin := time.Now()
-	s := snapshot(maxExplained)
+	s, explained := snapshot(maxExplained)
 	total := len(s.Conns)
 	s.Conns = worst(s.Conns, h.maxConns)
 	h.seq++
-	f := newFrame(h.seq, s, total, h.last)
+	f := newFrame(h.seq, s, total, explained, h.last)
 	took := time.Since(begin)
 	pause := max(h.interval, share*took)
 	f.next = begin.Add(pause)

@@ -2,6 +2,9 @@ package volleydebug
 
 import (
 	"encoding/json"
+	"runtime"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,28 +57,39 @@ type fakeConn struct{ over *atomic.Bool }
 
 func (c *fakeConn) ID() uint64 { return registry.ID(c, time.Time{}) }
 func (c *fakeConn) Over() bool { return c.over.Load() }
-func (c *fakeConn) View(v *registry.Conn, _ bool) bool {
+func (c *fakeConn) View(v *registry.Conn, explain bool) bool {
+	if explain {
+		v.Explain = "it does nothing"
+	}
 	v.Protocol, v.Known, v.MessagesSent = "fake", registry.Messages, 1
 	return !c.over.Load()
 }
 
-// fakes registers connections, which end with the test.
-func fakes(t *testing.T, n int) {
+// fakes registers connections, which end with the test, in so many layers.
+func fakes(t *testing.T, n, layers int) {
 	t.Helper()
 	var over atomic.Bool
-	set := registry.NewConns(registry.Dialed, func(c *fakeConn) registry.Viewer { return c })
+	sets := make([]*registry.Set[fakeConn], layers)
+	for i := range sets {
+		sets[i] = registry.NewConns(registry.Dialed, func(c *fakeConn) registry.Viewer { return c })
+	}
 	all := make([]fakeConn, n)
 	for i := range all {
 		all[i].over = &over
-		set.Add(&all[i])
+		for _, set := range sets {
+			set.Add(&all[i])
+		}
 	}
-	t.Cleanup(func() { over.Store(true) })
+	t.Cleanup(func() {
+		over.Store(true)
+		runtime.KeepAlive(all)
+	})
 }
 
 // TestVariableSums: the sums are of all connections, also of more than the page
 // shows.
 func TestVariableSums(t *testing.T) {
-	fakes(t, defaultMaxConns+1)
+	fakes(t, defaultMaxConns+1, 1)
 	h := summed()
 	h.mu.Lock()
 	h.last = nil // of a test before
@@ -91,5 +105,24 @@ func TestVariableSums(t *testing.T) {
 	}
 	if p := sum.Protocols["fake"]; p.Conns != defaultMaxConns+1 || p.Sent != defaultMaxConns+1 {
 		t.Errorf("%d connections with %v messages, want %d with one each", p.Conns, p.Sent, defaultMaxConns+1)
+	}
+}
+
+// TestHubExplains: the page is told whether the connections are explained, which goes
+// by how many there are to be looked at.
+func TestHubExplains(t *testing.T) {
+	for _, layers := range []int{1, 2} {
+		t.Run(strconv.Itoa(layers), func(t *testing.T) {
+			fakes(t, maxExplained/2+1, layers)
+			f := newHub(Config{}).latest()
+			var e struct{ Explained bool }
+			if err := json.Unmarshal(f.full(), &e); err != nil {
+				t.Fatal(err)
+			}
+			said := slices.ContainsFunc(f.state.Conns, func(c Conn) bool { return c.Explain != "" })
+			if e.Explained != said || said != (layers == 1) {
+				t.Errorf("%d connections: explained %v, and the page is told %v", f.total, said, e.Explained)
+			}
+		})
 	}
 }

@@ -206,7 +206,10 @@ type State struct {
 // process that have not ended, without Explain. It asks each for its Stats, which
 // takes about a microsecond and no lock for longer than that; nothing is done
 // when nobody calls it.
-func Snapshot() State { return snapshot(-1) }
+func Snapshot() State {
+	s, _ := snapshot(-1)
+	return s
+}
 
 // Explain returns one connection with its Explain, by its ID, and false if there
 // is none that lives. In package volley what only counts up is counted since an
@@ -216,11 +219,12 @@ func Explain(id uint64) (Conn, bool) {
 	return Conn(c), ok
 }
 
-// snapshot explains the connections, too, if there are at most so many.
-func snapshot(explained int) State {
+// snapshot explains the connections, too, if there are at most so many, and reports
+// that.
+func snapshot(atMost int) (s State, explained bool) {
 	groups := registry.Groups() // first: who ends meanwhile must not be counted twice
-	ls, cs := registry.Look(explained)
-	s := State{Time: time.Now(), Listeners: make([]Listener, len(ls)), Conns: make([]Conn, len(cs))}
+	ls, cs, explained := registry.Look(atMost)
+	s = State{Time: time.Now(), Listeners: make([]Listener, len(ls)), Conns: make([]Conn, len(cs))}
 	for i := range ls {
 		s.Listeners[i] = publicListener(&ls[i])
 	}
@@ -230,7 +234,7 @@ func snapshot(explained int) State {
 	for _, g := range groups {
 		s.Ended = append(s.Ended, Group{g.Protocol, g.Role, Totals(g.Totals)})
 	}
-	return s
+	return s, explained
 }
 
 // publicListener converts what has a struct inside.

@@ -119,8 +119,8 @@ func items(ls []ListenerViewer) (all []item) {
 }
 
 // Look returns all listeners and connections that live. Those connections are
-// explained, too, if there are at most so many.
-func Look(explained int) (ls []Listener, cs []Conn) {
+// explained, too, if there are at most so many, which it reports.
+func Look(atMost int) (ls []Listener, cs []Conn, explained bool) {
 	views := listeners()
 	ls = make([]Listener, len(views))
 	for i, l := range views {
@@ -128,7 +128,7 @@ func Look(explained int) (ls []Listener, cs []Conn) {
 		l.View(&ls[i])
 	}
 	all := items(views)
-	explain := len(all) <= explained
+	explained = len(all) <= atMost
 	cs = make([]Conn, 0, len(all))
 	seen := make(map[uint64]struct{}, len(all))
 	for _, it := range all {
@@ -138,14 +138,14 @@ func Look(explained int) (ls []Listener, cs []Conn) {
 		}
 		cs = append(cs, Conn{ID: id, Role: it.role, Listener: it.listener})
 		c := &cs[len(cs)-1]
-		ok := it.viewer.View(c, explain)
+		ok := it.viewer.View(c, explained)
 		if _, known := seen[c.ID]; known || !ok {
 			cs = cs[:len(cs)-1]
 			continue
 		}
 		seen[c.ID] = struct{}{}
 	}
-	return ls, cs
+	return ls, cs, explained
 }
 
 // LookAt returns one connection, explained. It reports false if there is none

@@ -49,7 +49,10 @@ func TestLook(t *testing.T) {
 		d.ID(): {Role: Dialed}, p.ID(): {Role: Piped},
 	}
 	for _, explained := range []int{-1, 4, 6} {
-		gotL, got := Look(explained)
+		gotL, got, all := Look(explained)
+		if all != (explained >= 6) {
+			t.Errorf("Look(%d) says that it explains: %v", explained, all)
+		}
 		if len(gotL) != 1 || gotL[0].ID != l.ID() || gotL[0].Conns != 3 {
 			t.Errorf("Look = %v, want the listener", gotL)
 		}
