@@ -2,10 +2,12 @@ package volleydebug
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+	"weak"
 )
 
 // A hub takes looks at the connections for all who watch, and no more than its
@@ -21,7 +23,7 @@ type hub struct {
 	forget  *time.Timer // of last
 	explain time.Time   // before which no single connection is explained
 	streams int
-	ending  map[*http.Server]chan struct{} // closed when the server shuts down
+	ending  map[weak.Pointer[http.Server]]chan struct{} // closed when the server shuts down
 }
 
 func newHub(cfg Config) *hub {
@@ -29,7 +31,7 @@ func newHub(cfg Config) *hub {
 		interval:   max(minInterval, cmp.Or(max(0, cfg.Interval), defaultInterval)),
 		maxStreams: cmp.Or(max(0, cfg.MaxStreams), defaultMaxStreams),
 		maxConns:   cmp.Or(max(0, cfg.MaxConns), defaultMaxConns),
-		ending:     make(map[*http.Server]chan struct{}),
+		ending:     make(map[weak.Pointer[http.Server]]chan struct{}),
 	}
 	return h
 }
@@ -78,7 +80,7 @@ func worst(cs []Conn, n int) []Conn {
 		return cmp.Or(cmp.Compare(b.Loss, a.Loss), cmp.Compare(b.RTT, a.RTT),
 			cmp.Compare(b.ReadQueue+b.SendQueue, a.ReadQueue+a.SendQueue), cmp.Compare(a.ID, b.ID))
 	})
-	return cs[:n:n]
+	return slices.Clone(cs[:n]) // the rest may be large
 }
 
 // mayExplain reports whether a single connection may be looked at now, which
@@ -118,20 +120,15 @@ func (h *hub) ended(r *http.Request) <-chan struct{} {
 	if !ok {
 		return nil
 	}
+	key := weak.Make(srv)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	end, known := h.ending[srv]
+	end, known := h.ending[key]
 	if !known {
+		maps.DeleteFunc(h.ending, func(k weak.Pointer[http.Server], _ chan struct{}) bool { return k.Value() == nil })
 		end = make(chan struct{})
-		h.ending[srv] = end
-		srv.RegisterOnShutdown(func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if h.ending[srv] == end {
-				delete(h.ending, srv)
-				close(end)
-			}
-		})
+		h.ending[key] = end
+		srv.RegisterOnShutdown(sync.OnceFunc(func() { close(end) }))
 	}
 	return end
 }
@@ -166,6 +163,7 @@ func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		f := h.latest()
+		next := f.next // so that who does not read keeps no frame
 		if f.seq != seq {
 			data := f.since(seq)
 			seq = f.seq
@@ -174,7 +172,7 @@ func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		timer.Reset(time.Until(f.next))
+		timer.Reset(time.Until(next))
 	}
 }
 

@@ -1,7 +1,9 @@
 package volleydebug
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"runtime"
 	"slices"
 	"strconv"
@@ -124,5 +126,50 @@ func TestHubExplains(t *testing.T) {
 				t.Errorf("%d connections: explained %v, and the page is told %v", f.total, said, e.Explained)
 			}
 		})
+	}
+}
+
+// TestHubEnded: the streams of a server that has begun to shut down end, also those
+// that begin only then, and nothing is kept of servers that nobody has any more.
+func TestHubEnded(t *testing.T) {
+	h := newHub(Config{})
+	request := func(srv *http.Server) *http.Request {
+		ctx := context.WithValue(t.Context(), http.ServerContextKey, srv)
+		return new(http.Request).WithContext(ctx)
+	}
+	srv := new(http.Server)
+	end := h.ended(request(srv))
+	for range 2 {
+		if err := srv.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-end
+	}
+	select {
+	case <-h.ended(request(srv)):
+	default:
+		t.Error("a stream that begins while the server shuts down does not end")
+	}
+	for range 10 {
+		other := new(http.Server)
+		h.ended(request(other))
+		other.Close()
+	}
+	runtime.GC()
+	runtime.GC()
+	h.ended(request(new(http.Server)))
+	if n := len(h.ending); n > 4 {
+		t.Errorf("%d servers are kept", n)
+	}
+	runtime.KeepAlive(srv)
+}
+
+// TestWorst: what is not shown is not kept.
+func TestWorst(t *testing.T) {
+	all := []Conn{{ID: 1}, {ID: 2, Loss: 0.5}, {ID: 3}}
+	got := worst(all, 1)
+	clear(all)
+	if len(got) != 1 || cap(got) > 2 || got[0].ID != 2 {
+		t.Errorf("the worst of three is %+v of %d places", got, cap(got))
 	}
 }
