@@ -2,6 +2,7 @@ package core
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -166,5 +167,98 @@ func TestDefaultWindows(t *testing.T) {
 		require.EqualValues(t, 16384, cfg.SentinelFrames)
 		require.Zero(t, cfg.Packets%cfg.ReceiveGroup)
 		require.Zero(t, cfg.Packets%cfg.SendGroup)
+	}
+}
+
+// Unreliable packets that have lost fragments do not keep the room of a channel for
+// good, whether it is alone or shares the buffer with many that nobody reads: what
+// comes after them arrives.
+func TestUnfinishedPacketsGiveWay(t *testing.T) {
+	for _, channels := range []int{1, 32} {
+		cfg := simConfig()
+		cfg.Channels, cfg.SendBuffer = channels, 64<<20
+		s := newSim(1, cfg, cfg, simLink{delay: 10 * time.Millisecond, loss: 0.3})
+		s.connect(t)
+		s.b.unread = map[int]int{}
+		for channel := 1; channel < channels; channel++ {
+			s.b.unread[channel] = cfg.ReceiveBuffer / (channels - 1)
+		}
+		for i := range 300 {
+			mode := Unreliable
+			if i%150 == 149 {
+				mode = Reliable
+			}
+			_, ok := s.a.p.Send(s.now, 0, numbered(i, 60_000), mode, 0)
+			require.True(t, ok)
+		}
+		s.a.transmit()
+		s.until(t, time.Hour, func() bool { return len(s.b.packets) == 2 })
+		for i, r := range s.b.packets {
+			require.Equal(t, string(numbered(150*i+149, 60_000)), r.data)
+		}
+		s.run(time.Minute)
+		require.Zero(t, s.a.p.Stats().Packets)
+		require.Zero(t, s.b.p.recv.held)
+	}
+}
+
+// Packets are given up only when a channel of which everything was read has refused
+// all for some seconds, and only in favor of one that does not wait for them.
+func TestWhenUnfinishedPacketsGiveWay(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		unread      int
+		lead        uint16
+		take        bool // something of the first packet, half way
+		dirty, skip bool
+	}{
+		{name: "refused for long", skip: true},
+		{name: "unread", unread: 1},
+		{name: "depends on one", lead: 1},
+		{name: "something was taken", take: true},
+		{name: "one is to be delivered", dirty: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.ReceiveBuffer = MinReceiveBuffer(cfg)
+			p, h := connectedPeer(t, cfg)
+			id := uint32(1000)
+			data := func(now Clock, m Message) (accepted bool) {
+				before := p.stats.Accepted
+				p.Receive(now, AppendMessage(AppendDataHeader(nil, id, 1), &m), new(wire.Batch))
+				if accepted = p.stats.Accepted > before; accepted {
+					id++
+				}
+				return accepted
+			}
+			fragment := func(packet uint32, n int) Message {
+				return Message{Packet: packet, Fragment: uint16(n), Last: 40, Data: make([]byte, FragmentSize(cfg.MTU))}
+			}
+			require.True(t, data(0, fragment(0, 1)))
+			require.True(t, data(0, fragment(1, 1)))
+			h.unread = map[int]int{0: test.unread, 1: cfg.ReceiveBuffer}
+			for n := 2; data(0, fragment(1, n)); n++ {
+				require.Less(t, n, 40)
+			}
+			last := fragment(2, 0)
+			last.Lead = test.lead
+			require.False(t, data(0, last), "there is no room")
+			require.False(t, data(skipAfter/2, last))
+			if test.take {
+				require.True(t, data(skipAfter/2, fragment(0, 2)))
+			}
+			require.False(t, data(skipAfter-1, last))
+			require.Zero(t, p.recv.channels[0].base)
+			p.recv.channels[0].dirty = test.dirty
+			require.Equal(t, test.skip, data(skipAfter, last))
+			require.Equal(t, test.skip, p.recv.channels[0].base == 2)
+			held := 0
+			for _, c := range p.recv.channels {
+				if c != nil {
+					held += c.bytes
+				}
+			}
+			require.Equal(t, held, p.recv.held)
+		})
 	}
 }

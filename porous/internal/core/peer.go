@@ -158,7 +158,7 @@ func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
 	case TypePingAck:
 		valid = p.receivePingAck(now, b)
 	case TypeData:
-		valid = p.receiveData(b)
+		valid = p.receiveData(now, b)
 	case TypeDataAck:
 		valid = p.receiveDataAck(now, b)
 	}

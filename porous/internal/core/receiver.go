@@ -18,6 +18,9 @@ type receiver struct {
 	bytes  int     // what the queue counts against the budget
 	dirty  bool    // to be scanned
 
+	refusing  bool  // for want of room, and nothing was taken
+	refusedAt Clock // since when, and everything was read
+
 	frame uint64 // number of the frame in which page was last counted
 	page  uint32
 }
@@ -248,8 +251,11 @@ func (r *receiver) first(id uint32) *incoming {
 }
 
 // waits reports whether an entry depends on a packet that was not delivered.
-func (r *receiver) waits(e *incoming) bool {
-	return e.lead != 0 && packetLead(e.id, r.base) >= uint32(e.lead)
+func (r *receiver) waits(e *incoming) bool { return depends(e.id, e.lead, r.base) }
+
+// depends reports whether a packet depends on one that is not before base.
+func depends(id uint32, lead uint16, base uint32) bool {
+	return lead != 0 && packetLead(id, base) >= uint32(lead)
 }
 
 // scan returns the next packet to deliver (Q6), after which advance is called;

@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // receiving is the receiving half of a Peer.
 type receiving struct {
 	p        *Peer
@@ -36,7 +38,7 @@ func (r *receiving) channel(n int) *receiver {
 }
 
 // receiveData handles a data frame.
-func (p *Peer) receiveData(b []byte) bool {
+func (p *Peer) receiveData(now Clock, b []byte) bool {
 	id, n, body, ok := ParseData(b)
 	if !ok || p.state != Connected {
 		return ok
@@ -46,7 +48,7 @@ func (p *Peer) receiveData(b []byte) bool {
 		p.stats.OutOfWindow++
 		return true
 	}
-	if r.acks.full() || !r.admit(n, body) {
+	if r.acks.full() || !r.admit(now, n, body) {
 		p.stats.Refused++
 		return true
 	}
@@ -63,7 +65,7 @@ func (p *Peer) receiveData(b []byte) bool {
 
 // admit reports whether there is room for all messages of a frame (R11). If
 // there is none, the frame is not acknowledged, and comes again.
-func (r *receiving) admit(n int, body []byte) bool {
+func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	if r.ample(n, len(body)) {
 		return true
 	}
@@ -81,7 +83,7 @@ func (r *receiving) admit(n int, body []byte) bool {
 		}
 		cost := c.cost(&m, r.frames)
 		if most += cost; !r.fits(c, &m, most) {
-			return false
+			return r.skip(now, c, &m) && r.admit(now, n, body)
 		}
 	}
 	return most == 0 || r.reserve(most)
@@ -109,6 +111,28 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	}
 	held, needed := c.needed(m.Packet)
 	return needed && held+unread+n <= limit+packetCost(cfg)
+}
+
+// skipAfter is how long a channel refuses everything before packets are skipped.
+const skipAfter = 5 * time.Second
+
+// skip gives up what a channel holds before a message that there is no room for, if
+// nothing was taken for a while though everything was read, and reports whether it
+// did. Lost fragments of unreliable packets never come, and packets that lack some
+// would keep the room for good. The message depends on none that is dropped: it
+// would be waiting itself.
+func (r *receiving) skip(now Clock, c *receiver, m *Message) bool {
+	if unread, _ := r.p.h.Unread(int(m.Channel)); unread > 0 || !c.refusing {
+		c.refusing, c.refusedAt = true, now
+	}
+	if now-c.refusedAt < skipAfter || c.dirty || depends(m.Packet, m.Lead, c.base) {
+		return false
+	}
+	old, before := c.base, c.bytes
+	c.advance(m.Packet)
+	r.held += c.bytes - before
+	r.moved(int(m.Channel), c, old)
+	return c.bytes < before
 }
 
 // packetCost returns what the largest packet counts against the budget, or a
@@ -182,6 +206,7 @@ func (r *receiving) message(m *Message) verdict {
 	}
 	r.held += c.bytes - before
 	r.dirty = r.dirty || c.dirty
+	c.refusing = c.refusing && v != taken
 	return v
 }
 
