@@ -262,3 +262,19 @@ func TestWhenUnfinishedPacketsGiveWay(t *testing.T) {
 		})
 	}
 }
+
+// A frame of the smallest packets is what a channel may have beyond its share, when
+// they lie on two pages, too.
+func TestFrameOnTwoPagesFits(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxPacket = 1000
+	p, h := connectedPeer(t, cfg)
+	h.unread = map[int]int{0: bufferShare(cfg.ReceiveBuffer, cfg.ReceiveBuffer, cfg.Channels), 1: cfg.ReceiveBuffer}
+	n := (cfg.MTU - DataHeaderSize) / FragmentHeaderSize
+	b := AppendDataHeader(nil, 1000, n)
+	for i := range n {
+		b = AppendMessage(b, &Message{Packet: uint32(pageSize - n/2 + i)})
+	}
+	p.Receive(0, b, new(wire.Batch))
+	require.EqualValues(t, 1, p.stats.Accepted)
+}

@@ -92,7 +92,7 @@ func (r *receiver) get(id uint32) *incoming {
 }
 
 // cost returns how many bytes the queue would grow by a message, at most. The
-// messages of one frame share a page.
+// messages of one frame share the ring, and those in a row a page.
 func (r *receiver) cost(m *Message, frame uint64) int {
 	n := 0
 	if m.Type == MessageFragment {
@@ -102,15 +102,15 @@ func (r *receiver) cost(m *Message, frame uint64) int {
 		return n
 	}
 	n += entryCost
-	if page := m.Packet & r.mask / pageSize; r.frame != frame || r.page != page {
-		r.frame, r.page = frame, page
-	} else {
+	page, first := m.Packet&r.mask/pageSize, r.frame != frame
+	if !first && r.page == page {
 		return n
 	}
-	if r.dir == nil {
-		return n + 8*int(r.mask+1)/pageSize + pageCost
+	r.frame, r.page = frame, page
+	if r.dir == nil && first {
+		n += 8 * int(r.mask+1) / pageSize
 	}
-	if r.dir[m.Packet&r.mask/pageSize] == nil {
+	if r.dir == nil || r.dir[page] == nil {
 		n += pageCost
 	}
 	return n
