@@ -16,10 +16,10 @@ import (
 
 // A Packet is one packet of a file.
 type Packet struct {
-	Time time.Time
-	Link uint32 // what is in front of IP: a LINKTYPE number of tcpdump.org
-	Data []byte // until the next call of Next
-	Size int    // bytes on the network: more than in Data if the rest was not captured
+	Time time.Time // zero: unknown
+	Link uint32    // what is in front of IP: a LINKTYPE number of tcpdump.org
+	Data []byte    // until the next call of Next
+	Size int       // bytes on the network: more than in Data if the rest was not captured
 }
 
 const (
@@ -264,10 +264,19 @@ func units(resolution byte) uint64 {
 	return 1e6
 }
 
+// lastSecond is the last whole one of the year 9999, since 1970: later times have no
+// form in JSON.
+const lastSecond = 253402300799
+
 // time converts a time of the interface.
 func (i *interfaceInfo) time(t uint64) time.Time {
+	s := t / i.units
+	at := int64(s) + i.offset // negative if it overflows
+	if s > lastSecond || at < 0 || at >= lastSecond {
+		return time.Time{}
+	}
 	frac := float64(t%i.units) / float64(i.units)
-	return time.Unix(int64(t/i.units)+i.offset, int64(frac*1e9+0.5))
+	return time.Unix(at, int64(frac*1e9+0.5))
 }
 
 // packet reads a block that holds a packet.

@@ -280,6 +280,38 @@ func TestFilesDamaged(t *testing.T) {
 	require.ErrorContains(t, err, "neither pcap nor pcapng")
 }
 
+// A time that no calendar of ours has is unknown, so that it can be printed in any
+// form.
+func TestFileTimes(t *testing.T) {
+	for _, c := range []struct {
+		resolution byte
+		high, low  uint32
+		offset     uint64
+		want       time.Time
+	}{
+		{0, 0, 1_700_000_000, 0, time.Unix(1_700_000_000, 0)},
+		{0, 0xffffffff, 0xffffffff, 0, time.Time{}},
+		{0, 0x7fffffff, 0xffffffff, 1, time.Time{}},
+		{0x80, 0, 0, 1 << 63, time.Time{}},
+		{0, 58, 4294967295, 0, time.Time{}},
+		{0, 0, 1, 253402300797, time.Unix(253402300798, 0)},
+		{0, 0, 2, 253402300797, time.Time{}},
+	} {
+		w := fileBuilder{order: binary.LittleEndian}
+		w.b = pcapng(binary.LittleEndian)[:28]
+		w.block(blockInterface, w.body(func(w *fileBuilder) {
+			w.b = append(w.b, LinkRaw, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, c.resolution, 0, 0, 0, 14, 0, 8, 0)
+			w.b = w.order.AppendUint64(w.b, c.offset)
+		}))
+		w.block(blockEnhanced, w.body(func(w *fileBuilder) { w.u32(0, c.high, c.low, 0, 0) }))
+		list, err := readAll(w.b)
+		require.NoError(t, err)
+		require.True(t, c.want.Equal(list[0].Time), "%v, not %v", list[0].Time, c.want)
+		_, err = list[0].Time.MarshalJSON()
+		require.NoError(t, err)
+	}
+}
+
 // segments returns segments of a stream, as they arrive.
 func stream(t *testing.T, s *Streams, segments ...Segment) *Stream {
 	t.Helper()
