@@ -69,11 +69,41 @@ func TestWriteAllErrors(t *testing.T) {
 	})
 }
 
+// crowdAt returns connections that a Listener has accepted at a socket that wrap has
+// made of one.
+func crowdAt(t *testing.T, n int, wrap func(net.PacketConn) net.PacketConn) (servers []*Conn) {
+	t.Helper()
+	network := simnet.New(1)
+	t.Cleanup(func() { network.Close() })
+	pc, err := network.Listen("10.0.0.1:7777")
+	require.NoError(t, err)
+	l, err := new(ListenConfig).ListenPacket(wrap(pc))
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	for i := range n {
+		inner, err := network.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
+		require.NoError(t, err)
+		c := NewConn(inner, nil)
+		t.Cleanup(func() { c.Close() })
+		_, err = c.Write([]byte("hello"))
+		require.NoError(t, err)
+		s := accept(t, l)
+		t.Cleanup(func() { s.Close() })
+		servers = append(servers, s)
+	}
+	return servers
+}
+
 // A brokenPacketConn refuses to send from a moment on.
 type brokenPacketConn struct {
 	net.PacketConn
 	mu  sync.Mutex
 	err error
+}
+
+func (b *brokenPacketConn) wrap(pc net.PacketConn) net.PacketConn {
+	b.PacketConn = pc
+	return b
 }
 
 func (b *brokenPacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
@@ -90,27 +120,9 @@ func (b *brokenPacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 // refuses for the moment on none.
 func TestWriteAllBrokenSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(1)
-		defer n.Close()
-		pc, err := n.Listen("10.0.0.1:7777")
-		require.NoError(t, err)
-		broken := &brokenPacketConn{PacketConn: pc}
-		l, err := new(ListenConfig).ListenPacket(broken)
-		require.NoError(t, err)
-		defer l.Close()
+		var broken brokenPacketConn
 		_, others := crowdOf(t, 2)
-		servers := slices.Clone(others)
-		for i := range 5 {
-			inner, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
-			require.NoError(t, err)
-			c := NewConn(inner, nil)
-			defer c.Close()
-			_, err = c.Write([]byte("hello"))
-			require.NoError(t, err)
-			s := accept(t, l)
-			defer s.Close()
-			servers = append(servers, s)
-		}
+		servers := slices.Concat(others, crowdAt(t, 5, broken.wrap))
 		breaks := func(err error) {
 			synctest.Wait() // nobody transmits, who would send a message later
 			broken.mu.Lock()
@@ -148,22 +160,8 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 // socket breaks in the same pass.
 func TestWriteAllToldOfBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(1)
-		defer n.Close()
-		pc, err := n.Listen("10.0.0.1:7777")
-		require.NoError(t, err)
-		broken := &brokenPacketConn{PacketConn: pc}
-		l, err := new(ListenConfig).ListenPacket(broken)
-		require.NoError(t, err)
-		defer l.Close()
-		inner, err := n.Dial("10.0.0.2:1", "10.0.0.1:7777")
-		require.NoError(t, err)
-		c := NewConn(inner, nil)
-		defer c.Close()
-		_, err = c.Write([]byte("hello"))
-		require.NoError(t, err)
-		s := accept(t, l)
-		defer s.Close()
+		var broken brokenPacketConn
+		s := crowdAt(t, 1, broken.wrap)[0]
 		clients, _ := crowdOf(t, 1) // dialed, so written to when the pass is over
 		broken.mu.Lock()
 		broken.err = net.ErrClosed
@@ -197,15 +195,11 @@ func (h *hookedPacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 // pass are free again at once: their own messages do not wait for its flood.
 func TestWriteAllBesideFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := simnet.New(1)
-		defer n.Close()
-		pc, err := n.Listen("10.0.0.1:7777")
-		require.NoError(t, err)
 		var servers []*Conn
 		const flood = 100
 		var mu sync.Mutex
 		left, held := 0, 0
-		l, err := new(ListenConfig).ListenPacket(&hookedPacketConn{pc, func(to net.Addr) {
+		hook := func(to net.Addr) {
 			mu.Lock()
 			more := left > 0 && to.String() == servers[0].RemoteAddr().String()
 			if more {
@@ -225,20 +219,8 @@ func TestWriteAllBesideFlood(t *testing.T) {
 				held++
 				mu.Unlock()
 			}
-		}})
-		require.NoError(t, err)
-		defer l.Close()
-		for i := range 2 {
-			inner, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
-			require.NoError(t, err)
-			c := NewConn(inner, nil)
-			defer c.Close()
-			_, err = c.Write([]byte("hello"))
-			require.NoError(t, err)
-			s := accept(t, l)
-			defer s.Close()
-			servers = append(servers, s)
 		}
+		servers = crowdAt(t, 2, func(pc net.PacketConn) net.PacketConn { return &hookedPacketConn{pc, hook} })
 		mu.Lock()
 		left = flood
 		mu.Unlock()
