@@ -2,7 +2,6 @@ package netcode
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,10 +13,7 @@ import (
 // TestDissect compares what the tools see in every recorded packet, and in
 // damaged copies, with what this package reads.
 func TestDissect(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for _, r := range vectors.Recordings(t, "netcode", "packet", "request_packet") {
-		vectors.Damaged(rng, r.Bytes, 20, func(b []byte) { checkDissected(t, b) })
-	}
+	vectors.EachDamaged(t, 20, func(b []byte) { checkDissected(t, b) }, "netcode", "packet", "request_packet")
 }
 
 func checkDissected(t *testing.T, b []byte) {

@@ -2,7 +2,6 @@ package netplay
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,11 +13,8 @@ import (
 // TestDissect compares what the tools see in every recorded frame, and in
 // damaged copies, with what this package reads.
 func TestDissect(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	recordings := vectors.Recordings(t, "netplay", "wire", "reference_wire", "page_hex", "segments", "message")
-	for _, r := range recordings {
-		vectors.Damaged(rng, r.Bytes, 20, func(b []byte) { checkDissected(t, b) })
-	}
+	vectors.EachDamaged(t, 20, func(b []byte) { checkDissected(t, b) },
+		"netplay", "wire", "reference_wire", "page_hex", "segments", "message")
 }
 
 func checkDissected(t *testing.T, b []byte) {
@@ -67,21 +63,18 @@ func TestDissectChunks(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, f.Payload, d.Bytes("payload"))
 	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for _, r := range vectors.Recordings(t, "netplay", "chunks", "segments") {
-		vectors.Damaged(rng, r.Bytes, 50, func(b []byte) {
-			d := dissect.Decode(dissect.NetplayV4, b, nil)
-			size, err := chunkedFrameSize(b, maxFrame)
-			if err != nil || size > len(b) {
-				require.NotEmpty(t, d.Problem, "%v: %x", err, b)
-				return
-			}
-			f := frameAt(joinChunks(append([]byte{}, b[:size]...)))
-			require.Equal(t, uint64(f.Type), d.Uint("message"), "%x", b)
-			require.Equal(t, append([]byte{}, f.Payload...), append([]byte{}, d.Bytes("payload")...), "%x", b)
-			next, err := dissect.Next(dissect.NetplayV4, b)
-			require.NoError(t, err)
-			require.Equal(t, size, next)
-		})
-	}
+	vectors.EachDamaged(t, 50, func(b []byte) {
+		d := dissect.Decode(dissect.NetplayV4, b, nil)
+		size, err := chunkedFrameSize(b, maxFrame)
+		if err != nil || size > len(b) {
+			require.NotEmpty(t, d.Problem, "%v: %x", err, b)
+			return
+		}
+		f := frameAt(joinChunks(append([]byte{}, b[:size]...)))
+		require.Equal(t, uint64(f.Type), d.Uint("message"), "%x", b)
+		require.Equal(t, append([]byte{}, f.Payload...), append([]byte{}, d.Bytes("payload")...), "%x", b)
+		next, err := dissect.Next(dissect.NetplayV4, b)
+		require.NoError(t, err)
+		require.Equal(t, size, next)
+	}, "netplay", "chunks", "segments")
 }

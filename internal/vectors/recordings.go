@@ -84,9 +84,17 @@ func walk(key string, value any, f func(key, text string)) {
 	}
 }
 
-// Damaged calls f with b, and with n copies of it that are cut short or have a
-// bit flipped, a byte replaced, or a few bytes more.
-func Damaged(rng *rand.Rand, b []byte, n int, f func([]byte)) {
+// EachDamaged calls f with what Recordings returns, and with n copies of each that
+// are cut short or have a bit flipped, a byte replaced, or a few bytes more.
+func EachDamaged(tb testing.TB, n int, f func([]byte), protocol string, keys ...string) {
+	tb.Helper()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, r := range Recordings(tb, protocol, keys...) {
+		damaged(rng, r.Bytes, n, f)
+	}
+}
+
+func damaged(rng *rand.Rand, b []byte, n int, f func([]byte)) {
 	f(b)
 	for range n {
 		c := slices.Clone(b)

@@ -35,7 +35,7 @@ func TestDamaged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	shorter, longer, other, same := 0, 0, 0, 0
-	Damaged(rng, b, 1000, func(c []byte) {
+	damaged(rng, b, 1000, func(c []byte) {
 		switch {
 		case len(c) < len(b):
 			shorter++
@@ -50,7 +50,7 @@ func TestDamaged(t *testing.T) {
 	if shorter < 100 || longer < 100 || other < 100 || same < 1 || !reflect.DeepEqual(b, []byte{1, 2, 3, 4, 5, 6, 7, 8}) {
 		t.Errorf("%d shorter, %d longer, %d other, %d the same, of %v", shorter, longer, other, same, b)
 	}
-	Damaged(rng, nil, 100, func(c []byte) {
+	damaged(rng, nil, 100, func(c []byte) {
 		if len(c) != 0 {
 			t.Errorf("%v of nothing", c)
 		}

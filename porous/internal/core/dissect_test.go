@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,10 +12,7 @@ import (
 // TestDissect compares what the tools see in every recorded frame, and in
 // damaged copies, with what this package reads.
 func TestDissect(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for _, r := range vectors.Recordings(t, "porous", "hex", "sent") {
-		vectors.Damaged(rng, r.Bytes, 20, func(b []byte) { checkDissected(t, b) })
-	}
+	vectors.EachDamaged(t, 20, func(b []byte) { checkDissected(t, b) }, "porous", "hex", "sent")
 }
 
 // checkDissected writes again what was seen, by the functions of this package.
