@@ -258,7 +258,12 @@ func TestWriteEachWaitsAtTheEnd(t *testing.T) {
 		require.NoError(t, s.out.AcquireUnlocking(s.out.Patience()))
 		s.mu.Unlock()
 		queued := 0
-		for ; !s.out.Full(); queued++ {
+		full := func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.out.Full()
+		}
+		for ; !full(); queued++ {
 			_, err := s.Write([]byte("queued"))
 			require.NoError(t, err)
 		}

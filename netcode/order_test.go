@@ -113,7 +113,9 @@ func TestPacketsLeaveInOrder(t *testing.T) {
 				calls++
 				return time.Duration(calls*7919%40) * time.Microsecond
 			})
+			c.sendMu.Lock()
 			c.sess.interval = time.Microsecond
+			c.sendMu.Unlock()
 			var tasks sync.WaitGroup
 			for i := range 5 {
 				rng := rand.New(rand.NewPCG(seed, uint64(i)))
@@ -164,7 +166,9 @@ func TestStackedDeadline(t *testing.T) {
 	}{{true, 0, 0}, {true, 2, 2}, {false, 1, 0}, {false, 2, 1}, {false, 5, 2}, {false, 6, 3}} {
 		synctest.Test(t, func(t *testing.T) {
 			c := startFull(t, test.room)
+			c.sendMu.Lock()
 			c.sess.confirmed = test.confirmed
+			c.sendMu.Unlock()
 			out := new(wire.Batch)
 			for range 3 {
 				out.Append([]byte("x"))

@@ -223,6 +223,8 @@ func TestSequencesExhausted(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 		_, err = server.Read(b[:])
 		require.True(t, errors.Is(err, net.ErrClosed), "%v", err)
+		server.sendMu.Lock()
+		defer server.sendMu.Unlock()
 		require.Less(t, server.sess.send.seq, server.sess.send.end)
 	})
 	var snd sender

@@ -147,6 +147,20 @@ func (h *fakeHandler) HandleClose(err error) {
 
 func (h *fakeHandler) WaitRoom(int, <-chan struct{}) error { return nil }
 
+// ended returns what HandleClose was given.
+func (h *fakeHandler) ended() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ends)
+}
+
+// ticked returns when HandleTick was called.
+func (h *fakeHandler) ticked() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ticks)
+}
+
 func (h *fakeHandler) received() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -63,7 +63,7 @@ func TestLinger(t *testing.T) {
 				c.Features().Linger.Linger()
 				c.Features().Linger.Linger()
 				time.Sleep(3 * time.Second)
-				require.Empty(t, h.ends)
+				require.Empty(t, h.ended())
 			}) // or it panics, for somebody waits who cannot be woken
 			require.Equal(t, 3, ticks)
 		})

@@ -145,7 +145,7 @@ func TestMuxDialBroken(t *testing.T) {
 		require.NoError(t, err)
 		s.in <- errBroken
 		synctest.Wait()
-		require.Equal(t, []error{errBroken}, h.ends)
+		require.Equal(t, []error{errBroken}, h.ended())
 		require.ErrorIs(t, q.Attach(new(fakeHandler)), errBroken)
 		p.Close()
 		q.Close()

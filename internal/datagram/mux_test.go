@@ -163,8 +163,8 @@ func TestPeerCloseInside(t *testing.T) {
 				}
 				a.peer(0).Schedule(time.Now())
 				time.Sleep(time.Minute)
-				if h, ok := a.peer(0).handler.(*fakeHandler); ok && len(h.ticks) > 1 {
-					t.Errorf("%d ticks, want at most 1", len(h.ticks))
+				if h, ok := a.peer(0).handler.(*fakeHandler); ok && len(h.ticked()) > 1 {
+					t.Errorf("%d ticks, want at most 1", len(h.ticked()))
 				}
 			})
 		})
@@ -250,8 +250,8 @@ func TestMuxClose(t *testing.T) {
 		if !s.closed() || len(ends) != 1 || ends[0] != nil {
 			t.Errorf("socket closed: %v, OnClose got %v, want one nil", s.closed(), ends)
 		}
-		if h := a.peer(0).handler.(*fakeHandler); len(h.ends) != 0 {
-			t.Errorf("HandleClose after Close: %v", h.ends)
+		if h := a.peer(0).handler.(*fakeHandler); len(h.ended()) != 0 {
+			t.Errorf("HandleClose after Close: %v", h.ended())
 		}
 	})
 }
@@ -269,8 +269,8 @@ func TestMuxBreaks(t *testing.T) {
 		s.in <- errBroken
 		synctest.Wait()
 		for i := range 10 {
-			if h := a.peer(i).handler.(*fakeHandler); len(h.ends) != 1 || h.ends[0] != errBroken {
-				t.Errorf("conn %d ended with %v, want %v", i, h.ends, errBroken)
+			if h := a.peer(i).handler.(*fakeHandler); len(h.ended()) != 1 || h.ended()[0] != errBroken {
+				t.Errorf("conn %d ended with %v, want %v", i, h.ended(), errBroken)
 			}
 		}
 		if len(ends) != 1 || ends[0] != errBroken {

@@ -77,8 +77,8 @@ func TestPipeAttachAfterClose(t *testing.T) {
 	h := new(fakeHandler)
 	b.Attach(h)
 	wantStrings(t, "received", h.received(), "last words")
-	if len(h.ends) != 1 || h.ends[0] != io.EOF {
-		t.Errorf("HandleClose got %v, want io.EOF", h.ends)
+	if len(h.ended()) != 1 || h.ended()[0] != io.EOF {
+		t.Errorf("HandleClose got %v, want io.EOF", h.ended())
 	}
 	b.Close()
 	if b.Attach(h) == nil {
@@ -94,11 +94,11 @@ func TestPipeClose(t *testing.T) {
 	b.Attach(hb)
 	a.Close()
 	a.Close()
-	if len(hb.ends) != 1 || hb.ends[0] != io.EOF {
-		t.Errorf("the other side heard %v, want one io.EOF", hb.ends)
+	if len(hb.ended()) != 1 || hb.ended()[0] != io.EOF {
+		t.Errorf("the other side heard %v, want one io.EOF", hb.ended())
 	}
-	if len(ha.ends) != 0 {
-		t.Errorf("this side heard %v, want nothing", ha.ends)
+	if len(ha.ended()) != 0 {
+		t.Errorf("this side heard %v, want nothing", ha.ended())
 	}
 	if err := write(a, "x"); err != net.ErrClosed {
 		t.Errorf("WriteBatch after Close: %v, want net.ErrClosed", err)
@@ -124,8 +124,8 @@ func TestPipeCloseBoth(t *testing.T) {
 			wg.Go(func() { c.Schedule(time.Now()) })
 		}
 		wg.Wait()
-		if len(ha.ends) > 1 || len(hb.ends) > 1 {
-			t.Fatalf("HandleClose was called %d, %d times, want at most once", len(ha.ends), len(hb.ends))
+		if len(ha.ended()) > 1 || len(hb.ended()) > 1 {
+			t.Fatalf("HandleClose was called %d, %d times, want at most once", len(ha.ended()), len(hb.ended()))
 		}
 	}
 }
@@ -252,12 +252,12 @@ func TestPipeBusy(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, write(a, "5"))
 		require.NoError(t, a.Close())
-		require.Empty(t, h.ends)
+		require.Empty(t, h.ended())
 		busy <- struct{}{}
 		busy <- struct{}{}
 		synctest.Wait()
 		require.Equal(t, []string{"1", "2", "3", "4", "5"}, h.received())
-		require.Equal(t, []error{io.EOF}, h.ends)
+		require.Equal(t, []error{io.EOF}, h.ended())
 		require.NoError(t, b.Close())
 	})
 }

@@ -70,8 +70,8 @@ func TestSingleBreaks(t *testing.T) {
 		s.in <- errBroken
 		synctest.Wait()
 		wantStrings(t, "received", h.received(), "still there")
-		if len(h.ends) != 1 || h.ends[0] != errBroken {
-			t.Errorf("HandleClose got %v, want %v", h.ends, errBroken)
+		if len(h.ended()) != 1 || h.ended()[0] != errBroken {
+			t.Errorf("HandleClose got %v, want %v", h.ended(), errBroken)
 		}
 		if n := c.Stats().ReadErrors; n != 1 {
 			t.Errorf("%d passing errors, want 1", n)
@@ -95,8 +95,8 @@ func TestSingleClose(t *testing.T) {
 		wg.Wait()
 		c.Schedule(time.Now().Add(time.Second))
 		time.Sleep(time.Minute)
-		if len(h.ends) != 0 || len(h.ticks) != 0 {
-			t.Errorf("after Close: HandleClose %v, HandleTick %v", h.ends, h.ticks)
+		if len(h.ended()) != 0 || len(h.ticked()) != 0 {
+			t.Errorf("after Close: HandleClose %v, HandleTick %v", h.ended(), h.ticked())
 		}
 	})
 }

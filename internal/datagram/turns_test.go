@@ -66,8 +66,8 @@ func TestInlineTurns(t *testing.T) {
 	}
 	wg.Wait()
 	c.Close()
-	if len(h.ends) != 0 {
-		t.Errorf("ended with %v", h.ends)
+	if len(h.ended()) != 0 {
+		t.Errorf("ended with %v", h.ended())
 	}
 }
 
@@ -124,8 +124,8 @@ func TestBrokenInTurn(t *testing.T) {
 			t.Error("second ReadInline = true, want false")
 		}
 		synctest.Wait()
-		if len(h.ends) != 1 || h.ends[0] != errBroken || s.serves != 0 {
-			t.Errorf("ended with %v after %d reads behind, want %v, 0", h.ends, s.serves, errBroken)
+		if len(h.ended()) != 1 || h.ended()[0] != errBroken || s.serves != 0 {
+			t.Errorf("ended with %v after %d reads behind, want %v, 0", h.ended(), s.serves, errBroken)
 		}
 		c.Close()
 	})
