@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"volley/internal/loopback"
 )
 
 // A faultyKernel is the real kernel with faults put in. The zero value has none.
@@ -171,7 +173,7 @@ func busyAtTimes() func([]mmsghdr) (int, syscall.Errno) {
 	}
 }
 
-// faultyPair is a pair on 127.0.0.1 whose client has the kernel k.
+// faultyPair is a pair on IPv4 whose client has the kernel k.
 func faultyPair(t *testing.T, k *faultyKernel, dial bool) *pair {
 	t.Helper()
 	first := true
@@ -499,7 +501,7 @@ func TestSocketBuffers(t *testing.T) {
 }
 
 func TestSocketDrops(t *testing.T) {
-	host := netip.MustParseAddr("127.0.0.1")
+	host := loopback.Host()
 	server := udpSocket(t, listenUDP(t, "udp4", host), Config{ReadBuffer: 1, DisableOffload: true})
 	defer server.Close()
 	addr := server.LocalAddr().(*net.UDPAddr).AddrPort()

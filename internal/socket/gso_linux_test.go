@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"volley/internal/loopback"
 )
 
 // refuseRunsTo refuses runs to one address of IPv4 with errno.
@@ -30,18 +32,18 @@ func refuseRunsTo(addr netip.Addr, errno syscall.Errno) func([]mmsghdr) (int, sy
 // refuses runs, with whichever error, gets its datagrams one by one from then
 // on, and the others go on getting runs.
 func TestOnePeerKeepsOffload(t *testing.T) {
-	slow, fast := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
+	slow := loopback.Host()
 	for _, errno := range []syscall.Errno{syscall.EINVAL, syscall.EMSGSIZE, syscall.EIO} {
 		k := &faultyKernel{onSend: refuseRunsTo(slow, errno)}
 		p := faultyPair(t, k, false)
 		other := udpSocket(t, listenUDP(t, "udp4", slow), Config{})
 		defer other.Close()
-		watchdog := time.AfterFunc(20*time.Second, func() { other.Close() })
+		watchdog := time.AfterFunc(patience, func() { other.Close() })
 		defer watchdog.Stop()
 		to := netip.AddrPortFrom(slow, localPort(other.(*linuxSocket).conn))
 		for i := range 10 {
 			a := Packet{Buf: pattern(i, 990), Addr: to, Segment: 100}
-			b := Packet{Buf: pattern(i, 990), Addr: netip.AddrPortFrom(fast, p.serverAddr.Port()), Segment: 100}
+			b := Packet{Buf: pattern(i, 990), Addr: p.serverAddr, Segment: 100}
 			send(t, p.client, a, b)
 			expect(t, other, p.clientAddr, a)
 			expect(t, p.server, p.clientAddr, b)

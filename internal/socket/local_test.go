@@ -34,12 +34,17 @@ func TestAnswerFromSameAddress(t *testing.T) {
 			}
 			client := udpSocket(t, dialed, Config{})
 			defer client.Close()
-			watchdog := time.AfterFunc(20*time.Second, func() { client.Close(); server.Close() })
+			watchdog := time.AfterFunc(patience, func() { client.Close(); server.Close() })
 			defer watchdog.Stop()
 			send(t, client, Packet{Buf: []byte("hello")})
 			ps := make([]Packet, 1)
-			if n, err := server.ReadBatch(ps); n != 1 || err != nil || ps[0].Local != host {
-				t.Fatalf("ReadBatch = %d, %v, with Local = %v, want 1, nil, %v", n, err, ps[0].Local, host)
+			for string(ps[0].Buf) != "hello" { // a stranger may mean who had the port before
+				if n, err := server.ReadBatch(ps); n != 1 || err != nil {
+					t.Fatalf("ReadBatch = %d, %v, want 1, nil", n, err)
+				}
+			}
+			if ps[0].Local != host {
+				t.Fatalf("Local = %v, want %v", ps[0].Local, host)
 			}
 			answers := []Packet{{Buf: []byte("short")}, {Buf: pattern(1, 990), Segment: 100}}
 			for i := range answers {

@@ -83,7 +83,7 @@ func TestSmallPaths(t *testing.T) {
 		defer r.Close()
 		readers = append(readers, r)
 	}
-	watchdog := time.AfterFunc(20*time.Second, func() {
+	watchdog := time.AfterFunc(patience, func() {
 		for _, r := range readers {
 			r.Close()
 		}

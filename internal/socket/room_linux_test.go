@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/deadline"
+	"volley/internal/loopback"
 )
 
 // A fullKernel takes as many messages as there is room for, one a call.
@@ -35,7 +36,7 @@ func (k *fullKernel) writable(uintptr) bool { return k.room.Load() > 0 }
 
 func fullSocket(t *testing.T, k *fullKernel) (*linuxSocket, *net.UDPConn) {
 	t.Helper()
-	to, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	to, err := net.ListenUDP("udp4", &net.UDPAddr{IP: loopback.Host().AsSlice()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestWriteBatchBy(t *testing.T) {
 	var got []string
 	buf := make([]byte, 100)
 	for range 5 {
-		to.SetReadDeadline(time.Now().Add(10 * time.Second))
+		to.SetReadDeadline(time.Now().Add(patience))
 		n, err := to.Read(buf)
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +124,7 @@ func TestWriteOneBy(t *testing.T) {
 		if err := s.WriteOneBy([]byte("one"), netip.AddrPort{}, netip.Addr{}, d); err != nil {
 			t.Fatalf("WriteOneBy with room = %v", err)
 		}
-		to.SetReadDeadline(time.Now().Add(30 * time.Second))
+		to.SetReadDeadline(time.Now().Add(patience))
 		buf := make([]byte, 100)
 		if n, err := to.Read(buf); err != nil || string(buf[:n]) != "one" {
 			t.Errorf("received %q, %v, want one", buf[:n], err)
