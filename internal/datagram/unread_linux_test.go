@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/loopback"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -35,14 +36,14 @@ func TestUnread(t *testing.T) {
 		require.NoError(t, err)
 		return sock
 	}
-	loopback := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	local := &net.UDPAddr{IP: loopback.Host().AsSlice()} // where no stranger sends
 	for name, dial := range map[string]func(to *net.UDPAddr) (c Conn, start func()){
 		"Single": func(to *net.UDPAddr) (Conn, func()) {
-			sock := open(net.DialUDP("udp4", loopback, to))
+			sock := open(net.DialUDP("udp4", local, to))
 			return NewSingle(sock, sock.LocalAddr(), to, 1000), func() {}
 		},
 		"Peer": func(to *net.UDPAddr) (Conn, func()) {
-			m := NewMux(open(net.ListenUDP("udp4", loopback)), MuxConfig{MaxDatagram: 1000})
+			m := NewMux(open(net.ListenUDP("udp4", local)), MuxConfig{MaxDatagram: 1000})
 			t.Cleanup(func() { m.Close() })
 			p, err := m.Dial(to.AddrPort())
 			require.NoError(t, err)
@@ -50,7 +51,7 @@ func TestUnread(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other, err := net.ListenUDP("udp4", loopback)
+			other, err := net.ListenUDP("udp4", local)
 			require.NoError(t, err)
 			defer other.Close()
 			conn, start := dial(other.LocalAddr().(*net.UDPAddr))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/loopback"
 	"volley/internal/registry"
 	"volley/internal/socket"
 	"volley/simnet"
@@ -119,7 +120,7 @@ func TestOpenFails(t *testing.T) {
 	no := errors.New("no")
 	var bound int
 	var address string
-	_, err := Open(t.Context(), "udp", "127.0.0.1:0", Options{Sockets: 2, Control: func(_, a string, _ syscall.RawConn) error {
+	_, err := Open(t.Context(), "udp", loopback.Addr(), Options{Sockets: 2, Control: func(_, a string, _ syscall.RawConn) error {
 		if bound++; bound == 2 {
 			address = a
 			return no
@@ -147,7 +148,7 @@ func TestOpenFails(t *testing.T) {
 // TestEarly: what came before all sockets were bound is counted, and nobody's.
 func TestEarly(t *testing.T) {
 	var bound int
-	p, err := Open(t.Context(), "udp", "127.0.0.1:0", Options{Sockets: 2, Control: func(_, a string, _ syscall.RawConn) error {
+	p, err := Open(t.Context(), "udp", loopback.Addr(), Options{Sockets: 2, Control: func(_, a string, _ syscall.RawConn) error {
 		if bound++; bound == 2 {
 			c, err := net.Dial("udp", a)
 			if err != nil {
