@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long goroutines may take to end after the tests.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // Main runs the tests and exits. It is to be called by TestMain.
 func Main(m *testing.M) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,7 @@ func Inside(t *testing.T, commands ...string) bool {
 		}
 	}
 	var out strings.Builder
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), variable+"=1")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -54,8 +55,12 @@ func Inside(t *testing.T, commands ...string) bool {
 	return false
 }
 
+// lacks are parts of what ip and tc say where a permission, or a part of the kernel,
+// is missing: a kind of device or of queue, or IPv6.
+var lacks = []string{"not permitted", "not supported", "Permission denied", "Unknown device type", "qdisc kind is unknown", "IPv6 is disabled"}
+
 // Do runs commands, given as words separated by spaces. The first one that
-// fails ends the test, as not run if it is for want of a permission.
+// fails ends the test, as not run if it is for want of what the system may lack.
 func Do(t *testing.T, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -63,7 +68,7 @@ func Do(t *testing.T, commands ...string) {
 		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 		switch {
 		case err == nil:
-		case strings.Contains(string(out), "not permitted"), strings.Contains(string(out), "not supported"):
+		case slices.ContainsFunc(lacks, func(s string) bool { return strings.Contains(string(out), s) }):
 			t.Skip(notRun, fmt.Sprintf("%s: %s", c, out))
 		default:
 			t.Fatalf("%s: %v: %s", c, err, out)

@@ -69,7 +69,7 @@ func TestForeign(t *testing.T) {
 			a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 			var wg sync.WaitGroup
 			for i, c := range []*volley.Conn{a, b} {
-				c.SetDeadline(time.Now().Add(30 * time.Second))
+				c.SetDeadline(time.Now().Add(2 * time.Minute))
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(1, uint64(i)))
 					for range n {

@@ -43,13 +43,13 @@ func TestTransportStats(t *testing.T) {
 		batch := [][]byte{[]byte("one"), []byte("two"), []byte("ten")}
 		_, err := client.WriteBatch(batch)
 		require.NoError(t, err)
-		server.SetReadDeadline(time.Now().Add(10 * time.Second))
+		server.SetReadDeadline(time.Now().Add(30 * time.Second))
 		for range batch {
 			_, err = server.ReadMessage(nil)
 			require.NoError(t, err)
 		}
 		server.Write([]byte("answer"))
-		client.SetReadDeadline(time.Now().Add(10 * time.Second))
+		client.SetReadDeadline(time.Now().Add(30 * time.Second))
 		_, err = client.ReadMessage(nil)
 		require.NoError(t, err)
 		for _, c := range []*volley.Conn{client, server} {
