@@ -17,7 +17,7 @@ import (
 // TestHubForgets: who comes back after the last frame has been forgotten is told
 // everything, and so is who has missed a frame.
 func TestHubForgets(t *testing.T) {
-	h := newHub(Config{})
+	h := newHub(Config{Interval: time.Hour}) // so that nothing is forgotten but by the test
 	next := func() *frame {
 		h.mu.Lock()
 		if h.last != nil {

@@ -256,7 +256,12 @@ func TestSnapshotPorous(t *testing.T) {
 	require.Equal(t, lv.ID, c.Listener)
 	require.Equal(t, "dialed", d.Role)
 	require.True(t, d.Knows(volleydebug.RTT|volleydebug.Window|volleydebug.SendQueue|volleydebug.Resent))
-	s := a.Stats()
+	var s porous.Stats
+	until(t, func() bool { // an acknowledgement may come just now
+		s, d = a.Stats(), one(t, l.Addr())
+		after := a.Stats()
+		return s.RTT == after.RTT && s.Window == after.Window
+	})
 	require.Equal(t, s.RTT, d.RTT)
 	require.Equal(t, s.Window, d.Window)
 	require.Equal(t, "bytes", d.Unit)

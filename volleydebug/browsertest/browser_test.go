@@ -160,6 +160,7 @@ type network struct {
 	l       *volley.Listener
 	dialed  []*volley.Conn
 	stop    chan struct{}
+	talkers sync.WaitGroup
 	writers sync.WaitGroup
 }
 
@@ -214,7 +215,7 @@ func discard(c *volley.Conn) {
 // talk has all clients send in turn, every is the time between two messages of
 // one.
 func (w *network) talk(every time.Duration) {
-	w.writers.Go(func() {
+	w.talkers.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		buf := make([]byte, 300)
@@ -231,13 +232,14 @@ func (w *network) talk(every time.Duration) {
 	})
 }
 
-// hush ends the talk.
+// hush ends the talk, and waits until nobody sends any more.
 func (w *network) hush() {
 	select {
 	case <-w.stop:
 	default:
 		close(w.stop)
 	}
+	w.talkers.Wait()
 }
 
 func (w *network) close() {
