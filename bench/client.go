@@ -70,7 +70,7 @@ func (c *client) greet(l link, i int, buf []byte) error {
 	if err := errors.Join(l.WriteMessage(msg), l.Flush()); err != nil {
 		return fmt.Errorf("greeting: %w", err)
 	}
-	watchdog := time.AfterFunc(5*time.Second, func() { l.Close() })
+	watchdog := time.AfterFunc(20*time.Second, func() { l.Close() })
 	defer watchdog.Stop()
 	back, err := l.ReadMessage(buf)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +14,9 @@ import (
 // someLoads are small enough for any machine.
 var someLoads = []load{{styleEcho, 5, 50}, {styleTick, 5, 50}}
 
-// testLoad checks the figures of a run of a tenth of a second.
-func testLoad(t *testing.T, l load, r *result) {
-	due := uint64(l.clients * l.rate / 10)
+// testLoad checks the figures of a run of some time.
+func testLoad(t *testing.T, l load, d time.Duration, r *result) {
+	due := uint64(l.clients*l.rate) * uint64(d) / uint64(time.Second)
 	if l.style == styleEcho {
 		require.Equal(t, due, r.Due)
 	} else { // the ticks do not begin with what is measured
@@ -32,13 +33,16 @@ func TestOwnNetwork(t *testing.T) {
 		t.Skip("no two processes")
 	}
 	j := job{Peer: "udp", Mode: modeGame, Size: gameSize, Clients: 4, Style: styleEcho, Rate: 100, Duration: 300 * time.Millisecond}
-	r, err := runJob(j, 2)
-	require.NoError(t, err)
-	require.Empty(t, r.Error)
+	const most = 0.7 // some are on their way when they are counted
+	r := testJob(t, j, 2)
+	for r.Packets != 0 && math.Abs(r.Packets-1) > most && j.Duration < 4*time.Second { // more on a busy machine
+		j.Duration *= 4
+		r = testJob(t, j, 2)
+	}
 	if r.Packets == 0 {
 		t.Skip("there is no network for a run alone")
 	}
-	require.InDelta(t, 1, r.Packets, 0.7) // some are on their way when they are counted, more on a busy machine
+	require.InDelta(t, 1, r.Packets, most)
 }
 
 // TestLostAndLate has a server that keeps a quarter of the messages to itself and

@@ -147,7 +147,7 @@ func TestMemberlist(t *testing.T) {
 		conf.Name = strconv.Itoa(i)
 		conf.Transport, conf.Events, conf.LogOutput = transports[i], witnesses[i], io.Discard
 		conf.DisableTcpPings = true
-		conf.RetransmitMult, conf.PushPullInterval = 4, time.Second // what gossip misses is soon made up for
+		conf.RetransmitMult, conf.PushPullInterval, conf.TCPTimeout = 4, time.Second, patience // what gossip misses is soon made up for
 		conf.ProbeInterval, conf.ProbeTimeout, conf.SuspicionMult = 300*time.Millisecond, 200*time.Millisecond, 2
 		var err error
 		members[i], err = memberlist.Create(conf)
