@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley"
+	"volley/internal/loopback"
 	"volley/netcode"
 )
 
@@ -52,15 +53,14 @@ func TestCheckSecure(t *testing.T) {
 
 // TestCheckRefused: nobody listens on the port.
 func TestCheckRefused(t *testing.T) {
-	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 77, 18, 1)})
-	if err != nil {
-		t.Skip("NOT RUN: this system has no 127.77.18.1: ", err)
-	}
+	host := loopback.Host().String() // where the port stays free
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(host)})
+	require.NoError(t, err)
 	address := c.LocalAddr().String()
 	c.Close()
 	o := command(t.Context(), nil, "check", "-W", "3s", address)
 	require.Equal(t, exitNegative, o.status)
-	require.Contains(t, o.stdout, "127.77.18.1 is there, but nobody listens on UDP")
+	require.Contains(t, o.stdout, host+" is there, but nobody listens on UDP")
 	o = command(t.Context(), nil, "check", "--json", "-W", "3s", address)
 	require.Contains(t, o.stdout, `"verdict":"unreachable"`)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,19 +24,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// longest is how long a program may take that runs into no wait.
+// longest is how long a program may take that runs into no wait, and how long one
+// that runs may take for its next line.
 const longest = 60 * time.Second
 
-// newProgram returns the program with arguments.
+// newProgram returns the program with arguments, which ends with the test at the
+// latest.
 func newProgram(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), longest)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, self, args...)
+	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), runMain+"=1", "LC_ALL=C.UTF-8")
 	return cmd
 }
@@ -48,7 +47,11 @@ func program(t *testing.T, args ...string) outcome {
 	cmd := newProgram(t, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer killLater(cmd)()
+	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -82,9 +85,16 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
+// killLater ends a program that takes too long, unless the returned function is
+// called before.
+func killLater(cmd *exec.Cmd) (stop func() bool) {
+	return time.AfterFunc(longest, func() { cmd.Process.Kill() }).Stop
+}
+
 // line returns the next line that contains the text.
 func (r *running) line(text string) string {
 	r.t.Helper()
+	defer killLater(r.cmd)()
 	for {
 		line, err := r.lines.ReadString('\n')
 		r.output.WriteString(line)
@@ -109,6 +119,7 @@ func (r *running) interrupt() outcome {
 // wait waits for the end of the program.
 func (r *running) wait() outcome {
 	r.t.Helper()
+	defer killLater(r.cmd)()
 	rest, err := io.ReadAll(r.lines)
 	if err != nil {
 		r.t.Fatal(err)

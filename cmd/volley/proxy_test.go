@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/loopback"
 )
 
 // A proxied is a proxy that runs as a program, and what a test does with it.
@@ -25,7 +27,7 @@ type proxied struct {
 // startProxy starts the proxy in front of a socket of the test's own, with JSON.
 func startProxy(t *testing.T, args ...string) *proxied {
 	t.Helper()
-	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: loopback.Host().AsSlice()}) // where no stranger sends
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
 	server.SetDeadline(time.Now().Add(longest))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley"
+	"volley/internal/loopback"
 	"volley/volleydebug"
 )
 
@@ -91,9 +93,10 @@ func TestTopInterrupt(t *testing.T) {
 
 // TestTopFails: each mistake is told.
 func TestTopFails(t *testing.T) {
-	refused := httptest.NewServer(nil)
-	address := refused.Listener.Addr().String()
-	refused.Close()
+	refused, err := net.Listen("tcp", loopback.Addr()) // where the port stays free
+	require.NoError(t, err)
+	address := refused.Addr().String()
+	require.NoError(t, refused.Close())
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) }))
 	defer other.Close()
 	null := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{"conns":[null]}`)) }))

