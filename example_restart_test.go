@@ -1,6 +1,7 @@
 package volley_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -40,8 +41,8 @@ func ExampleConfig_restartNotice() {
 	check(err)
 	fmt.Printf("%s\n", buf[:n])
 
-	peer.Close() // the server stops, and starts again on its port
-	ln.Close()
+	peer.Close() // the server stops, and starts again on its port once that is free
+	check(ln.Shutdown(context.Background()))
 	ln = listen()
 	defer ln.Close()
 

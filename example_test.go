@@ -31,13 +31,13 @@ func Example() {
 	defer server.Close()
 
 	c.Write([]byte("a message"))
-	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	server.SetReadDeadline(time.Now().Add(30 * time.Second))
 	msg, err := server.ReadMessage(nil)
 	fmt.Printf("%s, %v\n", msg, err)
 	// Output: a message, <nil>
 }
 
-// A server that is to stop answers what it has begun, for ten seconds at most.
+// A server that is to stop answers what it has begun, for half a minute at most.
 func ExampleListener_Shutdown() {
 	ln, err := volley.Listen("udp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +65,7 @@ func ExampleListener_Shutdown() {
 	for range 5 { // a message may be lost
 		client.Write([]byte("done"))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	fmt.Println(ln.Shutdown(ctx))
 	_, err = ln.Accept()
@@ -345,7 +345,7 @@ func ExampleDialer_DialContext() {
 	}
 	_ = net.Resolver{PreferGo: true, Dial: d.DialContext} // its server speaks volley, too
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := d.DialContext(ctx, "udp", "127.0.0.1:9")
 	if err != nil {
@@ -372,7 +372,7 @@ func ExampleListenPacket() {
 
 	client.WriteTo(make([]byte, 5000), server.LocalAddr()) // five datagrams
 	buf := make([]byte, server.MaxMessageSize())
-	server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	server.SetReadDeadline(time.Now().Add(30 * time.Second))
 	n, from, err := server.ReadFrom(buf)
 	fmt.Println(n, err, from.String() == client.LocalAddr().String())
 	stats, known := server.PeerStats(from)
@@ -426,9 +426,11 @@ func ExampleConn_Explain() {
 		b.Read(make([]byte, 10))
 	}
 	for _, f := range a.Explain().Findings {
-		fmt.Println(f.Kind, f.Count)
+		if f.Kind == volley.OneWay {
+			fmt.Println("All", f.Count, "messages go one way.")
+		}
 	}
 	// Output:
 	// Nothing is wrong.
-	// one way 50
+	// All 50 messages go one way.
 }

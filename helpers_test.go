@@ -26,11 +26,17 @@ func udpPair(tb testing.TB, cfg *Config) (client, server *Conn) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l.SetDeadline(time.Now().Add(10 * time.Second))
-	server, err = l.AcceptConn()
-	if err != nil {
-		client.Close()
-		tb.Fatal(err)
+	l.SetDeadline(time.Now().Add(30 * time.Second))
+	for {
+		server, err = l.AcceptConn()
+		if err != nil {
+			client.Close()
+			tb.Fatal(err)
+		}
+		if server.RemoteAddr().String() == client.LocalAddr().String() {
+			break
+		}
+		server.Close() // a stranger, for whom this port may have been another program's
 	}
 	tb.Cleanup(func() { client.Close(); server.Close() })
 	return client, server

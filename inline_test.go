@@ -37,7 +37,7 @@ func acksWithoutReader(t *testing.T, client, server *Conn) {
 		for range 100 {
 			server.Write([]byte("nobody reads this for a while"))
 		}
-		for end := time.Now().Add(10 * time.Second); server.Stats().MessagesDelivered < want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); server.Stats().MessagesDelivered < want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("round %d: %d of %d messages acknowledged", round, server.Stats().MessagesDelivered, want)
 			}
@@ -82,7 +82,7 @@ func readersTakeTurns(t *testing.T, client, server *Conn) {
 			time.Sleep(time.Duration(i%11) * time.Millisecond)
 		}
 	}
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(30 * time.Second)
 	for i := range messages {
 		select {
 		case <-got:
@@ -211,7 +211,8 @@ func echoUntilEmpty(c *Conn) {
 }
 
 // visit exchanges n messages with a server and takes leave. The first one may
-// have to be repeated, if a client that had this port before has just left.
+// have to be repeated, if a client that had this port before has just left; then
+// it may be answered more than once.
 func visit(addr string, n int) error {
 	c, err := Dial("udp", addr)
 	if err != nil {
@@ -226,12 +227,16 @@ func visit(addr string, n int) error {
 		}
 		for try := 0; ; try++ {
 			c.Write(b[:size])
-			c.SetReadDeadline(time.Now().Add(2 * strayTime))
+			patience := 30 * time.Second
+			if i == 0 {
+				patience = 2 * strayTime
+			}
+			c.SetReadDeadline(time.Now().Add(patience))
 			_, err := c.Read(b)
 			if err == nil {
 				break
 			}
-			if i > 0 || try == 5 {
+			if i > 0 || try == 15 {
 				return err
 			}
 		}

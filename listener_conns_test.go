@@ -163,7 +163,7 @@ func TestConnsOfSockets(t *testing.T) {
 		c, err := Dial("udp", l.Addr().String())
 		require.NoError(t, err)
 		defer c.Close()
-		l.SetDeadline(time.Now().Add(10 * time.Second))
+		l.SetDeadline(time.Now().Add(30 * time.Second))
 		s, err := l.AcceptConn()
 		require.NoError(t, err)
 		defer s.Close()

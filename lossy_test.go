@@ -251,6 +251,7 @@ func TestWriterBesideFlood(t *testing.T) {
 		}
 		l.send(a, d, 0, func() int { return 100 })
 		time.Sleep(time.Second)
+		synctest.Wait() // for who receives, and notes it in the ledger
 		l.receipts(a)
 		if mistaken := l.check(); mistaken != 0 || len(l.delivered) != len(l.sent) {
 			t.Errorf("%d of %d messages delivered, %d presumed lost", len(l.delivered), len(l.sent), mistaken)

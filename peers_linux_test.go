@@ -135,6 +135,7 @@ func (c *crowd) exchange(t *testing.T, peers, sequence int) {
 		if !answered[i] {
 			answered[i] = true
 			done++
+			retry = 0
 		}
 	}
 }

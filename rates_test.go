@@ -358,6 +358,7 @@ func measureFalse(t *testing.T, link simnet.Link, rate, n int, oneWay bool) fals
 		time.Sleep(every * 4 / 7)
 	}
 	time.Sleep(12 * time.Second)
+	synctest.Wait() // for who receives, and notes it in the ledger
 	la.receipts(a)
 	acked := 0
 	for id, n := range la.sent {

@@ -29,12 +29,11 @@ func Example() {
 	}
 
 	// Without latency, all that is not lost has arrived when Write returns.
-	server.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	buf := make([]byte, 100)
-	for {
+	for range n.Stats().Delivered {
 		k, from, err := server.ReadFrom(buf)
 		if err != nil {
-			break
+			log.Fatal(err)
 		}
 		fmt.Printf("%s from %v\n", buf[:k], from)
 	}
@@ -76,7 +75,7 @@ func ExamplePair() {
 func ExampleNetwork_Play() {
 	n := simnet.New(1)
 	defer n.Close()
-	script, err := simnet.ParseScript("0s blackout for 20ms; 1h loss=40% for 2s")
+	script, err := simnet.ParseScript("0s blackout for 2s; 1h loss=40% for 2s")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func ExampleNetwork_Play() {
 	a, b := mustListen(n, "10.0.0.1:1"), mustListen(n, "10.0.0.2:1")
 	a.WriteTo([]byte("during the blackout"), b.LocalAddr())
 	n.At(time.Minute, func(n *simnet.Network) { fmt.Println("a minute later") })
-	n.At(50*time.Millisecond, func(n *simnet.Network) {
+	n.At(2100*time.Millisecond, func(n *simnet.Network) {
 		a.WriteTo([]byte("after it"), b.LocalAddr())
 	})
 	buf := make([]byte, 100)

@@ -22,10 +22,10 @@ func TestMain(m *testing.M) {
 }
 
 // leaked returns the stacks of goroutines of this package other than the
-// caller's. They get a moment to end.
+// caller's. They get a while to end.
 func leaked() string {
 	var leaks []string
-	for range 50 {
+	for range 3000 {
 		leaks = leaks[:0]
 		buf := make([]byte, 1<<20)
 		buf = buf[:runtime.Stack(buf, true)]

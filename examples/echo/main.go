@@ -40,7 +40,7 @@ func main() {
 			err = serve(ctx, ln)
 		}
 	case flag.NArg() == 1:
-		err = send(flag.Arg(0), os.Stdin, os.Stdout)
+		err = send(flag.Arg(0), os.Stdin, os.Stdout, time.Second)
 	default:
 		flag.Usage()
 		os.Exit(2)
@@ -93,10 +93,10 @@ func echo(ctx context.Context, c *volley.Conn) {
 }
 
 // send sends the lines of in to the server at address and prints the answers.
-// A line or its answer may get lost: after a second send gives up on it. (An
-// answer later than that would pass for the next one; examples/losstest numbers
+// A line or its answer may get lost: when its patience is over send gives up on it.
+// (An answer later than that would pass for the next one; examples/losstest numbers
 // its questions.)
-func send(address string, in io.Reader, out io.Writer) error {
+func send(address string, in io.Reader, out io.Writer, patience time.Duration) error {
 	c, err := volley.Dial("udp", address)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func send(address string, in io.Reader, out io.Writer) error {
 		if _, err := c.Write(lines.Bytes()); err != nil {
 			return err
 		}
-		c.SetReadDeadline(start.Add(time.Second))
+		c.SetReadDeadline(start.Add(patience))
 		n, err := c.Read(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"volley"
 )
@@ -18,7 +19,7 @@ func TestEcho(t *testing.T) {
 	go func() { served <- serve(ctx, ln) }()
 
 	var out strings.Builder
-	if err := send(ln.Addr().String(), strings.NewReader("one\n\ntwo\n"), &out); err != nil {
+	if err := send(ln.Addr().String(), strings.NewReader("one\n\ntwo\n"), &out, 30*time.Second); err != nil {
 		t.Errorf("send: %v", err)
 	}
 	for _, want := range []string{"one (", "two (", "sent 2, acknowledged 2, received 2"} {

@@ -65,4 +65,4 @@ func main() {
 }
 
 // shutdownTime is how long clients are given to learn that the server stops.
-const shutdownTime = 2 * time.Second
+const shutdownTime = 10 * time.Second

@@ -18,11 +18,6 @@ const swarmRate = 30
 // swarm lets bots walk in circles, for a time or until ctx is done, and prints
 // what they have seen.
 func swarm(ctx context.Context, network, address string, bots int, duration time.Duration, out io.Writer) error {
-	if duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, duration)
-		defer cancel()
-	}
 	var seen atomic.Uint64
 	clients := make([]*riptide.Client, bots)
 	for i := range clients {
@@ -38,6 +33,11 @@ func swarm(ctx context.Context, network, address string, bots int, duration time
 		}
 		defer c.Close()
 		clients[i] = c
+	}
+	if duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, duration)
+		defer cancel()
 	}
 	var walks sync.WaitGroup
 	for i, c := range clients {
