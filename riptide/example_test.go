@@ -29,6 +29,8 @@ func Example() {
 		out.AddString(line)
 		return s.SendAllBut(p, out)
 	})
+	joined := make(chan struct{}) // the server learns it a moment after the client
+	s.Connected = func(*riptide.Peer) { joined <- struct{}{} }
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0") // ListenAndServe does both
 	if err != nil {
 		log.Fatal(err)
@@ -49,6 +51,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer c.Close()
+		<-joined
 	}
 
 	m := riptide.NewMessage(riptide.Reliable, 1)
