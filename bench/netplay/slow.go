@@ -136,8 +136,7 @@ func runSlow(readers, idle int, policy netplay.SlowPolicy, period time.Duration)
 	if err := srv.Shutdown(ctx); err != nil && idle == 0 {
 		return nil, err
 	}
-	c.close()
-	c.wg.Wait()
+	c.finish()
 	slices.Sort(c.delays)
 	if len(c.delays) == 0 {
 		return nil, errors.New("nothing has arrived")
@@ -194,6 +193,14 @@ func (c *crowd) read(conn *netplay.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delays = append(c.delays, delays...)
+}
+
+// finish has those who read do so to the end, which comes with the server's.
+func (c *crowd) finish() {
+	for _, nc := range c.conns {
+		nc.SetReadDeadline(time.Now().Add(30 * time.Second))
+	}
+	c.wg.Wait()
 }
 
 func (c *crowd) close() {

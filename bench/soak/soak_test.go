@@ -20,7 +20,7 @@ func testOptions() options {
 	return options{duration: 1500 * time.Millisecond, conns: 6, rate: 60, bytes: 200, large: 3000, every: 16, seed: 1,
 		link: simnet.Link{Latency: 5 * time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.05, Duplicate: 0.05,
 			Reorder: 0.05, ReorderBy: 20 * time.Millisecond},
-		events: []event{kill, rebind, turnOut}, settled: 200 * time.Millisecond, life: 300 * time.Millisecond,
+		events: []event{kill, rebind, turnOut}, settled: time.Second, life: 300 * time.Millisecond,
 		away: 200 * time.Millisecond, interval: 500 * time.Millisecond, drain: 500 * time.Millisecond,
 		linger: 20 * time.Second, maxSlope: 1, judged: time.Hour}
 }
