@@ -80,6 +80,9 @@ func TestThreeLines(t *testing.T) {
 		}
 	}
 	write("go.mod", "module service\n\ngo 1.26.0\n\nrequire volley v0.0.0\n\nreplace volley => "+root+"\n")
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum")) // so that nobody has to be asked for them
+	require.NoError(t, err)
+	write("go.sum", string(sums))
 	write("main.go", service)
 	build()
 
