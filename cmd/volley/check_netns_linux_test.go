@@ -75,7 +75,9 @@ func checkAcross(t *testing.T, target, timeout string, prepare func(router, serv
 	router.ip("ip link set lo up", "ip addr add 10.0.1.254/24 dev r0", "ip addr add 10.0.2.254/24 dev r1", "ip link set r0 up", "ip link set r1 up")
 	server.ip("ip link set lo up", "ip addr add 10.0.2.1/24 dev s0", "ip link set s0 up", "ip route add default via 10.0.2.254")
 	router.do(func() {
-		require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+			t.Skip("NOT RUN: ", err) // such as in a container whose /proc cannot be written
+		}
 	})
 	prepare(router, server)
 	server.do(func() { start(t, "serve", "10.0.2.1:7777").line("listening on ") })
