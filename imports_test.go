@@ -75,7 +75,7 @@ var importRules = map[string]importRule{
 		coreFiles: []string{
 			"layout.go", "message.go", "values.go", "read.go", "shift.go", "slices.go", "marshal.go", "reasons.go", "stats.go",
 			"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
-			"connection.go", "receive.go", "lobby.go",
+			"connection.go", "receive.go", "recent.go", "lobby.go",
 		},
 	},
 	"volley/volleydebug":             {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},

@@ -148,7 +148,7 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%+v: %v, want an error about %s", test.cfg, err, test.field)
 		}
 	}
-	if _, err := newSettings(&Config{Timeout: -1, MaxSends: -1, MaxMeanSends: -1, MaxNotifyLoss: -1, SocketBuffer: -1}); err != nil {
+	if _, err := newSettings(&Config{Timeout: -1, MaxSends: -1, MaxMeanSends: -1, MaxNotifyLoss: -1, SocketBuffer: -1, DuplicateWindow: -1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -92,7 +92,7 @@ func TestStatsPlus(t *testing.T) {
 			}
 		}
 		fill(reflect.ValueOf(&s).Elem())
-		require.EqualValues(t, 2*2*numModes+9, n, "counters")
+		require.EqualValues(t, 2*2*numModes+10, n, "counters")
 		return s
 	}
 	sum, other := numbered(10), numbered(1)

@@ -56,6 +56,20 @@ type Config struct {
 	// IgnoreQuality turns off all three.
 	IgnoreQuality bool
 
+	// DuplicateWindow makes unreliable messages arrive at most once also where
+	// the network repeats datagrams: one that is byte for byte equal to a
+	// datagram of such a message that came on the connection within this time
+	// is dropped, and counted in [Stats.UnreliableDuplicates]. Nothing else
+	// tells a copy, for these messages have no id on the wire. So two equal
+	// messages that were sent within the window count as one, too: put a
+	// number or a time into each. The last 128 messages are remembered, in
+	// some 2 KiB a connection; a copy that comes later is not known as one.
+	// In the notes layout it is for notify messages, too. Over streams, which
+	// repeat nothing, it has no effect, and over sessions of package netcode,
+	// which drop copies themselves, no use. Default 0, which is off, as in the
+	// C# library. Negative: off.
+	DuplicateWindow time.Duration
+
 	// SendBuffer limits what waits to be acknowledged on a connection, and,
 	// over TCP, to be sent, each in bytes. A message of n bytes counts as n +
 	// 64. A server kicks a client that exceeds it; a client's Send fails.
@@ -118,7 +132,8 @@ type settings struct {
 	quality        bool
 	maxMeanSends   float64
 	maxNotifyLoss  float64
-	repeats        int // of a disconnect
+	dupWindow      time.Duration // not positive: copies are not looked for
+	repeats        int           // of a disconnect
 	socket         socket.Config
 }
 
@@ -141,6 +156,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		quality:        !cfg.IgnoreQuality,
 		maxMeanSends:   cmp.Or(cfg.MaxMeanSends, defaultMaxMeanSends),
 		maxNotifyLoss:  cmp.Or(cfg.MaxNotifyLoss, defaultMaxNotifyLoss),
+		dupWindow:      cfg.DuplicateWindow,
 		repeats:        disconnectRepeats,
 		socket:         socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
 	}

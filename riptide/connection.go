@@ -70,6 +70,7 @@ type connection struct {
 	sender  sender
 	acks    ackRecord // what the other side has said of the sender's messages
 	notify  notifier
+	recent  recent
 	quality quality
 	counts  Stats
 }
@@ -174,6 +175,7 @@ func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []
 	}
 	c.state = stateClosed
 	c.sender.slots, c.sender.queue, c.data = nil, queue{}, nil
+	c.recent = recent{}
 	c.events.ended(reason, rejected, data)
 }
 

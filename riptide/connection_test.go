@@ -14,15 +14,18 @@ import (
 
 // TestLossySession sends messages of each mode both ways through a network that
 // loses a fifth, repeats some and changes their order. Unreliable messages have no
-// id, so they come as often as the network delivers them.
+// id, so they come as often as the network delivers them, and with a window for
+// copies at most once.
 func TestLossySession(t *testing.T) {
 	const n = 10_000
 	for _, cfg := range []*Config{
 		{IgnoreQuality: true},
 		{IgnoreQuality: true, Version: V21},
 		{IgnoreQuality: true, Layout: Notes},
+		{IgnoreQuality: true, DuplicateWindow: 200 * ms},
+		{IgnoreQuality: true, Layout: Notes, DuplicateWindow: 200 * ms},
 	} {
-		t.Run(fmt.Sprint(cfg.Layout, cfg.Version), func(t *testing.T) {
+		t.Run(fmt.Sprint(cfg.Layout, cfg.Version, cfg.DuplicateWindow), func(t *testing.T) {
 			cfg.Timeout = time.Minute
 			s := newSimulation(t, cfg, 7)
 			s.loss, s.dup, s.jitter = 0.2, 0.1, 15*time.Millisecond
@@ -58,7 +61,10 @@ func TestLossySession(t *testing.T) {
 			for end, r := range s.events {
 				counts := numbersOf(t, r, cfg.Layout)
 				checkCounts(t, cfg, counts, n)
-				require.Equal(t, arrived[end], counts[Unreliable])
+				copies := checkUnreliable(t, cfg, arrived[end], counts[Unreliable])
+				if cfg.Layout == Packed {
+					require.Equal(t, copies, s.ends[end].stats().UnreliableDuplicates)
+				}
 				if cfg.Layout == Packed {
 					checkFates(t, s.events[1-end].fates, notifyIDs[1-end], counts[Notify])
 				}
@@ -82,13 +88,30 @@ func (s *simulation) countUnreliable() (counts [2]map[int]int) {
 	return counts
 }
 
+// checkUnreliable checks how often unreliable messages were received that have
+// arrived so often, and returns how many copies were dropped.
+func checkUnreliable(t *testing.T, cfg *Config, arrived, received map[int]int) (copies uint64) {
+	t.Helper()
+	if cfg.DuplicateWindow == 0 {
+		require.Equal(t, arrived, received)
+		return 0
+	}
+	require.Len(t, received, len(arrived), "different messages")
+	for i, n := range arrived {
+		require.Equal(t, 1, received[i], "message %d, which arrived %d times", i, n)
+		copies += uint64(n - 1)
+	}
+	require.Greater(t, copies, uint64(500))
+	return copies
+}
+
 func checkCounts(t *testing.T, cfg *Config, counts [numModes]map[int]int, n int) {
 	t.Helper()
 	for i := range n {
 		if counts[Reliable][i] != 1 {
 			t.Fatalf("reliable message %d came %d times", i, counts[Reliable][i])
 		}
-		if cfg.Layout == Packed && counts[Notify][i] > 1 {
+		if (cfg.Layout == Packed || cfg.DuplicateWindow > 0) && counts[Notify][i] > 1 {
 			t.Fatalf("notify message %d came %d times", i, counts[Notify][i])
 		}
 	}

@@ -153,6 +153,9 @@ func FuzzConnection(f *testing.F) {
 		if mode&8 != 0 {
 			cfg.Version = V21
 		}
+		if mode&4 != 0 {
+			cfg.DuplicateWindow = 300 * ms
+		}
 		s := clientSide
 		if mode&2 != 0 {
 			s = serverSide

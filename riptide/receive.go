@@ -27,9 +27,9 @@ func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
 	handled := false
 	switch {
 	case p.typ == typeUnreliable:
-		handled = c.receiveUnreliable(&p, len(b))
+		handled = c.receiveUnreliable(now, &p, b)
 	case p.typ == typeNotify:
-		handled = c.receiveNotify(&p, len(b))
+		handled = c.receiveNotify(now, &p, b)
 	case p.typ.reliable():
 		handled = c.receiveReliable(now, &p, len(b), out)
 	case p.typ == typeAck:
@@ -46,12 +46,30 @@ func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
 	}
 }
 
-func (c *connection) receiveUnreliable(p *packet, size int) bool {
+func (c *connection) receiveUnreliable(now time.Time, p *packet, b []byte) bool {
 	if c.state != stateConnected {
 		return false
 	}
-	c.hand(Unreliable, p, size)
+	c.handOnce(now, Unreliable, p, b)
 	return true
+}
+
+// handOnce gives a user message that has no id to the application, unless it
+// seems to be a copy of one that was taken. What is dropped as a copy is not
+// noted, so of equal messages that never stop one is taken in each window.
+func (c *connection) handOnce(now time.Time, m Mode, p *packet, b []byte) {
+	window := c.set.dupWindow
+	if window <= 0 {
+		c.hand(m, p, len(b))
+		return
+	}
+	hash, seen := c.recent.has(now, b, window)
+	switch {
+	case seen:
+		c.counts.UnreliableDuplicates++
+	case c.hand(m, p, len(b)):
+		c.recent.note(now, hash)
+	}
 }
 
 // hand gives a user message to the application, which may refuse it.
@@ -64,12 +82,12 @@ func (c *connection) hand(m Mode, p *packet, size int) bool {
 	return true
 }
 
-func (c *connection) receiveNotify(p *packet, size int) bool {
+func (c *connection) receiveNotify(now time.Time, p *packet, b []byte) bool {
 	if c.state != stateConnected {
 		return false
 	}
 	if c.set.layout == Notes { // no sequence, no acks
-		c.hand(Notify, p, size)
+		c.handOnce(now, Notify, p, b)
 		return true
 	}
 	c.notify.acked(p.ack, notifySink{c})
@@ -77,7 +95,7 @@ func (c *connection) receiveNotify(p *packet, size int) bool {
 	case c.state != stateConnected: // poor connection
 	case !c.notify.isNew(p.seq):
 		c.counts.Late++
-	case c.hand(Notify, p, size):
+	case c.hand(Notify, p, len(b)):
 		c.notify.received(p.seq)
 	}
 	return true
@@ -235,6 +253,7 @@ func (c *connection) receiveHeartbeat(now time.Time, p *packet, out *wire.Batch)
 	if c.state != stateConnected {
 		return false
 	}
+	c.recent.rest(now, max(idleMemory, c.set.dupWindow))
 	if c.side == clientSide {
 		c.answered(now, p.pingID)
 		return true

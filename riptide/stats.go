@@ -27,6 +27,9 @@ type Stats struct {
 	// Duplicates counts received reliable messages that had been received
 	// before.
 	Duplicates uint64
+	// UnreliableDuplicates counts received messages that were dropped because
+	// an equal one had been received within [Config.DuplicateWindow].
+	UnreliableDuplicates uint64
 	// Late counts received notify messages that were dropped because a newer
 	// one, or they themselves, had come before.
 	Late uint64
@@ -67,6 +70,7 @@ func (s *Stats) plus(o *Stats) {
 	}
 	s.Resends += o.Resends
 	s.Duplicates += o.Duplicates
+	s.UnreliableDuplicates += o.UnreliableDuplicates
 	s.Late += o.Late
 	s.Refused += o.Refused
 	s.Dropped += o.Dropped

@@ -15,11 +15,11 @@ import (
 // one that a transport cuts is not taken for one that fits.
 func (s *settings) maxDatagram() int { return s.maxPayload + maxHeaderSize + 1 }
 
-// overStream returns the settings for a stream, on which nothing is repeated
-// that cannot be lost.
+// overStream returns the settings for a stream, on which we repeat nothing, since
+// nothing is lost, and the network neither.
 func (s *settings) overStream() *settings {
 	t := *s
-	t.repeats = 1
+	t.repeats, t.dupWindow = 1, 0
 	return &t
 }
 
