@@ -16,8 +16,9 @@ import (
 // with it. The number by which that namespace is known is passed to f.
 func otherSide(t *testing.T, f func(id int)) {
 	t.Helper()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
+		defer close(done)      // also where f ends the test
 		runtime.LockOSThread() // for good: the thread is of no more use
 		err := syscall.Unshare(syscall.CLONE_NEWNET)
 		if err == nil {
@@ -27,6 +28,12 @@ func otherSide(t *testing.T, f func(id int)) {
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	if t.Skipped() {
+		t.SkipNow()
 	}
 }
 
@@ -49,8 +56,14 @@ func TestSmallPaths(t *testing.T) {
 	otherSide(t, func(id int) {
 		// From here ip would not find the device that is not there yet.
 		move := make(chan bool)
-		go func() { netnstest.Do(t, fmt.Sprint("ip link set far netns ", id)); close(move) }()
+		go func() {
+			defer close(move)
+			netnstest.Do(t, fmt.Sprint("ip link set far netns ", id))
+		}()
 		<-move
+		if t.Failed() || t.Skipped() {
+			return
+		}
 		netnstest.Do(t, "ip link set lo up", "ip link set far up")
 		for _, p := range paths {
 			if addr := netip.MustParseAddr(p.addr); addr.Is4() {
