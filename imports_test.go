@@ -78,7 +78,7 @@ var importRules = map[string]importRule{
 			"connection.go", "receive.go", "recent.go", "lobby.go",
 		},
 	},
-	"volley/volleydebug":             {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest"}},
+	"volley/volleydebug":             {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest", "volley/internal/loopback"}},
 	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
 	"volley/examples":                {allow: publicPackages},
 	"volley/volleydebug/browsertest": {modules: []string{anyModule}, allow: publicPackages},

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley"
+	"volley/internal/loopback"
 	"volley/netcode"
 	"volley/porous"
 	"volley/riptide"
@@ -66,10 +67,12 @@ func exchange(t *testing.T, a, b net.Conn) {
 	}
 }
 
-// pair returns a dialed connection and the accepted one.
+// pair returns a dialed connection and the accepted one. The former has an address of
+// its own: from the port of one that has been closed, the listener is deaf to a new
+// one for a while.
 func pair(t *testing.T, l *volley.Listener) (a, b *volley.Conn) {
 	t.Helper()
-	a, err := volley.Dial("udp", l.Addr().String())
+	a, err := volley.DialUDP("udp4", &net.UDPAddr{IP: loopback.Host().AsSlice()}, l.Addr().(*net.UDPAddr))
 	require.NoError(t, err)
 	t.Cleanup(func() { a.Close() })
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
