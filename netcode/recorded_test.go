@@ -41,6 +41,12 @@ func (p *tap) recorded() [][]byte {
 	return append([][]byte(nil), p.sent...)
 }
 
+func (p *tap) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = nil
+}
+
 // A theatre is a server and a client whose traffic is recorded, and somebody
 // at another address.
 type theatre struct {
@@ -199,7 +205,7 @@ func TestReplayThroughListener(t *testing.T) {
 		client.Close()
 
 		ghost := th.socket(simClient)
-		th.down.sent = nil
+		th.down.forget()
 		th.replay(th.up.recorded(), simServer, ghost, th.stranger)
 		th.wantNobody("after its end", 1, DropTokenUsed)
 		th.wantSilence("after its end", ghost)

@@ -70,7 +70,7 @@ func TestSharedPort(t *testing.T) {
 	near[clients-1].Close()
 	awaitEnd(t, far[clients-1])
 	for try := 0; try < 8 || l.Stats().Drops[DropTokenUsed] == 0; try++ {
-		require.Less(t, try, 100)
+		require.Less(t, try, 600)
 		again, err := ParseToken(used)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -84,7 +84,7 @@ func TestSharedPort(t *testing.T) {
 	near, far = near[:clients-1], far[:clients-1]
 
 	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { done <- l.Shutdown(ctx) }()
 	for len(far) > 0 { // one socket after the other loses its last session
@@ -96,7 +96,7 @@ func TestSharedPort(t *testing.T) {
 		near, far = near[1:], far[1:]
 	}
 	require.NoError(t, <-done)
-	again, err := Listen("udp", l.Addr().String(), key, 0)
+	again, err := loopback.Again(func() (*Listener, error) { return Listen("udp", l.Addr().String(), key, 0) })
 	require.NoError(t, err)
 	again.Close()
 }

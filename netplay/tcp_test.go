@@ -183,6 +183,7 @@ func TestServerOverTCP(t *testing.T) {
 	srv := &netplay.Server{
 		Registry:     newRegistry(),
 		SendBuffer:   buffer,
+		WriteTimeout: -1, // it is the queue that fills, however long that takes
 		OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
 	}
 	joined := make(chan struct{}, clients)

@@ -3,16 +3,20 @@ package riptide
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 // A broadcast is one pass over the socket for all clients over UDP, in all
-// modes.
+// modes. What the server says to single clients meanwhile takes system calls, too,
+// so it is the least of several broadcasts that counts.
 func TestBroadcastInOnePass(t *testing.T) {
 	const clients = 70
 	joined := make(chan *Peer, clients)
-	s := &Server{NoAnnouncements: true, MaxClients: clients, Connected: func(p *Peer) { joined <- p }}
+	cfg := *patient
+	cfg.HeartbeatInterval = 10 * time.Second // which would be answered
+	s := &Server{Config: &cfg, NoAnnouncements: true, MaxClients: clients, Connected: func(p *Peer) { joined <- p }}
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -26,7 +30,7 @@ func TestBroadcastInOnePass(t *testing.T) {
 		return m.Err()
 	}
 	for range clients {
-		c := &Client{Unhandled: take, Notify: take}
+		c := &Client{Config: &cfg, Unhandled: take, Notify: take}
 		require.NoError(t, c.Connect(t.Context(), "udp", pc.LocalAddr().String()))
 		defer func() {
 			c.Close()
@@ -41,12 +45,19 @@ func TestBroadcastInOnePass(t *testing.T) {
 	for i, mode := range []Mode{Unreliable, Notify, Reliable} {
 		m := NewMessage(mode, 3)
 		m.AddUint64(uint64(i))
-		before := calls()
-		require.NoError(t, s.SendAll(m))
-		require.LessOrEqual(t, calls()-before, uint64(clients/64+2), "system calls of a broadcast of mode %v", mode)
-		for range clients {
-			require.EqualValues(t, i, <-got)
+		least := uint64(clients)
+		for range 20 {
+			before := calls()
+			require.NoError(t, s.SendAll(m))
+			least = min(least, calls()-before)
+			for range clients {
+				require.EqualValues(t, i, <-got)
+			}
+			if least <= clients/64+2 {
+				break
+			}
 		}
+		require.LessOrEqual(t, least, uint64(clients/64+2), "system calls of a broadcast of mode %v", mode)
 		if mode == Unreliable {
 			require.NoError(t, s.SendAllBut(first, m))
 			for range clients - 1 {

@@ -25,7 +25,7 @@ func (n nowhere) Close() error                               { close(n.done); re
 // manyPeers are connected clients of which nothing is heard.
 func manyPeers(tb testing.TB, n int) (s *Server, peers []*Peer) {
 	tb.Helper()
-	s = &Server{MaxClients: n}
+	s = &Server{MaxClients: n, Config: &Config{Timeout: -1}}
 	require.NoError(tb, s.init())
 	m := datagram.NewMux(nowhere{make(chan struct{})}, datagram.MuxConfig{MaxDatagram: 1200})
 	for i := range n {

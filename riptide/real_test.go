@@ -11,10 +11,14 @@ import (
 	"volley/internal/loopback"
 )
 
+// patient is for connections over real sockets, of which nothing may end one
+// because the machine has other things to do.
+var patient = &Config{ConnectAttempts: 60, Timeout: time.Minute, IgnoreQuality: true}
+
 // TestRealSockets talks over UDP and TCP at the same time, by the names of
 // hosts.
 func TestRealSockets(t *testing.T) {
-	s := &Server{Unhandled: func(p *Peer, m *Message) error { return p.Send(m) }}
+	s := &Server{Config: patient, Unhandled: func(p *Peer, m *Message) error { return p.Send(m) }}
 	pc, err := net.ListenPacket("udp", loopback.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +37,7 @@ func TestRealSockets(t *testing.T) {
 	}
 	for _, network := range []string{"udp", "tcp"} {
 		back := make(chan string, 1)
-		c := &Client{Unhandled: func(_ *Client, m *Message) error { back <- m.String(); return m.Err() }}
+		c := &Client{Config: patient, Unhandled: func(_ *Client, m *Message) error { back <- m.String(); return m.Err() }}
 		if err := c.Connect(t.Context(), network, pc.LocalAddr().String()); err != nil {
 			t.Fatalf("%s: %v", network, err)
 		}
@@ -48,7 +52,7 @@ func TestRealSockets(t *testing.T) {
 			if got != network {
 				t.Errorf("%s came back as %s", network, got)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%s: nothing came back", network)
 		}
 		c.Close()
@@ -74,7 +78,7 @@ func testServerAllocs(t *testing.T, network string) {
 		t.Skip("the race detector allocates")
 	}
 	back := func(p *Peer, m *Message) error { return p.Send(m) }
-	s := &Server{Unhandled: back, Notify: back, Config: &Config{IgnoreQuality: true}}
+	s := &Server{Unhandled: back, Notify: back, Config: patient}
 	served := make(chan error)
 	var addr net.Addr
 	if network == "udp" {
@@ -90,7 +94,7 @@ func testServerAllocs(t *testing.T, network string) {
 	}
 	came := make(chan struct{}, 16)
 	got := func(*Client, *Message) error { came <- struct{}{}; return nil }
-	c := &Client{Unhandled: got, Notify: got, Config: &Config{IgnoreQuality: true}}
+	c := &Client{Unhandled: got, Notify: got, Config: patient}
 	require.NoError(t, c.Connect(t.Context(), network, addr.String()))
 	patience := time.NewTimer(0)
 	<-patience.C
@@ -100,7 +104,7 @@ func testServerAllocs(t *testing.T, network string) {
 			msg.AddUint64(1)
 			c.Send(msg)
 			msg.Release()
-			patience.Reset(10 * time.Second)
+			patience.Reset(30 * time.Second)
 			select {
 			case <-came:
 			case <-patience.C:

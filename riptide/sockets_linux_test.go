@@ -17,7 +17,7 @@ func TestSockets(t *testing.T) {
 	const clients = 24
 	joined := make(chan *Peer, clients)
 	var relayed atomic.Int64
-	s := &Server{Sockets: 3, NoAnnouncements: true, Connected: func(p *Peer) { joined <- p }}
+	s := &Server{Config: patient, Sockets: 3, NoAnnouncements: true, Connected: func(p *Peer) { joined <- p }}
 	s.Unhandled = func(p *Peer, m *Message) error {
 		relayed.Add(1)
 		return p.Send(m)
@@ -35,7 +35,7 @@ func TestSockets(t *testing.T) {
 	}
 	var all []*Client
 	for range clients {
-		c := &Client{Unhandled: take}
+		c := &Client{Config: patient, Unhandled: take}
 		require.NoError(t, c.Connect(t.Context(), "udp4", address))
 		all = append(all, c)
 		<-joined
