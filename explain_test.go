@@ -156,6 +156,8 @@ func TestExplainSocketFull(t *testing.T) {
 			s.b.Write([]byte("and back"))
 			time.Sleep(100 * time.Millisecond)
 		}
+		s.a.Write([]byte("by which the last ones are missed"))
+		time.Sleep(time.Second)
 		e := s.b.Explain()
 		f := only(t, e, SocketFull)
 		require.Equal(t, s.ib.Drops(), f.Count)
