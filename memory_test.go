@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"volley/internal/leaktest"
 	"volley/simnet"
 )
 
@@ -56,7 +57,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 				}
 			}
 		}
-		goroutines := runtime.NumGoroutine()
+		goroutines := leaktest.Goroutines()
 		buf := make([]byte, 16384)
 		for round := range 80 {
 			for i, c := range conns {
@@ -83,7 +84,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		// The reader of the listener and of each dialed connection, no more.
-		if got := runtime.NumGoroutine(); got > goroutines+8 {
+		if got := leaktest.Goroutines(); got > goroutines+8 {
 			t.Errorf("%d goroutines, %d before the traffic", got, goroutines)
 		}
 		before := heap()

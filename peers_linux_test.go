@@ -7,12 +7,12 @@ import (
 	"flag"
 	"net"
 	"net/netip"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
 
+	"volley/internal/leaktest"
 	"volley/reliable"
 )
 
@@ -177,7 +177,7 @@ func TestManyPeers(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		peers = min(peers, 2000)
 	}
-	goroutines := runtime.NumGoroutine()
+	goroutines := leaktest.Goroutines()
 	lc := ListenConfig{
 		Config:    &Config{KeepAlive: 30 * time.Second, IdleTimeout: 10 * time.Minute},
 		MaxConns:  peers,
@@ -210,7 +210,7 @@ func TestManyPeers(t *testing.T) {
 	c.exchange(t, peers, 0)
 	<-accepted
 	t.Logf("%d peers answered in %v", peers, time.Since(start))
-	if n := runtime.NumGoroutine() - goroutines; n > 8 {
+	if n := leaktest.Goroutines() - goroutines; n > 8 {
 		t.Errorf("%d goroutines, want at most 8", n)
 	}
 	held := (heap() - before) / int64(peers)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/leaktest"
 	"volley/simnet"
 )
 
@@ -37,7 +38,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		for i := range dialed {
 			dialed[i] = simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		}
-		goroutines := runtime.NumGoroutine()
+		goroutines := leaktest.Goroutines()
 		for i := range accepted {
 			c, err := l.AcceptConn()
 			require.NoError(t, err)
@@ -67,7 +68,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+2, "accepted ones have none; the Listener has its timer")
+		require.LessOrEqual(t, leaktest.Goroutines(), goroutines+2, "accepted ones have none; the Listener has its timer")
 		before := heap()
 		for i, c := range accepted {
 			c.Abort()

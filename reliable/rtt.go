@@ -13,6 +13,10 @@ const (
 	rttSmallChange = 0.00001                 // milliseconds that smoothing leaves out
 )
 
+// Products are converted before they are added to something: else processors that
+// multiply and add in one step, as those of arm64, do not round them, and what is
+// decided by these figures would differ from machine to machine.
+
 // An rttHistory holds the newest round-trip times in milliseconds, with a
 // summary of each block of them, so that an update looks only at what changed.
 type rttHistory struct {
@@ -60,7 +64,7 @@ func (h *rttHistory) summarise(i int) {
 		b.n++
 		d := float64(x) - origin
 		sum += d
-		squares += d * d
+		squares += float64(d * d)
 	}
 	if b.n > 0 {
 		b.mean = origin + sum/float64(b.n)
@@ -94,7 +98,7 @@ func (h *rttHistory) combine() rttBlock {
 		d := b.mean - origin
 		nd := float64(b.n) * d
 		sum += nd
-		all.m2 += b.m2 + nd*d
+		all.m2 += b.m2 + float64(nd*d)
 	}
 	all.mean = origin + sum/float64(all.n)
 	all.m2 -= sum * sum / float64(all.n)
@@ -108,7 +112,7 @@ func (e *Endpoint) sampleRTT(s uint16, rtt int64) {
 	if old := e.stats.RTT; old == 0 && ms > 0 || abs(old-ms) < rttSmallChange {
 		e.stats.RTT = ms
 	} else {
-		e.stats.RTT += float32(ms-old) * orOff(e.cfg.RTTSmoothing, defaultRTTSmoothing)
+		e.stats.RTT += float32(float32(ms-old) * orOff(e.cfg.RTTSmoothing, defaultRTTSmoothing))
 	}
 	h := &e.rtt
 	if h.samples == nil && !e.ensureHistory() {

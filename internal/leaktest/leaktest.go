@@ -26,6 +26,14 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// Goroutines returns how many goroutines there are. It stops the world first: while
+// the runtime puts one away that has ended, runtime.NumGoroutine may count dozens of
+// others that have ended, too.
+func Goroutines() int {
+	runtime.ReadMemStats(new(runtime.MemStats))
+	return runtime.NumGoroutine()
+}
+
 // leaked waits for goroutines of the module to end and returns the stacks of
 // those that do not.
 func leaked(patience time.Duration) string {
