@@ -327,7 +327,7 @@ func (cc *clientOwner) wants(kind packetType) bool {
 
 func (cc *clientOwner) joined() bool {
 	cc.stands, cc.id = true, cc.s.core.id
-	close(cc.ready)
+	cc.s.greeted = cc.ready
 	return true
 }
 

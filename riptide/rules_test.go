@@ -1,12 +1,14 @@
 package riptide
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/datagram"
 	"volley/internal/wire"
 	"volley/simnet"
 )
@@ -220,4 +222,42 @@ func TestUnsendable(t *testing.T) {
 		c.Close()
 		w.close()
 	})
+}
+
+// A notedConn notes what is written, and takes everything.
+type notedConn struct {
+	datagram.Conn
+	wrote [][]byte
+}
+
+func (c *notedConn) WriteBatch(b *wire.Batch) error {
+	for i := range b.Len() {
+		c.wrote = append(c.wrote, bytes.Clone(b.At(i)))
+	}
+	return nil
+}
+
+func (c *notedConn) Schedule(time.Time) {}
+
+// When a client learns that it is connected its answer to the welcome has left, so
+// nothing that it sends overtakes that.
+func TestAnswerBeforeConnected(t *testing.T) {
+	set, err := newSettings(nil)
+	require.NoError(t, err)
+	conn := new(notedConn)
+	connected := make(chan int, 1)
+	cc := &clientConn{ready: make(chan struct{}), done: make(chan struct{})}
+	cc.client = &Client{Connected: func(*Client) { connected <- len(conn.wrote) }}
+	cc.s.init((*clientOwner)(cc), conn, set, clientSide, start)
+	cc.s.do(func(now time.Time, c *connection, out *wire.Batch) { c.connect(now, nil, out) })
+	require.Len(t, conn.wrote, 1)
+	var in, out wire.Batch
+	body := set.idBody(1)
+	set.appendReliable(&in, typeWelcome, 1, body[:])
+	cc.s.HandleBatch(time.Now(), [][]byte{in.At(0)}, &out)
+	<-cc.ready
+	require.Greater(t, <-connected, 1)
+	require.Zero(t, out.Len(), "what leaves only when the batch has been handled")
+	welcome, _ := set.parse(clientSide, conn.wrote[len(conn.wrote)-1])
+	require.Equal(t, typeWelcome, welcome.typ)
 }

@@ -58,9 +58,10 @@ type session struct {
 	events  *queue // what waits; nil if nothing does
 	running bool   // the goroutine is there
 	armed   time.Time
-	closed  bool   // the conn is being closed
-	asked   bool   // a client has asked to be accepted
-	data    []byte // with this, a body
+	closed  bool          // the conn is being closed
+	greeted chan struct{} // to be closed once a client's answer to the welcome has left
+	asked   bool          // a client has asked to be accepted
+	data    []byte        // with this, a body
 }
 
 var _ datagram.Handler = (*session)(nil)
@@ -167,6 +168,9 @@ func (s *session) do(f func(now time.Time, c *connection, out *wire.Batch)) {
 // the events to be handled. If the connection has ended, it sends out, while
 // that is possible, and closes the transport.
 func (s *session) unlock(out *wire.Batch) {
+	if s.greeted != nil {
+		s.greetUnlocking(out)
+	}
 	next := s.core.next()
 	arm := !next.IsZero() && (s.armed.IsZero() || next.Before(s.armed))
 	if arm {
@@ -190,6 +194,19 @@ func (s *session) unlock(out *wire.Batch) {
 	case arm:
 		s.conn.Schedule(next)
 	}
+}
+
+// greetUnlocking sends a client's answer to the welcome before anybody learns of
+// the connection: what they send is not to overtake it, for to the server there is
+// none without it.
+func (s *session) greetUnlocking(out *wire.Batch) {
+	greeted := s.greeted
+	s.greeted = nil
+	s.mu.Unlock()
+	s.conn.WriteBatch(out)
+	out.Reset()
+	close(greeted)
+	s.mu.Lock()
 }
 
 // send sends a message. It returns ErrSendBuffer if too much waits.
