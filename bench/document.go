@@ -37,9 +37,10 @@ func (r *report) sections() []section {
 			"with all processors busy. Messages that a library leaves to another goroutine wait for the computation.", hazardSize, hazardCompute), latencyColumns[1:])},
 		{modeIdle, "Idle connections", table(modeIdle, fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at the server's end, and then at both. "+
 			"For one connection, both sides:", r.options.conns), idleColumns)},
-		{"netplay", "Netplay", nil},      // written by bench/netplay, and kept here
-		{"riptide", "Riptide", nil},      // by hand, from the benchmarks of package riptide
-		{"lossy", "The lossy link", nil}, // written by bench/lossy, and kept here
+		{"netplay", "Netplay", nil},       // written by bench/netplay, and kept here
+		{"riptide", "Riptide", nil},       // by hand, from the benchmarks of package riptide
+		{"lossy", "The lossy link", nil},  // written by bench/lossy, and kept here
+		{"watched", "Being watched", nil}, // written by bench/watched, and kept here
 		{"", "Where others win", func(b *strings.Builder) { b.WriteString(remarks) }},
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"runtime"
 	"time"
+
+	"volley/bench/internal/cputime"
 )
 
 // A usage is what a process has used so far.
@@ -15,7 +17,7 @@ type usage struct {
 func usageNow() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{cpu: cpuTime(), mallocs: m.Mallocs, at: time.Now()}
+	return usage{cpu: cputime.Process(), mallocs: m.Mallocs, at: time.Now()}
 }
 
 // A meter takes the usage between two moments.

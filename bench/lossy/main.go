@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"volley/bench/internal/section"
 )
 
 var paths = []path{
@@ -29,6 +31,8 @@ var paths = []path{
 	{"1 %", 0.01, 25 * time.Millisecond},
 	{"5 %", 0.05, 25 * time.Millisecond},
 }
+
+const title = "The lossy link"
 
 var far = path{"20 %, 200 ms", 0.2, 100 * time.Millisecond}
 
@@ -58,7 +62,7 @@ func write(t *testing.T, seeds int, names string, length time.Duration, out stri
 		fmt.Print(r.section())
 		return
 	}
-	exitOn(replaceSection(filepath.Join(out, "BENCHMARKS.md"), r.section()))
+	exitOn(section.Replace(filepath.Join(out, "BENCHMARKS.md"), title, r.section()))
 	exitOn(os.WriteFile(filepath.Join(out, "bench-lossy.svg"), []byte(r.svg()), 0o644))
 }
 
@@ -128,7 +132,7 @@ func (r *report) median(p *peer, path path, f measure, by func(result) float64) 
 // section returns the section of the report.
 func (r *report) section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s*%s, %s, %s/%s; medians of %d seeds; `go run ./bench/lossy`.*\n\n", title,
+	fmt.Fprintf(&b, "## %s\n\n*%s, %s, %s/%s; medians of %d seeds; `go run ./bench/lossy`.*\n\n", title,
 		time.Now().Format("2006-01-02"), runtime.Version(), runtime.GOOS, runtime.GOARCH, r.seeds)
 	b.WriteString(`A link of 20 Mbit/s and 50 ms there and back, with a queue of 125,000 bytes, that loses datagrams at random in both
 directions; the last column of the second table is one of 200 ms. It is simulated, and but for quic-go and kcp-go, of which
@@ -195,30 +199,4 @@ func color(p peer) string {
 		return "#2a6fb0"
 	}
 	return "#b0b0b0"
-}
-
-const (
-	title  = "## The lossy link\n\n"
-	before = "\n## Where others win\n" // the section that follows ours
-)
-
-// replaceSection puts the section into a file, in place of an older one.
-func replaceSection(name, section string) error {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	text := string(data)
-	if start := strings.Index(text, "\n"+strings.TrimSpace(title)+"\n"); start >= 0 {
-		end := len(text)
-		if n := strings.Index(text[start+1:], "\n## "); n >= 0 {
-			end = start + 1 + n
-		}
-		text = text[:start] + text[end:]
-	}
-	head, tail, found := strings.Cut(text, before)
-	if found {
-		tail = before + tail
-	}
-	return os.WriteFile(name, []byte(strings.TrimRight(head, "\n")+"\n\n"+section+tail), 0o644)
 }

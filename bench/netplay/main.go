@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"volley/bench/internal/section"
 )
 
 func main() {
@@ -38,7 +40,7 @@ func main() {
 		fmt.Print(b.String())
 		return
 	}
-	exitOn(replaceSection(*out, b.String()))
+	exitOn(section.Replace(*out, "Netplay", b.String()))
 }
 
 func exitOn(err error) {
@@ -46,28 +48,4 @@ func exitOn(err error) {
 		fmt.Fprintln(os.Stderr, "netplay:", err)
 		os.Exit(1)
 	}
-}
-
-// before is the title of the section that follows ours.
-const before = "\n## Where others win\n"
-
-// replaceSection puts the section into a file, in place of an older one.
-func replaceSection(name, section string) error {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	text := string(data)
-	if start := strings.Index(text, "\n## Netplay\n"); start >= 0 {
-		end := len(text)
-		if n := strings.Index(text[start+1:], "\n## "); n >= 0 {
-			end = start + 1 + n
-		}
-		text = text[:start] + text[end:]
-	}
-	head, tail, found := strings.Cut(text, before)
-	if found {
-		tail = before + tail
-	}
-	return os.WriteFile(name, []byte(strings.TrimRight(head, "\n")+"\n\n"+strings.TrimRight(section, "\n")+"\n"+tail), 0o644)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,21 +33,5 @@ func TestSlowReaders(t *testing.T) {
 	}
 	if r.delivered != r.want || r.queued > 10*slowBuffer {
 		t.Errorf("%d of %d messages arrived, %d bytes waited", r.delivered, r.want, r.queued)
-	}
-}
-
-func TestReplaceSection(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "f")
-	for _, start := range []string{"# T\n\n## A\n\na\n\n## Where others win\n\nw\n", "# T\n\n## A\n\na\n\n## Netplay\n\nold\n\n## Where others win\n\nw\n"} {
-		if err := os.WriteFile(name, []byte(start), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := replaceSection(name, "## Netplay\n\nnew\n"); err != nil {
-			t.Fatal(err)
-		}
-		got, _ := os.ReadFile(name)
-		if want := "# T\n\n## A\n\na\n\n## Netplay\n\nnew\n\n## Where others win\n\nw\n"; string(got) != want {
-			t.Errorf("replaceSection = %q, want %q", got, want)
-		}
 	}
 }
