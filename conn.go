@@ -254,7 +254,8 @@ func (c *Conn) finishUnlocking() {
 // releaseLocked gives the endpoint's memory back. Messages without a fate are
 // lost.
 func (c *Conn) releaseLocked() {
-	c.last = c.statsLocked()
+	last := c.statsLocked()
+	c.last = &last
 	c.buryLocked()
 	c.free()
 	c.last.MessagesLost = c.counts.messagesLost

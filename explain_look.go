@@ -32,7 +32,8 @@ type look struct {
 
 // look returns how the connection stands.
 func (c *Conn) look() *look {
-	l := &look{stats: c.Stats(), writeErrors: c.dc.Stats().WriteErrors}
+	stats, below := c.stats()
+	l := &look{stats: stats, writeErrors: below.WriteErrors}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.set

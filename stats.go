@@ -135,14 +135,22 @@ type counts struct {
 // Stats returns the present figures. After the connection has ended they are
 // those of its end.
 func (c *Conn) Stats() Stats {
+	stats, _ := c.stats()
+	return stats
+}
+
+// stats returns with Stats those of the transport, which are a system call to ask
+// for. They are asked for last, so that what a socket has dropped does not for a
+// moment look lost in the network.
+func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 	now := c.now()
 	c.mu.Lock()
-	s := c.last
-	if s == nil {
+	if c.last != nil {
+		stats = *c.last
+	} else {
 		c.updateLocked(now)
-		s = c.statsLocked()
+		stats = c.statsLocked()
 	}
-	stats := *s
 	if c.receipts != nil {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
@@ -153,14 +161,15 @@ func (c *Conn) Stats() Stats {
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.user.Truncated()
 	stats.ReadQueue = c.user.In.Len()
-	stats.Transport = transportStats(c.dc.Stats())
+	below = c.dc.Stats()
+	stats.Transport = transportStats(below)
 	stats.Missed = missed(missing, since(earlier, stats.Transport.Drops), stats.MessagesRefused)
-	return stats
+	return stats, below
 }
 
-func (c *Conn) statsLocked() *Stats {
+func (c *Conn) statsLocked() Stats {
 	f, n, m := c.endpoint.Stats(), c.endpoint.Counters(), &c.counts
-	return &Stats{
+	return Stats{
 		RTT: milliseconds(f.RTT), RTTMin: milliseconds(f.RTTMin),
 		RTTMax: milliseconds(f.RTTMax), RTTMean: milliseconds(f.RTTAvg),
 		JitterMean: milliseconds(f.JitterAvg), JitterMax: milliseconds(f.JitterMax),

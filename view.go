@@ -33,7 +33,14 @@ func (h *handler) Over() bool {
 // View implements registry.Viewer.
 func (h *handler) View(v *registry.Conn, explain bool) bool {
 	c := (*Conn)(h)
-	s := c.Stats()
+	var now *look
+	var s Stats
+	if explain {
+		now = c.look()
+		s = now.stats
+	} else {
+		s = c.Stats()
+	}
 	c.mu.Lock()
 	over := c.out.Err() != nil
 	if c.last == nil {
@@ -46,7 +53,7 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	v.ReadBuffer = c.set.readBuffer
 	s.view(v)
 	if explain && !over {
-		e := c.watch()
+		e := c.watch(now)
 		v.Explain, v.OK = e.String(), e.OK()
 	}
 	return !over
@@ -73,10 +80,9 @@ func (s *Stats) view(v *registry.Conn) {
 	v.ReadQueue, v.Memory = s.ReadQueue, s.Memory
 }
 
-// watch is Explain with a period of its own, so that whoever watches the process
-// does not shorten that of the application.
-func (c *Conn) watch() Explanation {
-	now := c.look()
+// watch is Explain of what a look has seen, with a period of its own, so that whoever
+// watches the process does not shorten that of the application.
+func (c *Conn) watch(now *look) Explanation {
 	c.mu.Lock()
 	r := c.rareLocked()
 	if r.watched == nil {

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"volley"
+	"volley/bench/internal/cputime"
+	"volley/exporters/volleyprom"
+	"volley/volleydebug"
+)
+
+// loadEnv tells a process that it is the server, and of which load.
+const loadEnv = "VOLLEY_BENCH_WATCHED"
+
+// A greeting is what the server says first.
+type greeting struct{ Addr, Web string }
+
+// A mark is what the server has done and used so far.
+type mark struct {
+	Messages, Mallocs uint64
+	CPU               time.Duration
+	At                time.Time
+}
+
+// serve answers messages until in ends. For each line of in it writes a mark.
+func serve(load string, in io.Reader, out io.Writer) error {
+	l, err := volley.Listen("udp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	web, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(volleyprom.NewCollector())
+	http.Handle("/volley/", volleydebug.Handler())
+	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	go http.Serve(web, nil)
+	var messages atomic.Uint64
+	go func() {
+		for {
+			c, err := l.AcceptConn()
+			if err != nil {
+				return
+			}
+			go answer(c, load, &messages)
+		}
+	}()
+	enc := json.NewEncoder(out)
+	if err := enc.Encode(greeting{l.Addr().String(), web.Addr().String()}); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if err := enc.Encode(mark{messages.Load(), m.Mallocs, cputime.Process(), time.Now()}); err != nil {
+			return err
+		}
+	}
+	return l.Close()
+}
+
+// answer answers all messages, or of a flood one of many, by its number.
+func answer(c *volley.Conn, load string, messages *atomic.Uint64) {
+	defer c.Close()
+	buf := make([]byte, 2048)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		messages.Add(1)
+		if load == loadFlood {
+			n = 8
+			if binary.LittleEndian.Uint64(buf)%floodAnswers != 0 {
+				continue
+			}
+		}
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// A child is a server, as the process sees it that has started it.
+type child struct {
+	greeting
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func start(load string) (*child, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), loadEnv+"="+load)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
+	if err := s.out.Decode(&s.greeting); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *child) stop() error {
+	s.in.Close()
+	return s.cmd.Wait()
+}
