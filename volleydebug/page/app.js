@@ -9,6 +9,7 @@ const MAX_HISTORIES = 2000; // connections whose history is kept before they are
 const $ = id => document.getElementById(id);
 const conns = new Map();
 let columns = [], place = {};
+let column = {}; // the places of those columns that are reckoned with
 let ticks = 0, lastT = 0, paused = false;
 const times = [];
 const history = SERIES.map(() => []); // of all connections
@@ -22,42 +23,47 @@ class Conn {
     this.missed = this.send = this.receive = this.queued = null;
   }
 
-  get(name) {
-    const v = this.v[place[name]];
+  get(name) { return this.at(place[name]); }
+
+  // at returns the figure of a column, null if there is none.
+  at(i) {
+    const v = this.v[i];
     return v === undefined ? null : v;
   }
 
-  // per returns how fast a counter grows.
-  per(name, dt) {
-    const now = this.get(name), i = place[name];
-    if (now === null || !this.before || this.before[i] === null || dt <= 0) return null;
-    return Math.max(0, now - this.before[i]) / dt;
+  // per returns how fast the counter of a column grows.
+  per(i, dt) {
+    const now = this.at(i), before = this.before ? this.before[i] : null;
+    return now === null || before === null || dt <= 0 ? null : Math.max(0, now - before) / dt;
+  }
+
+  // bits returns a rate, or how fast a counter of bytes grows, in bits a second.
+  bits(rate, counter, dt) {
+    const v = this.at(rate);
+    if (v !== null) return v;
+    const bytes = this.per(counter, dt);
+    return bytes === null ? null : 8 * bytes;
   }
 
   // step reckons what follows from this look and the one before.
   step(dt, keep) {
-    const network = this.per("missed_network", dt), socket = this.per("missed_socket", dt), inbox = this.per("missed_inbox", dt);
-    const bits = (rate, counter) => {
-      const v = this.get(rate);
-      if (v !== null) return v;
-      const bytes = this.per(counter, dt);
-      return bytes === null ? null : 8 * bytes;
-    };
+    const network = this.per(column.missed_network, dt), socket = this.per(column.missed_socket, dt), inbox = this.per(column.missed_inbox, dt);
     this.missed = network === null && socket === null && inbox === null ? null : network + socket + inbox;
-    this.send = bits("send_bps", "bytes_sent");
-    this.receive = bits("receive_bps", "bytes_received");
-    const sendQueue = this.get("send_queue_bytes"), readQueue = this.get("read_queue_bytes");
+    this.send = this.bits(column.send_bps, column.bytes_sent, dt);
+    this.receive = this.bits(column.receive_bps, column.bytes_received, dt);
+    const sendQueue = this.at(column.send_queue_bytes), readQueue = this.at(column.read_queue_bytes);
     this.queued = sendQueue === null && readQueue === null ? null : sendQueue + readQueue;
-    this.now = [this.get("rtt_ms"), this.get("rtt_min_ms"), this.get("jitter_ms"), network, socket, inbox, this.per("messages_lost", dt),
-      this.send, this.receive, this.get("acked_bps"), this.get("window"), this.get("in_flight"), sendQueue, readQueue];
-    this.before = this.v.slice();
+    this.now = [this.at(column.rtt_ms), this.at(column.rtt_min_ms), this.at(column.jitter_ms), network, socket, inbox, this.per(column.messages_lost, dt),
+      this.send, this.receive, this.at(column.acked_bps), this.at(column.window), this.at(column.in_flight), sendQueue, readQueue];
+    if (!this.before) this.before = this.v.slice();
+    else for (let i = 0; i < this.v.length; i++) this.before[i] = this.v[i];
     if (!keep) {
       this.past = null;
       return;
     }
     if (!this.past) this.past = new Float32Array(SERIES.length * POINTS).fill(NaN);
-    const at = ticks % POINTS;
-    for (let i = 0; i < SERIES.length; i++) this.past[i * POINTS + at] = this.now[i] === null ? NaN : this.now[i];
+    const point = ticks % POINTS;
+    for (let i = 0; i < SERIES.length; i++) this.past[i * POINTS + point] = this.now[i] === null ? NaN : this.now[i];
   }
 
   // series returns the history of each figure, as long as times is.
@@ -74,21 +80,22 @@ class Conn {
   }
 }
 
-// median returns the middle one of some numbers, null if there are none.
-function median(list) {
-  if (list.length === 0) return null;
-  list.sort((a, b) => a - b);
-  return list[list.length >> 1];
-}
+const MEDIANS = ["rtt", "rttMin", "jitter"];
 
 // overall returns what stands for all connections: the median of times, the sum
 // of everything else.
 function overall() {
+  const known = new Float64Array(conns.size); // whose sort needs no function
   return SERIES.map((name, i) => {
-    const known = [];
-    for (const c of conns.values()) if (c.now && c.now[i] !== null) known.push(c.now[i]);
-    if (name === "rtt" || name === "rttMin" || name === "jitter") return median(known);
-    return known.length ? known.reduce((a, b) => a + b, 0) : null;
+    let n = 0, sum = 0;
+    for (const c of conns.values()) {
+      const v = c.now[i];
+      if (v === null) continue;
+      known[n++] = v;
+      sum += v;
+    }
+    if (n === 0) return null;
+    return MEDIANS.includes(name) ? known.subarray(0, n).sort()[n >> 1] : sum;
   });
 }
 
@@ -101,6 +108,13 @@ function receive(e) {
     conns.clear();
     columns = e.columns;
     place = Object.fromEntries(columns.map((name, i) => [name, i]));
+    column = {
+      rtt_ms: place.rtt_ms, rtt_min_ms: place.rtt_min_ms, jitter_ms: place.jitter_ms, messages_lost: place.messages_lost,
+      missed_network: place.missed_network, missed_socket: place.missed_socket, missed_inbox: place.missed_inbox,
+      send_bps: place.send_bps, receive_bps: place.receive_bps, acked_bps: place.acked_bps,
+      bytes_sent: place.bytes_sent, bytes_received: place.bytes_received, window: place.window, in_flight: place.in_flight,
+      send_queue_bytes: place.send_queue_bytes, read_queue_bytes: place.read_queue_bytes,
+    };
     $("program").textContent = `${e.program}, process ${e.pid}`;
     document.title = `volley: ${e.program}`;
   }
@@ -127,12 +141,23 @@ function receive(e) {
   });
   explained = e.explained;
   head = e;
-  if (!paused) show();
+  showSoon();
   document.body.dataset.conns = conns.size;
   document.body.dataset.ticks = ticks;
 }
 
-let head = null, explained = true;
+let head = null, explained = true, showing = false;
+
+// showSoon has show called in a frame of its own, apart from what was reckoned. While
+// the page is hidden there is none.
+function showSoon() {
+  if (showing) return;
+  showing = true;
+  requestAnimationFrame(() => {
+    showing = false;
+    if (!paused) show();
+  });
+}
 
 // show draws everything that has changed.
 function show() {

@@ -87,15 +87,31 @@ class Charts {
     this.draw();
   }
 
+  // draw has the graphs drawn, one a frame, beginning with the next but one: the
+  // table may take the next.
   draw() {
     if (!this.times) return;
-    for (const p of this.plots) {
-      const lines = p.chart.of.map(([name]) => this.series[SERIES.indexOf(name)]);
-      p.plot.setData([this.times, ...lines]);
-      lines.forEach((line, i) => {
-        const text = short(line[line.length - 1], "");
-        if (p.values[i].textContent !== text) p.values[i].textContent = text;
-      });
-    }
+    this.due = this.plots.slice();
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => this.drawNext());
+  }
+
+  drawNext() {
+    requestAnimationFrame(() => {
+      const p = this.due.shift();
+      if (p) this.drawOne(p);
+      if (this.due.length > 0) this.drawNext();
+      else this.asked = false;
+    });
+  }
+
+  drawOne(p) {
+    const lines = p.chart.of.map(([name]) => this.series[SERIES.indexOf(name)]);
+    p.plot.setData([this.times, ...lines]);
+    lines.forEach((line, i) => {
+      const text = short(line[line.length - 1], "");
+      if (p.values[i].textContent !== text) p.values[i].textContent = text;
+    });
   }
 }

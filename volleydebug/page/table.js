@@ -3,6 +3,7 @@
 // Table shows connections in rows of which only those in sight exist.
 
 const ROW = 26;
+const REFILLS = 10; // rows that are filled anew in a frame
 
 const ms = v => v === null ? "–" : v < 10 ? v.toFixed(2) : v < 100 ? v.toFixed(1) : v.toFixed(0);
 const percent = v => v === null ? "–" : (100 * v).toFixed(v > 0 && v < 0.1 ? 2 : 1) + " %";
@@ -11,27 +12,35 @@ const perSecond = v => v === null || Number.isNaN(v) ? "–" : short(v, "/s");
 
 // What a column shows of a connection: text, and what to sort by.
 const TABLE = [
-  { name: "protocol", width: "w110", text: c => c.over ? c.protocol + " / " + c.over : c.protocol, key: c => c.protocol + c.over },
-  { name: "remote", width: "w190", text: c => c.remote, key: c => c.remote },
-  { name: "local", width: "w190", text: c => c.local, key: c => c.local },
-  { name: "peer", width: "w84", text: c => c.label || c.role, key: c => c.label || c.role },
-  { name: "rtt ms", width: "w70", n: true, text: c => ms(c.get("rtt_ms")), key: c => c.get("rtt_ms") },
-  { name: "jitter", width: "w70", n: true, text: c => ms(c.get("jitter_ms")), key: c => c.get("jitter_ms") },
-  { name: "loss", width: "w70", n: true, text: c => percent(c.get("loss")), key: c => c.get("loss") },
-  { name: "missed", width: "w84", n: true, text: c => perSecond(c.missed), key: c => c.missed },
-  { name: "sent", width: "w96", n: true, text: c => short(c.send, "bit/s"), key: c => c.send },
-  { name: "received", width: "w96", n: true, text: c => short(c.receive, "bit/s"), key: c => c.receive },
-  { name: "in flight", width: "w84", n: true, text: c => number(c.get("in_flight")), key: c => c.get("in_flight") },
-  { name: "queued", width: "w84", n: true, text: c => short(c.queued, "B"), key: c => c.queued },
+  { name: "protocol", width: 110, text: c => c.over ? c.protocol + " / " + c.over : c.protocol, key: c => c.protocol + c.over },
+  { name: "remote", width: 190, text: c => c.remote, key: c => c.remote },
+  { name: "local", width: 190, text: c => c.local, key: c => c.local },
+  { name: "peer", width: 84, text: c => c.label || c.role, key: c => c.label || c.role },
+  { name: "rtt ms", width: 70, n: true, text: c => ms(c.get("rtt_ms")), key: c => c.get("rtt_ms") },
+  { name: "jitter", width: 70, n: true, text: c => ms(c.get("jitter_ms")), key: c => c.get("jitter_ms") },
+  { name: "loss", width: 70, n: true, text: c => percent(c.get("loss")), key: c => c.get("loss") },
+  { name: "missed", width: 84, n: true, text: c => perSecond(c.missed), key: c => c.missed },
+  { name: "sent", width: 96, n: true, text: c => short(c.send, "bit/s"), key: c => c.send },
+  { name: "received", width: 96, n: true, text: c => short(c.receive, "bit/s"), key: c => c.receive },
+  { name: "in flight", width: 84, n: true, text: c => number(c.get("in_flight")), key: c => c.get("in_flight") },
+  { name: "queued", width: 84, n: true, text: c => short(c.queued, "B"), key: c => c.queued },
   { name: "explain", words: true, text: c => c.explain.split("\n")[0], key: c => (c.ok ? 1 : 0) },
 ];
+
+const cellClass = column => "cell" + (column.width ? " w" + column.width : "") + (column.n ? " n" : "") + (column.words ? " words long" : "");
+
+// isLong reports whether a text may have to be cut off. Only cells that have to are
+// clipped, since every clip costs the browser time in every frame.
+const isLong = (column, text) => !column.words && 16 + 9 * text.length > column.width;
 
 class Table {
   constructor(onSelect) {
     this.scroll = document.getElementById("scroll");
     this.rows = document.getElementById("rows");
     this.empty = document.getElementById("empty");
-    this.pool = [];
+    this.pool = []; // the connection in a place has the row place % pool.length, so that scrolling fills few rows
+    this.top = this.height = 0; // of what is in sight; kept, for to ask costs a layout
+    this.version = 0; // of what rows show
     this.list = [];
     this.conns = new Map();
     this.filter = "";
@@ -40,9 +49,9 @@ class Table {
     this.selected = 0;
     this.onSelect = onSelect;
     this.buildHead();
-    this.scroll.addEventListener("scroll", () => this.ask(), { passive: true });
+    this.scroll.addEventListener("scroll", () => { this.top = this.scroll.scrollTop; this.ask(); }, { passive: true });
     this.scroll.addEventListener("keydown", e => this.key(e));
-    new ResizeObserver(() => this.ask()).observe(this.scroll);
+    new ResizeObserver(() => { this.height = this.scroll.clientHeight; this.ask(); }).observe(this.scroll);
   }
 
   buildHead() {
@@ -50,7 +59,7 @@ class Table {
     this.heads = TABLE.map((column, i) => {
       const b = document.createElement("button");
       b.type = "button";
-      b.className = "cell " + (column.width || "") + (column.n ? " n" : "") + (column.words ? " words" : "");
+      b.className = cellClass(column);
       b.textContent = column.name;
       b.addEventListener("click", () => {
         this.down = this.column === i ? !this.down : !!column.n;
@@ -84,7 +93,9 @@ class Table {
       else b.removeAttribute("aria-sort");
     });
     this.empty.hidden = list.length > 0;
-    this.rows.style.height = list.length * ROW + "px";
+    const height = list.length * ROW + "px";
+    if (this.rows.style.height !== height) this.rows.style.height = height;
+    this.version++;
     this.ask();
   }
 
@@ -95,24 +106,31 @@ class Table {
     requestAnimationFrame(() => { this.asked = false; this.draw(); });
   }
 
+  // draw fills the rows in sight: those that come into it at once, and of those that
+  // only have other values some, and the rest in the next frames.
   draw() {
-    const top = Math.max(0, this.scroll.scrollTop - ROW);
+    const top = Math.max(0, this.top - ROW);
     const first = Math.max(0, Math.floor(top / ROW) - 4);
-    const last = Math.min(this.list.length, Math.ceil((top + this.scroll.clientHeight) / ROW) + 4);
+    const last = Math.min(this.list.length, Math.ceil((top + this.height) / ROW) + 4);
     while (this.pool.length < last - first) this.pool.push(this.newRow());
-    this.pool.forEach((row, i) => {
-      const c = first + i < last ? this.list[first + i] : null;
-      this.fill(row, c, first + i);
-    });
+    let budget = REFILLS;
+    for (let i = 0; i < this.pool.length; i++) {
+      const place = first + i;
+      const row = this.pool[place % this.pool.length], c = place < last ? this.list[place] : null;
+      if (row.c === c && row.place === place && row.version === this.version) continue;
+      if (c && row.c && row.place === place && budget-- <= 0) this.ask();
+      else this.fill(row, c, place);
+    }
   }
 
   newRow() {
     const box = document.createElement("div");
     box.className = "row";
-    box.hidden = true;
+    box.style.display = "none";
     const cells = TABLE.map(column => {
       const cell = document.createElement("span");
-      cell.className = "cell " + (column.width || "") + (column.n ? " n" : "") + (column.words ? " words" : "");
+      cell.className = cellClass(column);
+      cell.append("");
       box.append(cell);
       return cell;
     });
@@ -123,31 +141,30 @@ class Table {
   }
 
   fill(row, c, place) {
+    if (!c !== !row.c) row.box.style.display = c ? "" : "none";
     row.c = c;
-    if (!c) {
-      row.box.style.display = "none";
-      return;
-    }
-    row.box.hidden = false;
-    row.box.style.display = "";
+    if (!c) return;
+    row.version = this.version;
     if (row.place !== place) {
       row.place = place;
-      row.box.style.transform = `translateY(${place * ROW}px)`;
+      row.box.style.top = place * ROW + "px";
     }
     const name = "row" + (c.id === this.selected ? " selected" : "") + (c.explain && !c.ok ? " bad" : "");
     if (row.box.className !== name) row.box.className = name;
     TABLE.forEach((column, i) => {
-      const text = column.text(c);
+      const text = column.text(c), cell = row.cells[i];
+      if (column.words && cell.title !== c.explain) cell.title = c.explain;
       if (row.texts[i] === text) return;
+      if (isLong(column, text) !== isLong(column, row.texts[i])) cell.classList.toggle("long");
       row.texts[i] = text;
-      row.cells[i].textContent = text;
-      if (column.words) row.cells[i].title = c.explain;
+      cell.firstChild.data = text;
     });
   }
 
   select(id) {
     this.selected = id;
     this.onSelect(id);
+    this.version++;
     this.ask();
   }
 
