@@ -92,7 +92,7 @@ var importRules = map[string]importRule{
 		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),
 		test:    []string{"volley/internal/loopback", "volley/internal/netnstest", "volley/internal/vectors"},
 	},
-	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/..."}, publicPackages...)},
+	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/...", "volley/exporters/volleyprom"}, publicPackages...)},
 	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},
 	"volley/tools":   {},
 }
