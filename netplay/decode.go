@@ -164,7 +164,7 @@ func (d *decoder) string(b []byte, q addr) ([]byte, error) {
 		return nil, err
 	}
 	s := string(b[:n])
-	if !utf8.ValidString(s) {
+	if !validString(s) {
 		// At most three times as long: a byte that means nothing, alone.
 		if err := d.charge(2 * n); err != nil {
 			return nil, err

@@ -58,7 +58,12 @@ func appendStruct(dst []byte, p addr, pl *plan, depth int) (_ []byte, err error)
 				dst = append(dst, 0)
 				continue
 			}
-			dst, err = appendNested(dst, q, o.value.plan, depth)
+			nested := o.value.plan
+			if nested.flat >= 0 && depth > 0 { // as appendNested would, a call sooner
+				dst = appendFlat(dst, q, nested)
+				continue
+			}
+			dst, err = appendNested(dst, q, nested, depth)
 		default:
 			dst, err = appendValue(dst, q, o.value, depth)
 		}
@@ -76,13 +81,8 @@ func appendGroup(dst []byte, q addr, v *value, n int) []byte {
 		dst = slices.Grow(dst, size)
 	}
 	dst = dst[:start+size]
-	putGroup(dst[start:], q, v.kind, n)
-	return dst
-}
-
-// putGroup writes n numbers of a kind that lie side by side from q on.
-func putGroup(b []byte, q addr, k kind, n int) {
-	switch k {
+	b := dst[start:]
+	switch v.kind {
 	case kindFloat:
 		putFloats(b, fields[uint32](q, n))
 	case kind32:
@@ -94,6 +94,7 @@ func putGroup(b []byte, q addr, k kind, n int) {
 	default:
 		copy(b, fields[uint8](q, n))
 	}
+	return dst
 }
 
 func putFloats(b []byte, vs []uint32) {
@@ -134,11 +135,29 @@ func canonical(bits uint32) uint32 {
 
 // appendString appends a string that may be too long or not valid.
 func appendString(dst []byte, s string) ([]byte, error) {
-	if len(s) > maxCount || !utf8.ValidString(s) {
+	if len(s) > maxCount || !validString(s) {
 		return dst, stringError(s)
 	}
 	return append(append(dst, byte(len(s)>>8), byte(len(s))), s...), nil
 }
+
+// validString is utf8.ValidString, faster for names and the like: short and
+// ASCII.
+func validString(s string) bool {
+	if len(s) <= shortString {
+		var all byte
+		for i := range len(s) {
+			all |= s[i]
+		}
+		if all < utf8.RuneSelf {
+			return true
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// shortString is up to how many bytes looking at each is faster.
+const shortString = 16
 
 func stringError(s string) error {
 	if len(s) > maxCount {
@@ -195,30 +214,24 @@ func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 
 // appendFlat is appendNested for a struct of numbers and bools.
 func appendFlat(dst []byte, p addr, pl *plan) []byte {
-	start, size := len(dst), 3+pl.flat
-	if cap(dst)-start < size {
-		dst = slices.Grow(dst, size)
-	}
-	dst = dst[:start+size]
-	b := dst[start:]
-	b[0], b[1], b[2] = hasObject, byte(pl.flat>>8), byte(pl.flat)
-	b = b[3:]
-	for i := range pl.ops {
-		o := &pl.ops[i]
+	dst = append(dst, hasObject, byte(pl.flat>>8), byte(pl.flat))
+	ops := pl.ops
+	for i := range ops {
+		o := &ops[i]
 		q := fieldAt(p, o.offset)
 		switch o.kind {
 		case kindFloat:
-			binary.BigEndian.PutUint32(b[o.at:], canonical(get32(q)))
+			dst = binary.BigEndian.AppendUint32(dst, canonical(get32(q)))
 		case kind32:
-			binary.BigEndian.PutUint32(b[o.at:], get32(q))
+			dst = binary.BigEndian.AppendUint32(dst, get32(q))
 		case kind64:
-			binary.BigEndian.PutUint64(b[o.at:], get64(q))
+			dst = binary.BigEndian.AppendUint64(dst, get64(q))
 		case kind16:
-			binary.BigEndian.PutUint16(b[o.at:], get16(q))
+			dst = binary.BigEndian.AppendUint16(dst, get16(q))
 		case kindGroup:
-			putGroup(b[o.at:], q, o.value.kind, o.count)
+			dst = appendGroup(dst, q, o.value, o.count)
 		default:
-			b[o.at] = get8(q)
+			dst = append(dst, get8(q))
 		}
 	}
 	return dst

@@ -58,7 +58,6 @@ type op struct {
 	kind   kind
 	count  int // of fields; more than 1 for numbers and bools only
 	first  int // the number of the first field
-	at     int // where it is on the wire, in a flat struct
 	value  *value
 }
 
@@ -70,7 +69,6 @@ func (pl *plan) compileOps() {
 		if n := pl.alike(i); n >= minGroup {
 			o.kind, o.count = kindGroup, n
 		}
-		o.at = pl.flat
 		pl.ops = append(pl.ops, o)
 		i += o.count
 		if f.kind > kindFloat || pl.flat < 0 || pl.flat+o.count*f.min > maxCount {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -260,6 +261,45 @@ func TestDepth(t *testing.T) {
 	var back valueTree
 	require.NoError(t, Unmarshal(body, &back))
 	require.Len(t, back.Children[1].Children, 1)
+}
+
+// TestDepthOfNumbers checks the limit for structs of numbers alone, which are
+// written in a way of their own.
+func TestDepthOfNumbers(t *testing.T) {
+	type point struct {
+		X float32 `netplay:"0"`
+	}
+	for _, v := range []any{
+		&struct {
+			P *point `netplay:"0"`
+		}{&point{1}},
+		&struct {
+			L []*point `netplay:"0"`
+		}{[]*point{{1}}},
+		&struct {
+			V point `netplay:"0"`
+		}{},
+	} {
+		_, err := (&settings{maxDepth: 1}).appendBody(nil, v)
+		require.NoError(t, err)
+		out, err := (&settings{}).appendBody(nil, v)
+		require.ErrorContains(t, err, ErrDepth.Error())
+		require.Empty(t, out)
+	}
+}
+
+// TestValidString compares with package utf8, around the length up to which the
+// check is another one.
+func TestValidString(t *testing.T) {
+	for n := range 2 * shortString {
+		for at := range n + 1 {
+			for _, part := range []string{"\x00", "\x7f", "\x80", "\xc3", "\xff", "\u00e9", "\u20ac", "\U0001f600", "\xed\xa0\x80"} {
+				s := strings.Repeat("a", at) + part + strings.Repeat("a", n-at)
+				require.Equal(t, utf8.ValidString(s), validString(s), "%q", s)
+			}
+		}
+	}
+	require.True(t, validString(""))
 }
 
 // TestDecodedSize checks the limit on what a body takes in memory, for each
