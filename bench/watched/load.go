@@ -154,7 +154,7 @@ func watch(ctx context.Context, web string) func() error {
 	return func() error {
 		cancel()
 		wg.Wait()
-		if least := int(time.Since(begin).Seconds()) - 1; looks < least || scrapes < least {
+		if least := int(time.Since(begin).Seconds()); looks < least || scrapes < least {
 			return errors.Join(fmt.Errorf("%d looks and %d scrapes in %v", looks, scrapes, time.Since(begin)), failed[0], failed[1])
 		}
 		return nil

@@ -1,7 +1,7 @@
 // Command watched measures what it costs a server that somebody looks at it: the
 // stream of the debug page is read, and Prometheus scrapes each second. A pair is one
-// server process under load, for a time unwatched and for a time watched, in turns
-// beginning with either. It writes its section of docs/BENCHMARKS.md:
+// server process under load, unwatched, twice watched, and unwatched, and the next one
+// the other way round. It writes its section of docs/BENCHMARKS.md:
 //
 //	go run ./bench/watched
 //	go run ./bench/watched -out "" -pairs 1
@@ -28,7 +28,7 @@ func main() {
 		return
 	}
 	pairs := flag.Int("pairs", 10, "`number` of pairs")
-	length := flag.Duration("length", 4*time.Second, "`time` of each half of a pair")
+	length := flag.Duration("length", time.Second, "`time` of each of the four parts of a pair, in whole seconds")
 	clients := flag.Int("clients", 500, "`number` of clients of the load echo")
 	keep := flag.String("keep", "", "`file` to which the pairs are added; those that it has are reported, too")
 	out := flag.String("out", "docs/BENCHMARKS.md", "`file` whose section Being watched is written; \"\": print it")
@@ -69,21 +69,25 @@ func exitOn(err error) {
 	}
 }
 
-// A pair is what a server did in two times of the same length.
+// A pair is what a server did unwatched and watched, for the same time.
 type pair struct {
 	Load               string
 	Unwatched, Watched half
 }
 
-// A half is what a server did in one of them.
+// A half is what a server did in one or the other.
 type half struct {
 	Messages, Mallocs uint64
 	CPU, Time         time.Duration
 }
 
+func (h *half) add(o half) {
+	h.Messages, h.Mallocs, h.CPU, h.Time = h.Messages+o.Messages, h.Mallocs+o.Mallocs, h.CPU+o.CPU, h.Time+o.Time
+}
+
 const (
-	warmup = 2 * time.Second // connections learn what to expect
-	settle = time.Second     // between the halves
+	warmup = time.Second            // connections learn what to expect
+	settle = 250 * time.Millisecond // between parts; who begins to watch is told all by then
 )
 
 // measure runs a server of its own for a pair.
@@ -102,15 +106,17 @@ func measure(ctx context.Context, load string, clients int, length time.Duration
 	defer func() { cancel(); err = errors.Join(err, wait()) }()
 	time.Sleep(warmup)
 	p := &pair{Load: load}
-	for _, watched := range []bool{watchedFirst, !watchedFirst} {
+	for _, watched := range []bool{watchedFirst, !watchedFirst, !watchedFirst, watchedFirst} {
 		to, watching := &p.Unwatched, func() error { return nil }
 		if watched {
 			to, watching = &p.Watched, watch(ctx, s.Web)
 		}
 		time.Sleep(settle)
-		if *to, err = s.during(length); err != nil {
+		h, err := s.during(length)
+		if err != nil {
 			return nil, err
 		}
+		to.add(h)
 		if err := watching(); err != nil {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ const title = "Being watched"
 // report returns the section of docs/BENCHMARKS.md.
 func report(all []pair, clients int, length time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n*%s, %s, %d processors, %s/%s; %d pairs, %v each half; `go run ./bench/watched`.*\n\n", title,
+	fmt.Fprintf(&b, "## %s\n\n*%s, %s, %d processors, %s/%s; %d pairs, each twice %v of both; `go run ./bench/watched`.*\n\n", title,
 		time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, len(of(all, loads[0])), length)
 	fmt.Fprintf(&b, `What it costs a server that somebody looks at it: a client of the debug page reads its stream, with all connections explained
 each second, and a scrape of volleyprom comes each second. Unwatched, nobody asks for either. Load "%s" is one client that

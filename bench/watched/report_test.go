@@ -17,7 +17,7 @@ func TestReport(t *testing.T) {
 	}
 	got := report(all, 500, 4*time.Second)
 	for _, want := range []string{
-		"## Being watched\n", "; 2 pairs, 4s each half;",
+		"## Being watched\n", "; 2 pairs, each twice 4s of both;",
 		"| echo | CPU for a message, µs | 20.000 | 17.500 | 1.000 (0.500 to 2.000) |\n",
 		"| echo | time for a message, µs | 40.000 | 35.000 | 1.000 (0.500 to 2.000) |\n",
 		"| flood | CPU for a message, µs | 1.000 | 1.000 | 1.000 (1.000 to 1.000) |\n",
