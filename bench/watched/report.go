@@ -20,11 +20,12 @@ func report(all []pair, clients int, length time.Duration) string {
 each second, and a scrape of volleyprom comes each second. Unwatched, nobody asks for either. Load "%s" is one client that
 sends messages of %d bytes as fast as they go, held back by a window, and "%s" %d clients that send %d messages of %d bytes a
 second each and are answered. "CPU" is user and system time of the server's process for each message that comes in, and its
-allocations are counted likewise. A ratio is the geometric mean over all pairs, with the least and the largest of them; above 1 it
-is worse to be watched.
+allocations are counted likewise. Ratios are of pairs: their median, with the least and the largest, and their geometric mean; above
+1 it is worse to be watched. Where they spread by more than some percent the machine was busy with other things, and the means
+say as much about those.
 
-| load | | unwatched | watched | ratio |
-|---|---|---|---|---|
+| load | | unwatched | watched | ratio | geometric mean |
+|---|---|---|---|---|---|
 `, loadFlood, floodSize, loadEcho, clients, echoRate, echoSize)
 	for _, load := range loads {
 		ps := of(all, load)
@@ -51,9 +52,9 @@ func row(b *strings.Builder, load, name string, ps []pair, compare bool, figure 
 		off, on, ratios = append(off, x), append(on, y), append(ratios, y/x)
 		product += math.Log(y / x)
 	}
-	ratio := ""
+	ratio := " | "
 	if compare {
-		ratio = fmt.Sprintf("%.3f (%.3f to %.3f)", math.Exp(product/float64(len(ps))), slices.Min(ratios), slices.Max(ratios))
+		ratio = fmt.Sprintf("%.3f (%.3f to %.3f) | %.3f", median(ratios), slices.Min(ratios), slices.Max(ratios), math.Exp(product/float64(len(ps))))
 	}
 	fmt.Fprintf(b, "| %s | %s | %.3f | %.3f | %s |\n", load, name, median(off), median(on), ratio)
 }
