@@ -8,11 +8,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
 	"volley/internal/outbox"
 	"volley/internal/wire"
 )
@@ -70,6 +73,100 @@ func TestRead(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
+// A message that fills the buffer is whole, and one in an Inbox with numbers comes
+// with its own.
+func TestReadExactAndNumbered(t *testing.T) {
+	o := newOwner()
+	o.receive("four")
+	n, err := o.Read(make([]byte, 4))
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	require.Zero(t, o.Truncated())
+	o.receive("a", "b")
+	n, err = o.Read(make([]byte, 1)) // the smallest there is
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	p, err := o.ReadAppend(nil)
+	require.NoError(t, err)
+	require.Equal(t, "b", string(p))
+
+	o = newOwner()
+	o.In.Numbered()
+	o.In.Lock()
+	o.In.PushNumbered([]byte("msg"), 7)
+	o.In.Unlock()
+	p, number, err := o.ReadNumbered([]byte("a "))
+	require.NoError(t, err)
+	require.Equal(t, "a msg", string(p))
+	require.EqualValues(t, 7, number)
+	o.In.Notice()
+	_, _, err = o.ReadNumbered(nil)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	o.In.Notice()
+	_, err = o.ReadAppend(nil)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	o.In.End(io.EOF)
+	_, err = o.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+}
+
+// An inlineConn is a connection below whose users read the socket, in which there
+// is one message.
+type inlineConn struct {
+	datagram.Conn
+	o           *owner
+	reads, told int
+}
+
+func (c *inlineConn) Features() datagram.Features      { return datagram.Features{Inline: c} }
+func (c *inlineConn) InterruptInline(datagram.Readers) { c.told++ }
+func (c *inlineConn) ReadInline(*deadline.Deadline, datagram.Readers) bool {
+	c.reads++
+	c.o.receive("from the socket")
+	return true
+}
+
+// Where the connection below has its users read, Read does so when nothing waits,
+// and whoever reads learns of a new deadline. The limit and the memory asked for are
+// those of Init.
+func TestInit(t *testing.T) {
+	o := new(owner)
+	c := &inlineConn{o: o}
+	asked := 0
+	o.Init(c, 100, func(n int) bool { asked += n; return true })
+	o.out.Init(o, false)
+	p, err := o.ReadAppend(nil)
+	require.NoError(t, err)
+	require.Equal(t, "from the socket", string(p))
+	require.Equal(t, 1, c.reads)
+	require.Zero(t, asked, "all is given back")
+	require.NoError(t, o.SetDeadlineLocked(&o.out, time.Time{}, true, false))
+	require.Equal(t, 1, c.told)
+	require.NoError(t, o.SetDeadlineLocked(&o.out, time.Time{}, false, true))
+	require.Equal(t, 1, c.told, "the deadline was that of Write")
+	require.True(t, o.In.HasRoom(100-inbox.MessageOverhead))
+	require.False(t, o.In.HasRoom(101-inbox.MessageOverhead))
+	o.receive("x")
+	require.NotZero(t, asked)
+}
+
+// A new deadline is for a Read, too, that waits already.
+func TestDeadlineOfBlockedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner()
+		got := make(chan error, 1)
+		go func() {
+			_, err := o.Read(make([]byte, 1))
+			got <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, o.SetDeadlineLocked(&o.out, time.Now().Add(time.Second), true, false))
+		begin := time.Now()
+		require.ErrorIs(t, <-got, os.ErrDeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(begin))
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	o := newOwner()
 	past := time.Unix(1, 0)
@@ -106,6 +203,12 @@ func TestEnds(t *testing.T) {
 	require.False(t, o.EndLocked(&o.out, broken))
 	require.Equal(t, net.ErrClosed, set(o))
 	require.Equal(t, net.ErrClosed, o.out.Check())
+
+	o = newOwner()
+	require.True(t, o.EndLocked(&o.out, broken))
+	require.True(t, o.out.Drains())
+	o.CloseLocked(&o.out)
+	require.False(t, o.out.Drains(), "nothing is to be read after Close")
 }
 
 func TestOpError(t *testing.T) {

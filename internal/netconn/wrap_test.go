@@ -1,0 +1,127 @@
+package netconn
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
+)
+
+// An addrConn is a connection of which nothing is known but its address. It is no
+// pointer, as those of a wrapper may be.
+type addrConn struct {
+	net.Conn
+	local net.Addr
+}
+
+func (c addrConn) LocalAddr() net.Addr { return c.local }
+
+// A netAddr has a network and an address.
+type netAddr struct{ network, text string }
+
+func (a netAddr) Network() string { return a.network }
+func (a netAddr) String() string  { return a.text }
+
+// Streams are told by their addresses, TLS by its type, and what cannot be told is
+// let pass.
+func TestUnfit(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	at := func(network, text string) net.Conn { return addrConn{local: netAddr{network, text}} }
+	for _, test := range []struct {
+		name   string
+		inner  net.Conn
+		stream string
+	}{
+		{"TCP", at("tcp", "10.0.0.1:1"), "tcp"},
+		{"TCP over IPv6", at("tcp6", "[::1]:1"), "tcp6"},
+		{"a wrapper of TCP", &addrConn{local: &net.TCPAddr{}}, "tcp"},
+		{"a Unix socket", at("unix", "/tmp/x"), "unix"},
+		{"a Unix socket of packets", at("unixpacket", "/tmp/x"), ""},
+		{"UDP", at("udp", "10.0.0.1:1"), ""},
+		{"no network", at("", ""), ""},
+		{"net.Pipe", a, "net.Pipe"},
+		{"a pipe of messages", at("pipe", "pipe 1"), ""},
+		{"an address that only looks like a pipe's", at("udp", "pipe"), ""},
+		{"no address", addrConn{}, ""},
+		{"TLS", tls.Client(at("udp", "10.0.0.1:1"), &tls.Config{}), "TLS"},
+	} {
+		require.Equal(t, test.stream, Stream(test.inner), test.name)
+		want := ""
+		if test.stream != "" {
+			want = "a " + test.stream + " connection does not preserve message boundaries"
+		}
+		require.Equal(t, want, Unfit(test.inner), test.name)
+	}
+	require.Equal(t, "it is nil", Unfit(nil))
+}
+
+// What stands below a connection that cannot be used closes what it was given, and
+// carries nothing.
+func TestUnused(t *testing.T) {
+	near, far := net.Pipe()
+	dc := Unused(near)
+	require.Zero(t, dc.MaxDatagram())
+	require.NoError(t, dc.Close())
+	_, err := far.Read(make([]byte, 1))
+	require.Error(t, err, "what was given is still open")
+
+	dc = Unused(nil)
+	require.Equal(t, "pipe", dc.LocalAddr().Network())
+	require.NoError(t, dc.Close())
+	var b wire.Batch
+	b.Append([]byte("x"))
+	require.ErrorIs(t, dc.WriteBatch(&b), net.ErrClosed)
+}
+
+// A fakeListener accepts what it is told to.
+type fakeListener struct {
+	net.Listener
+	conn net.Conn
+	err  error
+}
+
+func (l *fakeListener) Accept() (net.Conn, error) { return l.conn, l.err }
+
+// A closingConn knows whether it was closed.
+type closingConn struct {
+	net.Conn
+	closed int
+}
+
+func (c *closingConn) Close() error { c.closed++; return nil }
+
+// NewListener wraps what is accepted, and closes what cannot be wrapped.
+func TestNewListener(t *testing.T) {
+	inner, wrapped := new(closingConn), new(closingConn)
+	no := errors.New("no")
+	var given net.Conn
+	var wrapErr error
+	l := &fakeListener{conn: inner}
+	lis := NewListener(l, func(c net.Conn) (net.Conn, error) {
+		given = c
+		return wrapped, wrapErr
+	})
+	c, err := lis.Accept()
+	require.NoError(t, err)
+	require.Same(t, inner, given)
+	require.Same(t, wrapped, c)
+	require.Zero(t, wrapped.closed)
+
+	wrapErr = no
+	c, err = lis.Accept()
+	require.Equal(t, no, err)
+	require.Nil(t, c)
+	require.Equal(t, 1, wrapped.closed)
+
+	given, wrapErr, l.err = nil, nil, net.ErrClosed
+	c, err = lis.Accept()
+	require.Equal(t, net.ErrClosed, err)
+	require.Nil(t, c)
+	require.Nil(t, given)
+}
