@@ -185,9 +185,6 @@ func (q *Inbox) finish(err error, drop bool) {
 		q.head, q.tail = nil, nil
 	}
 	q.mu.Unlock()
-	if q.waiting.Load() > 0 {
-		signal(q.wake)
-	}
 	q.tellRoom()
 	q.Interrupt()
 	if drop {
@@ -323,9 +320,6 @@ func (q *Inbox) poppedLocked(n int) {
 	if c.r == c.w {
 		q.out = c.next
 		q.release(c)
-	}
-	if q.out != nil && q.waiting.Load() > 0 {
-		signal(q.wake)
 	}
 }
 

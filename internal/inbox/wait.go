@@ -94,8 +94,8 @@ func (q *Inbox) leave(d *deadline.Deadline) {
 }
 
 // ready reports whether a reader has something to do. Both sides are looked
-// at under their locks: who took the queue to the consumer's side after our
-// look sees that we wait.
+// at under their locks, so that a queue on its way to the consumer's side is not
+// overlooked.
 func (q *Inbox) ready() bool {
 	q.readMu.Lock()
 	defer q.readMu.Unlock()

@@ -230,3 +230,38 @@ func TestBudgetBounds(t *testing.T) {
 	require.Equal(t, int64(9), Limit(int64(0), 9))
 	require.Equal(t, int64(math.MaxInt), Limit(int64(-5), 9))
 }
+
+// TestShutdownReleasesAll: Shutdown waits for the last connection, and then for the
+// addresses of all sockets, whatever the order in which they become free.
+func TestShutdownReleasesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		var l Listener[*toy]
+		l.Init(1)
+		var port Port
+		var gone []chan struct{}
+		for i := range 3 {
+			pc, err := n.Listen(serverAddr(i).String())
+			require.NoError(t, err)
+			late := &lateSocket{socket.NewPacket(pc), nil}
+			if i > 0 { // the first one is free at once
+				late.gone = make(chan struct{})
+				gone = append(gone, late.gone)
+			}
+			port.socks = append(port.socks, late)
+		}
+		l.Serve(&port, datagram.MuxConfig{MaxDatagram: 1000}, Hooks{})
+		p, err := l.Muxes()[1].Dial(peerAddr(1))
+		require.NoError(t, err)
+		require.NoError(t, p.Attach(new(toy)))
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(t.Context()) }()
+		for _, step := range []func(){func() { p.Close() }, func() { close(gone[0]) }, func() { close(gone[1]) }} {
+			synctest.Wait()
+			require.Empty(t, done)
+			step()
+		}
+		require.NoError(t, <-done)
+	})
+}

@@ -69,9 +69,71 @@ func TestOpenNothing(t *testing.T) {
 	p, err := OpenPacket(pc, Options{})
 	require.Error(t, err)
 	require.Nil(t, p)
+	p, err = new(Options).open([]net.PacketConn{pc, pc})
+	require.Error(t, err, "what is in it cannot be discarded")
+	require.Nil(t, p)
 	p, err = Open(t.Context(), "udp4", "nowhere", Options{})
 	require.Error(t, err)
 	require.Nil(t, p)
+}
+
+// TestOpenFailsLate: whichever socket cannot be made, all of the port are closed.
+func TestOpenFailsLate(t *testing.T) {
+	no := errors.New("no")
+	for last := 2; last <= 3; last++ {
+		var bound int
+		var address string
+		_, err := Open(t.Context(), "udp4", loopback.Addr(), Options{Sockets: 3, Control: func(_, a string, _ syscall.RawConn) error {
+			if address = a; bound == last-1 {
+				return no
+			}
+			bound++
+			return nil
+		}})
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		require.ErrorIs(t, err, no)
+		p, err := Open(t.Context(), "udp4", address, Options{}) // which shares with nobody
+		require.NoError(t, err, "after socket %d", last)
+		p.Close()
+	}
+}
+
+// TestOpenPacketOfAnyKind: a socket that exists may be of any kind, and what is in it
+// is not discarded.
+func TestOpenPacketOfAnyKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		pc, err := n.Listen(serverAddr(0).String())
+		require.NoError(t, err)
+		send(t, n, 1, 0, "early")
+		p, err := OpenPacket(pc, Options{})
+		require.NoError(t, err)
+		defer p.Close()
+		require.Zero(t, p.early)
+		ps := make([]socket.Packet, 1)
+		_, err = p.socks[0].ReadBatch(ps)
+		require.NoError(t, err)
+		require.Equal(t, "early", string(ps[0].Buf))
+	})
+}
+
+// A badConn is a socket that cannot be prepared.
+type badConn struct{ syscall.RawConn }
+
+func (badConn) Control(func(uintptr)) error { return net.ErrClosed }
+
+// TestControlFails: a socket that cannot share its port is not made, and Control does
+// not see it.
+func TestControlFails(t *testing.T) {
+	seen := 0
+	o := Options{Control: func(string, string, syscall.RawConn) error { seen++; return nil }}
+	require.Error(t, o.control(2)("udp4", "127.0.0.1:1", badConn{}))
+	require.Zero(t, seen)
+	require.NoError(t, o.control(1)("udp4", "127.0.0.1:1", badConn{}))
+	require.Equal(t, 1, seen)
 }
 
 func TestCheckNetwork(t *testing.T) {
@@ -157,5 +219,5 @@ func TestResolve(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := Resolve(ctx, v4, "name.invalid:7")
-	require.Error(t, err)
+	require.ErrorAs(t, err, new(*net.DNSError), "the resolver's")
 }
