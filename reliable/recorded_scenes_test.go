@@ -1,0 +1,600 @@
+package reliable
+
+import "time"
+
+// The scenes of TestRecorded. Each is there for some rules, and its phases bring
+// about what they speak of: windows that grow, turn over and shrink, losses of every
+// kind, peers that fall silent or start anew, memory that is refused.
+
+const milli = time.Millisecond
+
+// budgeted stands for a Config.Reserve, for which an actor puts its own.
+func budgeted(int, bool) bool { return true }
+
+// connLike is what a connection makes of the options.
+func connLike(change func(c *Config)) Config {
+	c := *connConfig()
+	c.ReassemblyTimeout = 5 * time.Second
+	c.ReassemblyBytes = 1 << 20
+	c.Reserve = budgeted
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+// packetLike is what a PacketConn makes of them.
+func packetLike(change func(c *Config)) Config {
+	return connLike(func(c *Config) {
+		c.MidStream = true
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+func hertz(n int) time.Duration { return time.Second / time.Duration(n) }
+
+var (
+	fine  = road{delay: 20 * milli, jitter: 3 * milli}
+	rough = road{delay: 30 * milli, jitter: 25 * milli, loss: 60, dup: 30, burst: 1, late: 20, lateBy: 150 * milli}
+)
+
+// only64 ends the names of scenes with a limit in bytes that structures count
+// against, which are larger where pointers are.
+const only64 = "-64"
+
+var scenes = []scene{
+	{"reference", Config{}, Config{AckBuffer: 40}, playReference},
+	{"reference-odd", Config{SentBuffer: 200, ReceivedBuffer: 100, ReassemblyBuffer: 10, RTTHistory: 100, RTTSmoothing: 0.1},
+		Config{SentBuffer: 37, ReceivedBuffer: 300, ReassemblyBuffer: 3, RTTHistory: 33, AckBuffer: 20, PacketHeaderSize: -1, Reserve: budgeted}, playReference},
+	{"reference-tiny", Config{SentBuffer: 2, ReceivedBuffer: 2, ReassemblyBuffer: 1, RTTHistory: 1, MaxPacketSize: 6000, FragmentSize: 100, FragmentAbove: 1500, MaxFragments: 256, Reserve: budgeted},
+		Config{SentBuffer: 16, ReceivedBuffer: 1, ReassemblyBuffer: 2, RTTHistory: 32, AckBuffer: -1, MaxPacketSize: 8192, FragmentSize: 100, FragmentAbove: 60, MaxFragments: 100, RTTSmoothing: -1, LossSmoothing: 0.5, BandwidthSmoothing: 1}, playReference},
+	{"reference-guarded", Config{JumpGuard: true, AckGuard: true, SmoothingInterval: hertz(30)}, Config{SentBuffer: 1024, ReceivedBuffer: 64, JumpGuard: true, AckGuard: true, AckRefused: true}, playReference},
+	{"game", connLike(nil), connLike(nil), playGame},
+	{"game-mixed", connLike(nil), Config{}, playGame},
+	{"game-fixed", Config{AckDelay: 20 * milli, AckBuffer: -1}, Config{AckDelay: 100 * milli, SentBuffer: 64, ReceivedBuffer: 64, RTTSmoothing: 0.05}, playGame},
+	{"game-slow-acks", connLike(func(c *Config) { c.AckDelay, c.MaxWindow = 200*milli, 64 }), connLike(func(c *Config) { c.AckDelay, c.RTTHistory = time.Millisecond, 20 }), playGame},
+	{"one-way", connLike(nil), connLike(nil), playOneWay},
+	{"echo", connLike(nil), connLike(nil), playEcho},
+	{"rhythm", connLike(nil), connLike(func(c *Config) { c.AckDelay = 50 * milli }), playRhythm},
+	{"flood", connLike(nil), connLike(func(c *Config) { c.MaxWindow = 1024 }), playFlood},
+	{"silence", connLike(nil), connLike(func(c *Config) { c.LostAfter = 3 * time.Second }), playSilence},
+	{"patience", connLike(func(c *Config) { c.LostAfter = -1 }), Config{MaxWindow: 256, JumpGuard: true}, playSilence},
+	{"pieces", connLike(nil), connLike(func(c *Config) { c.ReassemblyBuffer = 20 }), playPieces},
+	{"pieces-plain", Config{}, Config{ReassemblyTimeout: time.Second, FragmentAbove: 100, Reserve: budgeted}, playPieces},
+	{"pieces-tight" + only64, connLike(nil), connLike(func(c *Config) { c.ReassemblyBytes = 40000 }), playPieces},
+	{"pieces-tighter" + only64, Config{}, Config{ReassemblyBytes: 20000, Reserve: budgeted}, playPieces},
+	{"memory", connLike(nil), packetLike(nil), playMemory},
+	{"restart", connLike(nil), connLike(nil), playRestart},
+	{"restart-midstream", packetLike(nil), packetLike(nil), playRestart},
+	{"restart-plain", Config{AckGuard: true}, Config{JumpGuard: true}, playRestart},
+	{"jumps", connLike(nil), connLike(nil), playJumps},
+	{"jumps-midstream", packetLike(nil), packetLike(nil), playJumps},
+	{"jumps-plain", Config{JumpGuard: true}, Config{ReceivedBuffer: 100}, playJumps},
+	{"hostile", connLike(nil), packetLike(nil), playHostile},
+	{"hostile-plain", Config{}, Config{ReceivedBuffer: 77, SentBuffer: 77, ReassemblyBuffer: 7}, playHostile},
+}
+
+// playReference is a game with the options of the reference, through good and bad
+// times and more than once around the sequences.
+func playReference(s *stage, a, b *actor) {
+	s.roads(fine)
+	b.plain = true
+	a.begin(traffic{every: hertz(30), min: 1, max: 300})
+	b.begin(traffic{every: hertz(20), shake: 10 * milli, min: 1, max: 300, empty: 200})
+	s.phase("good", 3*time.Second)
+	s.roads(rough)
+	s.phase("rough", 3*time.Second)
+	a.begin(traffic{every: 100 * milli, shake: 50 * milli, min: 0, max: 6000})
+	s.phase("fragments", 3*time.Second)
+	a.refuse, b.refuse = 100, 50
+	s.phase("refused", 2*time.Second)
+	a.refuse, b.refuse = 0, 0
+	a.send(20000)
+	b.keep = true
+	s.phase("kept", 5*time.Second)
+	b.keep = false
+	s.tick = 90 * milli
+	b.begin(traffic{})
+	b.road.dead = true
+	s.phase("deaf", 3*time.Second)
+	b.road = fine
+	a.begin(traffic{every: 40 * time.Microsecond, min: 5, max: 9})
+	b.begin(traffic{every: 400 * time.Microsecond, min: 0, max: 9})
+	s.roads(road{delay: milli, loss: 5})
+	s.phase("around", 700*milli)
+	a.begin(traffic{every: 300 * milli, min: 5, max: 900})
+	b.begin(traffic{})
+	a.e.Compact(s.time())
+	b.e.Compact(s.time())
+	s.phase("slow", 3*time.Second)
+	a.begin(traffic{})
+	s.phase("idle", time.Second)
+	a.e.Compact(s.time())
+	b.e.Compact(s.time())
+	b.begin(traffic{every: 50 * milli, max: 2000})
+	s.phase("compact", time.Second)
+	a.e.Reset()
+	b.e.ResetAll(s.time())
+	a.begin(traffic{every: 50 * milli, max: 2000})
+	s.phase("reset", time.Second)
+	a.e.ResetAll(s.time())
+	b.e.Reset()
+	s.phase("reset-all", time.Second)
+	a.e.Free()
+	b.e.Free()
+	a.start()
+	b.start()
+	s.phase("anew", time.Second)
+}
+
+// playGame is what the acknowledgements of a connection are made for: messages in
+// both directions at game rates.
+func playGame(s *stage, a, b *actor) {
+	s.roads(fine)
+	a.begin(traffic{every: hertz(60), min: 20, max: 60})
+	b.begin(traffic{every: hertz(20), min: 100, max: 1500})
+	s.phase("fresh", 300*milli)
+	s.phase("good", 5*time.Second)
+	a.road.loss, b.road.loss = 10, 50
+	s.phase("losses", 5*time.Second)
+	s.roads(rough)
+	s.phase("rough", 5*time.Second)
+	a.road.burst = 12
+	s.lag = milli
+	s.phase("bursts", 4*time.Second)
+	s.roads(road{delay: 60 * milli, jitter: 40 * milli, late: 100, lateBy: 400 * milli})
+	s.phase("late", 4*time.Second)
+	s.roads(fine)
+	b.begin(traffic{})
+	s.phase("alone", 4*time.Second)
+	a.begin(traffic{})
+	s.phase("idle", 3*time.Second)
+	a.e.Compact(s.time())
+	b.e.Compact(s.time())
+	s.phase("compact", time.Second)
+	a.begin(traffic{every: 700 * milli, min: 10, max: 10})
+	b.begin(traffic{every: 450 * milli, shake: 300 * milli, min: 10, max: 5000})
+	s.phase("slow", 8*time.Second)
+	s.roads(rough)
+	a.begin(traffic{every: hertz(128), min: 10, max: 40, burst: 2})
+	b.begin(traffic{every: hertz(10), min: 10, max: 4000, burst: 3})
+	s.phase("quick", 5*time.Second)
+}
+
+// playOneWay has one side listen only.
+func playOneWay(s *stage, a, b *actor) {
+	s.roads(fine)
+	a.begin(traffic{every: hertz(10), min: 8, max: 8})
+	s.phase("ten", 6*time.Second)
+	a.begin(traffic{every: hertz(128), min: 8, max: 8})
+	s.phase("many", 6*time.Second)
+	a.road.loss = 30
+	s.phase("losses", 6*time.Second)
+	s.roads(rough)
+	s.phase("rough", 6*time.Second)
+	s.roads(road{delay: 5 * milli, jitter: 4 * milli})
+	a.begin(traffic{every: hertz(2000), min: 8, max: 8})
+	s.phase("thousands", time.Second)
+	a.road.loss, a.road.late, a.road.lateBy = 10, 20, 12*milli
+	s.phase("overtaken", time.Second)
+	a.road.loss, a.road.late, a.road.lateBy = 0, 3, 14*milli
+	s.phase("rarely-overtaken", time.Second)
+	a.begin(traffic{every: 3 * time.Second, min: 8, max: 3000})
+	s.phase("rare", 15*time.Second)
+	a.road.loss = 300
+	a.begin(traffic{every: 1200 * milli, min: 8, max: 8, burst: 1})
+	s.phase("rare-losses", 20*time.Second)
+	b.road.loss = 500
+	s.phase("rare-answers", 20*time.Second)
+}
+
+// playEcho has one side answer all that the other says.
+func playEcho(s *stage, a, b *actor) {
+	s.roads(fine)
+	b.answer = true
+	a.begin(traffic{every: hertz(30), min: 8, max: 50})
+	s.phase("good", 6*time.Second)
+	s.roads(rough)
+	s.phase("rough", 6*time.Second)
+	a.begin(traffic{every: hertz(30), min: 1000, max: 1100, burst: 1})
+	s.phase("pieces", 3*time.Second)
+	s.roads(road{delay: 100 * time.Microsecond})
+	a.begin(traffic{every: hertz(5000), min: 8, max: 8})
+	s.phase("quick", time.Second)
+	a.begin(traffic{every: hertz(4), min: 8, max: 8})
+	b.refuse = 200
+	s.phase("slow", 4*time.Second)
+	a.mute, b.mute = true, true
+	a.begin(traffic{every: hertz(60), min: 8, max: 8})
+	s.phase("mute", 2*time.Second)
+}
+
+// playRhythm sends in many rhythms, for the time that acknowledgements wait.
+func playRhythm(s *stage, a, b *actor) {
+	s.roads(road{delay: 12 * milli})
+	for _, r := range []struct {
+		name string
+		a, b traffic
+		d    time.Duration
+	}{
+		{"same", traffic{every: 15 * milli}, traffic{every: 15 * milli}, 1500 * milli},
+		{"different", traffic{every: 11 * milli}, traffic{every: 17 * milli}, 1500 * milli},
+		{"border", traffic{every: 20 * milli}, traffic{every: 39 * milli}, 1500 * milli},
+		{"shaken", traffic{every: 10 * milli, shake: 14 * milli}, traffic{every: 30 * milli, shake: 30 * milli}, 3 * time.Second},
+		{"bursts", traffic{every: 50 * milli, burst: 5}, traffic{every: 33 * milli, burst: 20}, 2 * time.Second},
+		{"pauses", traffic{every: 1900 * milli, burst: 1}, traffic{every: 2100 * milli, burst: 1}, 15 * time.Second},
+		{"slowing", traffic{every: 600 * milli}, traffic{every: 90 * milli}, 5 * time.Second},
+		{"quick", traffic{every: 400 * time.Microsecond}, traffic{every: 700 * time.Microsecond}, 500 * milli},
+		{"half", traffic{every: 15 * milli}, traffic{}, 3 * time.Second},
+		{"other-half", traffic{}, traffic{every: 25 * milli}, 3 * time.Second},
+		{"meeting", traffic{every: 18 * milli}, traffic{every: 120 * milli}, 4 * time.Second},
+	} {
+		r.a.min, r.a.max, r.b.min, r.b.max = 30, 60, 30, 1200
+		a.begin(r.a)
+		b.begin(r.b)
+		s.phase(r.name, r.d)
+	}
+}
+
+// playFlood makes windows grow, turn over and shrink.
+func playFlood(s *stage, a, b *actor) {
+	s.roads(road{delay: 4 * milli, jitter: milli / 10})
+	a.begin(traffic{every: hertz(4000), min: 8, max: 8})
+	s.phase("begin", 200*milli)
+	s.phase("four-thousand", 800*milli)
+	a.begin(traffic{every: hertz(60000), min: 8, max: 8})
+	s.phase("sixty-thousand", 600*milli)
+	b.begin(traffic{every: hertz(3000), min: 8, max: 20})
+	a.road.loss, a.road.dup, a.road.late, a.road.lateBy = 5, 5, 5, 3*milli
+	s.phase("losses", 400*milli)
+	a.begin(traffic{})
+	s.phase("back", 400*milli)
+	b.begin(traffic{})
+	s.phase("end", 3*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact", 100*milli)
+	a.begin(traffic{every: hertz(2000), min: 8, max: 8})
+	b.begin(traffic{every: hertz(2000), min: 8, max: 8})
+	s.phase("again", 500*milli)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact-busy", 200*milli)
+	s.each(func(x *actor) { x.deny = true })
+	a.begin(traffic{every: hertz(20000), min: 8, max: 8})
+	b.begin(traffic{every: hertz(500), min: 8, max: 8})
+	s.phase("denied", 200*milli)
+	s.each(func(x *actor) { x.deny = false })
+	a.begin(traffic{every: hertz(10000), min: 8, max: 8})
+	s.phase("granted", 300*milli)
+	s.each(func(x *actor) { x.e.Reset() })
+	s.under = nil
+	s.phase("reset", 300*milli)
+	s.each(func(x *actor) { x.begin(traffic{}) })
+	s.phase("over", 20*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact-idle", 100*milli)
+}
+
+// playSilence has sides fall silent, for different times.
+func playSilence(s *stage, a, b *actor) {
+	s.roads(fine)
+	a.begin(traffic{every: hertz(20), min: 10, max: 100})
+	b.begin(traffic{every: hertz(30), min: 10, max: 2000})
+	s.phase("good", 2*time.Second)
+	b.road.dead = true
+	s.phase("deaf", 1500*milli)
+	b.road = fine
+	s.phase("heard", time.Second)
+	a.road.dead, b.road.dead = true, true
+	s.phase("cut", 4*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.roads(fine)
+	s.phase("back", time.Second)
+	a.begin(traffic{})
+	a.road.dead = true
+	s.phase("listens", 5*time.Second)
+	a.road = fine
+	s.phase("answers", time.Second)
+	b.road.dead = true
+	s.phase("last-words", milli)
+	b.begin(traffic{})
+	s.phase("nothing", 6*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact", 7*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact-again", 7*time.Second)
+	s.roads(fine)
+	b.begin(traffic{every: hertz(5), min: 10, max: 10})
+	s.phase("one", 3*time.Second)
+	a.begin(traffic{every: hertz(5), min: 10, max: 10})
+	s.tick = 400 * milli
+	s.phase("two", 3*time.Second)
+	s.tick = 0
+	b.road.dead = true
+	s.phase("unmeasured", 4*time.Second)
+	s.tick = hertz(60)
+	s.next = s.now
+	s.phase("measured", 100*milli)
+}
+
+// playPieces is about fragments: shuffled, lost, doubled, of packets of every size.
+func playPieces(s *stage, a, b *actor) {
+	s.roads(road{delay: 10 * milli})
+	a.begin(traffic{every: 30 * milli, min: 1, max: 16384})
+	s.phase("good", 2*time.Second)
+	a.road = road{delay: 10 * milli, jitter: 30 * milli, dup: 20}
+	s.phase("shuffled", 2*time.Second)
+	a.road.loss = 30
+	s.phase("losses", 2*time.Second)
+	b.begin(traffic{every: 100 * milli, min: 1020, max: 1030, burst: 3})
+	a.begin(traffic{every: 20 * milli, min: 1, max: 4000})
+	s.phase("both", 2*time.Second)
+	s.tick = 200 * milli
+	a.road.loss, a.road.burst = 30, 10
+	s.phase("bursts", 2*time.Second)
+	a.begin(traffic{every: 200 * milli, min: 10000, max: 16384, burst: 12})
+	s.phase("heaps", 2*time.Second)
+	a.begin(traffic{})
+	b.begin(traffic{})
+	s.phase("leftovers", 8*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	a.begin(traffic{every: 5 * milli, min: 1025, max: 2048})
+	a.road = road{delay: 10 * milli, jitter: 8 * milli}
+	b.refuse = 200
+	s.phase("refused", time.Second)
+	b.refuse = 0
+	a.road.loss = 100
+	b.deny = true
+	s.phase("denied", time.Second)
+	b.deny = false
+	s.phase("granted", time.Second)
+	s.tick = 0
+	a.begin(traffic{})
+	for range 30 {
+		s.run(300 * milli)
+		s.each(func(x *actor) { x.e.ExpireReassemblies(s.time()); x.look() })
+	}
+	s.phase("expired", milli)
+	s.each(func(x *actor) { x.e.Free(); x.start() })
+	s.phase("freed", milli)
+}
+
+// playMemory refuses memory at the worst times.
+func playMemory(s *stage, a, b *actor) {
+	s.roads(fine)
+	a.deny, b.deny = true, true
+	a.begin(traffic{every: hertz(30), min: 10, max: 3000})
+	b.begin(traffic{every: hertz(30), min: 10, max: 3000})
+	s.phase("denied", time.Second)
+	a.deny, a.denyNew, b.deny, b.denyNew = false, true, false, true
+	s.phase("new", time.Second)
+	s.each(func(x *actor) { x.begin(traffic{every: hertz(500), min: 10, max: 3000}) })
+	s.phase("quick", time.Second)
+	for i, name := range []string{"first", "second", "third", "fourth"} {
+		a.deny, b.deny = i&1 != 0, i&2 != 0
+		s.roads(rough)
+		s.phase(name, 500*milli)
+	}
+	a.deny, b.deny = true, true
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("compact", 500*milli)
+	s.each(func(x *actor) { x.begin(traffic{}) })
+	s.phase("idle", 5*time.Second)
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.each(func(x *actor) { x.begin(traffic{every: hertz(30), min: 10, max: 3000}) })
+	s.phase("poor", time.Second)
+	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.phase("reset", time.Second)
+	s.each(func(x *actor) { x.e.Free(); x.deny, x.denyNew = false, false; x.start() })
+	s.phase("anew", time.Second)
+	b.refuse = 300
+	s.phase("refuses", time.Second)
+	b.refuse = 1000
+	s.each(func(x *actor) { x.e.Free(); x.start() })
+	s.phase("refuses-all", time.Second)
+}
+
+// playRestart has sides start anew while the other one remembers them.
+func playRestart(s *stage, a, b *actor) {
+	restart := func(x *actor) {
+		x.e.Free()
+		x.start()
+	}
+	s.roads(fine)
+	a.begin(traffic{every: hertz(30), min: 10, max: 1500})
+	b.begin(traffic{every: hertz(30), min: 10, max: 1500})
+	s.phase("good", time.Second)
+	restart(b)
+	s.phase("restart", 2*time.Second)
+	restart(a)
+	s.under = nil
+	s.phase("other-restart", 2*time.Second)
+	a.begin(traffic{})
+	s.phase("listens", time.Second)
+	restart(b)
+	b.begin(traffic{every: hertz(10), min: 10, max: 10})
+	s.phase("heard", 2*time.Second)
+	b.begin(traffic{})
+	s.phase("idle", 9*time.Second)
+	restart(b)
+	b.begin(traffic{every: hertz(10), min: 10, max: 3000})
+	s.phase("soon", 3*time.Second)
+	b.begin(traffic{})
+	s.phase("silence", 12*time.Second)
+	restart(b)
+	b.begin(traffic{every: hertz(10), min: 10, max: 3000})
+	s.phase("late", 3*time.Second)
+	restart(a)
+	restart(b)
+	a.begin(traffic{every: hertz(10), min: 10, max: 10})
+	s.phase("both", 3*time.Second)
+	a.begin(traffic{every: hertz(300), min: 10, max: 10})
+	b.begin(traffic{every: hertz(3), min: 10, max: 10})
+	s.roads(rough)
+	s.phase("rough", 3*time.Second)
+	restart(b)
+	s.phase("rough-restart", 3*time.Second)
+	b.begin(traffic{every: hertz(300), min: 10, max: 10})
+	s.phase("follows", 2*time.Second)
+	b.e.Renew()
+	a.e.Reset()
+	s.phase("renewed", time.Second)
+	restart(b)
+	b.begin(traffic{})
+	s.phase("deaf", 40*time.Second)
+	a.begin(traffic{})
+	restart(b)
+	b.begin(traffic{every: hertz(2), empty: 700, min: 10, max: 10})
+	s.phase("hardly-a-message", 40*time.Second)
+}
+
+// playJumps gives a side packets of sequences that do not follow.
+func playJumps(s *stage, a, b *actor) {
+	s.roads(fine)
+	a.begin(traffic{every: hertz(60), min: 10, max: 20})
+	s.phase("good", 2*time.Second)
+	next := a.e.NextSequence
+	jump := func(by int, n int) {
+		h := Header{Sequence: next() + uint16(by), Ack: b.e.NextSequence() - 1, AckBits: 1}
+		d := AppendHeader(nil, h)
+		b.receive(append(d, noise[:n]...))
+	}
+	piece := func(by int, id uint8) {
+		f := FragmentHeader{Sequence: next() + uint16(by), ID: id, Count: 3}
+		d := AppendFragmentHeader(nil, f)
+		if id == 0 {
+			d = AppendHeader(d, Header{Sequence: f.Sequence, Ack: b.e.NextSequence() - 1})
+		}
+		b.receive(append(d, noise[:1024]...))
+	}
+	steps := []int{1, 3, 31, 32, 33, 62, 63, 64, 65, 100, 255, 256, 257, 1000, 4000, 4095, 4096, 4097, 8000, 20000, 32000, 32766, 32767, 32768, 32769, 40000, 60000, 65000, 65300, 65500}
+	for i, by := range steps {
+		jump(by, 5)
+		if i%3 == 0 {
+			s.run(10 * milli)
+		}
+	}
+	s.phase("alone", 200*milli)
+	for _, by := range steps {
+		piece(by, uint8(by%3))
+	}
+	s.phase("pieces", 200*milli)
+	for i, by := range steps {
+		for _, more := range []int{0, []int{0, 1, 15, 16, 17, -1}[i%6]} {
+			jump(by+more, more&1)
+		}
+		s.run(time.Duration(i%2) * 20 * milli)
+	}
+	s.phase("pairs", 200*milli)
+	a.begin(traffic{})
+	s.phase("idle", 9900*milli)
+	jump(64000, 1)
+	s.run(50 * milli)
+	jump(64001, 1)
+	s.phase("behind", 20*milli)
+	jump(30000, 1)
+	s.run(10 * time.Second)
+	jump(50000, 1)
+	jump(50003, 1)
+	jump(49990, 1)
+	jump(49000, 1)
+	s.phase("believed", 100*milli)
+	piece(12000, 1)
+	piece(12001, 0)
+	piece(12001, 1)
+	piece(12001, 2)
+	a.begin(traffic{every: hertz(60), min: 10, max: 20})
+	s.phase("pieces-again", 3*time.Second)
+	b.e.Renew()
+	jump(500, 1)
+	jump(480, 1)
+	piece(400, 0)
+	s.phase("renewed", time.Second)
+	b.e.Renew()
+	piece(3000, 1)
+	s.phase("renewed-piece", time.Second)
+	for range 3000 {
+		d := s.rng.between(-5000, 5000)
+		switch s.rng.below(8) {
+		case 0:
+			d *= 7
+		case 1, 2, 3:
+			d /= 300
+		}
+		jump(d, s.rng.below(2))
+		if s.rng.chance(300) {
+			s.run(time.Duration(s.rng.below(10)) * milli)
+		}
+		if s.rng.chance(3) {
+			a.begin(traffic{})
+			s.run(10 * time.Second)
+			a.begin(traffic{every: hertz(60), min: 10, max: 20})
+		}
+	}
+	s.phase("wild", time.Second)
+}
+
+// playHostile spoils datagrams in every way.
+func playHostile(s *stage, a, b *actor) {
+	s.roads(fine)
+	b.answer = true
+	a.begin(traffic{every: hertz(60), min: 0, max: 3000})
+	b.begin(traffic{every: hertz(10), min: 0, max: 3000})
+	s.phase("good", time.Second)
+	spoil := func() {
+		l := s.old[s.rng.below(len(s.old))]
+		d := append([]byte(nil), l.d...)
+		for range s.rng.between(1, 3) {
+			i := s.rng.below(min(len(d), 14))
+			switch s.rng.below(6) {
+			case 0:
+				d[i] ^= 1 << s.rng.below(8)
+			case 1:
+				d[i] = byte(s.rng.next())
+			case 2:
+				d = d[:s.rng.between(1, len(d))]
+			case 3:
+				d = append(d, noise[:s.rng.below(20)]...)
+			case 4:
+				d[i]++
+			case 5:
+				d[i]--
+			}
+		}
+		if s.rng.chance(10) {
+			d = append(d, noise[:s.rng.between(15000, 17000)]...)
+		}
+		s.sides[l.to].receive(d)
+	}
+	for _, name := range []string{"spoiled", "spoiled-more", "spoiled-lossy"} {
+		for range 1500 {
+			spoil()
+			if s.rng.chance(200) {
+				s.run(5 * milli)
+			}
+		}
+		s.phase(name, 200*milli)
+		s.roads(rough)
+	}
+	a.receive(nil)
+	a.receive([]byte{0})
+	a.receive(noise[:20000])
+	a.inside, b.inside = s.old[0].d, s.old[1].d
+	s.phase("reentrant", time.Second)
+	a.inside, b.inside = nil, nil
+	for range 1500 {
+		l := s.old[s.rng.below(len(s.old))]
+		s.sides[l.to].receive(l.d)
+		if s.rng.chance(300) {
+			s.run(3 * milli)
+		}
+	}
+	s.phase("repeated", time.Second)
+	for range 300 {
+		l := s.old[s.rng.below(len(s.old))]
+		s.sides[l.to^1].receive(l.d)
+		s.run(5 * milli)
+	}
+	s.phase("reflected", time.Second)
+}
