@@ -45,13 +45,19 @@ var (
 const only64 = "-64"
 
 var scenes = []scene{
+	{"game", connLike(nil), connLike(nil), playGame},
+	{"hostile", connLike(nil), packetLike(nil), playHostile},
+	{"jumps", connLike(nil), connLike(nil), playJumps},
+	{"pieces", connLike(nil), connLike(func(c *Config) { c.ReassemblyBuffer = 20 }), playPieces},
+	{"restart", connLike(nil), connLike(nil), playRestart},
+	{"clockwork", connLike(nil), connLike(func(c *Config) { c.AckDelay, c.LostAfter = 40*milli, 2*time.Second }), playClockwork},
+	{"memory", connLike(nil), packetLike(nil), playMemory},
 	{"reference", Config{}, Config{AckBuffer: 40}, playReference},
 	{"reference-odd", Config{SentBuffer: 200, ReceivedBuffer: 100, ReassemblyBuffer: 10, RTTHistory: 100, RTTSmoothing: 0.1},
 		Config{SentBuffer: 37, ReceivedBuffer: 300, ReassemblyBuffer: 3, RTTHistory: 33, AckBuffer: 20, PacketHeaderSize: -1, Reserve: budgeted}, playReference},
 	{"reference-tiny", Config{SentBuffer: 2, ReceivedBuffer: 2, ReassemblyBuffer: 1, RTTHistory: 1, MaxPacketSize: 6000, FragmentSize: 100, FragmentAbove: 1500, MaxFragments: 256, Reserve: budgeted},
 		Config{SentBuffer: 16, ReceivedBuffer: 1, ReassemblyBuffer: 2, RTTHistory: 32, AckBuffer: -1, MaxPacketSize: 8192, FragmentSize: 100, FragmentAbove: 60, MaxFragments: 100, RTTSmoothing: -1, LossSmoothing: 0.5, BandwidthSmoothing: 1}, playReference},
 	{"reference-guarded", Config{JumpGuard: true, AckGuard: true, SmoothingInterval: hertz(30)}, Config{SentBuffer: 1024, ReceivedBuffer: 64, JumpGuard: true, AckGuard: true, AckRefused: true}, playReference},
-	{"game", connLike(nil), connLike(nil), playGame},
 	{"game-mixed", connLike(nil), Config{}, playGame},
 	{"game-fixed", Config{AckDelay: 20 * milli, AckBuffer: -1}, Config{AckDelay: 100 * milli, SentBuffer: 64, ReceivedBuffer: 64, RTTSmoothing: 0.05}, playGame},
 	{"game-slow-acks", connLike(func(c *Config) { c.AckDelay, c.MaxWindow = 200*milli, 64 }), connLike(func(c *Config) { c.AckDelay, c.RTTHistory = time.Millisecond, 20 }), playGame},
@@ -61,18 +67,16 @@ var scenes = []scene{
 	{"flood", connLike(nil), connLike(func(c *Config) { c.MaxWindow = 1024 }), playFlood},
 	{"silence", connLike(nil), connLike(func(c *Config) { c.LostAfter = 3 * time.Second }), playSilence},
 	{"patience", connLike(func(c *Config) { c.LostAfter = -1 }), Config{MaxWindow: 256, JumpGuard: true}, playSilence},
-	{"pieces", connLike(nil), connLike(func(c *Config) { c.ReassemblyBuffer = 20 }), playPieces},
 	{"pieces-plain", Config{}, Config{ReassemblyTimeout: time.Second, FragmentAbove: 100, Reserve: budgeted}, playPieces},
 	{"pieces-tight" + only64, connLike(nil), connLike(func(c *Config) { c.ReassemblyBytes = 40000 }), playPieces},
 	{"pieces-tighter" + only64, Config{}, Config{ReassemblyBytes: 20000, Reserve: budgeted}, playPieces},
-	{"memory", connLike(nil), packetLike(nil), playMemory},
-	{"restart", connLike(nil), connLike(nil), playRestart},
+	{"clockwork-midstream", packetLike(func(c *Config) { c.MaxWindow = 256 }), packetLike(nil), playClockwork},
+	{"clockwork-reference", Config{JumpGuard: true, SmoothingInterval: 10 * milli, ReassemblyTimeout: time.Second}, Config{ReassemblyTimeout: 500 * milli}, playClockwork},
+	{"grid", connLike(nil), connLike(nil), playGrid},
 	{"restart-midstream", packetLike(nil), packetLike(nil), playRestart},
 	{"restart-plain", Config{AckGuard: true}, Config{JumpGuard: true}, playRestart},
-	{"jumps", connLike(nil), connLike(nil), playJumps},
 	{"jumps-midstream", packetLike(nil), packetLike(nil), playJumps},
 	{"jumps-plain", Config{JumpGuard: true}, Config{ReceivedBuffer: 100}, playJumps},
-	{"hostile", connLike(nil), packetLike(nil), playHostile},
 	{"hostile-plain", Config{}, Config{ReceivedBuffer: 77, SentBuffer: 77, ReassemblyBuffer: 7}, playHostile},
 }
 
@@ -597,4 +601,76 @@ func playHostile(s *stage, a, b *actor) {
 		s.run(5 * milli)
 	}
 	s.phase("reflected", time.Second)
+}
+
+// playClockwork has all happen at round times, so that limits are met exactly.
+func playClockwork(s *stage, a, b *actor) {
+	s.tick = 10 * milli
+	s.next = 0
+	s.roads(road{delay: 20 * milli})
+	start := func(x *actor, t traffic) {
+		x.begin(t)
+		x.nextSend = s.now + t.every
+	}
+	start(a, traffic{every: 20 * milli, min: 10, max: 40})
+	start(b, traffic{every: 40 * milli, min: 10, max: 2000})
+	s.phase("good", 4*time.Second)
+	s.roads(road{delay: 20 * milli, loss: 100, dup: 50, late: 50, lateBy: 40 * milli})
+	s.phase("losses", 4*time.Second)
+	start(a, traffic{every: 5 * milli, min: 10, max: 40})
+	start(b, traffic{})
+	s.phase("one-way", 4*time.Second)
+	s.roads(road{delay: 20 * milli})
+	start(a, traffic{every: 2 * time.Second, min: 10, max: 40})
+	start(b, traffic{every: 500 * milli, min: 10, max: 4000})
+	s.phase("slow", 12*time.Second)
+	start(b, traffic{})
+	start(a, traffic{every: 10 * time.Second, min: 10, max: 3000})
+	s.phase("slowest", 51*time.Second)
+	s.roads(road{dead: true})
+	start(a, traffic{every: milli, min: 10, max: 10})
+	s.phase("unheard", 100*milli)
+	start(a, traffic{})
+	s.phase("silence", 11*time.Second)
+	s.roads(road{delay: 20 * milli, late: 300, lateBy: 20 * milli})
+	s.tick = time.Second
+	s.next = s.now
+	start(a, traffic{every: milli, min: 10, max: 10})
+	s.phase("thousand", 4*time.Second)
+	start(b, traffic{every: 25 * milli, min: 10, max: 10})
+	s.each(func(x *actor) { x.e.Compact(s.time()) })
+	s.phase("thousands", 4*time.Second)
+	s.tick = 0
+	start(a, traffic{every: 100 * milli, min: 2000, max: 3000})
+	s.roads(road{delay: 20 * milli, loss: 300})
+	s.phase("pieces", 3*time.Second)
+	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.under = nil
+	s.phase("reset", time.Second)
+	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.under = nil
+	s.tick = 250 * milli
+	s.next = s.now + 125*milli
+	s.phase("reset-again", time.Second)
+}
+
+// playGrid sends at a rate whose times meet the margin of losses exactly, which is
+// made of eighths and shares of a round trip of 40 ms.
+func playGrid(s *stage, a, b *actor) {
+	const step = 40 * milli / 512
+	s.roads(road{delay: 20 * milli, loss: 30})
+	b.road.loss = 0
+	a.begin(traffic{every: step, min: 8, max: 8})
+	a.nextSend = 0
+	s.phase("first", 500*milli)
+	a.begin(traffic{every: 16 * step, min: 8, max: 8})
+	s.phase("slower", 2*time.Second)
+	a.begin(traffic{every: step, min: 8, max: 8})
+	a.nextSend = (s.now + step) / step * step
+	s.phase("again", 300*milli)
+	a.road.late, a.road.lateBy = 50, 8*step
+	s.phase("late", 300*milli)
+	b.begin(traffic{every: 64 * step, min: 8, max: 8})
+	b.nextSend = (s.now + step) / step * step
+	s.phase("both", 500*milli)
 }

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ const recordedHead = `# What comes out of two endpoints in the scenes of recorde
 // TestRecorded plays scenes in virtual time and compares all that comes out of
 // their endpoints with what came out when the scenes were recorded.
 func TestRecorded(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" {
+		t.Skip("the digests hold every bit of the figures, and other processors may multiply and add in one step")
+	}
 	old, err := os.ReadFile(recordedFile)
 	if err != nil && !*record {
 		t.Fatal(err)
@@ -440,6 +444,9 @@ func (s *actor) report(phase string) string {
 	now, before := counterList(c), counterList(s.last)
 	for i, name := range counterNames {
 		name = strings.NewReplacer("packets_", "p_", "fragments_", "f_").Replace(name)
+		if now[i] < before[i] { // they have begun anew
+			before[i] = 0
+		}
 		if now[i] != before[i] {
 			fmt.Fprintf(&b, " %s=%d", name, now[i]-before[i])
 		}

@@ -159,12 +159,9 @@ func validAcks(d uint16, count int) uint32 {
 	return 0
 }
 
-// ensureSent makes the window of sent packets if there is none. It reports
-// whether there is one.
+// ensureSent makes the window of sent packets, of which there is none yet. It
+// reports whether there is one.
 func (e *Endpoint) ensureSent() bool {
-	if e.sent.ring != nil {
-		return true
-	}
 	n := or(e.cfg.SentBuffer, defaultSentBuffer)
 	if e.grows() {
 		n = minSentWindow
