@@ -58,10 +58,11 @@ func (e *Endpoint) anew(h Header) bool {
 	case !e.tellsNews(h):
 		return false
 	}
-	late := e.now-e.newsAt < jumpSilence // there may be copies of what it sent before
+	newsAt := e.newsAt
 	e.forgetReceived()
 	e.begin(h.Sequence)
-	if late {
+	if e.now-newsAt < jumpSilence { // there may be copies of what it sent before
+		e.newsAt, e.newsSeq = newsAt, h.Sequence
 		e.received.seen.Restart(h.Sequence)
 		e.received.turnedNext, e.partsNext = h.Sequence, h.Sequence
 		e.received.ring.reset(h.Sequence)
