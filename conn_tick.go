@@ -95,8 +95,10 @@ func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 	if c.set.idleTimeout > 0 {
 		next = c.lastHeard + c.set.idleTimeout
 	}
-	if due, ok := c.keepAliveLocked(now); ok {
-		next = min(next, due)
+	if c.tickAt == 0 || c.tickAt > c.lastSent+min(c.set.keepAlive, urgentMin) { // else that tick is earlier
+		if due, ok := c.keepAliveLocked(now); ok {
+			next = min(next, due)
+		}
 	}
 	if !c.compact {
 		next = min(next, c.lastMessage+idleAfter)

@@ -269,8 +269,8 @@ func (e *Endpoint) ackFar(distance int16) bool {
 	if distance < ackDistanceLossy || distance >= ackDistance {
 		return distance >= ackDistance
 	}
-	_, bits := e.received.seen.Acks()
-	return bits != noBits || e.stats.PacketLoss > lossyPercent
+	_, bits := e.received.seen.Acks() // the newest may be a message that lacks fragments yet
+	return bits|1 != noBits || e.stats.PacketLoss > lossyPercent
 }
 
 // lossyPercent is the PacketLoss above which acks leave more often.

@@ -474,3 +474,35 @@ func TestAckOfLateFragment(t *testing.T) {
 	fragment(5000, 1)
 	d.control(5000, 5+ackLate, 0x3ffe)
 }
+
+// A message that is arriving, fragment by fragment, is none that is missing: in a
+// flood of them one acknowledgement tells of sixteen, too.
+func TestAckOfFragmentedFlood(t *testing.T) {
+	d := newDialogue(t)
+	sender, err := New(&Config{MaxWindow: 256}, testTime(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flood Batch
+	const messages = 40 * ackDistance
+	controls := 0
+	message := make([]byte, 4000)
+	for range messages {
+		flood.Reset()
+		mustSend(t, sender, ms(0), message, &flood)
+		for i := range flood.Len() {
+			if v := d.e.Receive(ms(0), flood.At(i)); !v.Live() {
+				t.Fatalf("fragment %d: %v", i, v)
+			}
+			if d.e.ControlPresses() {
+				controls++
+				d.e.SendControl(ms(0), &d.out)
+			}
+		}
+	}
+	// The first few messages are sampled, and then one in maxListenEvery, so hardly
+	// any has to be acknowledged for the distance.
+	if most := messages / 12; controls > most {
+		t.Errorf("%d packets acknowledge %d messages, want at most %d", controls, messages, most)
+	}
+}

@@ -142,7 +142,11 @@ func (b *book) settleSide(s *slot, from side, t time.Duration) {
 	})
 }
 
-// open counts the flows that are not settled.
+// bytes returns how much memory the book takes, nearly all of it for its flows.
+// It has more of them when more connections have ended lately.
+func (b *book) bytes() uint64 { return uint64(b.flows()) * b.window * flowBytes }
+
+// flows counts those that are not settled.
 func (b *book) flows() (n int) {
 	for _, s := range b.slots {
 		s.mu.Lock()

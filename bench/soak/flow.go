@@ -32,6 +32,9 @@ type flow struct {
 	ended time.Duration // when the connection did; 0: it has not
 }
 
+// flowBytes is how much a flow remembers of a message.
+const flowBytes = 4 + 4 + 1
+
 func newFlow(b *book, s *slot, n name) *flow {
 	return &flow{name: n, book: b, slot: s, opened: b.now(),
 		ids: make([]uint32, b.window), at: make([]uint32, b.window), state: make([]uint8, b.window)}

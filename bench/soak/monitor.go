@@ -57,12 +57,12 @@ func (m *monitor) wait(d time.Duration) {
 	}
 }
 
-// sample notes the memory in use.
+// sample notes the memory in use; of the heap that which is not the book's.
 func (m *monitor) sample() {
 	runtime.GC()
 	var ms runtime.MemStats
 	runtime.ReadMemStats(&ms)
-	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc), mebibytes(uint64(resident.Bytes()))})
+	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc - min(ms.HeapAlloc, m.book.bytes())), mebibytes(uint64(resident.Bytes()))})
 }
 
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }

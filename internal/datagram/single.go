@@ -30,6 +30,10 @@ type Single struct {
 	onRefusal               func()                  // set before Attach
 
 	turns turns
+
+	// These belong to who reads.
+	one [1][]byte
+	out wire.Batch // empty
 }
 
 var (
@@ -81,15 +85,33 @@ func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
 	if c.trouble.Load() != nil {
 		c.trouble.Store(nil)
 	}
+	if len(ps) == 1 && ps[0].Datagrams() == 1 { // as where messages come one by one
+		c.one[0] = ps[0].Buf
+		c.hand(now, c.one[:])
+		c.one[0] = nil
+		return
+	}
 	l := bufLists.Get().(*bufList)
 	defer l.put()
 	for i := range ps {
 		l.add(&ps[i])
 	}
-	out := GetBatch()
-	defer PutBatch(out)
-	c.handler.HandleBatch(now, l.bufs, out)
-	c.WriteBatch(out)
+	c.hand(now, l.bufs)
+}
+
+// maxKeptAnswers is how much memory in bytes a Single keeps for the answers of its
+// handler, most of which send theirs by other ways.
+const maxKeptAnswers = 4 << 10
+
+// hand gives datagrams to the handler and sends its answers.
+func (c *Single) hand(now time.Time, bufs [][]byte) {
+	c.handler.HandleBatch(now, bufs, &c.out)
+	if c.out.Len() > 0 {
+		c.WriteBatch(&c.out)
+		if c.out.Reset(); c.out.Cap() > maxKeptAnswers {
+			c.out = wire.Batch{}
+		}
+	}
 }
 
 func (c *Single) tick(now time.Time) time.Time {

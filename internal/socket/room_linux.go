@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"net/netip"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -22,14 +21,7 @@ type sendRoom struct {
 
 // WriteBatchBy implements DeadlineWriter.
 func (s *linuxSocket) WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error) {
-	return s.writeBatch(ps, d)
-}
-
-// WriteOneBy implements DeadlineWriter.
-func (s *linuxSocket) WriteOneBy(b []byte, to netip.AddrPort, from netip.Addr, d *deadline.Deadline) error {
-	ps := [1]Packet{{Buf: b, Addr: to, Local: from}}
-	_, err := s.writeBatch(ps[:], d)
-	return err
+	return s.writeBatch(ps, d, 0)
 }
 
 // waitBy repeats a call that found the send buffer full until it finds room or

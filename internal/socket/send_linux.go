@@ -40,6 +40,7 @@ type sendOp struct {
 	used   int                // messages ever filled in since op left the pool
 	addr   netip.AddrPort     // destination put last into names
 	until  *deadline.Deadline // how long to wait for room; nil: as long as it takes
+	tried  syscall.Errno      // outcome of a call that was made already for the first messages; 0: none was
 
 	sent  int // messages sent by the last call
 	errno syscall.Errno
@@ -63,11 +64,13 @@ func (op *sendOp) call(fd uintptr) syscall.Errno {
 
 // WriteBatch implements Socket. An error amid a run does not keep the rest of
 // the run from being sent.
-func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) { return s.writeBatch(ps, nil) }
+func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) { return s.writeBatch(ps, nil, 0) }
 
-func (s *linuxSocket) writeBatch(ps []Packet, until *deadline.Deadline) (int, error) {
+// writeBatch is WriteBatch until a deadline, nil if there is none. Tried is how the
+// call for the first messages has failed, if somebody has made it.
+func (s *linuxSocket) writeBatch(ps []Packet, until *deadline.Deadline, tried syscall.Errno) (int, error) {
 	op := sendOps.Get().(*sendOp)
-	op.socket, op.until = s, until
+	op.socket, op.until, op.tried = s, until, tried
 	defer op.recycle()
 	for elem, off := 0, 0; elem < len(ps); {
 		if err := op.fill(ps, elem, off); err != nil {
@@ -98,7 +101,7 @@ func (op *sendOp) recycle() {
 	for i := range op.used {
 		op.iovs[i].Base = nil
 	}
-	op.n, op.used, op.socket, op.until = 0, 0, nil, nil
+	op.n, op.used, op.socket, op.until, op.tried = 0, 0, nil, nil, 0
 	sendOps.Put(op)
 }
 
@@ -218,7 +221,9 @@ func (op *sendOp) address(i int, addr netip.AddrPort) error {
 // the socket's buffer is full.
 func (op *sendOp) send() (int, error) {
 	raw := op.socket.raw
-	if err := raw.Control(op.try); err != nil {
+	if op.tried != 0 {
+		op.errno, op.tried = op.tried, 0
+	} else if err := raw.Control(op.try); err != nil {
 		return 0, err
 	}
 	if op.errno == syscall.EAGAIN {
