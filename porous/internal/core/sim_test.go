@@ -47,6 +47,7 @@ func (h *simHeap) Pop() any {
 // A simNode is a Peer in a sim, with what it has been told.
 type simNode struct {
 	recorder
+	name     string
 	s        *sim
 	p        Peer
 	link     simLink // towards the other one
@@ -56,13 +57,20 @@ type simNode struct {
 	silent   bool // fates are not recorded
 }
 
+func (n *simNode) HandleEvent(e Event) {
+	n.s.tape.event(n, e)
+	n.recorder.HandleEvent(e)
+}
+
 func (n *simNode) HandleFate(f Fate) {
+	n.s.tape.fate(n, f)
 	if !n.silent {
 		n.recorder.HandleFate(f)
 	}
 }
 
 func (n *simNode) HandlePacket(channel int, b []byte) {
+	n.s.tape.packet(n, channel, b)
 	if n.onPacket != nil {
 		n.onPacket(channel, b)
 		return
@@ -78,6 +86,7 @@ type sim struct {
 	a, b   *simNode
 	rand   *rand.Rand
 	out    wire.Batch
+	tape   *tape // nil: nothing is written down
 }
 
 func newSim(seed uint64, a, b *Config, link simLink) *sim {
@@ -88,7 +97,7 @@ func newSim(seed uint64, a, b *Config, link simLink) *sim {
 
 // pair adds two peers that talk to each other.
 func (s *sim) pair(a, b *Config, link simLink) (x, y *simNode) {
-	x, y = &simNode{s: s, link: link}, &simNode{s: s, link: link}
+	x, y = &simNode{s: s, name: "a", link: link}, &simNode{s: s, name: "b", link: link}
 	x.other, y.other = y, x
 	x.p.Init(s.now, a, s.rand.Uint32(), x)
 	y.p.Init(s.now, b, s.rand.Uint32(), y)
@@ -165,6 +174,7 @@ func (n *simNode) transmit() {
 		n.flush()
 	}
 	at, ok := n.p.Next(n.s.now)
+	n.s.tape.step(n, at, ok)
 	if ok && at != n.wakeAt {
 		n.wakeAt = max(at, n.s.now)
 		n.s.push(simEvent{at: n.wakeAt, to: n})
@@ -175,6 +185,7 @@ func (n *simNode) transmit() {
 func (n *simNode) flush() {
 	out := &n.s.out
 	for i := range out.Len() {
+		n.s.tape.datagram(n, out.At(i))
 		n.link.send(n.s, n.other, out.At(i))
 	}
 	out.Reset()

@@ -1,0 +1,202 @@
+package core
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var record = flag.Bool("record", false, "write the traces of testdata anew")
+
+// A tape writes down all that is seen of peers from outside: their datagrams,
+// what their Handlers are told, when they want to be called, and their figures
+// after each step. It is condensed to a line a phase, with a digest and some of
+// the figures.
+type tape struct {
+	t      testing.TB
+	phases []string
+	digest uint32
+	buf    []byte
+	steps  int
+}
+
+// maxSteps is more than a scene takes. Peers that want to be called again and
+// again do not end otherwise.
+const maxSteps = 100_000
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// note adds to the digest: a kind, numbers and bytes.
+func (r *tape) note(kind byte, b []byte, list ...int64) {
+	r.buf = append(r.buf[:0], kind)
+	for _, x := range list {
+		r.buf = binary.BigEndian.AppendUint64(r.buf, uint64(x))
+	}
+	r.digest = crc32.Update(crc32.Update(r.digest, castagnoli, r.buf), castagnoli, b)
+}
+
+func (r *tape) datagram(n *simNode, b []byte) {
+	if r != nil {
+		r.note(n.name[0], b, 0, int64(n.s.now), int64(len(b)))
+	}
+}
+
+func (r *tape) packet(n *simNode, channel int, b []byte) {
+	if r != nil {
+		r.note(n.name[0], b, 1, int64(n.s.now), int64(channel), int64(len(b)))
+	}
+}
+
+func (r *tape) fate(n *simNode, f Fate) {
+	if r != nil {
+		r.note(n.name[0], nil, 2, int64(n.s.now), int64(f.Number), int64(f.Channel), int64(f.Mode), int64(f.Size), truth(f.Delivered), int64(f.RTT))
+	}
+}
+
+func (r *tape) event(n *simNode, e Event) {
+	if r != nil {
+		r.note(n.name[0], nil, 3, int64(n.s.now), int64(e))
+	}
+}
+
+// step notes when a peer next wants to be called, and its figures.
+func (r *tape) step(n *simNode, at Clock, ok bool) {
+	if r == nil {
+		return
+	}
+	if r.steps++; r.steps > maxSteps {
+		r.t.Fatalf("more than %d steps: %s at %v", maxSteps, n.name, n.s.now)
+	}
+	p := &n.p
+	r.note(n.name[0], nil, 4, int64(at), truth(ok), int64(p.State()), truth(p.Pending()), truth(p.Flushed()))
+	r.stats(n.name[0], p)
+}
+
+func (r *tape) stats(name byte, p *Peer) {
+	s := p.Stats()
+	r.note(name, nil, int64(s.Received), int64(s.Invalid), int64(s.OutOfWindow), int64(s.Refused), int64(s.Accepted),
+		int64(s.Duplicates), int64(s.OutOfReach), int64(s.Malformed), int64(s.TooLarge), int64(s.Delivered),
+		int64(s.FramesSent), int64(s.FramesResent), int64(s.FramesAcked), int64(s.FramesLost), int64(s.Spurious),
+		int64(s.Timeouts), int64(s.AcksUnknown), int64(s.FatesDelivered), int64(s.FatesLost),
+		int64(s.RTT), int64(s.RTTVar), int64(s.RTTMin), int64(s.RTO), int64(s.Window), int64(s.InFlight),
+		int64(s.PacingRate), int64(s.Queued), int64(s.Packets), int64(s.Held), int64(s.SendBandwidth), int64(s.Limit))
+	for i := range min(p.cfg.Channels, 8) {
+		c := p.ChannelStats(i)
+		r.note(name, nil, int64(c.Queued), int64(c.Held), truth(c.High), truth(c.Unread),
+			truth(p.Room(i, 1000)), truth(p.Roomy(i)))
+	}
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// phase ends a phase of a scene.
+func (r *tape) phase(name string, now Clock, peers ...*Peer) {
+	line := fmt.Sprintf("%s %08x %v", name, r.digest, now)
+	for _, p := range peers {
+		line += " | " + figures(p)
+	}
+	r.phases = append(r.phases, line)
+	r.digest = 0
+}
+
+// figures returns those figures of a peer that are not zero.
+func figures(p *Peer) string {
+	s := p.Stats()
+	out := p.State().String()
+	for _, f := range []struct {
+		name  string
+		value any
+	}{
+		{"received", s.Received}, {"invalid", s.Invalid}, {"outside", s.OutOfWindow}, {"refused", s.Refused}, {"accepted", s.Accepted},
+		{"duplicates", s.Duplicates}, {"unreachable", s.OutOfReach}, {"malformed", s.Malformed}, {"large", s.TooLarge},
+		{"delivered", s.Delivered}, {"sent", s.FramesSent}, {"resent", s.FramesResent}, {"acked", s.FramesAcked},
+		{"lost", s.FramesLost}, {"spurious", s.Spurious}, {"timeouts", s.Timeouts}, {"unknown", s.AcksUnknown},
+		{"arrived", s.FatesDelivered}, {"given up", s.FatesLost}, {"rtt", s.RTT}, {"rto", s.RTO}, {"window", s.Window},
+		{"rate", int64(s.PacingRate)}, {"flight", s.InFlight}, {"queued", s.Queued}, {"held", s.Held}, {"limit", int(s.Limit)},
+	} {
+		if v := fmt.Sprint(f.value); v != "0" && v != "0s" {
+			out += ", " + f.name + " " + v
+		}
+	}
+	return out
+}
+
+const traceHead = `# What peers do in the scenes of the tests, a line a phase: its name, a digest of all that was seen of
+# them (each datagram, packet, fate, event, the time of the next call, the figures after each step), the
+# virtual time, and the figures at its end. go test -run Trace -record writes this file anew, which is
+# right when a change of behaviour is intended; then these figures are part of the change.
+`
+
+// A traceFile holds what scenes have to look like.
+type traceFile struct {
+	name   string
+	scenes map[string][]string
+	fresh  strings.Builder
+}
+
+func openTrace(t *testing.T, name string) *traceFile {
+	f := &traceFile{name: filepath.Join("testdata", name), scenes: make(map[string][]string)}
+	text, err := os.ReadFile(f.name)
+	if !*record {
+		require.NoError(t, err)
+	}
+	scene := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] != '\t':
+			scene = line
+		default:
+			f.scenes[scene] = append(f.scenes[scene], line[1:])
+		}
+	}
+	f.fresh.WriteString(traceHead)
+	return f
+}
+
+// scene runs a scene, and compares it with the file.
+func (f *traceFile) scene(t *testing.T, name string, play func(r *tape)) {
+	r := &tape{t: t}
+	play(r)
+	fmt.Fprintf(&f.fresh, "\n%s\n", name)
+	for _, line := range r.phases {
+		fmt.Fprintf(&f.fresh, "\t%s\n", line)
+	}
+	if *record {
+		return
+	}
+	want := f.scenes[name]
+	for i, got := range r.phases {
+		if i >= len(want) || got != want[i] {
+			expected := "nothing"
+			if i < len(want) {
+				expected = want[i]
+			}
+			t.Fatalf("scene %q, phase %d of %d differs from %s\n got %s\nwant %s", name, i+1, len(want), f.name, got, expected)
+		}
+	}
+	require.Len(t, r.phases, len(want), "phases of the scene %q", name)
+	delete(f.scenes, name)
+}
+
+// close compares what is left, or writes the file.
+func (f *traceFile) close(t *testing.T) {
+	if *record {
+		require.NoError(t, os.WriteFile(f.name, []byte(f.fresh.String()), 0o666))
+		return
+	}
+	require.Empty(t, f.scenes, "scenes of %s that none of the test is", f.name)
+}
