@@ -98,7 +98,7 @@ func (c *cubic) SetRTT(avg time.Duration, bandwidth uint64) {
 	}
 	// A window for twice the bandwidth-delay product, and some frames: the
 	// pacing rate is what holds the bandwidth.
-	c.limit = max(min(2*windowLimit(avg, bandwidth, c.mtu), unlimited), initialFrames*c.mtu)
+	c.limit = max(2*min(windowLimit(avg, bandwidth, c.mtu), unlimited/2), initialFrames*c.mtu)
 	c.window = min(c.window, c.limit)
 }
 
@@ -135,7 +135,7 @@ func (c *cubic) avoid(a Ack) {
 	}
 	c.reno += float64(c.mtu) * float64(a.Bytes) / w
 	t := (a.Now - c.epoch + c.rtt).Seconds() - c.k
-	target := c.origin + cubicC*float64(c.mtu)*t*t*t
+	target := c.origin + float64(cubicC*float64(c.mtu)*t*t*t)
 	target = min(max(target, w), 1.5*w)
 	c.fraction += (target - w) * float64(a.Bytes) / w
 	if c.reno > w+c.fraction {

@@ -86,7 +86,7 @@ func (c *tolerant) estimate() (most float64) {
 }
 
 // product returns the bytes that fill the path without a queue.
-func (c *tolerant) product() float64 { return c.estimate() * c.delay.least.Seconds() }
+func (c *tolerant) product() float64 { return float64(c.estimate() * c.delay.least.Seconds()) }
 
 func (c *tolerant) Rate() float64 {
 	r := c.estimate()
@@ -144,7 +144,7 @@ func (c *tolerant) endRound(a Ack) {
 		c.rates[c.delay.rounds%rateRounds] = 0
 	}
 	if total := c.lost + c.sent; total > 0 && !c.congested {
-		c.share += (float64(c.lost)/float64(total) - c.share) / lossRounds
+		c.share += float64((float64(c.lost)/float64(total) - c.share) / lossRounds)
 	}
 	if !c.congested && c.ceiling < unlimited {
 		c.ceiling += max(c.mtu, c.ceiling/32)

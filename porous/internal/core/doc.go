@@ -4,4 +4,7 @@
 // goroutine, lock, socket or clock: it is told the time, as the time since an
 // origin that the caller chose, is given datagrams, appends datagrams to a
 // Batch, and says when it next wants to be called.
+//
+// All platforms compute the same: a product that something is added to is
+// converted to float64, which keeps compilers from fusing the two.
 package core

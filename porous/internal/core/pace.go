@@ -19,7 +19,7 @@ const (
 func (p *pacer) refill(now Clock, rate float64, mtu int) {
 	most := max(burstFrames*float64(mtu), rate*burstTime.Seconds())
 	if dt := now - p.last; dt > 0 {
-		p.credit += rate * dt.Seconds()
+		p.credit += float64(rate * dt.Seconds())
 		p.last = now
 	}
 	p.credit = min(p.credit, most)

@@ -212,7 +212,7 @@ func (l *simLink) send(s *sim, to *simNode, b []byte) {
 				q = l.shared
 			}
 			q.busy = max(q.busy, s.now)
-			if float64(q.queue) < (q.busy-s.now).Seconds()*q.rate+float64(len(b)+simHeaders) {
+			if float64(q.queue) < float64((q.busy-s.now).Seconds()*q.rate)+float64(len(b)+simHeaders) {
 				l.lost++
 				continue
 			}

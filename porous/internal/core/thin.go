@@ -99,8 +99,8 @@ func (d *lossDetector) note(f *frame, lost bool) {
 		gain = firstGain
 	}
 	if lost {
-		d.share += (1 - d.share) * gain
+		d.share += float64((1 - d.share) * gain)
 	} else {
-		d.share -= d.share * gain
+		d.share -= float64(d.share * gain)
 	}
 }

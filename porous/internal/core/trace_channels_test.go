@@ -59,7 +59,7 @@ func TestTraceChannels(t *testing.T) {
 // wrap lets all ids be close to their ends.
 func (st *stage) wrap() {
 	for i, n := range []*simNode{st.a, st.b} {
-		n.p.Init(st.now, n.p.cfg, uint32(1<<32-200-i), n)
+		n.p.Init(st.now, n.p.cfg, ^uint32(199+i), n)
 		for c := range n.p.cfg.Channels {
 			s, r := n.p.send.channel(c), n.p.recv.channel(c)
 			s.base = packetIDs - 100
