@@ -57,6 +57,9 @@ func playController(r *tape, c Controller, seed uint64) {
 		{1e6, 50 * time.Millisecond, 50_000, 0, 0, NoBandwidthLimit},
 		{1e6, 50 * time.Millisecond, 50_000, 0.01, 0.2, NoBandwidthLimit},
 		{4e6, 50 * time.Millisecond, 20_000, 0.002, 0, NoBandwidthLimit},
+		{8e5, 15 * time.Millisecond, 30_000, 0, 0, NoBandwidthLimit},
+		{3e6, 150 * time.Millisecond, 100_000, 0, 0, NoBandwidthLimit},
+		{2e6, 90 * time.Millisecond, 400_000, 0, 0, NoBandwidthLimit},
 		{2e5, 80 * time.Millisecond, 40_000, 0, 0.1, NoBandwidthLimit - 1},
 		{5e6, 10 * time.Millisecond, 9_000, 0.001, 0.7, 3_000_000},
 		{3e4, 300 * time.Millisecond, 100_000, 0, 0, 20_000},
@@ -65,7 +68,12 @@ func playController(r *tape, c Controller, seed uint64) {
 		{3e8, 150 * time.Millisecond, 1 << 28, 0, 0, NoBandwidthLimit},
 	} {
 		m.rate, m.least, m.queue, m.loss, m.idle, m.bandwidth = path.rate, path.least, path.queue, path.loss, path.idle, path.bandwidth
-		for range 250 {
+		if i%2 == 1 {
+			m.now += time.Second
+			c.HandleTimeout(m.now)
+			m.note('t')
+		}
+		for range 200 {
 			m.step(i)
 		}
 		r.phases = append(r.phases, fmt.Sprintf("path %d %08x %v, window %d, rate %d, reduced %v", i+1, r.digest, m.now, c.Window(), int64(c.Rate()), c.Reduced()))
@@ -93,6 +101,9 @@ func (m *controlled) step(path int) {
 	case chance < m.loss*5, w > full+m.queue && m.rand.IntN(3) == 0:
 		if m.since == 0 {
 			m.since = m.now
+			if m.rand.IntN(2) == 0 {
+				m.since -= min(m.now, time.Duration(m.rand.IntN(30))*rtt/2)
+			}
 		}
 		m.c.HandleLoss(m.now, Loss{Bytes: n, Frames: 1 + n/1500, SentAt: sentAt, First: m.since, RTO: rtt + rtt/2,
 			InFlight: flight, Thin: !limited && m.rand.IntN(2) == 0})

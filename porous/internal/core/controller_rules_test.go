@@ -1,0 +1,104 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Slow start becomes careful when the least round-trip time of a round of eight
+// samples is an eighth above that of the round before, but at least 4 and at most
+// 16 ms. It ends after five such rounds.
+func TestSlowStartThresholds(t *testing.T) {
+	for _, test := range []struct{ last, rise time.Duration }{
+		{ms(8), ms(4)}, {ms(32), ms(4)}, {ms(40), ms(5)}, {ms(80), ms(10)}, {ms(128), ms(16)}, {ms(400), ms(16)},
+	} {
+		var s slowStart
+		d := delays{last: test.last, samples: 8}
+		d.round = test.last + test.rise - 1
+		n, done := s.grow(1000, false, d.round, &d)
+		require.Equal(t, 1000, n)
+		require.False(t, done)
+		require.Zero(t, s.careful, "not yet: %v", test)
+		d.round++
+		d.samples = 7
+		s.grow(1000, false, d.round, &d)
+		require.Zero(t, s.careful, "too few samples")
+		d.samples = 8
+		n, done = s.grow(1000, false, d.round, &d)
+		require.Equal(t, 1000, n)
+		require.False(t, done)
+		require.Equal(t, 5, s.careful, "%v", test)
+		for range 4 {
+			n, done = s.grow(1000, true, d.round, &d)
+			require.Equal(t, 250, n)
+			require.False(t, done)
+			n, done = s.grow(1000, false, d.round, &d)
+			require.Equal(t, 250, n)
+			require.False(t, done)
+		}
+		n, done = s.grow(1000, true, d.round, &d)
+		require.Zero(t, n)
+		require.True(t, done)
+	}
+	s := slowStart{careful: 3, baseline: ms(50)}
+	s.grow(1000, false, 0, &delays{samples: 8, round: ms(50)})
+	require.Equal(t, 3, s.careful)
+	s.grow(1000, false, 0, &delays{samples: 7, round: ms(49)})
+	require.Equal(t, 3, s.careful)
+	n, _ := s.grow(1000, false, 0, &delays{samples: 8, round: ms(49)})
+	require.Equal(t, 1000, n)
+	require.Zero(t, s.careful, "it was jitter")
+	s.grow(1000, false, 0, &delays{samples: 8, round: ms(100)})
+	require.Zero(t, s.careful, "there was no round before")
+}
+
+// T13: losses that go on for eight timeouts without an acknowledgement are a
+// silence, after which the paper's controller starts anew; others halve the window
+// once a round-trip time.
+func TestT13PaperLosses(t *testing.T) {
+	start := func() *paperController {
+		c := newPaperController(1000)
+		c.SetRTT(ms(100), NoBandwidthLimit)
+		c.HandleAck(Ack{Bytes: 39_000, Frames: 39})
+		require.Equal(t, 40_000, c.Window())
+		return c
+	}
+	for _, test := range []struct {
+		now, first Clock
+		want       int
+	}{
+		{ms(2400), 0, 1000}, {ms(2399), 0, 20_000}, {ms(5000), ms(2600), 1000}, {ms(5000), ms(2601), 20_000},
+	} {
+		c := start()
+		c.HandleLoss(test.now, Loss{Bytes: 1, First: test.first, RTO: ms(300)})
+		require.Equal(t, test.want, c.Window(), "%+v", test)
+		require.Equal(t, 20_000, c.threshold)
+		require.True(t, c.Reduced())
+	}
+	c := start()
+	c.HandleLoss(0, Loss{Bytes: 1})
+	require.Equal(t, 20_000, c.Window(), "no time has passed, whatever the timeout")
+	c.HandleLoss(ms(99), Loss{Bytes: 1, First: ms(99), RTO: ms(300)})
+	require.Equal(t, 20_000, c.Window())
+	c.HandleLoss(ms(100), Loss{Bytes: 1, First: ms(99), RTO: ms(300)})
+	require.Equal(t, 10_000, c.Window())
+}
+
+// What a request can say at most is no limit.
+func TestNoBandwidthLimitIsNone(t *testing.T) {
+	for _, c := range []Controller{newCubic(9000), newTolerant(9000, 1)} {
+		for range 100_000 {
+			c.HandleAck(Ack{Bytes: 18_000, Frames: 1, Limited: true})
+		}
+		for _, bandwidth := range []uint64{NoBandwidthLimit, NoBandwidthLimit + 1} {
+			c.SetRTT(ms(10), bandwidth)
+			require.Greater(t, c.Rate(), 1e10)
+		}
+		c.SetRTT(ms(10), NoBandwidthLimit-1)
+		require.Equal(t, float64(NoBandwidthLimit-1), c.Rate())
+		c.SetRTT(ms(10), 12_345)
+		require.Equal(t, 12_345.0, c.Rate())
+	}
+}
