@@ -17,7 +17,7 @@ import (
 
 const (
 	copyWindow   = 8      // newest messages that may be repeated
-	copySize     = 400    // bytes of the largest such message
+	copySize     = 400    // bytes of the largest such message, which is one fragment
 	copyResidual = 0.0013 // share of messages all of whose transmissions may be lost
 	maxCopies    = 5
 	leastLoss    = 0.003 // below that, nothing is repeated
@@ -55,7 +55,7 @@ func copies(loss float64) int {
 	}
 	loss += math.Sqrt(loss * (1 - loss) * lossGain / 2)
 	n := int(math.Ceil(math.Log(copyResidual)/math.Log(min(loss, 0.5)))) - 1
-	return min(max(n, 1), maxCopies)
+	return min(n, maxCopies)
 }
 
 // repeat adds copies to a frame with room left for so many bytes, and notes the
@@ -70,7 +70,7 @@ func (s *sending) repeat(now Clock, f *frame, room int) {
 	n := copies(s.loss.share)
 	for i := range own {
 		p := &f.parts[i]
-		if n == 0 || p.kind != MessageFragment || p.packet.mode != Reliable || p.packet.last > 0 || len(p.packet.data) > copySize {
+		if n == 0 || p.kind != MessageFragment || p.packet.mode != Reliable || len(p.packet.data) > copySize {
 			continue
 		}
 		r.recent[r.next] = copyOf{p.packet, p.packet.number, n}

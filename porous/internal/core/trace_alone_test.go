@@ -229,9 +229,11 @@ func sceneReceiver(st *stage) {
 func (st *stage) wrong(o *origin) Message {
 	r := st.a.p.recv.channel(int(o.number))
 	m := Message{Type: MessageType(st.rand.IntN(2)), Channel: o.number, Packet: r.base - 1 - uint32(st.rand.IntN(20)), Last: uint16(st.rand.IntN(2))}
-	switch st.rand.IntN(4) {
+	switch st.rand.IntN(5) {
 	case 0:
 		m.Packet = r.base + r.window + uint32(st.rand.IntN(20))
+	case 3:
+		m.Channel = uint8(st.a.p.cfg.Channels + st.rand.IntN(2))
 	case 1:
 		m.Packet = r.base
 		if e := r.first(r.base); e != nil {
@@ -282,7 +284,8 @@ func (st *stage) pack(id uint32, o *origin, disorder int) (b []byte, rest []Mess
 		}
 	}
 	if m := st.wrong(o); st.rand.IntN(4) == 0 && size+m.Size() <= st.a.p.cfg.MTU {
-		out = append(out, m)
+		i := st.rand.IntN(len(out) + 1)
+		out = append(out[:i], append([]Message{m}, out[i:]...)...)
 	}
 	b = AppendDataHeader(nil, id, len(out))
 	for i := range out {

@@ -1,0 +1,108 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// queued returns a receiver in which these wait: fragments of an incomplete packet,
+// and one that depends on a packet that has not come.
+func queued(t *testing.T) (*pool, *receiver) {
+	a, r := new(pool), new(receiver)
+	r.init(a, 1000, 10_000, 64, 16, 0)
+	for _, m := range []Message{
+		{Packet: 2, Last: 3, Data: make([]byte, 1000)},
+		{Packet: 2, Last: 3, Fragment: 2, Data: make([]byte, 1000)},
+		{Packet: 4, Lead: 4, Data: make([]byte, 50)},
+		{Packet: 9, Lead: 3, Data: make([]byte, 50)},
+		{Packet: 12, Lead: 3, Data: make([]byte, 50)},
+	} {
+		require.Equal(t, taken, r.fragment(&m))
+	}
+	return a, r
+}
+
+// What everything else waits for is the first packet there is, those before it, and
+// what the first one that waits depends on; what is held for them is what they
+// count.
+func TestNeededPackets(t *testing.T) {
+	_, r := queued(t)
+	const piece = 1472 + pieceCost
+	for id, want := range map[uint32]bool{0: true, 1: true, 2: true, 3: false, 4: false, 9: false, 20: false} {
+		held, ok := r.needed(id)
+		require.Equal(t, want, ok, "packet %d", id)
+		require.Equal(t, entryCost+2*piece, held)
+	}
+	require.Nil(t, r.scan(), "4 waits for 0")
+
+	r.advance(1)
+	require.Nil(t, r.get(0))
+	e := r.scan()
+	require.EqualValues(t, 4, e.id, "0 is over")
+	r.advance(5)
+	require.Nil(t, r.scan(), "9 waits for 6")
+	for id, want := range map[uint32]bool{5: true, 6: true, 9: true, 10: false} {
+		held, ok := r.needed(id)
+		require.Equal(t, want, ok, "packet %d", id)
+		require.Equal(t, entryCost+64+pieceCost, held)
+	}
+
+	_, r = queued(t)
+	m := Message{Packet: 3, Lead: 1, Last: 1, Data: make([]byte, 1000)}
+	require.Equal(t, taken, r.fragment(&m))
+	m = Message{Packet: 1, Last: 1, Data: make([]byte, 1000)}
+	require.Equal(t, taken, r.fragment(&m))
+	r.from = 4 // the first three were looked at
+	for id, want := range map[uint32]bool{0: true, 1: true, 2: false, 3: false} {
+		held, ok := r.needed(id)
+		require.Equal(t, want, ok, "packet %d", id)
+		require.Equal(t, entryCost+piece, held)
+	}
+	r.from = 9 // which waits for 6
+	held, ok := r.needed(6)
+	require.True(t, ok)
+	require.Equal(t, 4*entryCost+4*piece+64+pieceCost, held)
+	_, ok = r.needed(7)
+	require.False(t, ok)
+
+	r.reset()
+	require.Zero(t, r.bytes)
+	held, ok = r.needed(63)
+	require.Zero(t, held)
+	require.True(t, ok, "of an empty channel any packet may be the one")
+}
+
+// An entry that is kept does not hold on to buffers that others use, or that are
+// not kept.
+func TestKeptEntriesForgetTheirBuffers(t *testing.T) {
+	a, r := queued(t)
+	r.reset()
+	require.Equal(t, 2*1472+3*64, a.kept)
+	n := 0
+	for e := a.entry; e != nil; e = e.next {
+		n++
+		for _, p := range e.pieces[:cap(e.pieces)] {
+			require.Nil(t, p.data)
+		}
+		require.Zero(t, e.bytes)
+		require.False(t, e.started || e.sentinel)
+	}
+	require.Equal(t, 4, n)
+}
+
+// No sample of the round-trip time is zero, which would mean that there is none.
+func TestSamplesAreNotZero(t *testing.T) {
+	for _, sample := range []time.Duration{-1, 0, 1, 999, 1000} {
+		var r rtt
+		r.init(false, 0, 0)
+		r.add(sample)
+		require.Equal(t, time.Microsecond, r.avg)
+		require.Equal(t, time.Microsecond, r.min)
+		require.Equal(t, time.Microsecond, r.latest)
+	}
+}
+
+// Numbers of fragments have 16 bits.
+func TestMaxFragments(t *testing.T) { require.Equal(t, 65536, MaxFragments) }
