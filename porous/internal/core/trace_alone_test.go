@@ -46,7 +46,32 @@ func TestTraceAlone(t *testing.T) {
 			sceneReceiver(r.play(uint64(i), c, c, simLink{}))
 		})
 	}
+	for i := range 3 {
+		f.scene(t, fmt.Sprint("many frames in a batch, repeats ", i), func(r *tape) {
+			c := traceConfig(uint8(i%2), func(c *Config) { c.AckRepeats = i })
+			sceneManyAcks(r.play(uint64(i), c, c, simLink{}))
+		})
+	}
 	f.close(t)
+}
+
+// sceneManyAcks is batches of up to hundreds of frames, in any order and twice.
+func sceneManyAcks(st *stage) {
+	p := st.alone()
+	id := p.ownID
+	for _, n := range []uint32{1, 31, 2, 32, 33, 34, 299, 300, 366, 367, 368, 700, 1, 1, 2, 40, 3} {
+		for range n + n/4 {
+			p.Receive(st.now, AppendDataHeader(nil, id+uint32(st.rand.IntN(int(n))), 0), &st.out)
+		}
+		id += n
+		if n == 40 {
+			p.requestEnd(st.now, &st.out)
+		}
+		p.EndBatch(st.now, &st.out)
+		st.a.flush()
+		st.tape.step(st.a, 0, true)
+	}
+	st.tape.phase("batches", st.now, p)
 }
 
 // alone connects a with nobody.

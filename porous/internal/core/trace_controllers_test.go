@@ -76,7 +76,7 @@ func playController(r *tape, c Controller, seed uint64) {
 		for range 200 {
 			m.step(i)
 		}
-		r.phases = append(r.phases, fmt.Sprintf("path %d %08x %v, window %d, rate %d, reduced %v", i+1, r.digest, m.now, c.Window(), int64(c.Rate()), c.Reduced()))
+		r.phases = append(r.phases, fmt.Sprintf("path %d %08x %v, window %d, rate %d, reduced %v", i+1, r.digest>>32, m.now, c.Window(), int64(c.Rate()), c.Reduced()))
 		r.digest = 0
 	}
 }
