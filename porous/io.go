@@ -266,7 +266,9 @@ func (s *sink) HandleFate(f core.Fate) {
 			c.lost.Bytes += f.Size
 		}
 	}
-	c.receipts.add(Receipt{ID: f.Number, Channel: f.Channel, Fate: fate, RTT: f.RTT})
+	if c.receipts != nil {
+		c.receipts.add(Receipt{ID: f.Number, Channel: f.Channel, Fate: fate, RTT: f.RTT})
+	}
 }
 
 // HandleEvent notes what happened to the state.

@@ -39,13 +39,11 @@ type receipts struct {
 }
 
 func (r *receipts) add(x Receipt) {
-	switch {
-	case r == nil:
-	case len(r.queue) >= r.max:
+	if len(r.queue) >= r.max {
 		r.dropped++
-	default:
-		r.queue = append(r.queue, x)
+		return
 	}
+	r.queue = append(r.queue, x)
 }
 
 // armReceiptsLocked turns receipts on.

@@ -118,9 +118,11 @@ func ParseData(b []byte) (id uint32, messages int, body []byte, ok bool) {
 	body = b[DataHeaderSize:]
 	rest := body
 	for range messages {
-		if _, rest, ok = NextMessage(rest); !ok {
+		n := messageSize(rest)
+		if n == 0 {
 			return 0, 0, nil, false
 		}
+		rest = rest[n:]
 	}
 	return id, messages, body, len(rest) == 0
 }

@@ -49,47 +49,74 @@ func (m *Message) Size() int {
 
 // AppendMessage appends m.
 func AppendMessage(b []byte, m *Message) []byte {
-	b = append(b, byte(m.Type), m.Channel, byte(m.Packet>>16), byte(m.Packet>>8), byte(m.Packet))
+	var head [FragmentHeaderSize]byte
+	return append(append(b, head[:m.putHeader(&head)]...), m.Data...)
+}
+
+// putHeader writes all of m but its Data, and returns how many bytes that are.
+func (m *Message) putHeader(b *[FragmentHeaderSize]byte) int {
+	b[0] = byte(m.Type)
+	binary.BigEndian.PutUint32(b[1:], uint32(m.Channel)<<24|m.Packet&(packetIDs-1))
 	if m.Type == MessageWindowAck {
-		return b
+		return WindowAckSize
 	}
-	b = binary.BigEndian.AppendUint16(b, m.Lead)
+	binary.BigEndian.PutUint16(b[5:], m.Lead)
 	if m.Type == MessageSentinel {
-		return b
+		return SentinelSize
 	}
-	b = binary.BigEndian.AppendUint16(b, m.Fragment)
-	b = binary.BigEndian.AppendUint16(b, m.Last)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(m.Data)))
-	return append(b, m.Data...)
+	binary.BigEndian.PutUint16(b[7:], m.Fragment)
+	binary.BigEndian.PutUint16(b[9:], m.Last)
+	binary.BigEndian.PutUint16(b[11:], uint16(len(m.Data)))
+	return FragmentHeaderSize
 }
 
 // NextMessage takes the first message from the body of a data frame. Its Data
 // is part of b.
 func NextMessage(b []byte) (m Message, rest []byte, ok bool) {
-	if len(b) < WindowAckSize {
+	n := messageSize(b)
+	if n == 0 {
 		return m, nil, false
 	}
+	m.parse(b[:n:n])
+	return m, b[n:], true
+}
+
+// messageSize returns the size of the first message of b, 0 if there is no whole
+// one.
+func messageSize(b []byte) (n int) {
+	if len(b) < WindowAckSize {
+		return 0
+	}
+	switch MessageType(b[0]) {
+	case MessageFragment:
+		if len(b) < FragmentHeaderSize {
+			return 0
+		}
+		n = FragmentHeaderSize + int(binary.BigEndian.Uint16(b[11:]))
+	case MessageSentinel:
+		n = SentinelSize
+	case MessageWindowAck:
+		n = WindowAckSize
+	}
+	if len(b) < n {
+		return 0
+	}
+	return n
+}
+
+// parse reads a message from exactly its bytes, by messageSize.
+func (m *Message) parse(b []byte) {
 	m.Type, m.Channel = MessageType(b[0]), b[1]
-	m.Packet = uint32(b[2])<<16 | uint32(b[3])<<8 | uint32(b[4])
-	switch {
-	case m.Type == MessageWindowAck:
-		return m, b[WindowAckSize:], true
-	case m.Type > MessageWindowAck || len(b) < SentinelSize:
-		return m, nil, false
+	m.Packet = binary.BigEndian.Uint32(b[1:]) & (packetIDs - 1)
+	m.Lead, m.Fragment, m.Last, m.Data = 0, 0, 0, nil
+	if m.Type == MessageWindowAck {
+		return
 	}
 	m.Lead = binary.BigEndian.Uint16(b[5:])
 	if m.Type == MessageSentinel {
-		return m, b[SentinelSize:], true
-	}
-	if len(b) < FragmentHeaderSize {
-		return m, nil, false
+		return
 	}
 	m.Fragment = binary.BigEndian.Uint16(b[7:])
 	m.Last = binary.BigEndian.Uint16(b[9:])
-	end := FragmentHeaderSize + int(binary.BigEndian.Uint16(b[11:]))
-	if len(b) < end {
-		return m, nil, false
-	}
-	m.Data = b[FragmentHeaderSize:end:end]
-	return m, b[end:], true
+	m.Data = b[FragmentHeaderSize:]
 }

@@ -70,6 +70,13 @@ func (r *receiver) lies(id uint32) verdict {
 	return outOfReach
 }
 
+// next reports whether a message is a whole packet, of a size that is taken, and
+// the one at the window's base.
+func (r *receiver) next(m *Message) bool {
+	return m.Type == MessageFragment && m.Packet == r.base && m.Last == 0 && m.Fragment == 0 &&
+		len(m.Data) <= r.fragmentSize && len(m.Data) <= r.maxPacket
+}
+
 // immediate reports whether a fragment is a whole packet that can be delivered
 // without being queued: the one at the window's base.
 func (r *receiver) immediate(m *Message) bool {

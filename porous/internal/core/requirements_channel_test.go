@@ -169,7 +169,8 @@ func TestQ7Dependencies(t *testing.T) {
 		s.push(&outgoing{ch: &s, mode: mode})
 		for s.ready() {
 			p := s.take()
-			m := p.message()
+			var m Message
+			p.message(&m)
 			if m.Type == MessageFragment {
 				leads = append(leads, m.Lead)
 			} else {

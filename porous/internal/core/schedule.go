@@ -95,6 +95,11 @@ func (q *schedule) pick(now Clock) *sender {
 	return nil
 }
 
+// sole reports whether a channel is the only one in q.
+func (q *schedule) sole(s *sender) bool {
+	return s.active && len(q.active[0])+len(q.active[1]) == 1
+}
+
 // empty reports whether no channel has anything to send within its window.
 func (q *schedule) empty() bool { return len(q.active[0]) == 0 && len(q.active[1]) == 0 }
 

@@ -26,13 +26,30 @@ type outgoing struct {
 	hasID   bool
 	lost    bool  // one fragment, at least
 	seen    bool  // the peer has got a copy of it
-	sent    int   // fragments that were handed out
-	settled int   // fragments whose fate is known
+	sent    int32 // fragments that were handed out
+	settled int32 // fragments whose fate is known
 	expires Clock // not sent after this; 0: never
 	queued  Clock
 }
 
-func (o *outgoing) fragments() int { return int(o.last) + 1 }
+// smallPacket is the length of packets that lie in one piece of memory with what
+// is known of them: so a flood of them is fast.
+const smallPacket = 64
+
+// newOutgoing returns an empty packet with room for n bytes.
+func newOutgoing(n int) *outgoing {
+	if n > smallPacket {
+		return &outgoing{data: make([]byte, 0, roundUp(n))}
+	}
+	p := new(struct {
+		outgoing
+		buf [smallPacket]byte
+	})
+	p.data = p.buf[:0]
+	return &p.outgoing
+}
+
+func (o *outgoing) fragments() int32 { return int32(o.last) + 1 }
 
 func (o *outgoing) fragmentLen(n, size int) int {
 	return min(size, len(o.data)-n*size)
@@ -147,7 +164,7 @@ func (s *sender) nextSize() int {
 	case s.hasMark:
 		return SentinelSize
 	default:
-		return FragmentHeaderSize + s.head.fragmentLen(s.head.sent, s.fragmentSize)
+		return FragmentHeaderSize + s.head.fragmentLen(int(s.head.sent), s.fragmentSize)
 	}
 }
 
@@ -185,11 +202,33 @@ func (s *sender) takeFragment() part {
 	return p
 }
 
+// takeRun takes packets of one fragment each that come next, as long as they fit
+// into so much room, and appends them to parts. It returns what room is left. It
+// does what take does for each, where that has no choice.
+func (s *sender) takeRun(now Clock, parts []part, room int) ([]part, int) {
+	if s.markDue || s.backAt < len(s.back) {
+		return parts, room
+	}
+	for o := s.head; o != nil && !s.hasMark; o = s.head {
+		n := FragmentHeaderSize + len(o.data)
+		if n > room || o.last > 0 || o.hasID || !s.open() || o.expired(now) {
+			break
+		}
+		room -= n
+		s.assign(o)
+		o.sent = 1
+		s.pop()
+		s.follow(o)
+		parts = append(parts, part{kind: MessageFragment, reliable: o.mode != Unreliable, ch: s, packet: o})
+	}
+	return parts, room
+}
+
 // follow has a sentinel follow a packet of which nothing more is sent, if it is the
 // last of its group and may be lost for good (Q10): without one the peer might
 // never move its window. A passive packet may be if its time can be over.
 func (s *sender) follow(o *outgoing) {
-	if closes(o.id, s.group) && (o.mode == Unreliable || o.mode == Passive && o.expires != 0) {
+	if o.mode != Reliable && closes(o.id, s.group) && (o.mode == Unreliable || o.expires != 0) {
 		s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
 		s.hasMark = true
 	}

@@ -119,7 +119,9 @@ func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) 
 	o := s.newPacket(b)
 	s.number++
 	o.ch, o.number, o.mode, o.expires, o.queued = ch, s.number, mode, expires, now
-	o.last = uint16(max(0, len(b)-1) / ch.fragmentSize)
+	if len(b) > ch.fragmentSize {
+		o.last = uint16((len(b) - 1) / ch.fragmentSize)
+	}
 	s.packets++
 	s.queued += len(b) + PacketOverhead
 	ch.queued += len(b) + PacketOverhead
@@ -128,18 +130,21 @@ func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) 
 	return o.number, true
 }
 
+// newPacket returns a packet for b, of which everything else is zero.
 func (s *sending) newPacket(b []byte) *outgoing {
 	o := s.free
 	if o == nil {
-		return &outgoing{data: append(make([]byte, 0, roundUp(len(b))), b...)}
+		o = newOutgoing(len(b))
+	} else {
+		s.free = o.next
+		s.freeSize -= cap(o.data) + PacketOverhead
+		data := o.data[:0]
+		if cap(data) < len(b) {
+			data = make([]byte, 0, roundUp(len(b)))
+		}
+		*o = outgoing{data: data}
 	}
-	s.free = o.next
-	s.freeSize -= cap(o.data) + PacketOverhead
-	data := o.data[:0]
-	if cap(data) < len(b) {
-		data = make([]byte, 0, roundUp(len(b)))
-	}
-	*o = outgoing{data: append(data, b...)}
+	o.data = append(o.data, b...)
 	return o
 }
 
@@ -221,10 +226,12 @@ func (s *sending) complete(o *outgoing) {
 	s.p.h.HandleFate(f)
 }
 
-// recycle keeps the memory of a packet.
+// recycle keeps the memory of a packet, as long as it is within the send buffer
+// with what that holds: so a flood that fills and empties the buffer allocates
+// nothing.
 func (s *sending) recycle(o *outgoing) {
 	n := cap(o.data) + PacketOverhead
-	if s.freeSize+n > s.p.cfg.SendBuffer/2 {
+	if s.queued+s.freeSize+n > s.p.cfg.SendBuffer {
 		return
 	}
 	o.ch = nil
@@ -426,10 +433,16 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 		if len(f.parts) == math.MaxUint16 {
 			break
 		}
-		p := ch.take()
-		s.schedule.spend(ch, p.size())
-		room -= p.size()
-		f.parts = append(f.parts, p)
+		before := room
+		if s.schedule.sole(ch) {
+			f.parts, room = ch.takeRun(now, f.parts, room)
+		}
+		if room == before { // else that has taken what comes next, and more
+			p := ch.take()
+			room -= p.size()
+			f.parts = append(f.parts, p)
+		}
+		s.schedule.spend(ch, before-room)
 		if room < WindowAckSize {
 			break
 		}

@@ -19,15 +19,18 @@ type part struct {
 	packet   *outgoing // of a fragment
 }
 
-// message returns what is written for p.
-func (p *part) message() Message {
-	m := Message{Type: p.kind, Channel: p.ch.number, Packet: p.id, Lead: p.lead}
-	if p.kind == MessageFragment {
-		m.Packet, m.Lead = p.packet.id, p.packet.lead
-		m.Fragment, m.Last = p.fragment, p.packet.last
-		m.Data = p.packet.fragment(int(p.fragment), p.ch.fragmentSize)
+// message sets m to what is written for p.
+func (p *part) message(m *Message) {
+	m.Type, m.Channel = p.kind, p.ch.number
+	if o := p.packet; p.kind == MessageFragment {
+		m.Packet, m.Lead, m.Fragment, m.Last = o.id, o.lead, p.fragment, o.last
+		m.Data = o.data
+		if o.last > 0 {
+			m.Data = o.fragment(int(p.fragment), p.ch.fragmentSize)
+		}
+		return
 	}
-	return m
+	m.Packet, m.Lead, m.Data = p.id, p.lead, nil
 }
 
 func (p *part) size() int {
@@ -158,12 +161,13 @@ func (t *transfer) shrink() {
 func (t *transfer) seal(id uint32, f *frame) {
 	f.size = DataHeaderSize
 	for i := range f.parts {
-		n := f.parts[i].size()
+		p := &f.parts[i]
+		n := p.size()
 		f.size += n
-		if f.parts[i].copy {
+		if p.copy {
 			f.copied += n
 		}
-		f.reliable = f.reliable || f.parts[i].reliable
+		f.reliable = f.reliable || p.reliable
 	}
 	t.flight += f.size
 	t.copied += f.copied
@@ -329,13 +333,31 @@ func (t *transfer) expire(now Clock, rto time.Duration, settle settler) (any boo
 // append writes a frame to a batch: reliable parts first, as the original
 // library does.
 func (f *frame) append(id uint32, out *wire.Batch) {
-	b := AppendDataHeader(out.Extend(f.size)[:0], id, len(f.parts))
-	for _, reliable := range [...]bool{true, false} {
-		for i := range f.parts {
-			if p := &f.parts[i]; p.reliable == reliable {
-				m := p.message()
-				b = AppendMessage(b, &m)
-			}
-		}
+	b := out.Extend(f.size)
+	AppendDataHeader(b[:0], id, len(f.parts))
+	b = b[DataHeaderSize:]
+	if b = f.put(b, true); len(b) > 0 {
+		f.put(b, false)
 	}
+}
+
+// put writes the parts that are reliable, or those that are not, to the front of
+// b, and returns what is behind them.
+func (f *frame) put(b []byte, reliable bool) []byte {
+	var m Message
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.reliable != reliable {
+			continue
+		}
+		p.message(&m)
+		if len(b) < FragmentHeaderSize { // the last ones, which are short
+			b = b[len(AppendMessage(b[:0], &m)):]
+			continue
+		}
+		n := m.putHeader((*[FragmentHeaderSize]byte)(b))
+		n += copy(b[n:], m.Data)
+		b = b[n:]
+	}
+	return b
 }

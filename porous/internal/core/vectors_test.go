@@ -258,7 +258,8 @@ func TestVectorsChannelSending(t *testing.T) {
 					require.True(t, s.ready(), name)
 					size := s.nextSize()
 					p := s.take()
-					m := p.message()
+					var m Message
+					p.message(&m)
 					wanted := want.Message.message(t)
 					require.Equal(t, AppendMessage(nil, &wanted), AppendMessage(nil, &m), name)
 					require.Equal(t, want.Reliable, p.reliable, name)
