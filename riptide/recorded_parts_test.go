@@ -81,7 +81,7 @@ func recordTimes(s *tape.Scene) {
 		now := start
 		for range 500 {
 			now = now.Add(time.Duration(rng.Below(int(50 * ms))))
-			d := time.Duration(rng.Below(most*int(ms))) - 500*time.Microsecond
+			d := time.Duration(rng.Uint64()%uint64(most))*ms + time.Duration(rng.Below(int(ms))) - 500*time.Microsecond
 			r.measured(toMillis(d))
 			if rng.Chance(950) {
 				a.measured(now, max(d, 0))
