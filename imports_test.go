@@ -79,7 +79,7 @@ var importRules = map[string]importRule{
 		},
 	},
 	"volley/volleydebug":             {allow: []string{"volley/internal/registry"}, test: []string{"volley/internal/leaktest", "volley/internal/loopback"}},
-	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect"}},
+	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect", "volley/internal/tape"}},
 	"volley/examples":                {allow: publicPackages},
 	"volley/volleydebug/browsertest": {modules: []string{anyModule}, allow: publicPackages},
 	"volley/exporters/internal":      {allow: []string{"volley/volleydebug"}},
