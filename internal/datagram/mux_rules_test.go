@@ -306,7 +306,7 @@ func TestMuxReadsOnAtOnce(t *testing.T) {
 					s.push(from(p.addr, "y")...)
 					synctest.Wait() // the goroutine makes place
 				}
-				require.Zero(t, s.readers, "nobody reads")
+				require.Zero(t, s.reading(), "nobody reads")
 				begin := time.Now()
 				others := change(t, m, p)
 				s.push(from(peerAddr(2), "stranger")...)
