@@ -28,7 +28,9 @@ const (
 	sampledTalk    = int64(1200 * time.Millisecond) // ... then one in this time where we send messages too, ...
 	sampledListen  = int64(80 * time.Millisecond)   // ... and one in this time where we do not
 	minTalkEvery   = 4
-	maxTalkEvery   = 64
+	maxTalkEvery   = 64                           // but where so many come within less time, ...
+	sampledBusy    = int64(20 * time.Millisecond) // ... one in this time ...
+	maxBusyEvery   = 4096                         // ... or in so many
 	minListenEvery = 3
 	maxListenEvery = ackDistance - 2
 )
@@ -131,6 +133,9 @@ func (e *Endpoint) noteArrival(s uint16, gap, message bool) {
 		a.message = true
 		if a.left--; a.left == 0 {
 			e.sampleArrival(s)
+		} else if a.left > maxTalkEvery && e.now-a.sampledAt > sampledTalk {
+			a.every -= a.left - maxTalkEvery // they come far less often than before
+			a.left = maxTalkEvery
 		}
 	}
 	behind := int16(e.received.seen.Next() - 1 - s)
@@ -174,16 +179,26 @@ func (e *Endpoint) sampleArrival(s uint16) {
 		a.every, a.left = 1, 1
 		return
 	}
-	goal, least, most := sampledListen, int64(minListenEvery), int64(maxListenEvery)
 	if e.talk.rhythm.alive(e.now) {
-		goal, least, most = sampledTalk, minTalkEvery, maxTalkEvery
+		n := a.following(since, sampledTalk, minTalkEvery, maxTalkEvery)
+		if n == maxTalkEvery {
+			n = a.following(since, sampledBusy, maxTalkEvery, maxBusyEvery)
+		}
+		a.every = n
+	} else {
+		a.every = a.following(since, sampledListen, minListenEvery, maxListenEvery)
 	}
-	n := most
-	if since > 0 {
-		n = min(2*int64(a.every)*goal/max(since, goal/16), 2*most) / 2
-	}
-	a.every = uint16(min(max(n, least), most))
 	a.left = a.every
+}
+
+// following returns one in how many arrivals to sample from now on so that it is one in
+// the time goal, if they go on to come as they have since the last one.
+func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
+	n := int64(most)
+	if since > 0 {
+		n = min(int64(a.every)*goal/max(since, goal/16), n)
+	}
+	return max(uint16(n), least)
 }
 
 // ControlDue reports whether a control packet is wanted, and how long it may

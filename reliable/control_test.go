@@ -506,3 +506,51 @@ func TestAckOfFragmentedFlood(t *testing.T) {
 		t.Errorf("%d packets acknowledge %d messages, want at most %d", controls, messages, most)
 	}
 }
+
+// talkEvery exchanges n messages each way, one in a step, from a time in ms on, and
+// returns how many arrivals were answered at once, and the time after.
+func (d *dialogue) talkEvery(from, step float64, n int) (sampled int, at float64) {
+	d.t.Helper()
+	at = from
+	for range n {
+		s := d.e.received.seen.Next()
+		h := Header{s, uint16(d.e.nextID) - 1, 1<<32 - 1}
+		if d.e.nextID < 32 {
+			h.AckBits = 1<<d.e.nextID - 1
+		}
+		d.hear(at, h, 'x')
+		if d.e.ControlPresses() {
+			sampled++
+			d.e.SendControl(ms(at), &d.out)
+		}
+		d.out.Reset()
+		d.send(at)
+		d.out.Reset()
+		at += step
+	}
+	return sampled, at
+}
+
+// Where many messages go both ways, measuring takes a packet in 20 ms, not one in so
+// many messages; and when they get seldom again, it does not wait for as many.
+func TestSamplesOfManyMessages(t *testing.T) {
+	d := newDialogue(t)
+	_, at := d.talkEvery(0, 1000./60, 300)
+	if n, _ := d.talkEvery(at, 0.05, 20000); n < 20 || n > 100 {
+		t.Errorf("%d of 20,000 messages in a second are samples, want about 50", n)
+	}
+	for at += 1000; ; at += 0.05 {
+		if n, _ := d.talkEvery(at, 0.05, 1); n > 0 {
+			break // many are to come before the next sample
+		}
+	}
+	before := d.e.talk.sampledAt
+	d.talkEvery(at+100, 100, 120)
+	if since := d.e.talk.sampledAt - before; since <= int64(time.Second) {
+		t.Errorf("at 10 messages a second there was no sample in 12 s")
+	}
+	n, _ := d.talkEvery(at+12100, 100, 120)
+	if n < 6 {
+		t.Errorf("%d of the next 120 messages are samples, want one in 1.2 s", n)
+	}
+}
