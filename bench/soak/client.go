@@ -89,7 +89,7 @@ func (c *clientPlace) turn() {
 		c.gone(0, 0)
 		return
 	}
-	if phase == running {
+	if phase == running && !c.resting.Load() {
 		c.write()
 	}
 	if c.tick++; c.tick%collectEvery == 0 {

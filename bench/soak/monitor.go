@@ -27,19 +27,38 @@ func newMonitor(s *soak, w io.Writer) *monitor {
 // watch prints a line each interval until the time is over.
 func (m *monitor) watch(length time.Duration) {
 	end := m.book.now() + length
-	for m.book.now() < end {
+	for nextRest := m.book.now() + restEvery; m.book.now() < end; {
 		m.wait(min(m.interval, end-m.book.now()))
 		if m.book.now() >= end {
 			break
 		}
 		m.line()
-		m.sample()
+		if m.book.now() >= nextRest {
+			m.rest()
+			nextRest += restEvery
+		}
 	}
 	for end += time.Minute; m.until != nil && !m.until(m.soak) && m.book.now() < end; {
 		m.wait(10 * time.Millisecond)
 	}
 	m.line()
+}
+
+// Memory is looked at while nothing is under way: what is, and what is allocated while
+// the collector works, depends on how busy the machine is.
+const (
+	restEvery = time.Minute
+	restFor   = time.Second
+)
+
+// rest stops all writing for a moment and notes the memory in use.
+func (m *monitor) rest() {
+	m.resting.Store(true)
+	m.wait(restFor)
 	m.sample()
+	m.resting.Store(false)
+	s := m.samples[len(m.samples)-1]
+	fmt.Fprintf(m.w, "%7s at rest: live heap without the books %.2f MiB, RSS %.2f MiB\n", s.at.Round(time.Second), s.heap, s.rss)
 }
 
 // wait waits, and settles the accounts of connections meanwhile.
@@ -60,6 +79,7 @@ func (m *monitor) wait(d time.Duration) {
 // sample notes the memory in use; of the heap that which is not the book's.
 func (m *monitor) sample() {
 	runtime.GC()
+	runtime.GC() // for what pools hold
 	var ms runtime.MemStats
 	runtime.ReadMemStats(&ms)
 	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc - min(ms.HeapAlloc, m.book.bytes())), mebibytes(uint64(resident.Bytes()))})

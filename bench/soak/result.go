@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,30 +13,27 @@ type sample struct {
 	heap, rss float64
 }
 
-// slope returns how much a figure rises in an hour, by linear regression over the
-// least of each minute: what is under way at a moment comes and goes. The first
-// tenth of the time is left out, in which the program grows to its size.
+// slope returns how much a figure rises in an hour: the median of the slopes between
+// all pairs of samples (Theil and Sen), which a few that fall into a restart of the
+// server do not move. The first tenth of the time is left out, in which the program
+// grows to its size.
 func slope(samples []sample, figure func(sample) float64) float64 {
 	if len(samples) == 0 {
 		return 0
 	}
 	skip := samples[len(samples)-1].at / 10
-	least := make(map[time.Duration]sample)
-	for _, s := range samples {
-		minute := s.at.Truncate(time.Minute)
-		if old, ok := least[minute]; s.at >= skip && (!ok || figure(s) < figure(old)) {
-			least[minute] = s
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.at < skip })
+	var slopes []float64
+	for i, a := range samples {
+		for _, b := range samples[i+1:] {
+			slopes = append(slopes, (figure(b)-figure(a))/(b.at-a.at).Hours())
 		}
 	}
-	var n, sx, sy, sxx, sxy float64
-	for _, s := range least {
-		x, y := s.at.Hours(), figure(s)
-		n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
+	if len(slopes) == 0 {
+		return 0
 	}
-	if d := n*sxx - sx*sx; n >= 2 && d > 0 {
-		return (n*sxy - sx*sy) / d
-	}
-	return 0
+	slices.Sort(slopes)
+	return slopes[len(slopes)/2]
 }
 
 // resources are what a process has in use.

@@ -77,7 +77,7 @@ func (p *serverPlace) drive() {
 			next = time.Now()
 		}
 		p.take()
-		if p.phase.Load() == running {
+		if p.phase.Load() == running && !p.resting.Load() {
 			p.write()
 			if p.restart > 0 && time.Now().After(again) {
 				p.startAgain()

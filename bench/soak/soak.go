@@ -63,6 +63,7 @@ type soak struct {
 	counted   counted
 	accepting sync.WaitGroup
 	phase     atomic.Int32
+	resting   atomic.Bool  // nothing is written for a moment, see monitor.rest
 	latest    atomic.Int64 // how late ticks were at most since somebody asked
 
 	mu  sync.Mutex

@@ -359,13 +359,13 @@ func TestVerdict(t *testing.T) {
 
 func TestSlope(t *testing.T) {
 	var samples []sample
-	for at := time.Duration(0); at < time.Hour; at += 10 * time.Second {
+	for at := time.Duration(0); at < time.Hour; at += time.Minute {
 		s := sample{at, 100 + 3*at.Hours(), 50}
 		if at < 5*time.Minute {
 			s.heap = 20 * at.Minutes() // it begins small
 		}
-		if at/time.Second%60 != 30 {
-			s.heap += float64(at % 7) // what is under way
+		if at%(10*time.Minute) == 0 {
+			s.heap -= 30 // the server is away
 		}
 		samples = append(samples, s)
 	}
