@@ -231,10 +231,17 @@ func TestAckGuard(t *testing.T) {
 			{10, 149, all, 0, true, msg}, {60, 45, 0xff, 8, false, msg}, {60, 47, 0x3ff, 10, false, empty},
 		},
 		// A header with a wrong ack costs no more than itself.
-		"a forged header":         {{10, 30000, all, 0, true, msg}, {10, 5, 0x3f, 6, false, msg}, {20, 19, all, 20, false, msg}},
-		"forged once in sync":     {{10, 9, 0x3ff, 10, false, msg}, {10, 1000, all, 10, true, msg}, {20, 19, all, 20, false, msg}},
-		"one of an earlier lap":   {{40_000, 0, all, 0, true, msg}, {40_000, 39_999, all, 32, false, msg}},
-		"an ack half a lap ahead": {{70_000, 37_231, all, 0, true, msg}, {70_000, 4463, all, 32, false, msg}},
+		"a forged header":                {{10, 30000, all, 0, true, msg}, {10, 5, 0x3f, 6, false, msg}, {20, 19, all, 20, false, msg}},
+		"forged once in sync":            {{10, 9, 0x3ff, 10, false, msg}, {10, 1000, all, 10, true, msg}, {20, 19, all, 20, false, msg}},
+		"one of an earlier lap":          {{40_000, 0, all, 0, true, msg}, {40_000, 39_999, all, 32, false, msg}},
+		"an ack half a lap ahead":        {{70_000, 37_231, all, 0, true, msg}, {70_000, 4463, all, 32, false, msg}},
+		"the same without more messages": {{70_000, 37_231, all, 0, true, msg}, {70_000, 4463, all, 1, false, empty}},
+		"nearly half a lap behind":       {{40_000, 7232, all, 0, false, msg}},
+		"half a lap behind":              {{40_000, 7231, all, 0, true, msg}},
+		// What is wrong once all that was in doubt has been sent costs no more than itself.
+		"forged after an old connection": {
+			{10, 40, all, 0, true, msg}, {33, 29, 0xff, 1, false, empty}, {41, 100, all, 1, true, msg}, {60, 45, all, 6, false, msg},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := New(connConfig(), testTime(0), nil)

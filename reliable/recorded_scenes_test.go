@@ -55,12 +55,14 @@ var scenes = []scene{
 	{"reference", Config{}, Config{AckBuffer: 40}, playReference},
 	{"reference-odd", Config{SentBuffer: 200, ReceivedBuffer: 100, ReassemblyBuffer: 10, RTTHistory: 100, RTTSmoothing: 0.1},
 		Config{SentBuffer: 37, ReceivedBuffer: 300, ReassemblyBuffer: 3, RTTHistory: 33, AckBuffer: 20, PacketHeaderSize: -1, Reserve: budgeted}, playReference},
-	{"reference-tiny", Config{SentBuffer: 2, ReceivedBuffer: 2, ReassemblyBuffer: 1, RTTHistory: 1, MaxPacketSize: 6000, FragmentSize: 100, FragmentAbove: 1500, MaxFragments: 256, Reserve: budgeted},
-		Config{SentBuffer: 16, ReceivedBuffer: 1, ReassemblyBuffer: 2, RTTHistory: 32, AckBuffer: -1, MaxPacketSize: 8192, FragmentSize: 100, FragmentAbove: 60, MaxFragments: 100, RTTSmoothing: -1, LossSmoothing: 0.5, BandwidthSmoothing: 1}, playReference},
+	{"reference-tiny", Config{SentBuffer: 2, ReceivedBuffer: 2, ReassemblyBuffer: 1, RTTHistory: 1, MaxPacketSize: 25600, FragmentSize: 100, FragmentAbove: 1500, MaxFragments: 256, Reserve: budgeted},
+		Config{SentBuffer: 16, ReceivedBuffer: 1, ReassemblyBuffer: 2, RTTHistory: 32, AckBuffer: -1, MaxPacketSize: 25000, FragmentSize: 100, FragmentAbove: 60, MaxFragments: 250, RTTSmoothing: -1, LossSmoothing: 0.5, BandwidthSmoothing: 1}, playReference},
 	{"reference-guarded", Config{JumpGuard: true, AckGuard: true, SmoothingInterval: hertz(30)}, Config{SentBuffer: 1024, ReceivedBuffer: 64, JumpGuard: true, AckGuard: true, AckRefused: true}, playReference},
 	{"game-mixed", connLike(nil), Config{}, playGame},
 	{"game-fixed", Config{AckDelay: 20 * milli, AckBuffer: -1}, Config{AckDelay: 100 * milli, SentBuffer: 64, ReceivedBuffer: 64, RTTSmoothing: 0.05}, playGame},
 	{"game-slow-acks", connLike(func(c *Config) { c.AckDelay, c.MaxWindow = 200*milli, 64 }), connLike(func(c *Config) { c.AckDelay, c.RTTHistory = time.Millisecond, 20 }), playGame},
+	{"game-least", connLike(func(c *Config) { c.AckDelay, c.SmoothingInterval, c.ReassemblyTimeout = 1, 1, 1 }), Config{AckDelay: 1, AckBuffer: 1, ReassemblyTimeout: 1, SmoothingInterval: 1}, playGame},
+	{"reference-one", Config{SentBuffer: 1, ReceivedBuffer: 1, ReassemblyBuffer: 1, RTTHistory: 2, LossSmoothing: 1}, Config{SentBuffer: 4, ReceivedBuffer: 4, ReassemblyBuffer: 4, LossSmoothing: -1, BandwidthSmoothing: -1}, playReference},
 	{"one-way", connLike(nil), connLike(nil), playOneWay},
 	{"echo", connLike(nil), connLike(nil), playEcho},
 	{"rhythm", connLike(nil), connLike(func(c *Config) { c.AckDelay = 50 * milli }), playRhythm},
@@ -90,12 +92,12 @@ func playReference(s *stage, a, b *actor) {
 	s.phase("good", 3*time.Second)
 	s.roads(rough)
 	s.phase("rough", 3*time.Second)
-	a.begin(traffic{every: 100 * milli, shake: 50 * milli, min: 0, max: 6000})
+	a.begin(traffic{every: 100 * milli, shake: 50 * milli, min: 0, max: 6000, edges: 300})
 	s.phase("fragments", 3*time.Second)
 	a.refuse, b.refuse = 100, 50
 	s.phase("refused", 2*time.Second)
 	a.refuse, b.refuse = 0, 0
-	a.send(20000)
+	a.send(30000)
 	b.keep = true
 	s.phase("kept", 5*time.Second)
 	b.keep = false
@@ -159,7 +161,7 @@ func playGame(s *stage, a, b *actor) {
 	b.e.Compact(s.time())
 	s.phase("compact", time.Second)
 	a.begin(traffic{every: 700 * milli, min: 10, max: 10})
-	b.begin(traffic{every: 450 * milli, shake: 300 * milli, min: 10, max: 5000})
+	b.begin(traffic{every: 450 * milli, shake: 300 * milli, min: 10, max: 5000, edges: 300})
 	s.phase("slow", 8*time.Second)
 	s.roads(rough)
 	a.begin(traffic{every: hertz(128), min: 10, max: 40, burst: 2})
@@ -325,7 +327,7 @@ func playSilence(s *stage, a, b *actor) {
 // playPieces is about fragments: shuffled, lost, doubled, of packets of every size.
 func playPieces(s *stage, a, b *actor) {
 	s.roads(road{delay: 10 * milli})
-	a.begin(traffic{every: 30 * milli, min: 1, max: 16384})
+	a.begin(traffic{every: 30 * milli, min: 1, max: 16384, edges: 400})
 	s.phase("good", 2*time.Second)
 	a.road = road{delay: 10 * milli, jitter: 30 * milli, dup: 20}
 	s.phase("shuffled", 2*time.Second)
@@ -543,8 +545,8 @@ func playJumps(s *stage, a, b *actor) {
 func playHostile(s *stage, a, b *actor) {
 	s.roads(fine)
 	b.answer = true
-	a.begin(traffic{every: hertz(60), min: 0, max: 3000})
-	b.begin(traffic{every: hertz(10), min: 0, max: 3000})
+	a.begin(traffic{every: hertz(60), min: 0, max: 3000, edges: 100})
+	b.begin(traffic{every: hertz(10), min: 0, max: 3000, edges: 100})
 	s.phase("good", time.Second)
 	spoil := func() {
 		l := s.old[s.rng.below(len(s.old))]

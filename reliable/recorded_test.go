@@ -177,6 +177,7 @@ type traffic struct {
 	burst        int           // messages beyond the first one
 	min, max     int           // bytes
 	empty        int           // so many of a thousand are ack-only packets
+	edges        int           // and so many of a size at which something changes
 }
 
 // An actor is one endpoint of a scene.
@@ -283,7 +284,7 @@ func (s *actor) structs() (parts, all int) {
 		parts += tableSize(len(p.table)) - len(p.table)
 	}
 	all = parts
-	if s.e.talk != nil {
+	if s.e.talk != nil && s.e.cfg.AckDelay > 0 {
 		all += talkSize
 	}
 	return parts, all
@@ -397,12 +398,22 @@ func (s *actor) turn() {
 		if s.st.rng.chance(t.empty) {
 			n = 0
 		}
+		if s.st.rng.chance(t.edges) {
+			n = s.edge()
+		}
 		s.send(n)
 	}
 	s.nextSend += t.every
 	if t.shake > 0 {
 		s.nextSend += time.Duration(s.st.rng.below(int(t.shake)))
 	}
+}
+
+// edge returns a size of a message at which something changes.
+func (s *actor) edge() int {
+	e := s.e
+	sizes := []int32{1, e.fragmentAbove, e.fragmentSize, 2 * e.fragmentSize, e.maxPacket}
+	return int(sizes[s.st.rng.below(len(sizes))]) + s.st.rng.between(-1, 1)
 }
 
 // report returns the line of a phase, and begins the next.

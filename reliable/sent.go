@@ -207,13 +207,13 @@ func (e *Endpoint) freeSent() {
 	}
 }
 
-// resizeSent gives the window n entries, a power of two, and keeps as many of
+// resizeSent gives the window n entries, a power of two, if there is memory, and keeps as many of
 // the newest packets as fit.
-func (e *Endpoint) resizeSent(n int) bool {
+func (e *Endpoint) resizeSent(n int) {
 	w := &e.sent
 	delta := sentCharge(n) - sentCharge(len(w.ring))
 	if !e.take(max(0, delta)) {
-		return false
+		return
 	}
 	e.give(max(0, -delta))
 	e.mem += sentBytes(n) - sentBytes(len(w.ring)) - delta
@@ -229,7 +229,6 @@ func (e *Endpoint) resizeSent(n int) bool {
 	for d := n / 2; d < count && w.halved; d++ {
 		w.half.add(w.record(uint16(e.nextID)-1-uint16(d)), 1)
 	}
-	return true
 }
 
 // growSent doubles a growing window when it is full for the first few times, and
