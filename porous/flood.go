@@ -11,7 +11,7 @@ import (
 // goroutine runs. A Write that is not one of a flood sends what it has written.
 
 const (
-	gatherMessages = 256
+	gatherMessages = 1024
 	gatherBytes    = 48 << 10 // about a run of frames
 )
 
@@ -29,15 +29,20 @@ func (c *Conn) timeOfWriteLocked() (now core.Clock, flood bool) {
 }
 
 // gatherUnlocking counts a message of a flood, and sends what is there if that
-// is enough.
+// is enough. What waits for the peer anyway is sent by who hears of it, and what
+// waits for its time by the timer, unless a Write comes first: they would be
+// disturbed for nothing.
 func (c *Conn) gatherUnlocking(n int, d *deadline.Deadline) {
-	if c.messages == 0 {
+	held := c.peer.Held()
+	if c.messages == 0 && held == core.NotHeld {
 		c.out.PumpSoon()
 	}
 	c.messages++
 	c.gathered += int32(min(n+core.FragmentHeaderSize, gatherBytes))
 	if c.messages >= gatherMessages || c.gathered >= gatherBytes {
 		c.messages, c.gathered = 1, 0 // who is busy, if not we, looks again
-		c.out.PumpUnlocking(d)
+		if held != core.HeldByPeer {
+			c.out.PumpUnlocking(d)
+		}
 	}
 }

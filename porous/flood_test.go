@@ -53,3 +53,37 @@ func TestFloodSharesFrames(t *testing.T) {
 		require.Equal(t, 10*time.Millisecond, time.Since(start), "what ends a flood does not wait either")
 	})
 }
+
+// A flood arrives as a whole whatever holds it back: the window, the rate, or the
+// buffer; and what comes last does not wait for more.
+func TestFloodThatIsHeldBack(t *testing.T) {
+	for _, cfg := range []*Config{{}, {SendBandwidth: 300_000}, {SendBuffer: 1 << 17}, {Congestion: PaperAIMD}, {Congestion: LossTolerant}} {
+		bubble(t, func(t *testing.T) {
+			n := simnet.New(1)
+			defer n.Close()
+			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+			defer l.Close()
+			c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", cfg)
+			defer c.Close()
+			s, err := l.AcceptConn()
+			require.NoError(t, err)
+			defer s.Close()
+			const count = 20_000
+			start := time.Now()
+			go func() {
+				for i := range count {
+					c.Write(make([]byte, 1+i%100))
+				}
+			}()
+			buf := make([]byte, 100)
+			for i := range count {
+				k, err := s.Read(buf)
+				require.NoError(t, err)
+				require.Equal(t, 1+i%100, k)
+			}
+			require.Less(t, time.Since(start), 6*time.Second)
+			require.NoError(t, c.Flush(t.Context()))
+		})
+	}
+}

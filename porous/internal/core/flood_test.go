@@ -122,3 +122,31 @@ func appendPart(b []byte, p *part) []byte {
 	p.message(&m)
 	return AppendMessage(b, &m)
 }
+
+// Held says whether more could leave if there were more, or what is waited for.
+func TestHeld(t *testing.T) {
+	cfg := testConfig()
+	cfg.SendFrames = 8
+	p, _ := connectedPeer(t, cfg)
+	p.send.control = &fixedController{window: 3 * MTU0}
+	require.Equal(t, NotHeld, p.Held(), "nothing was sent")
+	ids := sendFrames(t, p, 0, 2, Reliable)
+	require.Equal(t, NotHeld, p.Held(), "there is room for more")
+	ids = append(ids, sendFrames(t, p, 0, 2, Reliable)...)
+	require.Equal(t, HeldByPeer, p.Held(), "the window is full")
+	var out wire.Batch
+	p.Receive(0, AppendDataAck(nil, ids), &out)
+	p.Transmit(0, &out, 10)
+	require.Equal(t, NotHeld, p.Held())
+	p.send.control = &fixedController{window: 1 << 20}
+	sendFrames(t, p, 0, 10, Reliable)
+	require.Equal(t, HeldByPeer, p.Held(), "the window of frame ids is full")
+
+	p, _ = connectedPeer(t, testConfig())
+	p.send.pace.credit = 1
+	require.Len(t, sendFrames(t, p, 0, 5, Reliable), 1)
+	require.Equal(t, HeldByTime, p.Held(), "what may leave at once has left")
+	at, ok := p.Next(0)
+	require.True(t, ok)
+	require.Less(t, at, ms(50), "and there is a time")
+}

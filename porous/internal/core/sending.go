@@ -317,6 +317,28 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 // Pending reports whether there is something to send, now or later.
 func (p *Peer) Pending() bool { return p.state == Connected && !p.send.empty() }
 
+// A Hold says what everything waits for that is to be sent.
+type Hold uint8
+
+const (
+	NotHeld    Hold = iota // nothing, or not all of it waits
+	HeldByPeer             // for a datagram of the peer, or a Tick if that does not come
+	HeldByTime             // for a Tick
+)
+
+// Held returns what kept the last Transmit from sending more. While it is not
+// NotHeld, and the Peer was not called for what it waits for, another Transmit
+// would be in vain, but for the time that has passed.
+func (p *Peer) Held() Hold {
+	switch p.send.limit {
+	case LimitHandshake, LimitWindow, LimitSilence, LimitFrames:
+		return HeldByPeer
+	case LimitPacing, LimitBandwidth:
+		return HeldByTime
+	}
+	return NotHeld
+}
+
 // empty reports whether there is nothing to send.
 func (s *sending) empty() bool {
 	return s.queue.waits == 0 && s.schedule.empty()
