@@ -148,18 +148,25 @@ func TestToldWithoutEndpoint(t *testing.T) {
 			samples = append(samples, append(AppendHeader(nil, h), noise[:n]...))
 		}
 	}
+	full := &Config{MaxPacketSize: 1000, FragmentSize: 1000, MaxFragments: 2}
+	for _, n := range []int{999, 1000, 1001} {
+		for _, h := range []Header{{0, 65535, 0}, {300, 65535, 0}, {300, 3, noBits}} {
+			d := AppendHeader(AppendFragmentHeader(nil, FragmentHeader{h.Sequence, 0, 2}), h)
+			samples = append(samples, append(d, noise[:n]...))
+		}
+	}
 	counts := make(map[string]int)
-	for i := range 30000 {
+	for i := range 8000 {
 		d := samples[i%len(samples)]
 		if i >= len(samples) {
 			d = r.spoil(d)
 		}
-		for _, cfg := range []*Config{nil, {MaxPacketSize: 300, FragmentSize: 100, MaxFragments: 3}, {MaxFragments: 4, MaxPacketSize: 4000}} {
+		for _, cfg := range []*Config{nil, {MaxPacketSize: 300, FragmentSize: 100, MaxFragments: 3}, {MaxFragments: 4, MaxPacketSize: 4000}, full} {
 			told(t, cfg, d, counts)
 		}
 	}
 	for _, what := range []string{"packet", "opening", "message", "fragment"} {
-		require.Greater(t, counts[what], 100, what)
+		require.Greater(t, counts[what], 50, what)
 	}
 }
 
@@ -434,5 +441,28 @@ func TestJitterOfLongRoundTrips(t *testing.T) {
 			squares += (x - 9900 - mean) * (x - 9900 - mean)
 		}
 		require.InEpsilon(t, math.Sqrt(squares/float64(n)), e.Stats().JitterStddev, 1e-4, "%d samples", n)
+	}
+}
+
+// Compact keeps the packets whose fate is open, wherever in the window they are, and
+// no more room than they need.
+func TestCompactKeepsOpenPackets(t *testing.T) {
+	for n := 1; n <= 20; n++ {
+		for open := range n {
+			e, fates := sending(t, &Config{MaxWindow: 256}, n)
+			acks := uint32(1)<<n - 1
+			e.Receive(testTime(1), AppendHeader(nil, Header{0, uint16(n - 1), acks &^ (1 << (n - 1 - open))}))
+			e.Compact(testTime(1))
+			require.Equal(t, 1, e.InFlight(), "packet %d of %d", open, n)
+			want := minSentWindow
+			for want < n-open {
+				want *= 2
+			}
+			require.Len(t, e.sent.ring, want, "packet %d of %d", open, n)
+			fates.delivered = nil
+			e.Receive(testTime(1), AppendHeader(nil, Header{1, uint16(n - 1), acks}))
+			require.Equal(t, []uint64{uint64(open)}, fates.delivered)
+			require.Empty(t, fates.lost)
+		}
 	}
 }
