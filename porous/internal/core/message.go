@@ -50,7 +50,11 @@ func (m *Message) Size() int {
 // AppendMessage appends m.
 func AppendMessage(b []byte, m *Message) []byte {
 	var head [FragmentHeaderSize]byte
-	return append(append(b, head[:m.putHeader(&head)]...), m.Data...)
+	n := m.putHeader(&head)
+	if b = append(b, head[:n]...); n < FragmentHeaderSize {
+		return b // only fragments have Data
+	}
+	return append(b, m.Data...)
 }
 
 // putHeader writes all of m but its Data, and returns how many bytes that are.
