@@ -89,7 +89,6 @@ func (c *connection) init(set *settings, s side, now time.Time, ev events) {
 // connect begins a connection as a client. The data is kept.
 func (c *connection) connect(now time.Time, data []byte, out *wire.Batch) {
 	c.data = data
-	c.beat = now
 	c.clientBeat(now, out)
 }
 

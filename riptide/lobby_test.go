@@ -36,3 +36,44 @@ func TestLobbyForgets(t *testing.T) {
 	require.Nil(t, l.unanswered(start.Add(confirmAfter-1)))
 	require.Equal(t, silent, l.unanswered(start.Add(confirmAfter)))
 }
+
+// There are as many clients as the lobby has ids: the last one comes in, and the
+// next one when one has gone, with the id that has been free for the longest time.
+func TestLobbyIDs(t *testing.T) {
+	for _, most := range []int{1, 2, 7, maxMaxClients} {
+		var l lobby
+		l.init(most, most+1)
+		for want := 1; want <= most; want++ {
+			full := l.full()
+			if id, ok := l.accept(new(Peer), start); full || !ok || int(id) != want {
+				t.Fatalf("of %d clients the next one is %d, %v, full %v, want %d", most, id, ok, full, want)
+			}
+		}
+		require.True(t, l.full())
+		_, ok := l.accept(new(Peer), start)
+		require.False(t, ok)
+		for _, id := range []int{most, 1} {
+			l.free(uint16(id))
+		}
+		for _, id := range []int{most, 1} {
+			got, ok := l.accept(new(Peer), start)
+			require.True(t, ok)
+			require.EqualValues(t, id, got)
+		}
+		require.True(t, l.full())
+	}
+}
+
+// No more clients are decided about at a time than the lobby may hold.
+func TestLobbyPending(t *testing.T) {
+	var l lobby
+	l.init(10, 3)
+	var ps [4]Peer
+	for i := range ps {
+		require.Equal(t, i < 3, l.enter(&ps[i]))
+	}
+	l.accept(&ps[0], start)
+	require.False(t, l.enter(&ps[3]), "one that has not answered")
+	l.connected(&ps[0])
+	require.True(t, l.enter(&ps[3]))
+}

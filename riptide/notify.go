@@ -57,7 +57,7 @@ func (n *notifier) isNew(id uint16) bool { return gap(id, n.newest) > 0 }
 // received notes a message that has been handled.
 func (n *notifier) received(id uint16) {
 	g := gap(id, n.newest)
-	n.bits = uint16(uint32(n.bits)<<min(g, 16)|1<<min(g-1, 16)) & (1<<notifyBits - 1)
+	n.bits = (n.bits<<g | 1<<(g-1)) & (1<<notifyBits - 1)
 	n.newest = id
 }
 

@@ -9,12 +9,11 @@ import (
 // The packed layout: a header of 4 bits, and what follows from there on, lowest
 // bit first. Bodies start at bit 4 of a byte, after 4, 12, 20 or 44 bits.
 
-// appendPacked appends a datagram of the low n bits of h, where n is a multiple
-// of 8 plus 4, and a body.
-func appendPacked(out *wire.Batch, h uint64, n int, body []byte) {
-	k := n >> 3
+// appendPacked appends a datagram of a header, the low k bytes and a half of h,
+// and a body.
+func appendPacked(out *wire.Batch, h uint64, k int, body []byte) {
 	if len(body) == 0 { // nothing behind the header, not even half a byte
-		appendBits(out, h, n)
+		appendBytes(out, h, k+1)
 		return
 	}
 	b := out.Extend(k + len(body))
@@ -25,9 +24,9 @@ func appendPacked(out *wire.Batch, h uint64, n int, body []byte) {
 	b[k] = b[k]&0xf0 | byte(h>>(8*k))
 }
 
-// appendBits appends a datagram of n bits, at most 64.
-func appendBits(out *wire.Batch, h uint64, n int) {
-	b := out.Extend((n + 7) / 8)
+// appendBytes appends a datagram of the low n bytes of h, at most 8.
+func appendBytes(out *wire.Batch, h uint64, n int) {
+	b := out.Extend(n)
 	for i := range b {
 		b[i] = byte(h >> (8 * i))
 	}

@@ -106,7 +106,7 @@ func (c codec) appendUnreliable(out *wire.Batch, body []byte) {
 		appendNotes(out, typeUnreliable, nil, body)
 		return
 	}
-	appendPacked(out, uint64(typeUnreliable), 4, body)
+	appendPacked(out, uint64(typeUnreliable), 0, body)
 }
 
 // appendReliable appends a datagram of a reliable type.
@@ -115,7 +115,7 @@ func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []
 		appendNotes(out, t, []byte{byte(seq), byte(seq >> 8)}, body)
 		return
 	}
-	appendPacked(out, uint64(t)|uint64(seq)<<4, 20, body)
+	appendPacked(out, uint64(t)|uint64(seq)<<4, 2, body)
 }
 
 // appendNotify appends a notify message. The notes layout has neither sequence
@@ -126,7 +126,7 @@ func (c codec) appendNotify(out *wire.Batch, seq uint16, a ack, body []byte) {
 		return
 	}
 	h := uint64(typeNotify) | uint64(a.newest)<<4 | uint64(a.bits&0xff)<<20 | uint64(seq)<<28
-	appendPacked(out, h, 44, body)
+	appendPacked(out, h, 5, body)
 }
 
 // idBody returns the body of a datagram that names a client.
@@ -154,11 +154,11 @@ func (c codec) appendAck(out *wire.Batch, a ack) {
 	h := uint64(typeAck) | uint64(a.newest)<<4 | uint64(a.bits)<<20
 	switch {
 	case a.has:
-		appendBits(out, h|1<<36|uint64(a.id)<<37, 53)
+		appendBytes(out, h|1<<36|uint64(a.id)<<37, 7)
 	case c.version == V21:
-		appendBits(out, h|uint64(a.newest)<<37, 53)
+		appendBytes(out, h|uint64(a.newest)<<37, 7)
 	default:
-		appendBits(out, h, 37)
+		appendBytes(out, h, 5)
 	}
 }
 
@@ -173,7 +173,7 @@ func (c codec) appendData(out *wire.Batch, t packetType, data []byte) {
 		appendNotes(out, t, nil, data)
 		return
 	}
-	appendPacked(out, uint64(t), 4, data)
+	appendPacked(out, uint64(t), 0, data)
 }
 
 // appendReject appends a reject with data if there is any.
@@ -185,7 +185,7 @@ func (c codec) appendReject(out *wire.Batch, r RejectReason, data []byte) {
 		appendNotes(out, typeReject, []byte{byte(r)}, data)
 		return
 	}
-	appendPacked(out, uint64(typeReject)|uint64(r)<<4, 12, data)
+	appendPacked(out, uint64(typeReject)|uint64(r)<<4, 1, data)
 }
 
 // appendDisconnect appends a disconnect by the server, with data if there is
@@ -197,7 +197,7 @@ func (c codec) appendDisconnect(out *wire.Batch, r DisconnectReason, data []byte
 	case r == ServerStopped && c.version == V21:
 		out.Append([]byte{byte(typeDisconnect), byte(ServerStopped)})
 	default:
-		appendPacked(out, uint64(typeDisconnect)|uint64(r)<<4, 12, data)
+		appendPacked(out, uint64(typeDisconnect)|uint64(r)<<4, 1, data)
 	}
 }
 
@@ -207,7 +207,7 @@ func (c codec) appendLeave(out *wire.Batch) {
 		appendNotes(out, typeDisconnect, []byte{byte(Disconnected)}, nil)
 		return
 	}
-	appendBits(out, uint64(typeDisconnect), 4)
+	appendBytes(out, uint64(typeDisconnect), 1)
 }
 
 // appendHeartbeat appends a heartbeat of one side. That of a server in the
@@ -217,8 +217,8 @@ func (c codec) appendHeartbeat(out *wire.Batch, from side, ping uint8, rtt int16
 	case c.layout == Notes:
 		appendNotes(out, typeHeartbeat, []byte{ping, byte(rtt), byte(uint16(rtt) >> 8)}, nil)
 	case from == serverSide:
-		appendBits(out, uint64(typeHeartbeat)|uint64(ping)<<4, 12)
+		appendBytes(out, uint64(typeHeartbeat)|uint64(ping)<<4, 2)
 	default:
-		appendBits(out, uint64(typeHeartbeat)|uint64(ping)<<4|uint64(uint16(rtt))<<12, 28)
+		appendBytes(out, uint64(typeHeartbeat)|uint64(ping)<<4|uint64(uint16(rtt))<<12, 4)
 	}
 }

@@ -316,6 +316,7 @@ func (s *messageScene) received(layout Layout, mode int) {
 	} else {
 		m.loadUser(layout, Mode(mode), body)
 	}
+	s.Data(m.body()) // with zeros for the bits that are not its own
 	s.note(m)
 	for range 1 + s.rng.Below(12) {
 		s.read(m, s.rng.Below(kindsOfValues))

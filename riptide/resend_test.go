@@ -379,6 +379,9 @@ func TestSendBufferExact(t *testing.T) {
 // What is older than the first id that there can be has been received, as far as
 // anybody can tell: no id from before the beginning is taken for new.
 func TestBeforeTheFirst(t *testing.T) {
+	var none history
+	require.True(t, none.has(0))
+	require.False(t, none.has(1))
 	for _, first := range []uint16{1, 5, 63, 64, 1000} {
 		var h history
 		h.add(first)

@@ -81,6 +81,29 @@ func TestDecisionTimes(t *testing.T) {
 	}
 }
 
+// A negative time-out is none, and one of zero is over at once; a client that nobody
+// has answered has none, for it counts its attempts.
+func TestTimeoutSettings(t *testing.T) {
+	for _, s := range []side{clientSide, serverSide} {
+		c, r := newConnected(t, nil, s)
+		for _, test := range []struct{ timeout, want time.Duration }{{-1, -1}, {0, 0}, {1, 1}, {time.Second, time.Second}} {
+			c.set.timeout = test.timeout
+			if test.want < 0 {
+				require.Zero(t, c.deadline())
+				continue
+			}
+			require.Equal(t, start.Add(test.want), c.deadline())
+		}
+		c.state = stateConnecting
+		require.Equal(t, s == clientSide, c.deadline().IsZero())
+		c.state = stateConnected
+		c.tick(start.Add(time.Second-1), false, new(wire.Batch))
+		require.Zero(t, r.ends)
+		c.tick(start.Add(time.Second), false, new(wire.Batch))
+		require.Equal(t, TimedOut, r.end)
+	}
+}
+
 // Two connects 400 ms apart show that a connected client has started anew; a
 // client that has not answered its acceptance has only not heard of it.
 func TestRestartTimes(t *testing.T) {
