@@ -13,6 +13,7 @@
 package tape
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -119,12 +120,12 @@ func (s *Scene) Note(values ...int64) {
 func (s *Scene) Data(b []byte) {
 	s.count()
 	s.add(uint64(len(b)))
-	for ; len(b) > 0; b = b[min(8, len(b)):] {
-		var v uint64
-		for i, c := range b[:min(8, len(b))] {
-			v |= uint64(c) << (8 * i)
-		}
-		s.add(v)
+	for ; len(b) >= 8; b = b[8:] {
+		s.add(binary.LittleEndian.Uint64(b))
+	}
+	var rest [8]byte
+	if copy(rest[:], b) > 0 {
+		s.add(binary.LittleEndian.Uint64(rest[:]))
 	}
 }
 
