@@ -115,33 +115,34 @@ func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet,
 }
 
 // parseHeader makes the checks that come before any cryptography, in the
-// order of the standard. n is the length of the prefix and the sequence.
+// order of the standard. n is the length of the prefix and the sequence; it means
+// nothing beside a reason.
 func parseHeader(b []byte, takes packetSet, key bool) (p packet, n int, reason DropReason) {
 	if len(b) == 0 {
-		return p, 0, DropTooSmall
+		return p, n, DropTooSmall
 	}
 	if b[0] == byte(packetRequest) {
-		return p, 0, DropTypeNotAllowed // requests have a reader of their own
+		return p, n, DropTypeNotAllowed // requests have a reader of their own
 	}
 	if !key {
-		return p, 0, DropNoKey
+		return p, n, DropNoKey
 	}
 	if len(b) < minPacketSize {
-		return p, 0, DropTooSmall
+		return p, n, DropTooSmall
 	}
 	p.typ = packetType(b[0] & 0xf)
 	if p.typ >= numPacketTypes || p.typ == packetRequest {
-		return p, 0, DropTypeInvalid
+		return p, n, DropTypeInvalid
 	}
 	if !takes.has(p.typ) {
-		return p, 0, DropTypeNotAllowed
+		return p, n, DropTypeNotAllowed
 	}
 	n = 1 + int(b[0]>>4)
 	if n < 2 || n > 1+maxSequenceSize {
-		return p, 0, DropSequenceBytes
+		return p, n, DropSequenceBytes
 	}
 	if len(b) < n+tagSize {
-		return p, 0, DropTooSmall
+		return p, n, DropTooSmall
 	}
 	p.seq = sequence(b[1:n])
 	return p, n, DropNone
