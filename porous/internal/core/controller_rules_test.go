@@ -102,3 +102,53 @@ func TestNoBandwidthLimitIsNone(t *testing.T) {
 		require.Equal(t, 12_345.0, c.Rate())
 	}
 }
+
+// A bandwidth that was agreed upon limits the window to twice its product with the
+// round-trip time, and to ten frames at least.
+func TestCubicWindowOfABandwidth(t *testing.T) {
+	for _, test := range []struct {
+		avg       time.Duration
+		bandwidth uint64
+		want      int
+	}{
+		{ms(100), 1_000_000, 200_000},
+		{ms(1), 1_000_000, 14_720},
+		{ms(7), 1_051_428, 14_720},
+		{ms(1000), 1<<29 - 1, 1<<30 - 2},
+		{ms(1000), 1<<29 + 1, 1 << 30},
+		{ms(1000), 1 << 31, 1 << 30},
+	} {
+		c := newCubic(MTU0)
+		c.SetRTT(test.avg, test.bandwidth)
+		for range 5 {
+			c.HandleAck(Ack{Bytes: 1 << 28, Frames: 1 << 18, Limited: true})
+		}
+		require.Equal(t, test.want, c.Window(), "%+v", test)
+		c.SetRTT(ms(1), 1000)
+		require.Equal(t, 14_720, c.Window(), "a path that has become shorter")
+	}
+}
+
+// A tolerant controller rests only when the least round-trip time was not seen for
+// ten seconds, in a connection that begins late, too.
+func TestTolerantRestsAfterTenSeconds(t *testing.T) {
+	for _, start := range []Clock{ms(1), time.Hour} {
+		c := newTolerant(MTU0, 1)
+		now := start
+		ack := func(rtt time.Duration) {
+			c.HandleAck(Ack{Now: now, SentAt: max(0, now-rtt), RTT: rtt, Bytes: 20_000, Frames: 14, InFlight: 100_000, Limited: true, Rate: 2e6})
+			now += ms(10)
+		}
+		ack(ms(50))
+		for c.state != resting {
+			ack(ms(51))
+			require.Less(t, now, start+11*time.Second)
+		}
+		require.Greater(t, now-start, restEvery)
+		for c.state == resting {
+			require.Equal(t, 50_000, c.Window(), "half of what fills the path")
+			ack(ms(51))
+			require.Less(t, now, start+12*time.Second)
+		}
+	}
+}
