@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math"
 	"time"
 
 	"volley/internal/wire"
@@ -450,9 +449,6 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 	first := ch
 	for ch != nil && ch.nextSize() <= room {
 		if ch != first && (ch.trust.level != trusted || first.trust.level != trusted) {
-			break
-		}
-		if len(f.parts) == math.MaxUint16 {
 			break
 		}
 		before := room
