@@ -193,7 +193,7 @@ func (st *stage) forgeData() []byte {
 		m := Message{Type: MessageType(st.rand.IntN(3)), Channel: uint8(st.rand.IntN(5)), Packet: (base + uint32(st.rand.IntN(100)) - 20) & (packetIDs - 1),
 			Lead: uint16(st.rand.IntN(5)), Fragment: uint16(st.rand.IntN(3)), Last: uint16(st.rand.IntN(5))}
 		m.Data = make([]byte, []int{0, 10, 100, 1452, 400}[st.rand.IntN(5)])
-		if len(b)+m.Size() > MTU0 {
+		if m.Type != MessageFragment || len(b)+m.Size() > MTU0 {
 			m.Data = nil
 		}
 		b = AppendMessage(b, &m)
