@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,83 @@ func TestInterrupt(t *testing.T) {
 			m.Close()
 			p.Close()
 		})
+	}
+}
+
+// The same for a connection with a socket of its own.
+func TestInterruptSingle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _ := steppedSingle(true)
+		var d deadline.Deadline
+		mine := new(kicked)
+		done := make(chan bool, 1)
+		go func() { done <- c.ReadInline(&d, mine) }()
+		synctest.Wait()
+		require.Equal(t, 1, s.reading())
+		c.InterruptInline(new(kicked))
+		synctest.Wait()
+		require.Empty(t, done)
+		c.InterruptInline(mine)
+		require.True(t, <-done)
+		require.NoError(t, c.Close())
+	})
+}
+
+// A closed Single has no tick, not even one that is under way, and no alarm left.
+func TestSingleLeavesNoAlarm(t *testing.T) {
+	c := NewSingle(newFakeSocket(), nil, nil, 1000)
+	h := new(fakeHandler)
+	c.handler = h
+	c.Schedule(time.Now().Add(time.Hour))
+	require.NotZero(t, c.timers.next.Load())
+	require.NoError(t, c.Close())
+	require.Zero(t, c.timers.next.Load())
+	require.Zero(t, c.tick(time.Now()))
+	require.Empty(t, h.ticked())
+}
+
+// A Single keeps little memory for the answers of its Handler, however large one was.
+func TestSingleKeepsLittle(t *testing.T) {
+	s := newFakeSocket()
+	c := NewSingle(s, nil, nil, 1000)
+	size := 0
+	c.handler = &fakeHandler{batch: func(_ [][]byte, out *wire.Batch) { out.Append(make([]byte, size)) }}
+	for _, n := range []int{100, 50_000, 1000} {
+		size = n
+		s.sent = nil
+		c.handlePackets(time.Now(), from(peerAddr(1), "x"))
+		require.Len(t, s.sent, 1)
+		require.Len(t, s.sent[0].Buf, n)
+		require.LessOrEqual(t, c.out.Cap(), 4<<10)
+		require.Equal(t, n < 4<<10, c.out.Cap() > 0)
+	}
+	require.NoError(t, c.Close())
+}
+
+// Packets leave in as few calls as may be, and each that fails costs one more; the first
+// error is told, though others leave behind it.
+func TestSendCalls(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		for failing, calls := range map[int]int{-1: 1, 0: 2, 1: 2, 2: 1} {
+			s := &countingSocket{fakeSocket: newFakeSocket(), patient: patient}
+			m, conns := dialMany(t, s, 1)
+			s.refuses = func(n int) error {
+				if n == failing {
+					return syscall.EMSGSIZE
+				}
+				return nil
+			}
+			err := write(conns[0], "a", "bb", "ccc")
+			require.Equal(t, failing >= 0, err == syscall.EMSGSIZE)
+			require.Equal(t, failing >= 0, m.Stats().WriteErrors == 1)
+			require.Equal(t, calls, s.calls)
+			require.Len(t, s.sent, 3-min(1, failing+1))
+			s.refuses, s.calls = nil, 0
+			require.NoError(t, write(conns[0], "x"))
+			require.NoError(t, write(conns[0]))
+			require.Equal(t, 1, s.calls)
+			require.Equal(t, failing >= 0, m.Stats().WriteErrors == 1)
+		}
 	}
 }
 

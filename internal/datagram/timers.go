@@ -141,7 +141,6 @@ func (t *timers) fire() {
 	t.stalled = late && !t.stalled
 	if t.stalled {
 		t.readUnlocking(now)
-		t.armed = now + stallGrace
 		t.timer.Reset(stallGrace)
 		return
 	}

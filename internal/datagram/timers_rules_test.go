@@ -217,3 +217,55 @@ func TestTimersOneAtATime(t *testing.T) {
 		})
 	}
 }
+
+// Who polls puts the runtime timer off when it would fire within half the lag, until the
+// next alarm is late by all of it; else that goes off with the firing.
+func TestTimersPollPutsOff(t *testing.T) {
+	for _, test := range []struct{ poll, armed, want time.Duration }{
+		{12500 * time.Microsecond, 15 * time.Millisecond, 15 * time.Millisecond},
+		{12500*time.Microsecond + 1, 19 * time.Millisecond, 19 * time.Millisecond},
+		{14 * time.Millisecond, 15 * time.Millisecond, 14 * time.Millisecond}, // and nothing is left
+	} {
+		withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+			c.lag = testLag
+			begin := time.Now()
+			went := make(chan time.Duration, 10)
+			tick := func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }
+			c.schedule(&alarm{tick: tick}, in(10))
+			c.schedule(&alarm{tick: tick}, in(14))
+			time.Sleep(test.poll)
+			c.poll(time.Now())
+			require.Equal(t, test.poll, <-went)
+			c.timers.mu.Lock()
+			require.Equal(t, test.armed, c.armed)
+			c.timers.mu.Unlock()
+			require.Equal(t, test.want, <-went)
+		})
+	}
+}
+
+// After a standstill one who reads may take another one's alarm back.
+func TestTimersStallReadCancels(t *testing.T) {
+	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
+		second := c.alarm("second", nil)
+		first := c.alarm("first", func(time.Time) time.Time { c.cancel(second); return time.Time{} })
+		first.reads, second.reads = true, true
+		c.schedule(first, in(9))
+		c.schedule(second, in(9))
+		c.schedule(c.alarm("other", nil), in(9))
+		c.stall()
+		time.Sleep(time.Second)
+		c.want(t, "first9", "other209")
+	})
+}
+
+// The heap holds on to nothing that was taken out.
+func TestAlarmHeapForgets(t *testing.T) {
+	var h alarmHeap
+	for i := range 3 {
+		h.push(&alarm{at: time.Duration(i)})
+	}
+	h.remove(2)
+	h.remove(0)
+	require.Equal(t, []*alarm{nil, nil}, []*alarm(h[1:3]))
+}
