@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
@@ -258,6 +259,46 @@ func TestSingleKeepsLittle(t *testing.T) {
 		require.Equal(t, n < 4<<10, c.out.Cap() > 0)
 	}
 	require.NoError(t, c.Close())
+}
+
+// A packet that comes alone may be a run, one datagram, or empty.
+func TestSingleTakesRunsApart(t *testing.T) {
+	for want, p := range map[string]socket.Packet{
+		"[ab cd]":   {Buf: []byte("abcd"), Segment: 2},
+		"[ab cd e]": {Buf: []byte("abcde"), Segment: 2},
+		"[abcd]":    {Buf: []byte("abcd"), Segment: 4},
+		"[abc]":     {Buf: []byte("abc")},
+		"[]":        {},
+	} {
+		c := NewSingle(newFakeSocket(), nil, nil, 1000)
+		h := new(fakeHandler)
+		c.handler = h
+		for range 2 {
+			h.got = nil
+			c.handlePackets(time.Now(), []socket.Packet{p})
+			require.Equal(t, want, fmt.Sprint(h.received()))
+		}
+		h.got = nil
+		c.handlePackets(time.Now(), append(from(peerAddr(1), "one"), p))
+		require.Equal(t, "[one "+want[1:], fmt.Sprint(h.received()))
+		require.NoError(t, c.Close())
+	}
+}
+
+// Behind an error that ends the socket nothing is tried in the same call.
+func TestSendStops(t *testing.T) {
+	s := &countingSocket{fakeSocket: newFakeSocket()}
+	m, conns := dialMany(t, s, 1)
+	s.refuses = func(n int) error {
+		if n == 1 {
+			return net.ErrClosed
+		}
+		return nil
+	}
+	require.Equal(t, net.ErrClosed, write(conns[0], "a", "bb", "ccc"))
+	require.Equal(t, 1, s.calls)
+	require.Equal(t, []string{"a"}, s.datagrams())
+	require.EqualValues(t, 1, m.Stats().WriteErrors)
 }
 
 // Packets leave in as few calls as may be, and each that fails costs one more; the first
