@@ -384,7 +384,9 @@ func sceneAcks(w *stageSet) {
 		}
 		for range 4 {
 			near := func(id uint16) uint16 { return id + uint16(w.rng.Below(60)) - 40 }
-			a := ack{newest: near(w.client().sender.next), bits: uint16(w.rng.Uint64() & w.rng.Uint64())}
+			newest := near(w.client().sender.next)
+			some, others := w.rng.Uint64(), w.rng.Uint64()
+			a := ack{newest: newest, bits: uint16(some & others)} // about a quarter are set
 			if w.rng.Chance(400) {
 				a.id, a.has = near(w.client().sender.next), true
 			}
