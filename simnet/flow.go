@@ -36,7 +36,7 @@ type flow struct {
 	desc     Link          // with the steps of scripts applied
 	lastAt   time.Duration // latest arrival of a datagram not held back
 	newest   uint64        // index after the newest one that has arrived
-	stats    Stats
+	stats    *Stats        // its own, or those of all flows between the hosts that are forgotten
 }
 
 // SetDefault describes all links that have no description of their own. Each
@@ -77,13 +77,35 @@ func (n *Network) flow(from, to netip.AddrPort) *flow {
 	k := linkKey{from, to}
 	f := n.flows[k]
 	if f == nil {
-		f = &flow{from: from, to: to, key: flowKey(n.seed, from, to), version: n.version - 1}
+		f = &flow{from: from, to: to, key: flowKey(n.seed, from, to), version: n.version - 1, stats: new(Stats)}
 		n.flows[k] = f
 	}
 	if f.version != n.version {
 		n.route(f, k)
 	}
 	return f
+}
+
+// forget forgets the flows between two addresses that are not to be used again. What
+// they have counted, and what is still under way counts, stays in the figures of
+// their hosts.
+func (n *Network) forget(a, b netip.AddrPort) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range [...]linkKey{{a, b}, {b, a}} {
+		f := n.flows[k]
+		if f == nil {
+			continue
+		}
+		delete(n.flows, k)
+		sum := n.past[k.hosts()]
+		if sum == nil {
+			sum = new(Stats)
+			n.past[k.hosts()] = sum
+		}
+		sum.Add(*f.stats)
+		f.stats = sum
+	}
 }
 
 // route looks up the link of a flow and applies the active steps of scripts.
@@ -149,7 +171,12 @@ func (n *Network) sum(include func(linkKey) bool) Stats {
 	var s Stats
 	for k, f := range n.flows {
 		if include(k) {
-			s.Add(f.stats)
+			s.Add(*f.stats)
+		}
+	}
+	for k, past := range n.past {
+		if include(k) {
+			s.Add(*past)
 		}
 	}
 	return s

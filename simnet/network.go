@@ -36,6 +36,7 @@ type Network struct {
 	defLink Link
 	links   map[linkKey]*link
 	flows   map[linkKey]*flow
+	past    map[linkKey]*Stats // of flows that are forgotten, by their hosts
 
 	// Events.
 	events  eventHeap
@@ -56,6 +57,7 @@ func New(seed uint64) *Network {
 		nextPort: firstPort,
 		links:    make(map[linkKey]*link),
 		flows:    make(map[linkKey]*flow),
+		past:     make(map[linkKey]*Stats),
 		armed:    -1,
 	}
 }

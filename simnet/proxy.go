@@ -286,7 +286,9 @@ func (p *Proxy) evict() {
 			oldest = addr
 		}
 	}
-	p.clients[oldest].close()
+	c := p.clients[oldest]
+	c.close()
+	p.net.forget(c.near.public, c.far.public)
 	delete(p.clients, oldest)
 }
 

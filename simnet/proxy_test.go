@@ -284,3 +284,23 @@ func TestProxyClose(t *testing.T) {
 		t.Error("a new client after Close")
 	}
 }
+
+// What is kept of clients that have given way to others is their share of the
+// counters, and nothing of each.
+func TestProxyForgetsClients(t *testing.T) {
+	server := echoServer(t)
+	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), MaxClients: 1})
+	const clients = 20
+	for range clients {
+		ask(t, dialUDP(t, p.Addr()), "hello")
+	}
+	p.net.mu.Lock()
+	flows := len(p.net.flows)
+	p.net.mu.Unlock()
+	if flows > 2 {
+		t.Errorf("%d flows are kept for one client, want 2", flows)
+	}
+	if up, down := p.Stats(); up.Delivered < clients || down.Delivered < clients {
+		t.Errorf("%d datagrams delivered up and %d down, want %d at least", up.Delivered, down.Delivered, clients)
+	}
+}
