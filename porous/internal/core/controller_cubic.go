@@ -115,7 +115,7 @@ func (c *cubic) HandleAck(a Ack) {
 	case c.window < c.threshold:
 		grow := min(a.Bytes, 2*c.mtu*a.Frames)
 		grow, done := c.slow.grow(grow, round, a.RTT, &c.delay)
-		c.window = min(c.window+grow, c.limit)
+		c.window += min(grow, c.limit-c.window) // without overflow of 32 bits
 		if done {
 			c.threshold = c.window
 		}
@@ -143,7 +143,7 @@ func (c *cubic) avoid(a Ack) {
 	}
 	whole := math.Floor(c.fraction)
 	c.fraction -= whole
-	c.window = min(c.window+int(whole), c.limit)
+	c.window += min(int(whole), c.limit-c.window)
 }
 
 func (c *cubic) HandleLoss(now Clock, l Loss) {

@@ -204,12 +204,12 @@ func (c *tolerant) resize(a Ack) {
 	switch c.state {
 	case starting:
 		if a.Limited {
-			c.window = min(c.window+a.Bytes, unlimited)
+			c.window += min(a.Bytes, unlimited-c.window)
 		}
 	case resting:
 		c.window = max(int(c.product()/2), least)
 	default:
-		c.window = max(min(c.window+a.Bytes, target), least)
+		c.window = max(c.window+min(a.Bytes, target-c.window), least) // without overflow of 32 bits
 	}
 	c.window = max(min(c.window, c.ceiling), least)
 }

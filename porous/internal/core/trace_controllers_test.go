@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -12,9 +11,6 @@ import (
 // recording: over paths whose rate and delay change, with losses, timeouts,
 // applications that send little, limits, and losses that were none.
 func TestTraceControllers(t *testing.T) {
-	if strconv.IntSize < 64 {
-		t.Skip("the last path and its queue hold about as many bytes as an int of 32 bits counts")
-	}
 	f := openTrace(t, "controllers.txt")
 	for _, mtu := range []int{500, MTU1, MTU0, 9000} {
 		for kind, name := range []string{"cubic", "paper", "tolerant", "cubic with redundancy"} {
