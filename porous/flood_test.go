@@ -9,20 +9,23 @@ import (
 	"volley/simnet"
 )
 
+// floodPair returns two connections over a link of 10 ms each way.
+func floodPair(t *testing.T, cfg *Config) (c, s *Conn, end func()) {
+	n := simnet.New(1)
+	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+	l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+	c = simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", cfg)
+	s, err := l.AcceptConn()
+	require.NoError(t, err)
+	return c, s, func() { s.Close(); c.Close(); l.Close(); n.Close() }
+}
+
 // Messages of a flood share frames; single ones leave at once, in frames of
 // their own.
 func TestFloodSharesFrames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := simnet.New(1)
-		defer n.Close()
-		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
-		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
-		defer l.Close()
-		c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
-		defer c.Close()
-		s, err := l.AcceptConn()
-		require.NoError(t, err)
-		defer s.Close()
+		c, s, end := floodPair(t, nil)
+		defer end()
 		msg, buf := make([]byte, 64), make([]byte, 64)
 		read := func() {
 			_, err := s.Read(buf)
@@ -59,16 +62,8 @@ func TestFloodSharesFrames(t *testing.T) {
 func TestFloodThatIsHeldBack(t *testing.T) {
 	for _, cfg := range []*Config{{}, {SendBandwidth: 300_000}, {SendBuffer: 1 << 17}, {Congestion: PaperAIMD}, {Congestion: LossTolerant}} {
 		bubble(t, func(t *testing.T) {
-			n := simnet.New(1)
-			defer n.Close()
-			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
-			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
-			defer l.Close()
-			c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", cfg)
-			defer c.Close()
-			s, err := l.AcceptConn()
-			require.NoError(t, err)
-			defer s.Close()
+			c, s, end := floodPair(t, cfg)
+			defer end()
 			const count = 20_000
 			start := time.Now()
 			go func() {
