@@ -37,7 +37,7 @@ var importRules = map[string]importRule{
 		modules: []string{"golang.org/x/net"},
 		allow:   []string{"volley/capture", "volley/reliable", "volley/simnet", "volley/internal/..."},
 	},
-	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors"}},
+	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors", "volley/internal/tape"}},
 	"volley/internal/seq":     {core: true},
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
@@ -66,7 +66,7 @@ var importRules = map[string]importRule{
 	},
 	"volley/porous/internal/core": {
 		core: true, allow: []string{"volley/internal/wire"},
-		test: []string{"volley/internal/vectors", "volley/internal/dissect"},
+		test: []string{"volley/internal/vectors", "volley/internal/dissect", "volley/internal/tape"},
 	},
 	"volley/porous": {allow: []string{"volley/capture", "volley/internal/...", "volley/porous/internal/..."}, test: []string{"volley/simnet"}},
 	"volley/riptide": {

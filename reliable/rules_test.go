@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/tape"
 )
 
 // The defaults are those that the fields' comments name.
@@ -97,24 +99,24 @@ func TestConfigRanges(t *testing.T) {
 }
 
 // spoil changes a few bytes of a datagram, or its length.
-func (r *splitmix) spoil(d []byte) []byte {
+func spoil(r *tape.Rand, d []byte) []byte {
 	d = slices.Clone(d)
-	for range r.between(0, 3) {
+	for range r.Between(0, 3) {
 		if len(d) == 0 {
 			break
 		}
-		i := r.below(min(len(d), 15))
-		switch r.below(5) {
+		i := r.Below(min(len(d), 15))
+		switch r.Below(5) {
 		case 0:
-			d[i] ^= 1 << r.below(8)
+			d[i] ^= 1 << r.Below(8)
 		case 1:
-			d[i] = byte(r.next())
+			d[i] = byte(r.Uint64())
 		case 2:
-			d = d[:r.between(0, len(d))]
+			d = d[:r.Between(0, len(d))]
 		case 3:
-			d = append(d, noise[:r.below(20)]...)
+			d = append(d, noise[:r.Below(20)]...)
 		case 4:
-			d = d[:min(len(d), r.below(12))]
+			d = d[:min(len(d), r.Below(12))]
 		}
 	}
 	return d
@@ -123,7 +125,7 @@ func (r *splitmix) spoil(d []byte) []byte {
 // What can be told of a datagram without an endpoint is what a fresh endpoint makes
 // of it: it is no packet if that finds it invalid or too large.
 func TestToldWithoutEndpoint(t *testing.T) {
-	r := splitmix(5)
+	r := tape.Rand(5)
 	var samples [][]byte
 	for _, cfg := range []*Config{nil, {MaxPacketSize: 300, FragmentSize: 100, MaxFragments: 3, FragmentAbove: 100}} {
 		for _, heard := range []bool{false, true} {
@@ -159,7 +161,7 @@ func TestToldWithoutEndpoint(t *testing.T) {
 	for i := range 8000 {
 		d := samples[i%len(samples)]
 		if i >= len(samples) {
-			d = r.spoil(d)
+			d = spoil(&r, d)
 		}
 		for _, cfg := range []*Config{nil, {MaxPacketSize: 300, FragmentSize: 100, MaxFragments: 3}, {MaxFragments: 4, MaxPacketSize: 4000}, full} {
 			told(t, cfg, d, counts)
@@ -417,7 +419,7 @@ func TestAckAheadOfWindow(t *testing.T) {
 // The standard deviation of long round-trip times that hardly differ is as exact as
 // that of short ones.
 func TestJitterOfLongRoundTrips(t *testing.T) {
-	r := splitmix(3)
+	r := tape.Rand(3)
 	for _, n := range []int{32, 500, 512} {
 		e, err := New(&Config{SentBuffer: 512}, testTime(0), nil)
 		require.NoError(t, err)
@@ -427,7 +429,7 @@ func TestJitterOfLongRoundTrips(t *testing.T) {
 		}
 		var samples []float64
 		for s := range uint16(n) {
-			took := 9900*time.Millisecond + time.Duration(r.below(4000))
+			took := 9900*time.Millisecond + time.Duration(r.Below(4000))
 			samples = append(samples, float64(float32(float64(took)/1e6)))
 			e.Receive(ms(float64(s)).Add(took), AppendHeader(nil, Header{s, s, 1}))
 			e.ClearAcks()

@@ -2,8 +2,9 @@
 // the same each time they are played, and compares that with what came out when
 // they were recorded.
 //
-// A file in testdata holds a line for each phase of each scene: a digest of all
-// that was noted, and figures in plain numbers. To write the files of a package anew
+// A file in testdata holds for each scene its name and, below, a line for each of its
+// phases: a digest of all that was noted, and figures in plain numbers. To write the
+// files of a package anew
 //
 //	go test ./riptide -run Recorded -record
 //
@@ -18,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,8 +35,8 @@ type Tape struct {
 	fresh   strings.Builder
 }
 
-// Open reads a file of testdata, with .txt behind its name. The title says, in its
-// first line, what was recorded. At the end of the test the file is written, if
+// Open reads a file of testdata, with .txt behind its name. The title says at its
+// head what was recorded. At the end of the test the file is written, if
 // that was asked for, or else all of it must have been played.
 func Open(t testing.TB, name, title string) *Tape {
 	p := &Tape{t: t, path: filepath.Join("testdata", name+".txt"), scenes: make(map[string][]string)}
@@ -42,12 +44,18 @@ func Open(t testing.TB, name, title string) *Tape {
 	if err != nil && !*record {
 		t.Fatal(err)
 	}
+	scene := ""
 	for line := range strings.Lines(string(text)) {
-		if scene, _, ok := strings.Cut(line, ":"); ok && line[0] != '#' {
-			p.scenes[scene] = append(p.scenes[scene], strings.TrimSpace(line))
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case line == "" || line[0] == '#':
+		case line[0] != '\t':
+			scene = line
+		default:
+			p.scenes[scene] = append(p.scenes[scene], line[1:])
 		}
 	}
-	fmt.Fprintf(&p.fresh, "# %s\n# Package internal/tape says when and how to write this file anew.\n", title)
+	fmt.Fprintf(&p.fresh, "# %s\n# Package internal/tape says when and how to write this file anew.\n",
+		strings.ReplaceAll(title, "\n", "\n# "))
 	t.Cleanup(p.close)
 	return p
 }
@@ -83,12 +91,23 @@ func (p *Tape) end() {
 	p.current = nil
 }
 
-// Scene begins a scene, and ends the one before. No name may hold a colon.
+// Scene begins a scene, and ends the one before.
 func (p *Tape) Scene(format string, args ...any) *Scene {
 	p.t.Helper()
 	p.end()
 	p.current = &Scene{tape: p, name: fmt.Sprintf(format, args...), digest: offset}
+	fmt.Fprintf(&p.fresh, "\n%s\n", p.current.name)
 	return p.current
+}
+
+// Skip leaves a scene out, as it was recorded.
+func (p *Tape) Skip(name string) {
+	p.end()
+	fmt.Fprintf(&p.fresh, "\n%s\n", name)
+	for _, line := range p.scenes[name] {
+		fmt.Fprintf(&p.fresh, "\t%s\n", line)
+	}
+	delete(p.scenes, name)
 }
 
 // A Scene is one that is being played.
@@ -143,37 +162,40 @@ func (s *Scene) count() {
 // Phase ends a phase. It fails the test if what was noted in it, or the figures, a
 // name and a value each, are not what was recorded.
 func (s *Scene) Phase(name string, figures ...any) {
-	p := s.tape
-	p.t.Helper()
-	line := fmt.Sprintf("%s: %s %016x", s.name, name, s.digest)
+	s.tape.t.Helper()
+	line := fmt.Sprintf("%s %016x", name, s.digest)
 	for i := 0; i+1 < len(figures); i += 2 {
 		if v := fmt.Sprint(figures[i+1]); v != "0" && v != "0s" {
 			line += fmt.Sprintf(" %v=%s", figures[i], v)
 		}
 	}
-	s.phases++
-	fmt.Fprintln(&p.fresh, line)
-	if want := p.scenes[s.name]; !*record {
-		if s.phases > len(want) {
-			p.t.Fatalf("%s: this phase was not recorded:\n%s", p.path, line)
-		}
-		if want := want[s.phases-1]; line != want {
-			p.t.Fatalf("%s: the first phase that differs is\n%s\nwant\n%s\n%s", p.path, line, want, difference(line, want))
-		}
-	}
+	s.Line(line)
 	s.digest = offset
 }
 
-// difference names the figures that differ.
-func difference(got, want string) string {
-	var out []string
-	g, w := strings.Fields(got), strings.Fields(want)
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			out = append(out, g[i]+", want "+w[i])
-		}
+// Line ends a phase of which a test has put together the line itself.
+func (s *Scene) Line(line string) {
+	p := s.tape
+	p.t.Helper()
+	s.phases++
+	fmt.Fprintf(&p.fresh, "\t%s\n", line)
+	if *record {
+		return
 	}
-	return "that is " + strings.Join(out, "; ")
+	want := p.scenes[s.name]
+	if s.phases > len(want) {
+		p.t.Fatalf("%s: the scene %q has %d phases, and not this one:\n%s", p.path, s.name, len(want), line)
+	}
+	if want := want[s.phases-1]; line != want {
+		p.t.Fatalf("%s: the first phase of the scene %q that differs is number %d:\n%s\nwant\n%s\nThat is %s, want %s",
+			p.path, s.name, s.phases, line, want, without(line, want), without(want, line))
+	}
+}
+
+// without returns the words of a line that another does not have.
+func without(line, other string) string {
+	words := strings.Fields(other)
+	return strings.Join(slices.DeleteFunc(strings.Fields(line), func(w string) bool { return slices.Contains(words, w) }), " ")
 }
 
 // Truth returns 1 for true, for a Note.

@@ -58,19 +58,19 @@ type simNode struct {
 }
 
 func (n *simNode) HandleEvent(e Event) {
-	n.s.tape.event(n, e)
+	n.s.notes.event(n, e)
 	n.recorder.HandleEvent(e)
 }
 
 func (n *simNode) HandleFate(f Fate) {
-	n.s.tape.fate(n, f)
+	n.s.notes.fate(n, f)
 	if !n.silent {
 		n.recorder.HandleFate(f)
 	}
 }
 
 func (n *simNode) HandlePacket(channel int, b []byte) {
-	n.s.tape.packet(n, channel, b)
+	n.s.notes.packet(n, channel, b)
 	if n.onPacket != nil {
 		n.onPacket(channel, b)
 		return
@@ -86,7 +86,7 @@ type sim struct {
 	a, b   *simNode
 	rand   *rand.Rand
 	out    wire.Batch
-	tape   *tape // nil: nothing is written down
+	notes  *notebook // nil: nothing is written down
 }
 
 func newSim(seed uint64, a, b *Config, link simLink) *sim {
@@ -174,7 +174,7 @@ func (n *simNode) transmit() {
 		n.flush()
 	}
 	at, ok := n.p.Next(n.s.now)
-	n.s.tape.step(n, at, ok)
+	n.s.notes.step(n, at, ok)
 	if ok && at != n.wakeAt {
 		n.wakeAt = max(at, n.s.now)
 		n.s.push(simEvent{at: n.wakeAt, to: n})
@@ -185,7 +185,7 @@ func (n *simNode) transmit() {
 func (n *simNode) flush() {
 	out := &n.s.out
 	for i := range out.Len() {
-		n.s.tape.datagram(n, out.At(i))
+		n.s.notes.datagram(n, out.At(i))
 		n.link.send(n.s, n.other, out.At(i))
 	}
 	out.Reset()

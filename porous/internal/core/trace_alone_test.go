@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// TestTraceAlone compares one peer with a recording whose other side does what
+// TestRecordedAlone compares one peer with a recording whose other side does what
 // chance says: acknowledges anything at any time or nothing, moves windows, and
 // sends messages in any order.
-func TestTraceAlone(t *testing.T) {
-	f := openTrace(t, "alone.txt")
+func TestRecordedAlone(t *testing.T) {
+	f := openTrace(t, "alone")
 	for i := range 12 {
-		f.scene(t, fmt.Sprint("sender ", i+1), func(r *tape) {
+		f.scene(t, fmt.Sprint("sender ", i+1), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) {
 				if narrow(c); i%2 == 0 {
 					c.SendFrames = 16
@@ -24,7 +24,7 @@ func TestTraceAlone(t *testing.T) {
 			})
 			sceneSender(r.play(uint64(i), c, c, simLink{}), i)
 		})
-		f.scene(t, fmt.Sprint("receiver ", i+1), func(r *tape) {
+		f.scene(t, fmt.Sprint("receiver ", i+1), func(r *notebook) {
 			budget := 30_000 + i*20_000
 			c := traceConfig(uint8(i%2), func(c *Config) {
 				narrow(c)
@@ -47,12 +47,11 @@ func TestTraceAlone(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		f.scene(t, fmt.Sprint("many frames in a batch, repeats ", i), func(r *tape) {
+		f.scene(t, fmt.Sprint("many frames in a batch, repeats ", i), func(r *notebook) {
 			c := traceConfig(uint8(i%2), func(c *Config) { c.AckRepeats = i })
 			sceneManyAcks(r.play(uint64(i), c, c, simLink{}))
 		})
 	}
-	f.close(t)
 }
 
 // sceneManyAcks is batches of up to hundreds of frames, in any order and twice.
@@ -69,9 +68,9 @@ func sceneManyAcks(st *stage) {
 		}
 		p.EndBatch(st.now, &st.out)
 		st.a.flush()
-		st.tape.step(st.a, 0, true)
+		st.notes.step(st.a, 0, true)
 	}
-	st.tape.phase("batches", st.now, p)
+	st.notes.phase("batches", st.now, p)
 }
 
 // alone connects a with nobody.
@@ -103,9 +102,9 @@ func sceneSender(st *stage, i int) {
 			}
 			st.act(p, acked, phase)
 			at, ok := p.Next(st.now)
-			st.tape.step(st.a, at, ok)
+			st.notes.step(st.a, at, ok)
 		}
-		st.tape.phase(fmt.Sprint("acknowledged ", acked), st.now, p)
+		st.notes.phase(fmt.Sprint("acknowledged ", acked), st.now, p)
 	}
 	p.Disconnect(st.now, i%2 == 0)
 	st.a.wakeAt = -1
@@ -115,9 +114,9 @@ func sceneSender(st *stage, i int) {
 		st.now += time.Duration(st.rand.IntN(1000)) * time.Millisecond
 		st.act(p, 0.9, 0)
 		at, ok := p.Next(st.now)
-		st.tape.step(st.a, at, ok)
+		st.notes.step(st.a, at, ok)
 	}
-	st.tape.phase("end", st.now, p)
+	st.notes.phase("end", st.now, p)
 }
 
 // act is one random thing that happens to a peer that sends.
@@ -235,19 +234,19 @@ func sceneReceiver(st *stage) {
 			}
 			p.Transmit(st.now, &st.out, 2)
 			st.a.flush()
-			st.tape.step(st.a, 0, true)
+			st.notes.step(st.a, 0, true)
 		}
 		delete(st.a.unread, 0)
 		st.now += time.Second
 		p.EndBatch(st.now, &st.out)
 		st.a.flush()
-		st.tape.phase(fmt.Sprint("disorder ", disorder), st.now, p)
+		st.notes.phase(fmt.Sprint("disorder ", disorder), st.now, p)
 	}
 	p.Compact()
 	p.Abort(st.now, &st.out)
 	st.a.flush()
-	st.tape.step(st.a, 0, true)
-	st.tape.phase("end", st.now, p)
+	st.notes.step(st.a, 0, true)
+	st.notes.phase("end", st.now, p)
 }
 
 // wrong returns a message that is out of the window, or contradicts what is there.

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// TestTraceChannels compares peers with a recording where channels matter:
+// TestRecordedChannels compares peers with a recording where channels matter:
 // priorities, modes, windows that wrap, packets whose time is over, channels that
 // nobody reads, and memory that is refused.
-func TestTraceChannels(t *testing.T) {
-	f := openTrace(t, "channels.txt")
+func TestRecordedChannels(t *testing.T) {
+	f := openTrace(t, "channels")
 	for _, share := range []int{0, 20, 60} {
-		f.scene(t, fmt.Sprint("priorities, share ", share), func(r *tape) {
+		f.scene(t, fmt.Sprint("priorities, share ", share), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) { c.LowShare = share })
 			scenePriorities(r.play(uint64(share), c, c, lossy(0.01, 0)))
 		})
 	}
 	for i, loss := range []float64{0, 0.02, 0.2} {
-		f.scene(t, fmt.Sprint("modes in narrow windows, loss ", loss), func(r *tape) {
+		f.scene(t, fmt.Sprint("modes in narrow windows, loss ", loss), func(r *notebook) {
 			c := traceConfig(1, narrow)
 			st := r.play(uint64(10+i), c, c, lossy(loss, 4*time.Millisecond))
 			st.wrap()
 			sceneModes(st, 5*time.Millisecond)
 		})
-		f.scene(t, fmt.Sprint("expiry, loss ", loss), func(r *tape) {
+		f.scene(t, fmt.Sprint("expiry, loss ", loss), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) { narrow(c); c.SendBandwidth = 60_000 })
 			st := r.play(uint64(20+i), c, c, lossy(loss, 0))
 			sceneModes(st, 100*time.Millisecond)
 		})
-		f.scene(t, fmt.Sprint("nobody reads, loss ", loss), func(r *tape) {
+		f.scene(t, fmt.Sprint("nobody reads, loss ", loss), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) { c.MaxPacket, c.ReceiveBuffer = 8000, 100_000 })
 			sceneUnread(r.play(uint64(30+i), c, c, lossy(loss, 0)))
 		})
-		f.scene(t, fmt.Sprint("memory, loss ", loss), func(r *tape) {
+		f.scene(t, fmt.Sprint("memory, loss ", loss), func(r *notebook) {
 			budget, used := 40_000, 0
 			c := traceConfig(0, func(c *Config) {
 				c.MaxPacket = 8000
@@ -49,11 +49,10 @@ func TestTraceChannels(t *testing.T) {
 			sceneMemory(r.play(uint64(40+i), c, c, lossy(loss, 3*time.Millisecond)), &budget)
 		})
 	}
-	f.scene(t, "one channel that waits", func(r *tape) {
+	f.scene(t, "one channel that waits", func(r *notebook) {
 		c := traceConfig(0, func(c *Config) { c.Channels, c.MaxPacket, c.ReceiveBuffer = 1, 20_000, 40_000; narrow(c) })
 		sceneFull(r.play(50, c, c, lossy(0.05, 10*time.Millisecond)))
 	})
-	f.close(t)
 }
 
 // wrap lets all ids be close to their ends.

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// TestTraceControllers compares the windows and rates of the controllers with a
+// TestRecordedControllers compares the windows and rates of the controllers with a
 // recording: over paths whose rate and delay change, with losses, timeouts,
 // applications that send little, limits, and losses that were none.
-func TestTraceControllers(t *testing.T) {
-	f := openTrace(t, "controllers.txt")
+func TestRecordedControllers(t *testing.T) {
+	f := openTrace(t, "controllers")
 	for _, mtu := range []int{500, MTU1, MTU0, 9000} {
 		for kind, name := range []string{"cubic", "paper", "tolerant", "cubic with redundancy"} {
 			for seed := range uint64(3) {
-				f.scene(t, fmt.Sprintf("%s, mtu %d, seed %d", name, mtu, seed), func(r *tape) {
+				f.scene(t, fmt.Sprintf("%s, mtu %d, seed %d", name, mtu, seed), func(r *notebook) {
 					c := DefaultConfig(0)
 					c.MTU, c.Controller, c.Redundancy = mtu, ControllerKind(kind%3), kind == 3
 					playController(r, newController(&c, uint32(seed*7+uint64(mtu))), seed)
@@ -23,13 +23,12 @@ func TestTraceControllers(t *testing.T) {
 			}
 		}
 	}
-	f.close(t)
 }
 
 // A controlled is a controller on a path of a rate, a delay, and a queue.
 type controlled struct {
 	c     Controller
-	r     *tape
+	r     *notebook
 	rand  *rand.Rand
 	now   Clock
 	rate  float64
@@ -44,7 +43,7 @@ type controlled struct {
 	dropped   []Clock
 }
 
-func playController(r *tape, c Controller, seed uint64) {
+func playController(r *notebook, c Controller, seed uint64) {
 	m := &controlled{c: c, r: r, rand: rand.New(rand.NewPCG(seed, 9)), bandwidth: NoBandwidthLimit, avg: firstRTT, now: ms(5)}
 	for i, path := range []struct {
 		rate      float64

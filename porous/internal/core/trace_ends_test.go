@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestTraceEnds compares how connections begin and end with a recording, on
+// TestRecordedEnds compares how connections begin and end with a recording, on
 // links with loss, with options and without, and beside forged frames.
-func TestTraceEnds(t *testing.T) {
-	f := openTrace(t, "ends.txt")
+func TestRecordedEnds(t *testing.T) {
+	f := openTrace(t, "ends")
 	one, other := traceConfig(0, nil), traceConfig(0, nil)
 	cases := []struct {
 		name string
@@ -33,7 +33,7 @@ func TestTraceEnds(t *testing.T) {
 	}
 	for i, c := range cases {
 		for _, loss := range []float64{0, 0.5} {
-			f.scene(t, fmt.Sprintf("beginning: %s, loss %v", c.name, loss), func(r *tape) {
+			f.scene(t, fmt.Sprintf("beginning: %s, loss %v", c.name, loss), func(r *notebook) {
 				c.play(r.play(uint64(i), c.a, c.b, lossy(loss, 0)))
 			})
 		}
@@ -42,20 +42,19 @@ func TestTraceEnds(t *testing.T) {
 		for _, loss := range []float64{0, 0.25} {
 			await, verify, flush, both := i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
 			name := fmt.Sprintf("end: await %v, verify %v, flush %v, both %v, loss %v", await, verify, flush, both, loss)
-			f.scene(t, name, func(r *tape) {
+			f.scene(t, name, func(r *notebook) {
 				c := traceConfig(0, func(c *Config) { c.AwaitAcks, c.VerifyDisconnect, c.AckRepeats = await, verify, i%3 })
 				sceneEnd(r.play(uint64(100+i), c, c, lossy(loss, 2*time.Millisecond)), flush, both)
 			})
 		}
 	}
 	for _, verify := range []bool{false, true} {
-		f.scene(t, fmt.Sprint("forged, verify ", verify), func(r *tape) {
+		f.scene(t, fmt.Sprint("forged, verify ", verify), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) { narrow(c); c.VerifyDisconnect, c.AwaitAcks, c.MaxPacket = verify, verify, 5000 })
 			sceneForged(r.play(200, c, c, lossy(0.05, 0)))
 		})
 	}
-	f.scene(t, "aborts", func(r *tape) { sceneAborts(r, one) })
-	f.close(t)
+	f.scene(t, "aborts", func(r *notebook) { sceneAborts(r, one) })
 }
 
 func sceneBoth(st *stage) {
@@ -135,7 +134,7 @@ func sceneForged(st *stage) {
 	for i, f := range []func() []byte{st.forgeShort, st.forgeData, st.forgeAck} {
 		st.every(5*time.Millisecond, 500*time.Millisecond, func(int) {
 			b := f()
-			st.tape.note('f', b)
+			st.notes.note('f', b)
 			st.b.p.Receive(st.now, b, &st.out)
 			st.b.p.EndBatch(st.now, &st.out)
 			st.b.flush()
@@ -222,7 +221,7 @@ func (st *stage) forgeAck() []byte {
 }
 
 // sceneAborts ends connections at once, in each state.
-func sceneAborts(r *tape, c *Config) {
+func sceneAborts(r *notebook, c *Config) {
 	for i := range 5 {
 		st := r.play(uint64(300+i), c, c, traceLink)
 		st.a.step()

@@ -15,9 +15,9 @@ type stage struct {
 }
 
 // play returns a scene with its own configuration of both peers.
-func (r *tape) play(seed uint64, a, b *Config, link simLink) *stage {
+func (r *notebook) play(seed uint64, a, b *Config, link simLink) *stage {
 	st := &stage{sim: newSim(seed, a, b, link)}
-	st.tape = r
+	st.notes = r
 	for _, n := range []*simNode{st.a, st.b} {
 		n.silent = true
 		n.onPacket = n.read
@@ -44,7 +44,7 @@ func (st *stage) begin() {
 // phase lets a duration pass, and ends a phase of it.
 func (st *stage) phase(name string, d time.Duration) {
 	st.run(d)
-	st.tape.phase(name, st.now, &st.a.p, &st.b.p)
+	st.notes.phase(name, st.now, &st.a.p, &st.b.p)
 }
 
 // payload returns n bytes that no other packet has.
@@ -60,7 +60,7 @@ func (st *stage) payload(n int) []byte {
 // send sends a packet, and notes whether it was taken.
 func (st *stage) send(n *simNode, channel, size int, mode Mode, expires Clock) bool {
 	number, ok := n.p.Send(st.now, channel, st.payload(size), mode, expires)
-	st.tape.note(n.name[0], nil, 5, int64(number), truth(ok))
+	st.notes.note(n.name[0], nil, 5, int64(number), truth(ok))
 	return ok
 }
 
@@ -122,34 +122,34 @@ func lossy(loss float64, jitter time.Duration) simLink {
 	return l
 }
 
-// TestTracePeers compares all that is seen of two peers with a recording: every
+// TestRecordedPeers compares all that is seen of two peers with a recording: every
 // controller, redundancy, thin streams and bulk, loss, reordering, blackouts.
-func TestTracePeers(t *testing.T) {
-	f := openTrace(t, "peers.txt")
+func TestRecordedPeers(t *testing.T) {
+	f := openTrace(t, "peers")
 	for _, kind := range []ControllerKind{Cubic, Paper, Tolerant} {
 		for i, loss := range []float64{0, 0.02, 0.2} {
 			for _, redundancy := range []bool{false, true} {
 				seed := uint64(100*int(kind) + 10*i + int(truth(redundancy)))
-				f.scene(t, fmt.Sprintf("game, controller %d, loss %v, redundancy %v", kind, loss, redundancy), func(r *tape) {
+				f.scene(t, fmt.Sprintf("game, controller %d, loss %v, redundancy %v", kind, loss, redundancy), func(r *notebook) {
 					c := traceConfig(uint8(i%2), func(c *Config) { c.Controller, c.Redundancy = kind, redundancy })
 					sceneGame(r.play(seed, c, c, lossy(loss, time.Duration(i)*3*time.Millisecond)))
 				})
 			}
-			f.scene(t, fmt.Sprintf("bulk, controller %d, loss %v", kind, loss), func(r *tape) {
+			f.scene(t, fmt.Sprintf("bulk, controller %d, loss %v", kind, loss), func(r *notebook) {
 				c := traceConfig(uint8(i%2), func(c *Config) { c.Controller = kind })
 				sceneBulk(r.play(uint64(100*int(kind)+50+i), c, c, lossy(loss, time.Duration(i)*5*time.Millisecond)))
 			})
 		}
-		f.scene(t, fmt.Sprintf("blackouts, controller %d", kind), func(r *tape) {
+		f.scene(t, fmt.Sprintf("blackouts, controller %d", kind), func(r *notebook) {
 			c := traceConfig(0, func(c *Config) { c.Controller, c.Redundancy = kind, kind != Paper })
 			sceneBlackouts(r.play(uint64(kind), c, c, lossy(0.01, 0)))
 		})
-		f.scene(t, fmt.Sprintf("routes, controller %d", kind), func(r *tape) {
+		f.scene(t, fmt.Sprintf("routes, controller %d", kind), func(r *notebook) {
 			c := traceConfig(1, func(c *Config) { c.Controller = kind })
 			sceneRoutes(r.play(uint64(kind), c, c, lossy(0.002, 0)))
 		})
 	}
-	f.scene(t, "the paper", func(r *tape) {
+	f.scene(t, "the paper", func(r *notebook) {
 		c := traceConfig(0, func(c *Config) {
 			c.Controller, c.TimeoutOnly, c.PaperRTT, c.Step, c.RTOFloor, c.AckRepeats = Paper, true, true, 5*time.Millisecond, 0, 0
 		})
@@ -157,7 +157,6 @@ func TestTracePeers(t *testing.T) {
 		sceneGame(st)
 		sceneBulkPhases(st)
 	})
-	f.close(t)
 }
 
 // sceneGame is messages of both sides at the rate of a game, and now and then a

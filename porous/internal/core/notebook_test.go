@@ -1,24 +1,18 @@
 package core
 
 import (
-	"flag"
 	"fmt"
 	"hash/crc32"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"volley/internal/tape"
 )
 
-var record = flag.Bool("record", false, "write the traces of testdata anew")
-
-// A tape writes down all that is seen of peers from outside: their datagrams,
+// A notebook holds all that is seen of peers from outside: their datagrams,
 // what their Handlers are told, when they want to be called, and their figures
 // after each step. It is condensed to a line a phase, with a digest and some of
 // the figures.
-type tape struct {
+type notebook struct {
 	t      testing.TB
 	phases []string
 	digest uint64
@@ -32,7 +26,7 @@ const maxSteps = 100_000
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // note adds to the digest: a kind, numbers and bytes.
-func (r *tape) note(kind byte, b []byte, list ...int64) {
+func (r *notebook) note(kind byte, b []byte, list ...int64) {
 	h := r.digest ^ uint64(kind)<<32 ^ uint64(crc32.Checksum(b, castagnoli))
 	for _, x := range list {
 		h = (h ^ uint64(x)) * 0x9e3779b97f4a7c15
@@ -41,32 +35,32 @@ func (r *tape) note(kind byte, b []byte, list ...int64) {
 	r.digest = h * 0x9e3779b97f4a7c15
 }
 
-func (r *tape) datagram(n *simNode, b []byte) {
+func (r *notebook) datagram(n *simNode, b []byte) {
 	if r != nil {
 		r.note(n.name[0], b, 0, int64(n.s.now), int64(len(b)))
 	}
 }
 
-func (r *tape) packet(n *simNode, channel int, b []byte) {
+func (r *notebook) packet(n *simNode, channel int, b []byte) {
 	if r != nil {
 		r.note(n.name[0], b, 1, int64(n.s.now), int64(channel), int64(len(b)))
 	}
 }
 
-func (r *tape) fate(n *simNode, f Fate) {
+func (r *notebook) fate(n *simNode, f Fate) {
 	if r != nil {
 		r.note(n.name[0], nil, 2, int64(n.s.now), int64(f.Number), int64(f.Channel), int64(f.Mode), int64(f.Size), truth(f.Delivered), int64(f.RTT))
 	}
 }
 
-func (r *tape) event(n *simNode, e Event) {
+func (r *notebook) event(n *simNode, e Event) {
 	if r != nil {
 		r.note(n.name[0], nil, 3, int64(n.s.now), int64(e))
 	}
 }
 
 // step notes when a peer next wants to be called, and its figures.
-func (r *tape) step(n *simNode, at Clock, ok bool) {
+func (r *notebook) step(n *simNode, at Clock, ok bool) {
 	if r == nil {
 		return
 	}
@@ -78,7 +72,7 @@ func (r *tape) step(n *simNode, at Clock, ok bool) {
 	r.stats(n.name[0], p)
 }
 
-func (r *tape) stats(name byte, p *Peer) {
+func (r *notebook) stats(name byte, p *Peer) {
 	s := p.Stats()
 	r.note(name, nil, int64(s.Received), int64(s.Invalid), int64(s.OutOfWindow), int64(s.Refused), int64(s.Accepted),
 		int64(s.Duplicates), int64(s.OutOfReach), int64(s.Malformed), int64(s.TooLarge), int64(s.Delivered),
@@ -93,15 +87,10 @@ func (r *tape) stats(name byte, p *Peer) {
 	}
 }
 
-func truth(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
+func truth(b bool) int64 { return tape.Truth(b) }
 
 // phase ends a phase of a scene.
-func (r *tape) phase(name string, now Clock, peers ...*Peer) {
+func (r *notebook) phase(name string, now Clock, peers ...*Peer) {
 	line := fmt.Sprintf("%s %08x %v", name, r.digest>>32, now)
 	for _, p := range peers {
 		line += " | " + figures(p)
@@ -132,70 +121,21 @@ func figures(p *Peer) string {
 	return out
 }
 
-const traceHead = `# What peers do in the scenes of the tests, a line a phase: its name, a digest of all that was seen of
-# them (each datagram, packet, fate, event, the time of the next call, the figures after each step), the
-# virtual time, and the figures at its end. go test -run Trace -record writes this file anew, which is
-# right when a change of behaviour is intended; then these figures are part of the change.
-`
+const traceTitle = "What peers do in the scenes of the tests: of each phase its name, a digest of all that was seen of them\n" +
+	"(each datagram, packet, fate, event, the time of the next call, the figures after each step), the virtual\n" +
+	"time, and the figures at its end."
 
 // A traceFile holds what scenes have to look like.
-type traceFile struct {
-	name   string
-	scenes map[string][]string
-	fresh  strings.Builder
-}
+type traceFile struct{ *tape.Tape }
 
-func openTrace(t *testing.T, name string) *traceFile {
-	f := &traceFile{name: filepath.Join("testdata", name), scenes: make(map[string][]string)}
-	text, err := os.ReadFile(f.name)
-	if !*record {
-		require.NoError(t, err)
-	}
-	scene := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case line == "" || line[0] == '#':
-		case line[0] != '\t':
-			scene = line
-		default:
-			f.scenes[scene] = append(f.scenes[scene], line[1:])
-		}
-	}
-	f.fresh.WriteString(traceHead)
-	return f
-}
+func openTrace(t *testing.T, name string) traceFile { return traceFile{tape.Open(t, name, traceTitle)} }
 
 // scene runs a scene, and compares it with the file.
-func (f *traceFile) scene(t *testing.T, name string, play func(r *tape)) {
-	r := &tape{t: t}
+func (f traceFile) scene(t *testing.T, name string, play func(r *notebook)) {
+	r := &notebook{t: t}
 	play(r)
-	fmt.Fprintf(&f.fresh, "\n%s\n", name)
+	s := f.Scene("%s", name)
 	for _, line := range r.phases {
-		fmt.Fprintf(&f.fresh, "\t%s\n", line)
+		s.Line(line)
 	}
-	if *record {
-		return
-	}
-	want := f.scenes[name]
-	for i, got := range r.phases {
-		if i >= len(want) || got != want[i] {
-			expected := "nothing"
-			if i < len(want) {
-				expected = want[i]
-			}
-			t.Fatalf("scene %q, phase %d of %d differs from %s\n got %s\nwant %s", name, i+1, len(want), f.name, got, expected)
-		}
-	}
-	require.Len(t, r.phases, len(want), "phases of the scene %q", name)
-	delete(f.scenes, name)
-}
-
-// close compares what is left, or writes the file.
-func (f *traceFile) close(t *testing.T) {
-	if *record {
-		require.NoError(t, os.WriteFile(f.name, []byte(f.fresh.String()), 0o666))
-		return
-	}
-	require.Empty(t, f.scenes, "scenes of %s that none of the test is", f.name)
 }
