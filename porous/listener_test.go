@@ -2,6 +2,7 @@ package porous
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -223,6 +224,17 @@ func TestR13Sources(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, err := (&ListenConfig{}).newListener()
 		require.NoError(t, err)
+		taken := make(map[uint64]bool)
+		apart := func(format string) string { // a host that shares its counter with none of the others
+			for i := 0; ; i++ {
+				host := fmt.Sprintf(format, i)
+				if slot := l.sources.slot(netip.MustParseAddr(host)); !taken[slot] {
+					taken[slot] = true
+					return host
+				}
+			}
+		}
+		a, b, network := apart("10.0.0.%d"), apart("10.0.1.%d"), apart("2001:db8:%d::")
 		answered := func(host string, n int) int {
 			var out wire.Batch
 			for i := range n {
@@ -231,15 +243,15 @@ func TestR13Sources(t *testing.T) {
 			}
 			return out.Len()
 		}
-		require.Equal(t, sourceBurst, answered("10.0.0.1", 100_000), "from 65536 ports")
-		require.Zero(t, answered("::ffff:10.0.0.1", 10), "the same host")
-		require.Equal(t, 10, answered("10.0.0.2", 10))
+		require.Equal(t, sourceBurst, answered(a, 100_000), "from 65536 ports")
+		require.Zero(t, answered("::ffff:"+a, 10), "the same host")
+		require.Equal(t, 10, answered(b, 10))
 		time.Sleep(time.Second)
-		require.Equal(t, sourceRate, answered("10.0.0.1", 100_000))
-		require.Equal(t, sourceBurst, answered("2001:db8::1", 1000))
-		require.Zero(t, answered("2001:db8::2", 10), "the same network")
+		require.Equal(t, sourceRate, answered(a, 100_000))
+		require.Equal(t, sourceBurst, answered(network+"1", 1000))
+		require.Zero(t, answered(network+"2", 10), "the same network")
 		time.Sleep(time.Hour)
-		require.Equal(t, sourceBurst, answered("10.0.0.1", 1000))
+		require.Equal(t, sourceBurst, answered(a, 1000))
 		require.LessOrEqual(t, unsafe.Sizeof(*l.sources.slots), uintptr(64<<10))
 		require.EqualValues(t, 4096, maxTombstones)
 	})

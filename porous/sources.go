@@ -35,12 +35,7 @@ type source struct {
 // allow counts a request at a time since a fixed one, and reports whether it may
 // be answered.
 func (s *sources) allow(now time.Duration, from netip.Addr) bool {
-	if from.Is6() && !from.Is4In6() {
-		p, _ := from.Prefix(64)
-		from = p.Addr()
-	}
-	from = from.Unmap()
-	slot := maphash.Comparable(s.seed, from) % sourceSlots
+	slot := s.slot(from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slots == nil {
@@ -56,4 +51,13 @@ func (s *sources) allow(now time.Duration, from netip.Addr) bool {
 	}
 	c.used++
 	return true
+}
+
+// slot returns which counter a source shares.
+func (s *sources) slot(from netip.Addr) uint64 {
+	if from.Is6() && !from.Is4In6() {
+		p, _ := from.Prefix(64)
+		from = p.Addr()
+	}
+	return maphash.Comparable(s.seed, from.Unmap()) % sourceSlots
 }
