@@ -82,7 +82,7 @@ func runServer(j *job, p *peer) (*result, error) {
 	defer s.close()
 	go s.run()
 	fmt.Println(s.ln.Addr())
-	m := meterPhases(b)
+	m := meterPhases(b, j)
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return nil, err
 	}
@@ -92,20 +92,27 @@ func runServer(j *job, p *peer) (*result, error) {
 	return r, s.game(r)
 }
 
-// A phaseMeter also counts the messages in and out of a server of mode game.
+// A phaseMeter also counts the messages in and out of a server of mode game, and
+// the memory that its clients take.
 type phaseMeter struct {
 	meter
 	handled uint64
+	memory  float64 // bytes a client
 }
 
 func (m *phaseMeter) report(r *result) {
 	m.meter.report(r)
-	r.Handled = m.handled
+	r.Handled, r.ServerBytes = m.handled, m.memory
 }
 
 // meterPhases takes the usage while another process measures.
-func meterPhases(b *board) <-chan *phaseMeter {
+func meterPhases(b *board, j *job) <-chan *phaseMeter {
 	done := make(chan *phaseMeter, 1)
+	games := j.Rate > 0
+	var bare int64
+	if games {
+		bare = memoryInUse()
+	}
 	go func() {
 		m := new(phaseMeter)
 		awaitPhase(b, phaseMeasure)
@@ -114,6 +121,9 @@ func meterPhases(b *board) <-chan *phaseMeter {
 		awaitPhase(b, phaseDone)
 		m.stop()
 		m.handled = b.handled() - before
+		if games {
+			m.memory = float64(memoryInUse()-bare) / float64(j.Clients)
+		}
 		done <- m
 	}()
 	return done

@@ -157,13 +157,13 @@ func TestDocument(t *testing.T) {
 			tl[m] = make(map[string][]*result)
 			for i, p := range o.peers {
 				tl[m][p.name] = []*result{{Messages: 1000, Seconds: 1, CPU: cpu, ServerCPU: cpu / time.Duration(i+1),
-					Handled: 1000, Due: 1000, InTime: 999, Bytes: 1}}
+					Handled: 1000, Due: 1000, InTime: 999, Bytes: 1, ServerBytes: 2560}}
 			}
 		}
 		return (&report{options: o, plan: plan, tally: tl}).document(old)
 	}
 	whole := document(8*time.Millisecond, "")
-	for _, part := range []string{"| volley | 8.00 | 2.00 |", "| 99.90 |", "## One message to all\n", "## Ping-pong\n",
+	for _, part := range []string{"| volley | 8.00 | 2.00 | 2.50 |", "| 99.90 |", "## One message to all\n", "## Ping-pong\n",
 		"(bench-game.svg)", "(bench-idle.svg)"} {
 		require.Contains(t, whole, part)
 	}
@@ -173,4 +173,16 @@ func TestDocument(t *testing.T) {
 	renewed := document(9*time.Millisecond, whole)
 	want := strings.NewReplacer("| volley | 8.00 | 2", "| volley | 9.00 | 2", "| udp | 4.00 | 1", "| udp | 4.50 | 1").Replace(whole)
 	require.Equal(t, want, renewed)
+}
+
+// Peers that are not made for thousands of clients are left out.
+func TestCrowd(t *testing.T) {
+	at := func(clients int) measurement {
+		return measurement{mode: modeGame, size: gameSize, processes: 2, load: load{styleEcho, clients, 1}}
+	}
+	for _, p := range []*peer{volleyPeer, volleyPacketPeer, udpPeer} {
+		require.True(t, p.takesPart(at(10_000)), p.name)
+	}
+	require.True(t, quicDatagramPeer.takesPart(at(1000)))
+	require.False(t, quicDatagramPeer.takesPart(at(10_000)))
 }

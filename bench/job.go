@@ -55,6 +55,7 @@ type result struct {
 	// of modes game and fan-out
 	ServerCPU, ClientCPU time.Duration
 	Handled              uint64        // messages in and out of the server while it was measured
+	ServerBytes          float64       // resident at the server's end, a client
 	Packets              float64       // datagrams a message, both directions together; 0: not counted
 	Due, InTime          uint64        // messages to the clients; InTime came within answerLimit
 	Pass50, Pass99       time.Duration // of a pass over all clients, for each message of it
@@ -72,6 +73,7 @@ type result struct {
 func (r *result) merge(server *result) {
 	r.ServerCPU, r.ClientCPU = server.CPU, r.CPU
 	r.Handled, r.Pass50, r.Pass99 = server.Handled, server.Pass50, server.Pass99
+	r.ServerBytes = server.ServerBytes
 	r.CPU += server.CPU
 	r.Mallocs += server.Mallocs
 	if server.P50 > 0 {

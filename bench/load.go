@@ -24,6 +24,9 @@ const (
 	// gameLength is how many times longer a run of mode game measures than
 	// others, since its rates are low.
 	gameLength = 4
+	// largeLoad is the largest number of clients for peers that are not made for a
+	// crowd.
+	largeLoad = 2000
 	// gameWarmup lets connections learn what to expect.
 	gameWarmup = time.Second
 )

@@ -65,7 +65,7 @@ func parseOptions(args []string) (*options, error) {
 	rounds := fs.Int("rounds", 5, "`number` of runs of each measurement")
 	length := fs.Duration("length", time.Second, "`time` that one run measures")
 	conns := fs.Int("conns", 1000, "`number` of connections in mode idle")
-	loads := fs.String("loads", "echo:500x30,tick:500x30,echo:1000x60", "`loads` of mode game: style (echo or tick), clients, messages a second of each")
+	loads := fs.String("loads", "echo:500x30,tick:500x30,echo:1000x60,echo:10000x2", "`loads` of mode game: style (echo or tick), clients, messages a second of each")
 	fanOut := fs.Int("fanout", 1000, "`number` of clients in mode fan-out")
 	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
 	_ = fs.Parse(args)

@@ -46,6 +46,9 @@ type peer struct {
 	// window is how many messages of a size may be on their way, so that none
 	// is lost; nil: the peer has flow control of its own.
 	window func(size int) int
+	// crowd tells that thousands of clients need no more memory and time than a
+	// machine has.
+	crowd bool
 	// connectionless peers have one link at the server for all clients.
 	connectionless bool
 	// modes are those it can take part in; nil: all but game and fan-out.

@@ -8,6 +8,7 @@ import (
 var udpPeer = &peer{
 	name:      "udp",
 	loadModes: []string{modeGame, modeFanOut},
+	crowd:     true,
 	about:     "`net.UDPConn`, one datagram a message and a system call, no connection: what a message costs without any library",
 	window:    wideWindow, connectionless: true,
 	listen: func(int) (listener, error) {

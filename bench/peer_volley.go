@@ -10,6 +10,7 @@ import (
 var volleyPeer = &peer{
 	name:      "volley",
 	loadModes: []string{modeGame, modeFanOut},
+	crowd:     true,
 	about:     "this library with its defaults: messages acknowledged and measured, one Write a message, and WriteAll in mode fan-out",
 	window:    wideWindow,
 	fanOut:    volleyFanOut,

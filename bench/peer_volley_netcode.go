@@ -14,6 +14,7 @@ var netcodeKey = netcode.Key{1}
 var volleyNetcodePeer = &peer{
 	name:      "volley-netcode",
 	loadModes: []string{modeGame, modeFanOut},
+	crowd:     true,
 	about:     "volley over sessions of volley/netcode: encrypted and authenticated, one Write a message, and WriteAll in mode fan-out",
 	window:    wideWindow,
 	fanOut:    volleyFanOut,

@@ -10,6 +10,7 @@ var volleyPacketPeer = &peer{
 	name:      "volley-packet",
 	modes:     []string{},
 	loadModes: []string{modeGame},
+	crowd:     true,
 	about:     "this library, the server a `volley.PacketConn`: one socket and one ReadFrom for all clients",
 	window:    wideWindow, connectionless: true,
 	listen: func(int) (listener, error) {

@@ -101,7 +101,7 @@ func (t tally) run(m measurement, o *options) {
 
 // takesPart tells whether a measurement means something for p.
 func (p *peer) takesPart(m measurement) bool {
-	return p.can(m.mode, m.size) && (m.mode != modeIdle || !p.connectionless)
+	return p.can(m.mode, m.size) && (m.mode != modeIdle || !p.connectionless) && (m.load.clients <= largeLoad || p.crowd)
 }
 
 // of returns the results of a peer that are without an error.

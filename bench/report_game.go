@@ -9,6 +9,7 @@ import (
 var (
 	serverCPU   = func(r *result) float64 { return perHandled(r, float64(r.ServerCPU)) } // µs
 	clientCPU   = func(r *result) float64 { return perHandled(r, float64(r.ClientCPU)) }
+	serverKiB   = func(r *result) float64 { return r.ServerBytes / 1024 }
 	packets     = func(r *result) float64 { return r.Packets }
 	p9999       = func(r *result) float64 { return micros(r.P9999) }
 	inTimeShare = func(r *result) float64 { return 100 * float64(r.InTime) / max(1, float64(r.Due)) }
@@ -24,8 +25,10 @@ const gameAbout = "What servers of games and of telemetry do: many clients, each
 	"clients in a row. \"Server\" is the user and system time of the server's process, divided by the messages in and out of it;\n" +
 	"\"clients\" is the same of the other process. \"Packets\" are the datagrams that left all sockets of both processes for each\n" +
 	"message of either direction, as the kernel counts them (OutDatagrams) in a network that the two have for themselves: one is the\n" +
-	"least, unless several messages share one. The latency is that of the round trip where the server answers, and else that\n" +
-	"from the start of a tick to each client. \"In time\" are messages that came to the client within %d ms, of all that were due.\n\n"
+	"least, unless several messages share one. \"KiB\" is what is resident in the server at the end more than before its first\n" +
+	"client, divided by the clients. The latency is that of the round trip where the server answers, and else that from the\n" +
+	"start of a tick to each client. \"In time\" are messages that came to the client within %d ms, of all that were due. Where\n" +
+	"there are thousands of clients only peers take part of which the connections are light enough.\n\n"
 
 // fanOutBase is the peer to compare with in mode fan-out: the least that the kernel
 // can be asked for.
@@ -41,8 +44,9 @@ func (r *report) gameTables(b *strings.Builder) {
 	fmt.Fprintf(b, gameAbout, gameSize, answerLimit.Milliseconds())
 	for _, m := range r.measurements(modeGame) {
 		fmt.Fprintf(b, "### %s\n\n", capital(m.load.title()))
-		r.loadTable(b, m, udpPeer.name, []column{{"server, µs a message", serverCPU}, {"clients, µs", clientCPU}, {"packets a message", packets},
-			{"p50 µs", p50}, {"p99 µs", p99}, {"p99.9 µs", p999}, {"p99.99 µs", p9999}, {"in time %", inTimeShare}, {"lost %", lossPercent}})
+		r.loadTable(b, m, udpPeer.name, []column{{"server, µs a message", serverCPU}, {"KiB a client", serverKiB}, {"clients, µs", clientCPU},
+			{"packets a message", packets}, {"p50 µs", p50}, {"p99 µs", p99}, {"p99.9 µs", p999}, {"p99.99 µs", p9999},
+			{"in time %", inTimeShare}, {"lost %", lossPercent}})
 	}
 }
 
