@@ -4,7 +4,7 @@
 // writes its section of docs/BENCHMARKS.md and a chart:
 //
 //	go run ./bench/lossy
-//	go run ./bench/lossy -out "" -seeds 1 -peers porous,quic-go
+//	go run ./bench/lossy -out "" -seeds 1 -peers 'porous|quic-go'
 //
 // The link is that of package simnet, in the time of a bubble, so that a run of
 // seconds takes as long as its computation. In real time, once, run kcp-go, whose
@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ var far = path{"20 %, 200 ms", 0.2, 100 * time.Millisecond}
 // main is a test in form, for only tests get into a bubble.
 func main() {
 	seeds := flag.Int("seeds", 5, "`number` of runs of each measurement, of which the median counts")
-	names := flag.String("peers", "", "`names` of peers, separated by commas (default all)")
+	names := flag.String("peers", "", "regular `expression` of the names of peers (default all)")
 	length := flag.Duration("length", 20*time.Second, "`time` of a stream")
 	out := flag.String("out", "docs", "`directory` of BENCHMARKS.md, whose section The lossy link is written, and of the chart; \"\": print it")
 	everything := func(string, string) (bool, error) { return true, nil }
@@ -55,9 +56,11 @@ func main() {
 
 // write measures and writes.
 func write(t *testing.T, seeds int, names string, length time.Duration, out string) {
+	wanted, err := regexp.Compile(names)
+	exitOn(err)
 	var chosen []peer
 	for _, p := range peers {
-		if names == "" || slices.Contains(strings.Split(names, ","), p.name) {
+		if wanted.MatchString(p.name) {
 			chosen = append(chosen, p)
 		}
 	}
