@@ -213,7 +213,7 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 // beyond the id that they are for.
 type ackRecord struct {
 	newest uint16
-	bits   uint32 // bit i: newest-1-i was acknowledged
+	bits   uint16 // bit i: newest-1-i was acknowledged
 }
 
 // update takes an acknowledgement. If it brings a newer id, it returns the bits
@@ -221,14 +221,12 @@ type ackRecord struct {
 func (r *ackRecord) update(a ack) (news uint16, moved bool) {
 	g := gap(a.newest, r.newest)
 	if g <= 0 {
-		if back := -g; back < 32 {
-			r.bits |= uint32(a.bits)<<back | 1<<back>>1
-		}
+		r.bits |= a.bits<<-g | 1<<-g>>1
 		return 0, false
 	}
 	r.bits = r.bits<<g | 1<<(g-1)
-	news = a.bits &^ uint16(r.bits)
-	r.bits |= uint32(a.bits)
+	news = a.bits &^ r.bits
+	r.bits |= a.bits
 	r.newest = a.newest
 	return news, true
 }

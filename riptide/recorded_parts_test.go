@@ -105,7 +105,7 @@ func recordAcks(s *tape.Scene) {
 			a := ack{newest: newest - uint16(rng.Below(2)*rng.Below(40)), bits: uint16(rng.Uint64())}
 			news, moved := r.update(a)
 			moves += int(tape.Truth(moved))
-			s.Note(int64(news), tape.Truth(moved), int64(r.newest), int64(r.bits))
+			s.Note(int64(news), tape.Truth(moved), int64(r.newest))
 		}
 		s.Phase("stride", "stride", stride, "moves", moves)
 	}
