@@ -166,7 +166,8 @@ func stringError(s string) error {
 	return errUTF8
 }
 
-// appendValue appends one value of any kind.
+// appendValue appends one value of any kind but a pointer to a struct, which
+// those who call it write themselves.
 func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	switch v.kind {
 	default:
@@ -176,11 +177,6 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	case kindSlice:
 		return appendSlice(dst, q, v.elem, depth)
 	case kindStruct:
-		return appendNested(dst, q, v.plan, depth)
-	case kindPointer:
-		if q = getPointer(q); q == nil {
-			return append(dst, 0), nil
-		}
 		return appendNested(dst, q, v.plan, depth)
 	case kindBoxed:
 		if q = getPointer(q); q == nil {

@@ -408,3 +408,31 @@ func TestAbsentValues(t *testing.T) {
 	require.NoError(t, Unmarshal([]byte{0, 0}, &r))
 	require.Zero(t, r)
 }
+
+// TestDecodedSizeOfBadStrings: a string that is not valid UTF-8 counts three times,
+// since each byte may become a replacement character.
+func TestDecodedSizeOfBadStrings(t *testing.T) {
+	for _, dialect := range []Dialect{Release, V3} {
+		for _, n := range []int{1024, 4000} {
+			good, bad := strings.Repeat("x", n), strings.Repeat("\xff", n)
+			decode := func(text string, most int) (string, error) {
+				s, err := newSettings(&Config{Dialect: dialect, MaxDecoded: most})
+				require.NoError(t, err)
+				body, err := s.appendBody(nil, &limitString{good})
+				require.NoError(t, err)
+				body = append(body[:len(body)-n], text...)
+				var back limitString
+				err = s.decodeBody(body, &back)
+				return reflect.ValueOf(back).Field(0).String(), err
+			}
+			_, err := decode(good, n)
+			require.NoError(t, err)
+			_, err = decode(bad, 3*n-1)
+			require.ErrorIs(t, err, ErrDecodedSize)
+			s, err := decode(bad, 3*n)
+			require.NoError(t, err)
+			require.NotEmpty(t, s)
+			require.Empty(t, strings.Trim(s, "\uFFFD"))
+		}
+	}
+}

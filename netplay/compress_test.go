@@ -1,0 +1,52 @@
+package netplay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/tape"
+)
+
+// A body is sent compressed only if that is shorter; one that is as long stays as it
+// is, and what stands before it in any case.
+func TestCompressedIfShorter(t *testing.T) {
+	var packed bytes.Buffer
+	z, err := zlib.NewWriterLevel(&packed, zlib.BestCompression)
+	require.NoError(t, err)
+	g, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	require.NoError(t, err)
+	rng := tape.Rand(1)
+	for _, asGzip := range []bool{false, true} {
+		seen := map[int]bool{}
+		for i := range 60 {
+			random := 20 + i%3
+			body := make([]byte, random+8+i/2)
+			for i := range random {
+				body[i] = byte(rng.Uint64())
+			}
+			packed.Reset()
+			var w io.WriteCloser = z
+			if z.Reset(&packed); asGzip {
+				g.Reset(&packed)
+				w = g
+			}
+			w.Write(body)
+			require.NoError(t, w.Close())
+			want, shorter := packed.Bytes(), packed.Len() < len(body)
+			if !shorter {
+				want = body
+			}
+			got, done := compressBody(append([]byte("head"), body...), 4, asGzip)
+			require.Equal(t, shorter, done, "%d bytes become %d", len(body), packed.Len())
+			require.Equal(t, append([]byte("head"), want...), got)
+			println(asGzip, packed.Len()-len(body))
+			seen[max(-1, min(1, packed.Len()-len(body)))] = true
+		}
+		require.Len(t, seen, 3, "shorter, as long and longer")
+	}
+}
