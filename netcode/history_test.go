@@ -113,3 +113,18 @@ func TestTokenLifetimeSetsLasting(t *testing.T) {
 		require.Equal(t, DropNone, s.history.admit(1000, tokenID{byte(i), byte(i >> 8)}, netip.AddrPort{}, 1000+72*3600))
 	}
 }
+
+// TestWhichTokensLast: tokens that expire within a day, or within twice the lifetime
+// of tokens if that is more, are no exception.
+func TestWhichTokensLast(t *testing.T) {
+	const hour = 3600
+	for lifetime, most := range map[time.Duration]uint64{
+		0: 24 * hour, 30 * time.Second: 24 * hour, 12 * time.Hour: 24 * hour, 12*time.Hour + time.Second: 24*hour + 2, 72 * time.Hour: 144 * hour,
+	} {
+		s := newTestServer(func(c *serverConfig) { c.lifetime = lifetime })
+		s.history.admit(1000, tokenID{1}, netip.AddrPort{}, 1000+most)
+		require.Zero(t, s.history.lasting, "lifetime %v", lifetime)
+		s.history.admit(1000, tokenID{2}, netip.AddrPort{}, 1000+most+1)
+		require.Equal(t, 1, s.history.lasting, "lifetime %v", lifetime)
+	}
+}

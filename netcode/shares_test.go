@@ -155,6 +155,7 @@ func TestPlace(t *testing.T) {
 	} {
 		require.Equal(t, want, s.place(private))
 	}
+	require.Zero(t, s.place(p("127.0.0.1:7", "[::1]:7")), "the first of those that every machine has")
 }
 
 // referenceReplay is the replay protection of the reference implementation, as

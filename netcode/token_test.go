@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
 )
 
 func TestIssuer(t *testing.T) {
@@ -168,4 +172,22 @@ func TestDropLabels(t *testing.T) {
 	if NumDropReasons.String() != "unknown" || State(7).String() != "State(7)" || StateTimedOut.String() != "timed out" {
 		t.Error("wrong names")
 	}
+}
+
+// TestTokenWithoutALifetime: a token that expires as it is created is over at the
+// next moment; it does not last forever.
+func TestTokenWithoutALifetime(t *testing.T) {
+	tok := issueAt(t, testStart, 1)
+	tok.expires = tok.created
+	b, err := tok.MarshalBinary()
+	require.NoError(t, err)
+	tok, err = ParseToken(b)
+	require.NoError(t, err)
+	c := newTestClient(testStart, tok)
+	var out wire.Batch
+	require.Equal(t, testStart.Add(1), c.advance(testStart, &out))
+	require.Equal(t, 1, out.Len())
+	require.Equal(t, StateRequesting, c.state)
+	require.Zero(t, c.advance(testStart.Add(1), &out))
+	require.Equal(t, StateTokenExpired, c.state)
 }

@@ -66,11 +66,16 @@ func TestSecretsWiped(t *testing.T) {
 		(*server).stop,
 	} {
 		s := newTestServer(nil)
-		s.receive(testStart, clientAddr(1), request(1, func(*Issuer) {}), &out)
-		h := s.handshakes.entries[clientAddr(1)]
-		require.NotNil(t, h)
+		var all []*handshake
+		for i := range 3 {
+			s.receive(testStart, clientAddr(i), request(i, func(*Issuer) {}), &out)
+			all = append(all, s.handshakes.entries[clientAddr(i)])
+			require.NotNil(t, all[i])
+		}
 		end(s)
-		require.Equal(t, handshake{}, *h)
+		for _, h := range all {
+			require.Equal(t, handshake{}, *h)
+		}
 	}
 }
 
