@@ -278,3 +278,21 @@ func TestFrameOnTwoPagesFits(t *testing.T) {
 	p.Receive(0, b, new(wire.Batch))
 	require.EqualValues(t, 1, p.stats.Accepted)
 }
+
+// A channel that has taken something refuses no longer, be it queued or handed over
+// at once: the time after which packets are given up begins anew.
+func TestWhatIsTakenEndsRefusing(t *testing.T) {
+	for name, m := range map[string]Message{
+		"handed over": {Packet: 0, Data: []byte{1}},
+		"immediate":   {Packet: 3, Data: []byte{1}},
+		"queued":      {Packet: 3, Last: 1, Data: make([]byte, 1452)},
+		"a duplicate": {Packet: packetIDs - 1, Data: []byte{1}},
+	} {
+		p, _ := connectedPeer(t, testConfig())
+		c := p.recv.channel(0)
+		c.refusing = true
+		p.Receive(0, AppendMessage(AppendDataHeader(nil, 1000, 1), &m), new(wire.Batch))
+		require.EqualValues(t, 1, p.stats.Accepted)
+		require.Equal(t, name == "a duplicate", c.refusing, name)
+	}
+}

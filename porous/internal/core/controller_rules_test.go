@@ -152,3 +152,70 @@ func TestTolerantRestsAfterTenSeconds(t *testing.T) {
 		}
 	}
 }
+
+// What slow start has queued is drained until no more is in flight than fills the
+// path; where frames are lost without a queue for two round-trip times at most, since
+// what seems to be in flight may be gone.
+func TestTolerantDrains(t *testing.T) {
+	drained := func(inFlight int, share float64, after Clock) bool {
+		c := newTolerant(MTU0, 1)
+		c.SetRTT(ms(50), NoBandwidthLimit)
+		c.rates[0], c.delay.least, c.share = 1e6, 62500*time.Microsecond, share
+		c.enter(draining, ms(100))
+		c.move(Ack{Now: ms(100) + after, InFlight: inFlight}, false)
+		return c.state == probing
+	}
+	require.True(t, drained(62_500, 0, 0))
+	require.False(t, drained(62_501, 0, time.Hour))
+	require.False(t, drained(62_501, 0.1, ms(100)))
+	require.True(t, drained(62_501, 0.1, ms(100)+1))
+}
+
+// A phase of probing takes the least round-trip time, and a rest as long, but 200 ms
+// at least.
+func TestTolerantPhases(t *testing.T) {
+	c := newTolerant(MTU0, 1)
+	c.delay.least = ms(50)
+	c.phase = 7
+	c.enter(probing, ms(10_000))
+	at := func(now Clock) tolerantState {
+		c.move(Ack{Now: now}, false)
+		return c.state
+	}
+	c.leastAt = ms(50)
+	require.Equal(t, probing, at(ms(10_050)-1))
+	require.Equal(t, 7, c.phase)
+	require.Equal(t, probing, at(ms(10_050)), "ten seconds, and no more")
+	require.Zero(t, c.phase)
+	require.Equal(t, ms(10_050), c.since)
+	c.phase, c.since = 7, ms(10_000)
+	require.Equal(t, resting, at(ms(10_050)+1))
+
+	for _, least := range []Clock{ms(50), ms(500)} {
+		c.delay.least = least
+		c.enter(resting, ms(20_000))
+		end := ms(20_000) + max(ms(200), least)
+		require.Equal(t, resting, at(end-1))
+		require.Equal(t, probing, at(end))
+		require.Equal(t, end, c.leastAt)
+		require.Equal(t, end, c.since)
+		require.Equal(t, 2, c.phase)
+	}
+}
+
+// A sample of the rate is of the longer of the times in which frames were sent and
+// acknowledged, and there is none over less than the least round-trip time.
+func TestDeliveryRate(t *testing.T) {
+	for _, test := range []struct {
+		sent, acked, least Clock
+		want               float64
+	}{
+		{ms(100), ms(50), ms(100), 10_000}, {ms(50), ms(100), ms(100), 10_000}, {ms(50), ms(200), ms(100), 5000},
+		{ms(100) - 1, ms(100) - 1, ms(100), 0}, {ms(1), 0, 0, 1e6}, {0, 0, 0, 0},
+	} {
+		d := delivery{bytes: 3000, at: ms(500) + test.acked}
+		s := snapshot{bytes: 2000, at: ms(500), sentAt: ms(400)}
+		require.Equal(t, test.want, d.rate(s, ms(400)+test.sent, test.least), "%+v", test)
+		require.Equal(t, ms(400)+test.sent, d.sentAt)
+	}
+}

@@ -317,6 +317,11 @@ func TestR12Cookie(t *testing.T) {
 	require.False(t, c.Check(now+20*time.Second, from, id))
 	require.False(t, c.Check(now, other, id))
 	require.False(t, d.Check(now, from, id))
+	for i := range from {
+		other = from
+		other[i] ^= 1
+		require.False(t, c.Check(now, other, id), "byte %d of the address", i)
+	}
 	require.False(t, c.Check(now, from, id+1))
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Check(now, from, id) }))
 }

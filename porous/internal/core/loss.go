@@ -89,14 +89,11 @@ func (s *sending) spurious(now Clock, f *frame) {
 	if f.sends == 1 {
 		s.loss.share = max(0, s.loss.share-lossGain)
 	}
-	if f.early {
-		if f.state == frameWaiting || s.rtt.samples > 0 && now-f.sentAt < s.rtt.min*3/4 {
-			s.p.stats.Spurious++
-		}
+	if f.state != frameWaiting && now-f.sentAt >= s.rtt.min*3/4 {
 		return
 	}
-	if f.state == frameWaiting || s.rtt.samples > 0 && now-f.sentAt < s.rtt.min*3/4 {
-		s.p.stats.Spurious++
+	s.p.stats.Spurious++
+	if !f.early {
 		s.loss.reorder = min(s.loss.reorder*2, maxLossOrder)
 		s.control.HandleSpurious(now, f.firstAt)
 	}
@@ -247,11 +244,7 @@ func (s *sending) timeoutDue() (Clock, bool) {
 	if f == nil {
 		return 0, false
 	}
-	rto := s.rtt.rto()
-	if s.p.cfg.TimeoutOnly {
-		return f.sentAt + rto, true
-	}
-	from := f.sentAt
+	rto, from := s.rtt.rto(), f.sentAt
 	if s.loss.backoff > 0 {
 		from = max(from, s.loss.timeoutAt)
 	}

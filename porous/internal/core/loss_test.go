@@ -122,3 +122,31 @@ func TestShareOfLostFrames(t *testing.T) {
 	p.Receive(ms(1), AppendDataAck(nil, ids), new(wire.Batch))
 	require.InDelta(t, 0.2*math.Pow(0.75, 4), p.send.loss.share, 1e-9)
 }
+
+// R8: what is acknowledged less than three quarters of the least round-trip time
+// after it was sent again had not been lost. Frames that were sent again early, for a
+// thin stream, tell the controller nothing.
+func TestR8AnswersTooSoon(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		p, c := timeoutPeer(t)
+		require.Equal(t, ms(100), p.send.rtt.min)
+		f := frame{lost: true, early: early, sends: 2, state: frameFlying, sentAt: ms(500)}
+		p.send.spurious(ms(575), &f)
+		require.Zero(t, p.Stats().Spurious)
+		p.send.spurious(ms(575)-1, &f)
+		f.state = frameWaiting
+		p.send.spurious(ms(700), &f)
+		f.lost = false
+		p.send.spurious(ms(700), &f)
+		require.EqualValues(t, 2, p.Stats().Spurious)
+		if early {
+			require.Zero(t, c.spurious)
+			require.EqualValues(t, lossOrder, p.send.loss.reorder)
+		} else {
+			require.Equal(t, 2, c.spurious)
+		}
+	}
+	p, _ := connectedPeer(t, testConfig())
+	p.send.spurious(ms(500), &frame{lost: true, sends: 2, state: frameFlying, sentAt: ms(500)})
+	require.Zero(t, p.Stats().Spurious, "nothing is too soon before there is a sample")
+}

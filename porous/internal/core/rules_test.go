@@ -429,3 +429,53 @@ func TestAcksOwedHaveALimit(t *testing.T) {
 	p.Receive(0, AppendDataHeader(nil, 1000+maxAcks, 0), &out)
 	require.Len(t, p.recv.acks.ids, 1)
 }
+
+// D2: a request to end is doubted for two timeouts, of 50 ms at least.
+func TestD2DoubtLasts(t *testing.T) {
+	for rto, want := range map[Clock]Clock{ms(1): ms(100), ms(50): ms(100), ms(51): ms(102), ms(300): ms(600)} {
+		cfg := testConfig()
+		cfg.VerifyDisconnect = true
+		p, _ := connectedPeer(t, cfg)
+		p.send.rtt = rtt{avg: rto}
+		require.Equal(t, rto, p.Stats().RTO)
+		var out wire.Batch
+		for _, now := range []Clock{ms(7), ms(8), ms(7) + want - 1} {
+			p.Receive(now, AppendDisconnect(nil), &out)
+			require.Equal(t, Connected, p.State(), "%v at %v", rto, now)
+			require.Equal(t, 1, out.Len(), "a ping")
+		}
+		p.Receive(ms(7)+want, AppendDisconnect(nil), &out)
+		require.Equal(t, Disconnected, p.State())
+	}
+}
+
+// C5: an acknowledgement of another request refuses ours, and is no invalid
+// datagram.
+func TestC5RefusalIsValid(t *testing.T) {
+	p, h := newPeer(testConfig())
+	p.Receive(0, AppendConnectAck(nil, p.ownID+1), new(wire.Batch))
+	require.Equal(t, []Event{EventRefused}, h.events)
+	require.Zero(t, p.Stats().Invalid)
+	require.EqualValues(t, 1, p.Stats().Received)
+}
+
+// T1: a window acknowledgement, the shortest message, takes the last five bytes of
+// a frame.
+func TestT1LastBytesOfAFrame(t *testing.T) {
+	for more, frames := range []int{1, 2} {
+		cfg := testConfig()
+		p, _ := connectedPeer(t, cfg)
+		p.send.control = &fixedController{window: 1 << 20}
+		p.Send(0, 1, nil, Reliable, 0)
+		p.Transmit(0, new(wire.Batch), 10)
+		p.SetPriority(0, true)
+		p.Send(0, 0, make([]byte, cfg.MTU-DataHeaderSize-FragmentHeaderSize-WindowAckSize+more), Reliable, 0)
+		p.send.mark(1, 7)
+		var out wire.Batch
+		p.Transmit(0, &out, 10)
+		require.Equal(t, frames, out.Len())
+		if frames == 1 {
+			require.Len(t, out.At(0), cfg.MTU)
+		}
+	}
+}
