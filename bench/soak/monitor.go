@@ -82,7 +82,9 @@ func (m *monitor) sample() {
 	runtime.GC() // for what pools hold
 	var ms runtime.MemStats
 	runtime.ReadMemStats(&ms)
-	m.samples = append(m.samples, sample{m.book.now() - m.from, mebibytes(ms.HeapAlloc - min(ms.HeapAlloc, m.book.bytes())), mebibytes(uint64(resident.Bytes()))})
+	at := m.book.now() - m.from
+	m.samples = append(m.samples, sample{at: at, age: at - max(0, time.Duration(m.counted.serverSince.Load())-m.from),
+		heap: mebibytes(ms.HeapAlloc - min(ms.HeapAlloc, m.book.bytes())), rss: mebibytes(uint64(resident.Bytes()))})
 }
 
 func mebibytes(n uint64) float64 { return float64(n) / (1 << 20) }

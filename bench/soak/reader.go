@@ -40,7 +40,7 @@ const maxRetries = 1000
 // run reads until the connection ends.
 func (r *reader) run(c *volley.Conn) {
 	defer close(r.done)
-	buf := make([]byte, 0, c.MaxMessageSize())
+	buf := make([]byte, 0, 4<<10) // little, since it counts as memory in use; what is larger takes its own
 	for retries := 0; ; {
 		msg, err := c.ReadMessage(buf)
 		if err == nil {

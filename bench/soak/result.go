@@ -10,23 +10,31 @@ import (
 // A sample is the memory in use at a moment, in MiB.
 type sample struct {
 	at        time.Duration
+	age       time.Duration // of the server
 	heap, rss float64
 }
 
 // slope returns how much a figure rises in an hour: the median of the slopes between
-// all pairs of samples (Theil and Sen), which a few that fall into a restart of the
-// server do not move. The first tenth of the time is left out, in which the program
-// grows to its size.
+// pairs of samples (Theil and Sen). With each start of the server all connections
+// begin anew and grow for some minutes, so only samples are compared at which the
+// server was of one age (the seasons of Hirsch and Slack), from its second start
+// on. Without that, the first tenth of the time is left out. Both is the time in which
+// the program grows to its size.
 func slope(samples []sample, figure func(sample) float64) float64 {
 	if len(samples) == 0 {
 		return 0
 	}
-	skip := samples[len(samples)-1].at / 10
-	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.at < skip })
+	last := samples[len(samples)-1]
+	seasons := last.age < last.at
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample) bool {
+		return s.at < last.at/10 || seasons && s.age >= s.at
+	})
 	var slopes []float64
 	for i, a := range samples {
 		for _, b := range samples[i+1:] {
-			slopes = append(slopes, (figure(b)-figure(a))/(b.at-a.at).Hours())
+			if !seasons || (a.age-b.age).Abs() < restEvery/2 {
+				slopes = append(slopes, (figure(b)-figure(a))/(b.at-a.at).Hours())
+			}
 		}
 	}
 	if len(slopes) == 0 {

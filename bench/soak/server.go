@@ -171,6 +171,7 @@ func (p *serverPlace) startAgain() {
 	p.stop()
 	time.Sleep(p.away)
 	p.refusing.Store(false)
+	p.counted.serverSince.Store(int64(p.book.now()))
 	if err := p.listen(); err != nil {
 		p.failed(err)
 	}
@@ -199,4 +200,5 @@ type counted struct {
 	kills, restarts, rebinds, closes, serverRestarts atomic.Uint64
 	dialErrors, writeErrors, skipped                 atomic.Uint64
 	serving                                          atomic.Int64
+	serverSince                                      atomic.Int64 // when it started, on the clock of the book
 }

@@ -358,19 +358,33 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestSlope(t *testing.T) {
-	var samples []sample
-	for at := time.Duration(0); at < time.Hour; at += time.Minute {
-		s := sample{at, 100 + 3*at.Hours(), 50}
-		if at < 5*time.Minute {
-			s.heap = 20 * at.Minutes() // it begins small
+	for _, restart := range []time.Duration{0, 10 * time.Minute, 11 * time.Minute} {
+		var samples []sample
+		for at := time.Duration(0); at < time.Hour; at += time.Minute {
+			s := sample{at: at, age: at, heap: 100 + 3*at.Hours(), rss: 50}
+			if at < 5*time.Minute {
+				s.heap = 20 * at.Minutes() // it begins small
+			}
+			if restart > 0 {
+				s.age = at % restart
+				s.heap += 3 * s.age.Minutes() // and grows in each life of the server
+				if at < restart {
+					s.heap -= 50
+				}
+			}
+			if at == 33*time.Minute {
+				s.heap -= 30 // something is away
+			}
+			samples = append(samples, s)
 		}
-		if at%(10*time.Minute) == 0 {
-			s.heap -= 30 // the server is away
-		}
-		samples = append(samples, s)
+		require.InDelta(t, 3, slope(samples, func(s sample) float64 { return s.heap }), 0.1, restart)
+		require.InDelta(t, 0, slope(samples, func(s sample) float64 { return s.rss }), 1e-9)
 	}
-	require.InDelta(t, 3, slope(samples, func(s sample) float64 { return s.heap }), 0.1)
-	require.InDelta(t, 0, slope(samples, func(s sample) float64 { return s.rss }), 1e-9)
+	var samples []sample
+	for at := time.Duration(0); at < 10*time.Minute; at += time.Minute { // shorter than a life of the server
+		samples = append(samples, sample{at: at, age: at, heap: 10, rss: 10 + 2*at.Hours()})
+	}
+	require.InDelta(t, 2, slope(samples, func(s sample) float64 { return s.rss }), 0.1)
 	require.Zero(t, slope(nil, func(s sample) float64 { return s.rss }))
 	require.Zero(t, slope(samples[:1], func(s sample) float64 { return s.rss }))
 }
