@@ -96,6 +96,45 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// What makes no difference by its form alone is no mutant. What looks like it is one.
+func TestIdleChanges(t *testing.T) {
+	for _, test := range []struct {
+		kind, body string
+		want       int // mutants of that kind
+	}{
+		{"constant", "var _ = [1]struct{}{}[len(\"x\")-1]", 0},
+		{"constant", "const _, _ = 3, uint8(4)", 0},
+		{"constant", "var a, _ = 3, 4", 4},
+		{"constant", "func f(int) int { return 0 }\nvar _ = f(3)", 3}, // it is called: 0 to 1, 3 to 4 and 2
+		{"constant", "func f(c chan [2]int) { var _ = (<-c)[1] }", 1},
+		{"constant", "var c chan int\nvar _ = -<-c + 3", 2},
+
+		{"operands", "func abs(x int) int { return max(x, -x) }\nfunc f(a, b int) int { return abs(a - b) + abs((b - a)) }", 0},
+		{"operands", "type T struct{}\nfunc (T) Abs(x float64) float64 { return x }\nfunc f(t T, a, b float64) float64 { return t.Abs(a - b) }", 0},
+		{"operands", "func abs(x int) int { return max(x, -x) }\nfunc f(a, b int) int { return abs(a - b - 1) }", 1}, // a - b in it
+		{"operands", "func rel(x int) int { return x }\nfunc f(a, b int) int { return rel(a - b) }", 1},
+
+		{"boundary", "func f(a, b int) int { if a < b { b = a }; return b }", 0},
+		{"boundary", "func f(a, b int) int { if a < b { a = b }; return a }", 0},
+		{"boundary", "func f(a, b int) int { if b >= a { b = a }; return b }", 0},
+		{"boundary", "type T struct{ a, b []int64 }\nfunc f(t T) { if t.b[0] == 0 || t.a[1] < t.b[0] { t.b[0] = t.a[1] } }", 0},
+		{"boundary", "func f(a, b int) int { if (b > 7 || a > b) && b != 0 { b = a }; return b }", 1}, // b > 7
+		{"boundary", "func f(a uint8, b int) int { if b > int(a) { b = int(a) }; return b }", 0},
+		{"boundary", "func f(a, b float64) float64 { if a < b { b = a }; return b }", 1}, // -0 and 0
+		{"boundary", "func f(a, b string) string { if a < b { b = a }; return b }", 1},
+		{"boundary", "func f(a, b int) int { if a < b { b = a } else { b = 7 }; return b }", 1},
+		{"boundary", "func f(a, b int) int { if a < b { b = a; a = 1 }; return a + b }", 1},
+		{"boundary", "func f(a, b int) int { if a < b { b = a + 1 }; return b }", 1},
+		{"boundary", "func f(a, b int) int { if a < b { b += a }; return b }", 1},
+		{"boundary", "func f(a, b, c int) int { if a < c { b = a }; return b }", 1},
+		{"boundary", "func f(g func() int, b int) int { if g() < b { b = g() }; return b }", 1},
+	} {
+		if got := changes(parsed(t, test.body), test.kind); len(got) != test.want {
+			t.Errorf("%s of %s: %q, want %d", test.kind, test.body, got, test.want)
+		}
+	}
+}
+
 // A count that goes the other way hardly ever ends, so loops keep theirs.
 func TestLoopsCountOn(t *testing.T) {
 	for _, m := range parsed(t, "func f(a int) (b int) { for i := 0; i < a; i++ { b += i }; return b }").mutants() {

@@ -42,12 +42,13 @@ type finder struct {
 	results  *ast.FieldList // of the innermost function
 	found    []*mutant
 	seen     map[[2]int]map[string]bool
+	same     map[*ast.BinaryExpr]string // kinds of change that make no difference, see idle.go
 }
 
 // enumerate returns the mutants of a file, in the order of the source. Some do
 // not compile.
 func enumerate(p *pkg, s *source) []*mutant {
-	f := &finder{pkg: p, source: s, file: p.fset.File(s.tree.Pos()), seen: make(map[[2]int]map[string]bool)}
+	f := &finder{pkg: p, source: s, file: p.fset.File(s.tree.Pos()), seen: make(map[[2]int]map[string]bool), same: make(map[*ast.BinaryExpr]string)}
 	for _, d := range s.tree.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
@@ -60,7 +61,7 @@ func enumerate(p *pkg, s *source) []*mutant {
 		case *ast.GenDecl:
 			f.decl = nil
 			for _, spec := range d.Specs {
-				if v, ok := spec.(*ast.ValueSpec); ok {
+				if v, ok := spec.(*ast.ValueSpec); ok && !f.asserts(v) {
 					f.function = v.Names[0].Name
 					for _, x := range v.Values {
 						f.walk(x)
@@ -123,6 +124,7 @@ func (f *finder) walk(root ast.Node) {
 			f.statements(n.Body)
 			f.body("branch", n.Colon+1, n.Body)
 		case *ast.IfStmt:
+			f.extreme(n)
 			f.branches(n)
 		case *ast.ForStmt:
 			f.once(n.Body)
@@ -141,7 +143,7 @@ func (f *finder) walk(root ast.Node) {
 		case *ast.BranchStmt:
 			f.jump(n)
 		case *ast.AssignStmt:
-			if to, ok := assignments[n.Tok]; ok && !f.isString(n.Lhs[0]) {
+			if to, ok := assignments[n.Tok]; ok && !f.is(types.IsString, n.Lhs[0]) {
 				f.put("arithmetic", n.TokPos, n.TokPos+token.Pos(len(n.Tok.String())), to.String())
 			}
 		case *ast.IncDecStmt:
@@ -172,7 +174,7 @@ func (f *finder) walkLoop(n *ast.ForStmt, post *ast.IncDecStmt) {
 
 func (f *finder) binary(n *ast.BinaryExpr) {
 	end := n.OpPos + token.Pos(len(n.Op.String()))
-	if to, ok := boundaries[n.Op]; ok {
+	if to, ok := boundaries[n.Op]; ok && f.same[n] != "boundary" {
 		f.put("boundary", n.OpPos, end, to.String())
 	}
 	if to, ok := opposites[n.Op]; ok {
@@ -181,21 +183,22 @@ func (f *finder) binary(n *ast.BinaryExpr) {
 	if to, ok := logic[n.Op]; ok {
 		f.put("logic", n.OpPos, end, to.String())
 	}
-	if to, ok := arithmetic[n.Op]; ok && !f.isString(n.X) {
+	if to, ok := arithmetic[n.Op]; ok && !f.is(types.IsString, n.X) {
 		f.put("arithmetic", n.OpPos, end, to.String())
 	}
-	if x, y := f.text(n.X), f.text(n.Y); n.Op == token.SUB && x != y {
+	if x, y := f.text(n.X), f.text(n.Y); n.Op == token.SUB && x != y && f.same[n] != "operands" {
 		f.put("operands", n.Pos(), n.End(), "("+y+") - ("+x+")")
 	}
 }
 
-func (f *finder) isString(x ast.Expr) bool {
+// is reports whether an expression has a type that is basic, and such.
+func (f *finder) is(such types.BasicInfo, x ast.Expr) bool {
 	t := f.pkg.info.Types[x].Type
 	if t == nil {
 		return false
 	}
 	b, ok := t.Underlying().(*types.Basic)
-	return ok && b.Info()&types.IsString != 0
+	return ok && b.Info()&such != 0
 }
 
 // literal makes a number one more and one less, and a fraction twice as large.
@@ -230,6 +233,7 @@ func (f *finder) call(n *ast.CallExpr) bool {
 	if isPanic(n) {
 		return false
 	}
+	f.distance(n)
 	if id, ok := n.Fun.(*ast.Ident); ok {
 		if _, builtin := f.pkg.info.Uses[id].(*types.Builtin); builtin {
 			switch id.Name {
