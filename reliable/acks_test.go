@@ -207,6 +207,7 @@ func TestAckGuard(t *testing.T) {
 		"a fresh peer of one who has sent nothing": {{0, 65535, 0, 0, false, msg}, {0, 0, 1, 0, true, msg}},
 		"bits behind a packet never sent":          {{10, 20, all, 0, true, msg}},
 		"the same later on":                        {{10, 9, 0x3ff, 10, false, msg}, {20, 25, all, 10, true, msg}, {20, 19, 0x3ff, 20, false, msg}},
+		"the first packet, before there was one":   {{0, 0, 1, 0, true, msg}, {2, 0, 1, 0, true, msg}, {2, 1, 0b11, 1, false, msg}},
 		"far ahead":                                {{10, 32000, all, 0, true, msg}},
 		"far behind":                               {{10, 65000, all, 0, true, msg}, {10, 9, 1, 1, false, msg}},
 		"behind the first, with bits":              {{10, 65535, 1, 0, true, msg}, {10, 9, 1, 1, false, msg}},

@@ -168,9 +168,119 @@ func TestJumpBackIsAcknowledgedAtOnce(t *testing.T) {
 	require.Positive(t, wait, "before the jump")
 	at += 200
 	d.e.SendControl(ms(at), &d.out)
-	at += 12_000
-	packet := func(s uint16) []byte { return append(AppendHeader(nil, Header{s, 65535, 0}), 1) }
-	require.Equal(t, Parked, d.e.Receive(ms(at), packet(45_000)))
-	require.Equal(t, Delivered, d.e.Receive(ms(at), packet(45_001)))
-	d.due(at, at)
+	for _, s := range []uint16{45_000, 20_000} {
+		at += 12_000
+		require.Equal(t, Parked, d.e.Receive(ms(at), packet(Header{s, 65535, 0})))
+		require.Equal(t, Delivered, d.e.Receive(ms(at), packet(Header{s + 1, 65535, 0})))
+		d.due(at, at)
+		d.e.SendControl(ms(at), &d.out)
+	}
+}
+
+// The fragments of a packet agree about how many they are, whatever is in them. The
+// last one may be empty.
+func TestFragmentCount(t *testing.T) {
+	for count := 2; count <= 5; count++ {
+		var got []byte
+		e, err := New(nil, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool { got = slices.Clone(p); return true }))
+		require.NoError(t, err)
+		fragment := func(id, count int, data []byte) []byte {
+			d := AppendFragmentHeader(nil, FragmentHeader{7, uint8(id), count})
+			if id == 0 {
+				d = AppendHeader(d, Header{7, 65535, 0})
+			}
+			return append(d, data...)
+		}
+		for id := range count - 1 {
+			for _, other := range []int{count - 1, count + 1} {
+				if id > 0 && id < other {
+					data := slices.Repeat([]byte{byte(count - 1)}, 1024)
+					require.Equal(t, Invalid, e.Receive(testTime(0), fragment(id, other, data)), "fragment %d of %d is of %d", id, count, other)
+				}
+			}
+			require.Equal(t, FragmentStored, e.Receive(testTime(0), fragment(id, count, noise[1024*id:1024*(id+1)])))
+		}
+		require.Equal(t, Delivered, e.Receive(testTime(0), fragment(count-1, count, nil)))
+		require.Equal(t, noise[:1024*(count-1)], got)
+	}
+}
+
+// Ten seconds are too long for a least round-trip time, as in the reference.
+func TestRTTMinOfLongRoundTrips(t *testing.T) {
+	for _, test := range []struct{ took, least float32 }{{9999, 9999}, {10_000, 0}, {10_001, 0}} {
+		e, _ := sending(t, &Config{}, 1)
+		now := ms(float64(test.took))
+		require.Equal(t, Delivered, e.Receive(now, AppendHeader(nil, Header{0, 0, 1})))
+		e.Update(now)
+		require.Equal(t, test.least, e.Stats().RTTMin)
+		require.Equal(t, test.took, e.Stats().RTTMax)
+	}
+}
+
+// A packet that the other side has named is not overdue, also while there is no room
+// for its acknowledgement.
+func TestNamedIsNotOverdue(t *testing.T) {
+	e, fates := sending(t, &Config{MaxWindow: 64, AckDelay: time.Second, AckBuffer: 1}, 2)
+	e.Receive(testTime(0.1), AppendHeader(nil, Header{0, 0, 0b1}))
+	e.Receive(testTime(0.1), AppendHeader(nil, Header{1, 1, 0b11}))
+	require.Equal(t, []uint64{0}, fates.delivered)
+	e.Update(testTime(3))
+	require.Zero(t, e.Stats().PacketLoss)
+	e.ClearAcks()
+	e.Receive(testTime(3), AppendHeader(nil, Header{2, 1, 0b11}))
+	require.Equal(t, []uint64{0, 1}, fates.delivered)
+}
+
+// Reset ends the doubt about what a predecessor has sent.
+func TestResetBelievesAcks(t *testing.T) {
+	e, fates := sending(t, &Config{AckGuard: true}, 0)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 20, 1}))
+	require.EqualValues(t, 1, e.Counters().AcksInvalid)
+	e.Reset()
+	var out Batch
+	mustSend(t, e, testTime(0), []byte("hello"), &out)
+	e.Receive(testTime(0), AppendHeader(nil, Header{0, 0, 1}))
+	require.Zero(t, e.Counters().AcksInvalid)
+	require.Len(t, fates.delivered, 1)
+}
+
+// The other side hears at once of a window that begins with what it has sent, whatever
+// was acknowledged before: also if that is a part of a message.
+func TestBeginIsAcknowledgedAtOnce(t *testing.T) {
+	for _, s := range []uint16{100, 20_000, 33_000, 50_000, 65_535} {
+		for name, first := range map[string][]byte{
+			"message":  packet(Header{s, 65535, 0}),
+			"fragment": append(AppendHeader(AppendFragmentHeader(nil, FragmentHeader{s, 0, 2}), Header{s, 65535, 0}), noise[:1024]...),
+		} {
+			d := repeatingDialogue(t, func(cfg *Config) { cfg.MidStream, cfg.JumpGuard = true, true })
+			d.send(0)
+			d.receive(0, 40_000, 1)
+			d.e.Renew()
+			require.True(t, d.e.Receive(ms(10), first).Live())
+			wait, due := d.e.ControlDue(ms(10))
+			require.True(t, due)
+			require.Zero(t, wait, "%s %d", name, s)
+		}
+	}
+}
+
+// The first thing that the other side has sent is acknowledged at once as long as
+// nothing of ours has left. Otherwise it may wait, after idleness as well.
+func TestIntroduction(t *testing.T) {
+	first := append(AppendHeader(AppendFragmentHeader(nil, FragmentHeader{1, 0, 2}), Header{1, 65535, 0}), noise[:1024]...)
+	for sent := range 4 {
+		for _, idle := range []bool{false, true} {
+			e, fates := sending(t, &Config{AckDelay: time.Second, MaxWindow: 64}, sent)
+			e.Receive(testTime(0), AppendHeader(nil, Header{0, uint16(sent - 1), 1<<sent - 1}))
+			require.Len(t, fates.delivered, sent)
+			if idle {
+				e.Compact(testTime(0))
+				require.Nil(t, e.talk)
+			}
+			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
+			wait, due := e.ControlDue(testTime(0))
+			require.True(t, due)
+			require.Equal(t, sent == 0, wait == 0, "%d sent, idle: %v", sent, idle)
+		}
+	}
 }

@@ -40,7 +40,7 @@ func (e *Endpoint) begin(s uint16) {
 	e.received.ring.reset(s)
 	e.partsNext = s
 	if e.cfg.AckDelay > 0 {
-		e.talking().last = s - 1 - ackDistance // so that the other side hears of it at once
+		e.talking().last = s - ackDistance // so that the other side hears of it at once
 	}
 }
 

@@ -122,11 +122,11 @@ func (r *reassembly) payload(fragmentSize int) []byte {
 	return buf[:(r.count-1)*fragmentSize+r.lastSize]
 }
 
-// swap exchanges the first n bytes of a and b. One of them may be shorter,
-// where the last fragment goes to the end of the buffer.
+// swap exchanges the first n bytes of a and b. There are as many: where the last
+// fragment, which may be shorter, has come before others, one of those is behind
+// it in the buffer.
 func swap(a, b []byte, n int) {
 	var tmp [512]byte
-	n = min(n, len(a), len(b))
 	for i := 0; i < n; i += len(tmp) {
 		x, y := a[i:min(i+len(tmp), n)], b[i:min(i+len(tmp), n)]
 		m := copy(tmp[:], x)

@@ -127,7 +127,7 @@ func (e *Endpoint) jump(s uint16) {
 	e.dropReassemblies()
 	e.partsNext = s
 	if e.cfg.AckDelay > 0 {
-		e.talking().last = s - 1 - ackDistance // so that the peer hears of it at once
+		e.talking().last = s - ackDistance // so that the peer hears of it at once
 	}
 }
 

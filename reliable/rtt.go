@@ -160,7 +160,6 @@ func (e *Endpoint) ensureHistory() bool {
 	if e.grows() {
 		n = min(n, rttFirst)
 	}
-	e.rtt.turnedAt = e.now
 	return e.resizeHistory(n)
 }
 
