@@ -87,3 +87,17 @@ func endMux(m *Mux) {
 		p.Close()
 	}
 }
+
+// Where callers wait while another one reads, the goroutine that reads on for them
+// settles before it does: nobody may come back.
+func TestMuxSettlesForThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, calls := settling(true)
+		var d deadline.Deadline
+		s.push(from(peerAddr(1), "x")...)
+		require.True(t, m.Inline().ReadInline(&d, waitingReaders{}))
+		synctest.Wait()
+		require.EqualValues(t, 2, calls.Load(), "before the read, and before the next one")
+		endMux(m)
+	})
+}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,4 +414,54 @@ func TestWaitRoomAhead(t *testing.T) {
 		require.Equal(t, net.ErrClosed, q.WaitRoom(0, nil))
 		require.Zero(t, q.roomers.Load())
 	})
+}
+
+// A tiringPoller counts how often somebody looks, and ends what would not end.
+type tiringPoller struct {
+	q     *Inbox
+	looks atomic.Int32
+}
+
+func (p *tiringPoller) ReadInline(*deadline.Deadline, Readers) bool {
+	if p.looks.Add(1) == 100 {
+		p.q.End(errors.New("looked too often"))
+	}
+	return false
+}
+
+func (p *tiringPoller) InterruptInline(Readers) {}
+
+// Of several Reads that wait one is woken, and wakes none where nothing has come. All
+// of them learn of a deadline.
+func TestWokenInVain(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newInbox(1000)
+			p := &tiringPoller{q: q}
+			q.SetPoller(p)
+			var d deadline.Deadline
+			if wait > 0 {
+				d.Set(time.Now().Add(wait))
+			}
+			var wg sync.WaitGroup
+			var ended [3]error
+			for i := range ended {
+				wg.Go(func() { _, ended[i] = q.ReadAppend(nil, &d) })
+			}
+			synctest.Wait()
+			require.EqualValues(t, 3, p.looks.Swap(0), "before they wait")
+			q.Kick()
+			synctest.Wait()
+			looks := p.looks.Swap(0)
+			begin := time.Now()
+			d.Set(begin.Add(time.Minute))
+			q.Interrupt()
+			wg.Wait()
+			require.EqualValues(t, 1, looks, "one is woken")
+			require.Equal(t, time.Minute, time.Since(begin))
+			for _, err := range ended {
+				require.Equal(t, os.ErrDeadlineExceeded, err)
+			}
+		})
+	}
 }

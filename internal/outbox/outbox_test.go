@@ -30,6 +30,7 @@ type link struct {
 	delay  func() time.Duration // of each call; may be nil
 	room   chan struct{}        // closed: there is room; nil: there always is
 	waited chan struct{}        // a token for each wait for room
+	wedged error                // of each wait for room; may be nil
 
 	mu     sync.Mutex
 	inside int // calls under way
@@ -80,11 +81,11 @@ func (l *link) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (int, error) {
 
 func (l *link) WaitWritable(_ int, cancel <-chan struct{}) error {
 	if l.room == nil {
-		return nil
+		return l.wedged
 	}
 	select {
 	case <-l.room:
-		return nil
+		return l.wedged
 	case <-cancel:
 		return os.ErrDeadlineExceeded
 	}

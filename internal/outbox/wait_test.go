@@ -152,3 +152,32 @@ func TestClearTakesLatecomers(t *testing.T) {
 		c.wantInOrder(t, 3)
 	})
 }
+
+// Nothing is written to a connection that never has room again, or has ended while a
+// Write waited for room: the Write learns why, and the next one has its turn.
+func TestWaitForRoomFails(t *testing.T) {
+	wedged := errors.New("wedged")
+	for _, test := range []struct{ wedged, end, want error }{
+		{wedged, nil, wedged}, {nil, net.ErrClosed, net.ErrClosed}, {wedged, net.ErrClosed, net.ErrClosed}, {nil, nil, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newConn(true)
+			c.link.room, c.link.wedged = make(chan struct{}), test.wedged
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := c.write([]byte("x"))
+				wrote <- err
+			}()
+			synctest.Wait()
+			if test.end != nil {
+				c.end(test.end)
+			}
+			close(c.link.room)
+			require.Equal(t, test.want, <-wrote)
+			if test.want != nil {
+				require.Empty(t, c.link.sent)
+			}
+			require.Len(t, c.gates.turn, 1)
+		})
+	}
+}

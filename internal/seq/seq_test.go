@@ -270,6 +270,20 @@ func TestTrim(t *testing.T) {
 		}
 	}
 	w.Insert(1500)
+	for behind := range 1024 { // at powers of two, too
+		s := 2000 - 1 - uint16(behind)
+		w.Remove(s)
+		for _, least := range []int{1, 64} {
+			want := least
+			for want <= behind {
+				want *= 2
+			}
+			if got := w.Trim(least, 1024); got != want {
+				t.Errorf("Trim(%d, 1024) = %d where only one %d behind is fresh, want %d", least, got, behind, want)
+			}
+		}
+		w.Insert(s)
+	}
 	if got := w.Trim(64, 1024); got != 64 {
 		t.Errorf("Trim of a full window = %d, want 64", got)
 	}
