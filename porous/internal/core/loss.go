@@ -86,11 +86,12 @@ func (s *sending) spurious(now Clock, f *frame) {
 	if !f.lost {
 		return
 	}
-	if f.sends == 1 {
-		s.loss.share = max(0, s.loss.share-lossGain)
-	}
-	if f.state != frameWaiting && now-f.sentAt >= s.rtt.min*3/4 {
+	waiting := f.state == frameWaiting
+	if !waiting && now-f.sentAt >= s.rtt.min*3/4 {
 		return
+	}
+	if f.sends == 1 || f.sends == 2 && !waiting { // the first transmission had counted as lost
+		s.loss.share = max(0, s.loss.share-lossGain)
 	}
 	s.p.stats.Spurious++
 	if !f.early {

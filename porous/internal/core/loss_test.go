@@ -150,3 +150,29 @@ func TestR8AnswersTooSoon(t *testing.T) {
 	p.send.spurious(ms(500), &frame{lost: true, sends: 2, state: frameFlying, sentAt: ms(500)})
 	require.Zero(t, p.Stats().Spurious, "nothing is too soon before there is a sample")
 }
+
+// A first transmission that had not been lost is taken back from the share of those
+// that are, whether the frame was about to be sent again or just had been, so that
+// a path whose delay varies is not taken for one that loses.
+func TestR8LossTakenBack(t *testing.T) {
+	for _, x := range []struct {
+		frame frame
+		back  bool
+	}{
+		{frame{sends: 1, state: frameWaiting}, true},
+		{frame{sends: 2, state: frameFlying, sentAt: ms(500)}, true},
+		{frame{sends: 2, state: frameFlying, sentAt: ms(400)}, false}, // the resend may have arrived
+		{frame{sends: 2, state: frameWaiting}, false},                 // which of the two was not lost?
+		{frame{sends: 3, state: frameFlying, sentAt: ms(500)}, false},
+	} {
+		p, _ := timeoutPeer(t)
+		p.send.loss.share = 0.1
+		x.frame.lost = true
+		p.send.spurious(ms(501), &x.frame)
+		want := 0.1
+		if x.back {
+			want -= lossGain
+		}
+		require.InDelta(t, want, p.send.loss.share, 1e-9, "%d transmissions, state %d", x.frame.sends, x.frame.state)
+	}
+}
