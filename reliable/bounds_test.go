@@ -177,8 +177,8 @@ func TestJumpBackIsAcknowledgedAtOnce(t *testing.T) {
 	}
 }
 
-// The fragments of a packet agree about how many they are, whatever is in them. The
-// last one may be empty.
+// The fragments of a packet agree about how many they are, whatever is in them. All but
+// the last one are full, which may be empty.
 func TestFragmentCount(t *testing.T) {
 	for count := 2; count <= 5; count++ {
 		var got []byte
@@ -197,6 +197,9 @@ func TestFragmentCount(t *testing.T) {
 					data := slices.Repeat([]byte{byte(count - 1)}, 1024)
 					require.Equal(t, Invalid, e.Receive(testTime(0), fragment(id, other, data)), "fragment %d of %d is of %d", id, count, other)
 				}
+			}
+			for _, size := range []int{0, 1, 1023, 1025} {
+				require.Equal(t, Invalid, e.Receive(testTime(0), fragment(id, count, noise[:size])), "fragment %d of %d has %d bytes", id, count, size)
 			}
 			require.Equal(t, FragmentStored, e.Receive(testTime(0), fragment(id, count, noise[1024*id:1024*(id+1)])))
 		}
@@ -282,5 +285,18 @@ func TestIntroduction(t *testing.T) {
 			require.True(t, due)
 			require.Equal(t, sent == 0, wait == 0, "%d sent, idle: %v", sent, idle)
 		}
+	}
+}
+
+// Figures follow changes that are larger than 0.00001, and take the value of what is
+// nearer, as in the reference.
+func TestSmooth(t *testing.T) {
+	const step = float32(0.00001)
+	for _, test := range []struct{ from, to, want float32 }{
+		{step, 0, 0}, {0, step, step}, {-step, 0, 0}, {2 * step, 0, step}, {0, 2 * step, step}, {100, 50, 75}, {50, 100, 75},
+	} {
+		v := test.from
+		smooth(&v, test.to, 0.5)
+		require.Equal(t, test.want, v, "from %v to %v", test.from, test.to)
 	}
 }

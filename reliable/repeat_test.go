@@ -85,6 +85,12 @@ func TestNoAckDelay(t *testing.T) {
 		require.False(t, d.e.AckOwed())
 		require.Nil(t, d.e.talk)
 	}
+
+	// Nor does anybody introduce himself to whom all is refused.
+	e, err := New(&Config{AckRefused: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return false }))
+	require.NoError(t, err)
+	require.Equal(t, Refused, e.Receive(testTime(0), packet(Header{0, 65535, 0})))
+	require.Nil(t, e.talk)
 }
 
 // A packet without payload says that it did not wait by bits that a message may
