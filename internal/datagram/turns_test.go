@@ -78,7 +78,7 @@ func (*refusedSocket) ReadStep(func([]socket.Packet)) error { return syscall.ECO
 
 func (s *refusedSocket) Features() socket.Features { return socket.Features{Loop: s, Steps: s} }
 
-// However many errors there were, a caller of Read pauses for a moment only, and
+// However many errors there were, a caller of Read pauses for 10 ms at most, and
 // never past its deadline.
 func TestInlinePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -86,11 +86,13 @@ func TestInlinePause(t *testing.T) {
 		c := NewSingle(s, nil, nil, 1000)
 		c.handler = &fakeHandler{}
 		var d deadline.Deadline
-		for range 100 {
+		for _, want := range []int{1, 2, 4, 8, 10, 10} {
 			begin := time.Now()
-			c.ReadInline(&d, noReaders{})
-			if took := time.Since(begin); took > inlinePause {
-				t.Fatalf("ReadInline paused for %v, want at most %v", took, inlinePause)
+			for range 16 {
+				c.ReadInline(&d, noReaders{})
+			}
+			if took := time.Since(begin); took != time.Duration(want)*time.Millisecond {
+				t.Fatalf("ReadInline paused for %v after 16 errors, want %d ms", took, want)
 			}
 		}
 		begin := time.Now()
@@ -273,8 +275,29 @@ func TestPanicInTurn(t *testing.T) {
 	})
 }
 
+// Where no caller comes back for 5 ms, the goroutine reads what comes then.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteppedSocket()
+		c := NewSingle(s, nil, nil, 1000)
+		h := &fakeHandler{}
+		c.handler = h
+		var d deadline.Deadline
+		s.push(from(peerAddr(1), "x")...)
+		c.ReadInline(&d, noReaders{})
+		s.push(from(peerAddr(1), "y")...)
+		time.Sleep(5*time.Millisecond - 1)
+		synctest.Wait()
+		wantStrings(t, "received", h.received(), "x")
+		time.Sleep(1)
+		synctest.Wait()
+		wantStrings(t, "received", h.received(), "x", "y")
+		c.Close()
+	})
+}
+
 // The goroutine of a socket that tells of packets is there only while they
-// come.
+// come, and for 200 ms after the last one.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
@@ -293,9 +316,9 @@ func TestSleep(t *testing.T) {
 		reads(false)
 		s.push(from(peerAddr(1), "a")...)
 		reads(true)
-		time.Sleep(sleepAfter - 1)
+		time.Sleep(200*time.Millisecond - 1)
 		s.push(from(peerAddr(1), "b")...)
-		time.Sleep(sleepAfter - 1)
+		time.Sleep(200*time.Millisecond - 1)
 		reads(true)
 		time.Sleep(1 * time.Nanosecond)
 		reads(false)
