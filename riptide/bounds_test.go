@@ -116,3 +116,39 @@ func TestBitsTake(t *testing.T) {
 		}
 	}
 }
+
+// However many messages wait one after the other, and however long they are, a queue
+// that is never empty uses the same memory again.
+func TestQueueTakesNoMoreRoom(t *testing.T) {
+	for _, size := range []int{0, 10, 1000} {
+		var q queue
+		in, out, room := 0, 0, 0
+		push := func() {
+			body := make([]byte, size+in%7)
+			for i := range body {
+				body[i] = byte(in)
+			}
+			q.push(typeReliable, body)
+			in++
+		}
+		for range 10 {
+			push()
+		}
+		for i := range 2000 {
+			push()
+			kind, body := q.pop()
+			require.Equal(t, typeReliable, kind)
+			require.Len(t, body, size+out%7)
+			for _, b := range body {
+				require.Equal(t, byte(out), b)
+			}
+			out++
+			require.Equal(t, 10, q.len())
+			if i == 100 {
+				room = cap(q.buf)
+			}
+		}
+		require.Equal(t, room, cap(q.buf), "messages of %d bytes", size)
+		require.LessOrEqual(t, room, 64+4*11*(queueHeader+size+6))
+	}
+}

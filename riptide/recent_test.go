@@ -242,3 +242,14 @@ func BenchmarkRecent(b *testing.B) {
 		r.note(start, hash)
 	}
 }
+
+// The shortest window is of what arrives at the same time.
+func TestShortestDuplicateWindow(t *testing.T) {
+	cfg := &Config{DuplicateWindow: 1}
+	c, r := newConnected(t, cfg, clientSide)
+	for i, at := range []time.Duration{0, 0, 1, 1, 2} {
+		c.receive(start.Add(at), datagramOf(t, cfg, Unreliable, 1), new(wire.Batch))
+		require.Len(t, r.messages, 1+int(at), "datagram %d", i)
+	}
+	require.EqualValues(t, 2, c.stats().UnreliableDuplicates)
+}

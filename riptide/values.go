@@ -65,8 +65,8 @@ func (m *Message) AddUvarint(v uint64) {
 	m.put(v, 8)
 }
 
-// uvarintSize returns the length of a varulong in bytes.
-func uvarintSize(v uint64) int { return max(1, (bits.Len64(v)+6)/7) }
+// uvarintSize returns the length of a varulong above 0 in bytes.
+func uvarintSize(v uint64) int { return (bits.Len64(v) + 6) / 7 }
 
 // AddVarint adds a varlong: the sign moves to the lowest bit, so that 0, -1, 1,
 // -2 become 0, 1, 2, 3, and a varulong follows.
