@@ -140,3 +140,13 @@ func TestTypeOf(t *testing.T) {
 		}
 	}
 }
+
+// The types of a program, which lie side by side, have slots of their own, nearly.
+func TestCacheSlotsDiffer(t *testing.T) {
+	types := make([][16]byte, 256)
+	seen := make(map[uint]bool)
+	for i := range types {
+		seen[cacheSlot(typeID(addr(&types[i])), 256)] = true
+	}
+	require.Greater(t, len(seen), 160, "as many as by chance")
+}
