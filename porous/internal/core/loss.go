@@ -24,6 +24,8 @@ type lossDetector struct {
 	share     float64 // of frames that were lost at first, averaged
 	backoff   uint8   // timeouts in a row
 	noted     uint8   // the first frames that share knows of
+	wary      int     // frames for which the last loss is still remembered
+	before    int     // the same, when that had not happened
 	failing   bool    // there was a loss or timeout without an acknowledgement since
 	collapsed bool    // the controller was told
 }
@@ -91,7 +93,7 @@ func (s *sending) spurious(now Clock, f *frame) {
 		return
 	}
 	if f.sends == 1 || f.sends == 2 && !waiting { // the first transmission had counted as lost
-		s.loss.share = max(0, s.loss.share-lossGain)
+		s.loss.takeBack()
 	}
 	s.p.stats.Spurious++
 	if !f.early {

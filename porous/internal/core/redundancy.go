@@ -47,6 +47,14 @@ func (c *copyOf) alive() bool {
 	return c.left > 0 && c.packet.number == c.number && c.packet.ch != nil && !c.packet.seen && c.packet.settled == 0
 }
 
+// repeats returns how often messages are repeated at present.
+func (d *lossDetector) repeats() int {
+	if n := copies(d.share); n > 0 || d.wary == 0 {
+		return n
+	}
+	return 1
+}
+
 // copies returns how often messages are repeated at a measured share of lost
 // frames. The true one may be larger by what such a measurement errs.
 func copies(loss float64) int {
@@ -67,7 +75,7 @@ func (s *sending) repeat(now Clock, f *frame, room int) {
 	}
 	own := len(f.parts)
 	r.addCopies(f, room)
-	n := copies(s.loss.share)
+	n := s.loss.repeats()
 	for i := range own {
 		p := &f.parts[i]
 		if n == 0 || p.kind != MessageFragment || p.packet.mode != Reliable || len(p.packet.data) > copySize {

@@ -20,6 +20,9 @@ const (
 	lossGain   = 1.0 / 64
 	firstGain  = 1.0 / 4 // of the first ones
 	firstNotes = 16
+	// waryFor is how many frames a loss is remembered where losses are so rare that
+	// the averaged share nearly vanishes from one to the next.
+	waryFor = 256
 )
 
 // thin reports whether the connection carries a thin stream at present.
@@ -100,7 +103,15 @@ func (d *lossDetector) note(f *frame, lost bool) {
 	}
 	if lost {
 		d.share += float64((1 - d.share) * gain)
+		d.before, d.wary = d.wary, waryFor
 	} else {
 		d.share -= float64(d.share * gain)
+		d.wary = max(0, d.wary-1)
 	}
+}
+
+// takeBack takes back that a first transmission has counted as lost.
+func (d *lossDetector) takeBack() {
+	d.share = max(0, d.share-lossGain)
+	d.wary = min(d.wary, d.before)
 }

@@ -86,7 +86,7 @@ func TestR9Copies(t *testing.T) {
 	require.True(t, p.Flushed())
 
 	// Without loss nothing is repeated, nor what is large or unreliable.
-	p.send.loss.share = 0
+	p.send.loss.share, p.send.loss.wary = 0, 0
 	require.Equal(t, "3|", send(ms(100), 3))
 	require.Equal(t, "4|", send(ms(110), 4))
 	p.send.loss.share = 0.01
@@ -109,6 +109,45 @@ func TestR9Budget(t *testing.T) {
 	require.Equal(t, 1, copies(0.01))
 	require.Equal(t, 2, copies(0.05))
 	require.Equal(t, 4, copies(0.2))
+}
+
+// Where losses are rare, the last one is remembered for a while, in which messages
+// are repeated once; not if it turns out to be none.
+func TestR9RareLosses(t *testing.T) {
+	var d lossDetector
+	d.init()
+	arrive := func(n int) {
+		for range n {
+			d.note(&frame{sends: 1}, false)
+		}
+	}
+	arrive(100)
+	require.Zero(t, d.repeats(), "none is lost")
+	d.note(&frame{sends: 1}, true)
+	arrive(waryFor - 1)
+	require.Zero(t, copies(d.share))
+	require.Equal(t, 1, d.repeats())
+	d.note(&frame{sends: 2}, false)
+	require.Equal(t, 1, d.repeats(), "a resend tells nothing")
+	arrive(1)
+	require.Zero(t, d.repeats())
+	arrive(1)
+	require.Zero(t, d.repeats())
+
+	d.note(&frame{sends: 1}, true)
+	arrive(5)
+	require.Equal(t, 1, d.repeats())
+	d.takeBack()
+	require.Zero(t, d.repeats(), "it was none")
+	d.note(&frame{sends: 1}, true)
+	arrive(200)
+	d.note(&frame{sends: 1}, true)
+	d.takeBack()
+	require.Equal(t, 1, d.repeats(), "the one before was one")
+	arrive(waryFor - 200)
+	require.Zero(t, d.repeats())
+	d.share = 0.2
+	require.Equal(t, 4, d.repeats())
 }
 
 // A thin stream sends a lost frame again a little more than a round trip after
