@@ -117,15 +117,20 @@ func TestAckInRhythm(t *testing.T) {
 	d.due(4500, 4550)
 }
 
-// A rhythm that is slower than the delay is not waited for.
+// A rhythm that is slower than the delay is not waited for, with the quarter by which
+// a message may be late.
 func TestAckInSlowRhythm(t *testing.T) {
-	d := newDialogue(t)
-	d.listen()
-	for at := 4000.0; at < 5000; at += 200 {
-		d.send(at)
+	for _, test := range []struct{ interval, want float64 }{{76, 95}, {80, 100}, {84, 50}, {200, 50}} {
+		d := newDialogue(t)
+		d.listen()
+		at := 4000.0
+		for range 5 {
+			at += test.interval
+			d.send(at)
+		}
+		d.receive(at, 4, 'x')
+		d.due(at, at+test.want)
 	}
-	d.receive(4810, 4, 'x')
-	d.due(4810, 4860)
 }
 
 // TestAckBitsPatterns checks that the header's ack bits are those of
