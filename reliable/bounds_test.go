@@ -300,3 +300,36 @@ func TestSmooth(t *testing.T) {
 		require.Equal(t, test.want, v, "from %v to %v", test.from, test.to)
 	}
 }
+
+// A window of sent packets grows to 16 in any case, and further only for packets that
+// have no answer.
+func TestWindowOfAnswered(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		e, _ := sending(t, &Config{MaxWindow: 64}, 0)
+		var out Batch
+		for s := range uint16(100) {
+			mustSend(t, e, testTime(0), []byte{1}, &out)
+			if answered {
+				e.Receive(testTime(0), AppendHeader(nil, Header{s, s, 1}))
+			}
+		}
+		want := 64
+		if answered {
+			want = 16
+		}
+		require.Len(t, e.sent.ring, want)
+	}
+}
+
+// With a JumpGuard, what is in the window is believed to the oldest sequence of it.
+func TestGuardedWindow(t *testing.T) {
+	e, err := New(&Config{JumpGuard: true, ReceivedBuffer: 64}, testTime(0), nil)
+	require.NoError(t, err)
+	for s := range uint16(101) {
+		if s != 36 && s != 37 {
+			require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{s, 65535, 0})))
+		}
+	}
+	require.Equal(t, Stale, e.Receive(testTime(0), packet(Header{36, 65535, 0})))
+	require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{37, 65535, 0})))
+}
