@@ -50,3 +50,21 @@ func TestCompressedIfShorter(t *testing.T) {
 		require.Len(t, seen, 3, "shorter, as long and longer")
 	}
 }
+
+// A stream that is cut short ends too early, and one that is none is told as such.
+func TestCutStreams(t *testing.T) {
+	for _, asGzip := range []bool{false, true} {
+		whole, done := compressBody(bytes.Repeat([]byte("abcd"), 50), 0, asGzip)
+		require.True(t, done)
+		for n := 1; n < len(whole); n++ {
+			_, err := expand(nil, whole[:n], 1000)
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%d of %d bytes", n, len(whole))
+		}
+		_, err := expand(nil, whole, 200)
+		require.NoError(t, err)
+	}
+	_, err := expand(nil, []byte{1, 2, 3, 4}, 1000)
+	require.ErrorIs(t, err, zlib.ErrHeader)
+	_, err = expand(nil, append([]byte{0x1f, 0x8b, 9}, make([]byte, 20)...), 1000)
+	require.ErrorIs(t, err, gzip.ErrHeader)
+}
