@@ -213,7 +213,7 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 // beyond the id that they are for.
 type ackRecord struct {
 	newest uint16
-	bits   uint16 // bit i: newest-1-i was acknowledged
+	bits   uint16 // bit i: newest-1-i was acknowledged; the last is gone with the next id
 }
 
 // update takes an acknowledgement. If it brings a newer id, it returns the bits

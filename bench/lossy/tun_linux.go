@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,9 +89,7 @@ func setUp(tun int, addr netip.Prefix) error {
 }
 
 // setCongestion chooses how a socket of TCP controls congestion.
-func setCongestion(c interface {
-	Control(func(fd uintptr)) error
-}, name string) error {
+func setCongestion(c syscall.RawConn, name string) error {
 	var failed error
 	err := c.Control(func(fd uintptr) {
 		failed = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)

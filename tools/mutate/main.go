@@ -17,8 +17,9 @@
 //
 // Changes that make no difference by their form alone are left out: in declarations
 // of _ that only assert something to the compiler, of a-b to b-a in abs(a - b), and
-// of a < b to a <= b, or the like, in if a < b { b = a }, with integers. Other mutants that
-// change nothing that could be seen are listed in equivalent.txt, with the reason. An entry there that fits no mutant is reported.
+// of a < b to a <= b, or the like, in if a < b { b = a }, with integers. Other
+// mutants that change nothing that could be seen are listed in equivalent.txt,
+// with the reason. An entry there that fits no mutant is reported.
 package main
 
 import (
