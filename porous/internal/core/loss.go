@@ -93,7 +93,7 @@ func (s *sending) spurious(now Clock, f *frame) {
 		return
 	}
 	if f.sends == 1 || f.sends == 2 && !waiting { // the first transmission had counted as lost
-		s.loss.takeBack()
+		s.loss.undo()
 	}
 	s.p.stats.Spurious++
 	if !f.early {

@@ -110,8 +110,8 @@ func (d *lossDetector) note(f *frame, lost bool) {
 	}
 }
 
-// takeBack takes back that a first transmission has counted as lost.
-func (d *lossDetector) takeBack() {
+// undo takes back that a first transmission has counted as lost.
+func (d *lossDetector) undo() {
 	d.share = max(0, d.share-lossGain)
 	d.wary = min(d.wary, d.before)
 }
