@@ -364,6 +364,7 @@ func TestOldQueue(t *testing.T) {
 		c.link.delay = func() time.Duration { return time.Second }
 		go four()
 		synctest.Wait()
+		c.locked(func() { require.True(t, c.Busy()) })
 		go c.write([]byte("x")) // joins what is pending
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
