@@ -79,8 +79,7 @@ type readState struct {
 func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.graves.init(cfg.MaxTombstones)
-	m.turns.init(m, sock, &m.timers, &m.readErrors)
-	m.turns.settle = cfg.Settle
+	m.turns.init(m, sock, &m.timers)
 	m.timers.lag = cfg.TickLag
 	m.turns.sleeps = cfg.Acceptor == nil && sock.Features().Notifier != nil
 	if cfg.Group != nil {
@@ -179,6 +178,14 @@ func (m *Mux) end() bool {
 }
 
 func (m *Mux) isClosed() bool { return m.closed.Load() }
+
+func (m *Mux) handleError(error) { m.readErrors.Add(1) }
+
+func (m *Mux) settled() {
+	if m.cfg.Settle != nil {
+		m.cfg.Settle()
+	}
+}
 
 // handleBroken ends all Conns after the socket broke.
 func (m *Mux) handleBroken(err error) {

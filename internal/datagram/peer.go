@@ -157,7 +157,7 @@ func (p *Peer) Linger() {
 
 // Features implements Conn.
 func (p *Peer) Features() Features {
-	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.turns.system}
+	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.sock.Features().System}
 	if p.mux.sock.Features().Peek != nil {
 		f.Unread = p
 	}

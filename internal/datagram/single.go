@@ -23,7 +23,6 @@ type Single struct {
 	handler                 Handler // set by Attach, before the reader starts
 	closed                  atomic.Bool
 	closeOnce               sync.Once
-	closeErr                error
 	readErrors, writeErrors atomic.Uint64
 	refused                 atomic.Uint64
 	trouble                 atomic.Pointer[trouble] // since the other side was heard; nil: none
@@ -49,8 +48,7 @@ const MaxUDP = 65507
 func NewSingle(sock socket.Socket, local, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{local: local, remote: remote, maxDatagram: maxDatagram}
 	c.alarm.tick = c.tick
-	c.turns.init(c, sock, &c.timers, &c.readErrors)
-	c.turns.passed = c.noteError
+	c.turns.init(c, sock, &c.timers)
 	c.turns.sleeps = sock.Features().Notifier != nil
 	return c
 }
@@ -80,6 +78,12 @@ func (c *Single) InterruptInline(r Readers) { c.turns.interrupt(r) }
 func (c *Single) isClosed() bool         { return c.closed.Load() }
 func (c *Single) mayRead() bool          { return true }
 func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
+func (c *Single) settled()               {}
+
+func (c *Single) handleError(err error) {
+	c.readErrors.Add(1)
+	c.noteError(err)
+}
 
 func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
 	if c.trouble.Load() != nil {
@@ -193,9 +197,8 @@ func (c *Single) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.timers.stop()
-		c.closeErr = c.turns.sock.Close()
 	})
-	return c.closeErr
+	return c.turns.sock.Close()
 }
 
 func (c *Single) WaitWritable(int, <-chan struct{}) error { return nil }
@@ -217,7 +220,7 @@ func (c *Single) Linger() { c.turns.linger() }
 
 // Features implements Conn.
 func (c *Single) Features() Features {
-	f := Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.system}
+	f := Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.sock.Features().System}
 	if c.turns.sock.Features().Peek != nil {
 		f.Unread = c
 	}

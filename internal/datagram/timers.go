@@ -15,7 +15,7 @@ type timers struct {
 	next atomic.Int64  // the time of the earliest alarm; 0: there is none
 
 	mu      sync.Mutex
-	base    time.Time // what other times count from
+	base    time.Time // what other times count from; constant once set
 	heap    alarmHeap
 	timer   *time.Timer
 	armed   time.Duration // when timer fires; 0: it does not

@@ -78,7 +78,9 @@ var past = time.Unix(1, 0)
 type turnsOwner interface {
 	isClosed() bool
 	handlePackets(now time.Time, ps []socket.Packet)
+	handleError(err error) // a passing one of a read
 	handleBroken(err error)
+	settled() // what was handed over before has been dealt with, see MuxConfig.Settle
 }
 
 // A seat is a Conn whose readers want to read the socket. MayRead reports
@@ -91,21 +93,16 @@ type turns struct {
 	sock   socket.Socket
 	late   socket.DeadlineWriter // sock; nil if its writers may have to wait for ever
 	inline socket.Stepper        // sock; nil if only the goroutine can read it
-	system socket.System         // sock; nil if it is none of the system
 	timers *timers
-	errors *atomic.Uint64 // passing errors of reads
-	passed func(error)    // is told of each; may be nil
-	settle func()         // see MuxConfig.Settle; may be nil
 
-	base     time.Time
 	handle   func(ps []socket.Packet)
 	handling atomic.Bool // handle runs
 
 	// These belong to who reads.
+	behind  bool // the goroutine reads
 	backoff backoff
-	behind  bool          // the goroutine reads
-	began   time.Duration // when the caller began to read, since base; without a deadline: never
-	seen    time.Duration // when packets came last, or somebody looked for them in vain, since base
+	began   time.Duration // when the caller began to read, since timers.base; without a deadline: never
+	seen    time.Duration // when packets came last, or somebody looked for them in vain, since timers.base
 
 	mu       sync.Mutex
 	turn     turn
@@ -114,25 +111,26 @@ type turns struct {
 	seat     seat          // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
 	others   *[]Readers    // of the same seat, which have asked before; nil: none ever
-	deadline time.Time     // of the socket
-	left     time.Duration // when somebody last stopped, since base
+	deadline time.Duration // of the socket, since timers.base; or noDeadline
+	left     time.Duration // when somebody last stopped, since timers.base
 	watch    alarm
 }
 
-func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, errors *atomic.Uint64) {
-	t.owner, t.sock, t.timers, t.errors = owner, sock, timers, errors
+func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers) {
+	t.owner, t.sock, t.timers = owner, sock, timers
 	features := sock.Features()
-	t.late, t.inline, t.system = features.Late, features.Steps, features.System
-	t.base = time.Now()
+	t.late, t.inline = features.Late, features.Steps
+	t.timers.base = time.Now()
+	t.deadline = noDeadline
 	t.handle = func(ps []socket.Packet) {
 		t.handling.Store(true)
 		t.backoff.ok()
-		t.seen = time.Since(t.base)
-		now := t.base.Add(t.seen)
+		t.seen = time.Since(t.timers.base)
+		now := t.timers.base.Add(t.seen)
 		t.owner.handlePackets(now, ps)
 		t.handling.Store(false)
 		if t.behind {
-			t.settled()
+			t.owner.settled()
 		}
 		t.timers.poll(now)
 	}
@@ -144,7 +142,26 @@ func (t *turns) unread() bool { return t.handling.Load() || t.sock.Features().Pe
 
 // now is time.Now at half its cost. It does not follow when the system's clock
 // is set, so only differences of such times count.
-func (t *turns) now() time.Time { return t.base.Add(time.Since(t.base)) }
+func (t *turns) now() time.Time { return t.timers.base.Add(time.Since(t.timers.base)) }
+
+// noDeadline is what the zero time is as a time since timers.base.
+const noDeadline = math.MinInt64
+
+// since returns the deadline at as a time since timers.base.
+func (t *turns) since(at time.Time) time.Duration {
+	if at.IsZero() {
+		return noDeadline
+	}
+	return at.Sub(t.timers.base)
+}
+
+// at undoes since.
+func (t *turns) at(since time.Duration) time.Time {
+	if since == noDeadline {
+		return time.Time{}
+	}
+	return t.timers.base.Add(since)
+}
 
 // readInline is InlineReader.ReadInline for readers of s.
 func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
@@ -159,7 +176,7 @@ func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
 		}
 	}()
 	t.behind = false
-	t.settled()
+	t.owner.settled()
 	broken = t.readOnce(d)
 	return true
 }
@@ -173,13 +190,13 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 	if t.owner.isClosed() {
 		return nil
 	}
-	now := time.Since(t.base)
+	now := time.Since(t.timers.base)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if now-t.began >= leastLook {
 			t.seen = now
 		}
 		t.mu.Lock()
-		t.deadline = past // the next one has to be set, for the application may have set this one
+		t.deadline = t.since(past) // the next one has to be set, for the application may have set this one
 		t.mu.Unlock()
 		return nil
 	}
@@ -188,24 +205,9 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 	if !passing {
 		return err
 	}
-	t.count(err)
+	t.owner.handleError(err)
 	pauseUntil(d, min(pause, inlinePause))
 	return nil
-}
-
-// count counts a passing error.
-func (t *turns) count(err error) {
-	t.errors.Add(1)
-	if t.passed != nil {
-		t.passed(err)
-	}
-}
-
-// settled has the owner settle what was handed over.
-func (t *turns) settled() {
-	if t.settle != nil {
-		t.settle()
-	}
 }
 
 // begin makes the caller the one who reads, or has the goroutine make place.
@@ -238,7 +240,7 @@ func (t *turns) begin(d *deadline.Deadline, s seat, r Readers) bool {
 	at := d.At()
 	t.began = math.MaxInt64
 	if !at.IsZero() {
-		t.began = time.Since(t.base)
+		t.began = time.Since(t.timers.base)
 	}
 	t.setDeadlineLocked(at)
 	return true
@@ -346,8 +348,8 @@ func (t *turns) reconsider() {
 }
 
 func (t *turns) setDeadlineLocked(at time.Time) {
-	if !at.Equal(t.deadline) {
-		t.deadline = at
+	if since := t.since(at); since != t.deadline {
+		t.deadline = since
 		t.inline.SetReadDeadline(at) // fails after Close only
 	}
 }

@@ -22,7 +22,7 @@ func (t *turns) start() {
 // run is the goroutine that reads while no caller of the application's does.
 func (t *turns) run() {
 	t.behind = true
-	t.settled()
+	t.owner.settled()
 	for {
 		err := serve(t.sock, t.handle)
 		if t.owner.isClosed() || t.isOver() || t.yielded() {
@@ -40,7 +40,7 @@ func (t *turns) run() {
 			t.owner.handleBroken(err)
 			return
 		}
-		t.count(err)
+		t.owner.handleError(err)
 		time.Sleep(pause)
 	}
 }
@@ -118,15 +118,15 @@ func (t *turns) WakeUp() {
 func (t *turns) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.deadline // or an interruption came late, or the application set one
+	deadline := t.deadline // or an interruption came late, or the application set one
 	if t.sleeps && t.turn == behind {
-		if at = t.base.Add(t.seen + sleepAfter); !t.now().Before(at) {
+		if deadline = t.seen + sleepAfter; time.Since(t.timers.base) >= deadline {
 			t.sleepLocked()
 			return true
 		}
 	}
-	t.deadline = at
-	t.inline.SetReadDeadline(at)
+	t.deadline = deadline
+	t.inline.SetReadDeadline(t.at(deadline))
 	return false
 }
 
@@ -144,7 +144,7 @@ func (t *turns) yielded() bool {
 	yield := t.mayReadLocked() && t.callersLocked() <= 1
 	if yield {
 		t.turn = vacant
-		t.left = time.Since(t.base)
+		t.left = time.Since(t.timers.base)
 		t.watchLocked()
 	} else {
 		t.turn = behind
@@ -159,23 +159,23 @@ func (t *turns) yielded() bool {
 func (t *turns) watchLocked() {
 	if !t.watching {
 		t.watching = true
-		t.timers.schedule(&t.watch, t.base.Add(t.left+inlinePatience))
+		t.timers.schedule(&t.watch, t.timers.base.Add(t.left+inlinePatience))
 	}
 }
 
 // watchTick starts the goroutine if nobody has read for a while. While a caller
 // reads it stops watching: end starts again.
 func (t *turns) watchTick(now time.Time) time.Time {
-	t.settled()
+	t.owner.settled()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watching = false
 	switch {
 	case t.owner.isClosed() || t.turn != vacant:
 		return time.Time{}
-	case now.Sub(t.base)-t.left < inlinePatience:
+	case now.Sub(t.timers.base)-t.left < inlinePatience:
 		t.watching = true
-		return t.base.Add(t.left + inlinePatience)
+		return t.timers.base.Add(t.left + inlinePatience)
 	}
 	t.sleepLocked()
 	return time.Time{}

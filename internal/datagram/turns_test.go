@@ -349,9 +349,9 @@ func TestAcceptorClock(t *testing.T) {
 	m := NewMux(s, MuxConfig{Acceptor: a})
 	// As if the clock had been set an hour ahead since: only the wall clock's
 	// part of the time changes, whose seconds are above 30 bits of nanoseconds.
-	before := m.turns.base
-	*(*uint64)(unsafe.Pointer(&m.turns.base)) -= 3600 << 30
-	if before.Unix()-m.turns.base.Unix() != 3600 || before.Sub(m.turns.base) != 0 {
+	before := m.timers.base
+	*(*uint64)(unsafe.Pointer(&m.timers.base)) -= 3600 << 30
+	if before.Unix()-m.timers.base.Unix() != 3600 || before.Sub(m.timers.base) != 0 {
 		t.Fatal("a time.Time is not what this test takes it for")
 	}
 	m.handlePackets(m.turns.now(), from(peerAddr(1), "x"))

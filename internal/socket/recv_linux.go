@@ -61,13 +61,13 @@ func (op *receiveOp) attachBuffer(i int) {
 // at a time.
 type receiver struct {
 	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
-	limit int        // how many messages the caller of ReadBatch has room for
 	n     int        // how many were received
 	errno syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made by the first ReadBatch
 
 	handle func([]Packet)        // of ReadLoop
 	serve  func(fd uintptr) bool // serveReady, made once
+	limit  int32                 // how many messages the caller of ReadBatch has room for
 	once   bool                  // ReadStep
 	ask    asker
 }
@@ -79,7 +79,7 @@ func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
 	}
 	r := &s.recv
 	r.release()
-	r.limit = len(ps)
+	r.limit = int32(len(ps))
 	if r.try == nil {
 		r.try = s.tryReceive
 	}
@@ -111,7 +111,7 @@ func (s *linuxSocket) tryReceive(fd uintptr) bool {
 	if r.op == nil {
 		r.op = receiveOps.Get().(*receiveOp)
 	}
-	want := min(r.ask.count(), r.limit)
+	want := min(r.ask.count(), int(r.limit))
 	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
 	s.readCalls.Add(1)
 	r.ask.learn(want, r.n)

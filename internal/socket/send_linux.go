@@ -206,7 +206,7 @@ func (op *sendOp) address(i int, addr netip.AddrPort) error {
 		h.Name, h.Namelen = before.Name, before.Namelen
 		return nil
 	}
-	n, err := putSockaddr(&op.names[i], op.socket.family, addr)
+	n, err := putSockaddr(&op.names[i], int(op.socket.family), addr)
 	if err != nil {
 		return err
 	}

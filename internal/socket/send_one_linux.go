@@ -71,7 +71,7 @@ func (op *oneOp) address(to netip.AddrPort) error {
 	if op.socket.peer.IsValid() {
 		return nil
 	}
-	n, err := putSockaddr(&op.name, op.socket.family, to)
+	n, err := putSockaddr(&op.name, int(op.socket.family), to)
 	if err == nil {
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&op.name)), uint32(n)
 	}

@@ -11,12 +11,13 @@ import (
 
 // setUp finds out what the socket is and can do, and sets its options.
 func (s *linuxSocket) setUp(fd uintptr, cfg *Config) error {
-	var err error
-	if s.family, err = s.kernel.getsockopt(fd, syscall.SOL_SOCKET, soDomain); err != nil {
+	family, err := s.kernel.getsockopt(fd, syscall.SOL_SOCKET, soDomain)
+	if err != nil {
 		return err
 	}
-	s.readBuffer.Store(int64(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))))
-	s.writeBuffer.Store(int64(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))))
+	s.family = int32(family)
+	s.readBuffer.Store(int32(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bufferSize(cfg.ReadBuffer))))
+	s.writeBuffer.Store(int32(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bufferSize(cfg.WriteBuffer))))
 	// Without it Drops stays zero, no more.
 	_ = s.kernel.setsockopt(fd, syscall.SOL_SOCKET, syscall.SO_RXQ_OVFL, 1)
 	s.tellAddresses(fd)

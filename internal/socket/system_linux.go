@@ -9,13 +9,13 @@ func (s *linuxSocket) SyscallConn() (syscall.RawConn, error) { return s.conn.Sys
 // process has the right to.
 func (s *linuxSocket) SetReadBuffer(bytes int) error {
 	return s.raw.Control(func(fd uintptr) {
-		s.readBuffer.Store(int64(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bytes)))
+		s.readBuffer.Store(int32(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bytes)))
 	})
 }
 
 // SetWriteBuffer implements System, as SetReadBuffer does.
 func (s *linuxSocket) SetWriteBuffer(bytes int) error {
 	return s.raw.Control(func(fd uintptr) {
-		s.writeBuffer.Store(int64(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bytes)))
+		s.writeBuffer.Store(int32(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bytes)))
 	})
 }

@@ -17,11 +17,12 @@ type linuxSocket struct {
 	open   openState
 
 	// constant
-	family    int            // AF_INET or AF_INET6, the latter perhaps dual-stack
 	peer      netip.AddrPort // of a connected socket, otherwise zero
+	family    int32          // AF_INET or AF_INET6, the latter perhaps dual-stack
 	manyAddrs bool           // bound to all addresses, so packets carry theirs
+	gro       bool
 
-	readBuffer, writeBuffer atomic.Int64 // bytes granted
+	readBuffer, writeBuffer atomic.Int32 // bytes granted
 
 	gso  gsoState
 	recv receiver // owned by the goroutine in ReadBatch
@@ -29,10 +30,9 @@ type linuxSocket struct {
 	room sendRoom
 
 	permissionRetried    atomic.Bool
-	gro                  bool // constant
+	drops                atomic.Uint32 // newest count a message has come with
 	readCalls, sendCalls atomic.Uint64
 	fallbacks, retried   atomic.Uint64
-	drops                atomic.Uint32 // newest count a message has come with
 }
 
 var _ Socket = (*linuxSocket)(nil)
