@@ -1,6 +1,10 @@
 package reliable
 
-import "time"
+import (
+	"math"
+	"math/bits"
+	"time"
+)
 
 // Packets without a payload that an Endpoint asks for are its control packets:
 // acknowledgements that found no message to travel with, and probes.
@@ -17,6 +21,8 @@ const (
 	ackDistance      = 16 // sequences that may wait for an ack; the field covers 32
 	ackDistanceLossy = 8  // the same, when some are missing
 	ackLate          = 8  // a packet that comes this far behind the newest is acknowledged at once
+	ackLead          = 12 // so far is usual for one that has come in fragments just now, ...
+	ackAhead         = 26 // ... the first of which may go so far ahead of the newest that a header told of
 
 	lateDistance = 20                          // one this far behind soon leaves the 32 that ordinary headers tell of, ...
 	latePause    = int64(2 * time.Millisecond) // ... so it and others that come within this time ...
@@ -38,29 +44,29 @@ const (
 // An ackState knows what our last header said, and whether the other side
 // waits for news.
 type ackState struct {
-	last    uint16 // newest sequence that a header of ours told of
-	newest  uint16 // newest sequence that waits for an ack, if owed
+	gapAt     int64 // when a gap was seen last
+	sentAt    int64 // time of the last packet of ours
+	owedAt    int64 // when the first that waits for an ack came
+	lateAt    int64 // when the first late one came
+	sampledAt int64 // when an arrival was sampled last
+
+	pace    uint32 // nanoseconds between arrivals, of late; 0: not known, or too many
+	floorAt uint32 // when the other side spoke of our predecessor last, see coarse and credible
+	told    uint32 // our first packet that acknowledges the newest message, if asked
+	last    uint16 // newest sequence that a header of ours told of, but for messages that lacked fragments
+	newest  uint16 // newest sequence that waits for an ack, if owed, else that has waited for one
 	anchor  uint16 // that a sampled acknowledgement is for
 	lateTo  uint16 // newest of the late messages that wait for an ack, if late
-	lateLow uint16 // oldest of them
 	every   uint16 // one arrival in so many is sampled
 	left    uint16 // arrivals until the next one
+	late    uint8  // sequences from the oldest of the late messages to the newest; 0: there are none
 	sampled bool   // the arrival just now is
-	late    bool   // lateTo is set
 	owed    bool
 	message bool // what is owed tells of a message, or a part of one
 	urgent  bool // what is owed tells of a gap
 	spoken  bool // a packet of ours has left
 	asked   bool // told is set
-	gapped  bool // gapAt is set
-
-	gapAt     int64  // when a gap was seen last
-	sentAt    int64  // time of the last packet of ours
-	owedAt    int64  // when the first that waits for an ack came
-	lateAt    int64  // when the first late one came
-	sampledAt int64  // when an arrival was sampled last
-	floorAt   int64  // when the other side spoke of our predecessor last, see credible
-	told      uint64 // our first packet that acknowledges the newest message, if asked
+	pressed bool // some packet may want an acknowledgement whatever the time
 }
 
 // sent notes that packet id, whose header tells of all up to newest, has left.
@@ -73,27 +79,31 @@ func (a *ackState) sent(id uint64, newest uint16, now int64) {
 		return // newer ones are not in that header
 	}
 	if a.message {
-		a.told, a.asked = id, true
+		a.told, a.asked = uint32(id), true
 	}
 	a.owed, a.message, a.urgent = false, false, false
+	a.pressed = a.late > 0 || a.sampled
 }
+
+// tellFrom makes s the newest sequence that a header of ours told of.
+func (a *ackState) tellFrom(s uint16) { a.last, a.newest = s, s }
 
 // oweLate notes that the message s came so late that ordinary headers hardly
 // tell of it.
 func (a *ackState) oweLate(s uint16, now int64) {
-	switch {
-	case !a.late:
-		a.late, a.lateAt, a.lateTo, a.lateLow = true, now, s, s
-	case int16(s-a.lateTo) > 0:
-		a.lateTo = s
-	case int16(s-a.lateLow) < 0:
-		a.lateLow = s
+	switch ahead := int(int16(s - a.lateTo)); {
+	case a.late == 0:
+		a.late, a.lateAt, a.lateTo = 1, now, s
+	case ahead > 0:
+		a.late, a.lateTo = uint8(min(int(a.late)+ahead, math.MaxUint8)), s
+	case -ahead >= int(a.late):
+		a.late = uint8(min(1-ahead, math.MaxUint8))
 	}
 }
 
 // lateDue returns when the late messages have to be acknowledged, if late.
 func (a *ackState) lateDue(now int64) int64 {
-	if a.lateTo-a.lateLow >= lateSpan {
+	if a.late > lateSpan {
 		return now
 	}
 	return a.lateAt + latePause
@@ -112,19 +122,23 @@ func (a *ackState) owe(s uint16, now int64) {
 
 // confirmed notes that the other side has acknowledged packet id.
 func (a *ackState) confirmed(id uint64) {
-	if a.asked && id >= a.told {
+	if a.asked && int32(uint32(id)-a.told) >= 0 {
 		a.asked = false
 	}
 }
 
 // noteArrival settles how the packet s, which was received, is acknowledged. A gap
-// before it, or its coming late, is news to the other side. A packet without
-// payload is worth an answer only if it is news, or while the other side may not
-// know what we have received; so answers do not answer each other for ever.
-// But where an acknowledgement is owed, it moves that towards the end of what the
-// ack field covers.
-func (e *Endpoint) noteArrival(s uint16, gap, message bool) {
-	if !message && !gap && (e.talk == nil || !e.talk.asked && !e.talk.owed) {
+// before it, or its coming late, is news to the other side; but where its first
+// fragment came just before, those of others may have gone ahead of the rest. A packet
+// without payload is worth an answer only if it is news, or while the other side may
+// not know what we have received; so answers do not answer each other for ever. But
+// where an acknowledgement is owed, it moves that towards the end of what the ack
+// field covers.
+func (e *Endpoint) noteArrival(s uint16, gap, message, justBegun bool) {
+	if t := e.talk; !message && !gap && (t == nil || !t.asked && !t.owed) {
+		if t != nil && int16(s-t.newest) > 0 {
+			t.newest = s
+		}
 		return
 	}
 	a := &e.talking().ackState
@@ -138,32 +152,36 @@ func (e *Endpoint) noteArrival(s uint16, gap, message bool) {
 			a.left = maxTalkEvery
 		}
 	}
+	a.pressed = a.pressed || a.sampled || e.ackPresses()
 	behind := int16(e.received.seen.Next() - 1 - s)
 	if behind == 0 && !gap {
 		return // as nearly always
 	}
 	e.noteGap(gap)
-	if behind >= ackLate {
-		a.urgent = true
+	if behind >= ackLate && (behind >= ackLead || !justBegun) {
+		a.urgent, a.pressed = true, true
 	}
 	if behind >= lateDistance && message {
 		a.oweLate(s, e.now)
 	}
 }
 
-// noteStart notes that the first fragment of packet s has moved the window.
-func (e *Endpoint) noteStart(s uint16, gap bool) {
+// noteStart notes that a fragment of a packet has moved the window. It makes a
+// header due, but does not count among those that the ack field has to cover: there
+// is nothing to tell of it before it is whole.
+func (e *Endpoint) noteStart(gap bool) {
 	if e.cfg.AckDelay > 0 {
 		a := &e.talking().ackState
-		a.owe(s, e.now)
+		a.owe(a.newest, e.now)
 		a.message = true
+		a.pressed = a.pressed || e.ackPresses()
 		e.noteGap(gap)
 	}
 }
 
 func (e *Endpoint) noteGap(gap bool) {
 	if a := &e.talk.ackState; gap {
-		a.urgent, a.gapped, a.gapAt = true, true, e.now
+		a.urgent, a.pressed, a.gapAt = true, true, e.now
 	}
 }
 
@@ -174,6 +192,9 @@ func (e *Endpoint) sampleArrival(s uint16) {
 	a.sampled, a.anchor = true, s
 	since := e.now - a.sampledAt
 	a.sampledAt = e.now
+	if a.pace = 0; since/int64(a.every) <= math.MaxUint32 {
+		a.pace = uint32(since / int64(a.every))
+	}
 	if e.received.samples < sampledFirst {
 		e.received.samples++
 		a.every, a.left = 1, 1
@@ -207,7 +228,8 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 //
 // An acknowledgement is owed for every message. While this side sends messages
 // in a rhythm that brings the next one within the AckDelay, it waits for that;
-// else for half the AckDelay. It does not wait when 16 sequences are to be
+// else for half the AckDelay, or an eighth more where the other side's rhythm brings
+// a message by then that is acknowledged at once to measure. It does not wait when 16 sequences are to be
 // acknowledged (8 where some are missing), for a gap in the sequences, and where
 // it serves to measure the round-trip time, which is one message a second or so.
 //
@@ -215,7 +237,7 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 // none for longer than usual and none was sent since. None is sent before the
 // other side has acknowledged anything.
 func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
-	if a := e.talk; a == nil || !a.owed && !a.sampled && !a.late && e.sent.open == 0 {
+	if a := e.talk; a == nil || !a.owed && !a.sampled && a.late == 0 && e.sent.open == 0 {
 		return 0, false
 	}
 	e.advance(now)
@@ -227,18 +249,15 @@ func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
 }
 
 // ControlPresses reports whether the packets received since the last control packet
-// want one whatever the time: it is the part of ControlDue that has to be looked
+// may want one whatever the time: it is the part of ControlDue that has to be looked
 // at after each packet of a batch, at a fraction of its cost.
-func (e *Endpoint) ControlPresses() bool {
-	t := e.talk
-	return t != nil && (t.sampled || t.late || t.owed && (t.urgent || !t.spoken || e.ackFar(int16(t.newest-t.last))))
-}
+func (e *Endpoint) ControlPresses() bool { return e.talk != nil && e.talk.pressed }
 
 // ackDue returns when an acknowledgement has to leave.
 func (e *Endpoint) ackDue() (at int64, ok bool) {
 	a := &e.talk.ackState
 	at, ok = e.newestDue()
-	if a.late {
+	if a.late > 0 {
 		if late := a.lateDue(e.now); !ok || late < at {
 			at, ok = late, true
 		}
@@ -254,13 +273,13 @@ func (e *Endpoint) newestDue() (at int64, ok bool) {
 		return e.now, true
 	case !a.owed:
 		return 0, false
-	case !a.spoken || e.ackFar(int16(a.newest-a.last)):
+	case e.ackPresses():
 		return e.now, true
 	case a.urgent:
 		return a.sentAt + gapPause, true
 	}
 	delay := int64(e.cfg.AckDelay)
-	if a.gapped {
+	if a.gapAt != never {
 		if watch := e.gapWatch(); a.owedAt-a.gapAt <= watch {
 			return min(a.sentAt+watch/4, a.owedAt+delay/2), true
 		}
@@ -268,7 +287,17 @@ func (e *Endpoint) newestDue() (at int64, ok bool) {
 	if at, ok := e.talk.rhythm.next(a.owedAt); ok && at <= a.owedAt+delay {
 		return at, true
 	}
-	return a.owedAt + delay/2, true
+	at, latest := a.nextSample(), a.owedAt+delay/2
+	if at > latest && at <= latest+delay/8 { // more would have the other side's probes wait
+		return at, true
+	}
+	return latest, true
+}
+
+// nextSample returns until when the arrival to be sampled next is to be expected at
+// the latest. It may be late by a quarter of the time between two.
+func (a *ackState) nextSample() int64 {
+	return a.sampledAt + int64(a.every)*int64(a.pace) + int64(a.pace/4)
 }
 
 // gapWatch is for how long after a gap acknowledgements leave more often: the
@@ -278,14 +307,37 @@ func (e *Endpoint) gapWatch() int64 {
 	return max(int64(e.cfg.AckDelay)/2, int64(float64(e.stats.RTT)*1.25e6))
 }
 
-// ackFar reports whether as many sequences wait for an ack as a header should
-// have to tell of.
+// ackPresses reports whether what is owed cannot wait for a message of ours: no
+// packet of ours has left yet, or as many sequences wait for an ack as a header
+// should have to tell of.
+func (e *Endpoint) ackPresses() bool {
+	a := &e.talk.ackState
+	distance := int16(a.newest - a.last)
+	return !a.spoken || (distance >= ackDistanceLossy || e.parts.open > 0) && e.ackFar(distance)
+}
+
 func (e *Endpoint) ackFar(distance int16) bool {
-	if distance < ackDistanceLossy || distance >= ackDistance {
-		return distance >= ackDistance
+	switch {
+	case distance >= ackDistance:
+		return true
+	case e.parts.open > 0 && int16(e.received.seen.Next()-1-e.talk.last) >= ackAhead:
+		return true
+	case distance < ackDistanceLossy:
+		return false
 	}
-	_, bits := e.received.seen.Acks() // the newest may be a message that lacks fragments yet
-	return bits|1 != noBits || e.stats.PacketLoss > lossyPercent
+	return e.stats.PacketLoss > lossyPercent || e.missing()
+}
+
+// missing reports whether a sequence that a header tells of has not come. Of
+// messages that lack fragments those count that others have passed which an ack
+// of ours told of: the rest may be on its way.
+func (e *Endpoint) missing() bool {
+	ack, present := e.received.seen.Acks()
+	absent := ^present &^ 1 // the newest may be such a message, too
+	if bits.OnesCount32(absent) <= e.parts.open {
+		absent >>= ack - e.talk.last
+	}
+	return absent != 0
 }
 
 // lossyPercent is the PacketLoss above which acks leave more often.
@@ -299,18 +351,20 @@ func (e *Endpoint) SendControl(now time.Time, out *Batch) {
 		return
 	}
 	a := &e.talking().ackState
-	switch at, owed := e.ackDue(); {
-	case a.sampled && a.sampledAt == e.now:
+	at, owed := e.ackDue()
+	sampled := a.sampled
+	a.sampled = false
+	switch {
+	case sampled && a.sampledAt == e.now:
 		e.sendAcks(a.anchor, true, out)
-	case a.late && a.lateDue(e.now) <= e.now:
-		a.late = false
+	case a.late > 0 && a.lateDue(e.now) <= e.now:
+		a.late = 0
 		e.sendAcks(a.lateTo, false, out)
 	case owed && at <= e.now:
 		e.sendEmpty(out)
 	default:
 		e.sendProbe(out)
 	}
-	a.sampled = false
 }
 
 // sendAcks acknowledges s and the 31 before it; prompt says that s arrived just
@@ -384,7 +438,7 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 		e.counters.AcksInvalid++
 		e.noteFloor()
 		return false
-	case message || e.talk != nil && e.now-e.talk.floorAt > floorSilence:
+	case message || e.talk != nil && coarse(e.now)-e.talk.floorAt > uint32(floorSilence):
 		e.ackFloor = 0
 	default:
 		h.AckBits &= 1
@@ -392,15 +446,18 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 	return true
 }
 
-// floorSilence is how long packets without a message must have spoken only of
-// packets below the floor of acks before it is given up. It is several times as
-// long as a peer waits that has nothing to acknowledge.
-const floorSilence = int64(30 * time.Second)
+// floorSilence, in the measure of coarse, is how long packets without a message must
+// have spoken only of packets below the floor of acks before it is given up. It is
+// several times as long as a peer waits that has nothing to acknowledge.
+const floorSilence = 30 * int64(time.Second) >> 24
 
 // noteFloor notes that the other side spoke of the packet before the floor of
 // acks, or of one behind it.
 func (e *Endpoint) noteFloor() {
 	if e.talk != nil {
-		e.talk.floorAt = e.now
+		e.talk.floorAt = coarse(e.now)
 	}
 }
+
+// coarse is a time in steps of 17 ms, of which only differences count.
+func coarse(now int64) uint32 { return uint32(now >> 24) }

@@ -2,8 +2,11 @@ package reliable
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // warm makes d one that has exchanged n messages with the other side, one each
@@ -200,15 +203,27 @@ func TestAckOfLateMessage(t *testing.T) {
 		t.Errorf("named: %v, want 30 and 31 only", named)
 	}
 	// Far apart, they do not wait for each other.
-	a := ackState{}
-	a.oweLate(100, 5)
-	a.oweLate(98, 6)
-	a.oweLate(101, 7)
-	if at := a.lateDue(7); at != 5+latePause || a.lateTo != 101 || a.lateLow != 98 {
-		t.Errorf("late messages from %d to %d are due at %d", a.lateLow, a.lateTo, at)
-	}
-	if a.oweLate(101+lateSpan, 8); a.lateDue(8) != 8 {
-		t.Error("late messages far apart are not due at once")
+	for _, around := range []uint16{100, 2, 65533} {
+		a := ackState{}
+		a.oweLate(around, 5)
+		require.EqualValues(t, 1, a.late)
+		a.oweLate(around-2, 6)
+		a.oweLate(around-1, 6)
+		a.oweLate(around, 6)
+		require.EqualValues(t, 3, a.late)
+		a.oweLate(around+1, 7)
+		require.Equal(t, []any{uint8(4), around + 1}, []any{a.late, a.lateTo})
+		require.EqualValues(t, 5+latePause, a.lateDue(7))
+		b, c := a, a
+		a.oweLate(around+1-lateSpan+1, 8)
+		require.EqualValues(t, 5+latePause, a.lateDue(8), "eight of them")
+		a.oweLate(around+1-lateSpan, 8)
+		require.EqualValues(t, 8, a.lateDue(8), "too far apart to wait for each other")
+		b.oweLate(around+1+lateSpan, 8)
+		require.EqualValues(t, 8, b.lateDue(8))
+		c.oweLate(around+1000, 8)
+		c.oweLate(around-1000, 8)
+		require.EqualValues(t, 8, c.lateDue(8), "further apart than can be counted")
 	}
 }
 
@@ -553,4 +568,13 @@ func TestSamplesOfManyMessages(t *testing.T) {
 	if n < 6 {
 		t.Errorf("%d of the next 120 messages are samples, want one in 1.2 s", n)
 	}
+}
+
+// What an Endpoint knows of an exchange shares no line of a processor's cache with
+// anything else: an allocation of a power of two bytes is aligned to that.
+func TestTalkFillsCacheLines(t *testing.T) {
+	if strconv.IntSize < 64 {
+		t.Skip("a talk is smaller where integers are aligned to 4 bytes")
+	}
+	require.Equal(t, 128, talkSize)
 }

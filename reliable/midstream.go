@@ -40,7 +40,7 @@ func (e *Endpoint) begin(s uint16) {
 	e.received.ring.reset(s)
 	e.partsNext = s
 	if e.cfg.AckDelay > 0 {
-		e.talking().last = s - ackDistance // so that the other side hears of it at once
+		e.talking().tellFrom(s - ackAhead) // so that the other side hears of it at once
 	}
 }
 
@@ -99,7 +99,8 @@ func (e *Endpoint) forgetReceived() {
 	e.partsNext, e.parked, e.newsAt = 0, -1, never
 	if e.talk != nil {
 		a := &e.talk.ackState
-		*a = ackState{last: noneHeard - ackDistance, every: 1, left: 1, spoken: a.spoken, sentAt: a.sentAt, sampledAt: a.sampledAt}
+		*a = ackState{every: 1, left: 1, spoken: a.spoken, gapAt: never, sentAt: a.sentAt, sampledAt: a.sampledAt}
+		a.tellFrom(noneHeard - ackAhead)
 	}
 }
 

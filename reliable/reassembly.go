@@ -274,7 +274,7 @@ func (e *Endpoint) complete(r *reassembly) Verdict {
 		return TooLarge
 	}
 	e.counters.PacketsReceived++
-	return e.receivePacket(r.header, payload, size, true)
+	return e.receivePacket(r.header, payload, size, r.openedAt)
 }
 
 // openReassembly makes a reassembly for the packet of fragment f, with room

@@ -44,12 +44,13 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 			return v
 		}
 	}
-	return e.receivePacket(h, datagram[n:], len(datagram), false)
+	return e.receivePacket(h, datagram[n:], len(datagram), never)
 }
 
 // receivePacket takes a whole packet, size bytes with its header. The sequence of
-// one that came in fragments was moved on to before.
-func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented bool) Verdict {
+// one that came in fragments was moved on to when the first of them came, at the
+// time begun; for others that is never.
+func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64) Verdict {
 	if len(payload) > int(e.maxPacket) {
 		e.counters.PacketsTooLargeToReceive++
 		return TooLarge
@@ -73,7 +74,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented 
 		}
 		return Refused
 	}
-	gap := !fragmented && h.Sequence != e.received.seen.Next()
+	gap := begun == never && h.Sequence != e.received.seen.Next()
 	e.noteReceived(h.Sequence, size)
 	if e.parts.open == 0 && e.partsNext == h.Sequence {
 		e.partsNext++
@@ -82,7 +83,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, fragmented 
 	}
 	e.handleAcks(h, len(payload) > 0)
 	if e.cfg.AckDelay > 0 {
-		e.noteArrival(h.Sequence, gap, len(payload) > 0)
+		e.noteArrival(h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
 	}
 	return Delivered
 }
@@ -127,7 +128,7 @@ func (e *Endpoint) jump(s uint16) {
 	e.dropReassemblies()
 	e.partsNext = s
 	if e.cfg.AckDelay > 0 {
-		e.talking().last = s - ackDistance // so that the peer hears of it at once
+		e.talking().tellFrom(s - ackAhead) // so that the peer hears of it at once
 	}
 }
 
@@ -140,5 +141,6 @@ func (e *Endpoint) introduce() {
 	}
 	if t := e.talking(); !t.spoken {
 		t.owe(e.received.seen.Next()-1, e.now)
+		t.pressed = true
 	}
 }

@@ -165,7 +165,7 @@ func (e *Endpoint) forwardReceived(s uint16) {
 		return
 	}
 	e.parked = -1
-	e.noteStart(s, gap)
+	e.noteStart(gap)
 	if w.ring.records != nil && w.seen.Bitwise() {
 		w.ring.forward(w.seen.Next())
 	}

@@ -6,7 +6,7 @@ import "time"
 // next one is worth waiting for.
 type rhythm struct {
 	latest   int64 // when a message was sent last
-	interval int64 // usual time between two; 0: not known
+	interval int32 // usual nanoseconds between two, less than rhythmRest; 0: not known
 	begun    bool  // latest is set
 }
 
@@ -26,15 +26,17 @@ func (r *rhythm) note(now int64) {
 	case gap >= rhythmRest:
 		r.interval = 0
 	case r.interval == 0:
-		r.interval = gap
+		r.interval = int32(gap)
 	default:
-		r.interval += (min(gap, 4*r.interval) - r.interval) / 4
+		usual := int64(r.interval)
+		r.interval += int32((min(gap, 4*usual) - usual) / 4)
 	}
 }
 
 // alive reports whether messages have been sent lately, in a rhythm.
 func (r *rhythm) alive(now int64) bool {
-	return r.interval > 0 && now-r.latest <= 2*r.interval+r.interval/4
+	usual := int64(r.interval)
+	return usual > 0 && now-r.latest <= 2*usual+usual/4
 }
 
 // next returns until when a message is to be expected at the latest, for one
@@ -44,6 +46,6 @@ func (r *rhythm) next(arrived int64) (at int64, ok bool) {
 	if !r.alive(arrived) {
 		return 0, false
 	}
-	slack := r.interval / 4
-	return max(r.latest+r.interval, arrived) + slack, true
+	usual := int64(r.interval)
+	return max(r.latest+usual, arrived) + usual/4, true
 }

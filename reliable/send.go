@@ -54,8 +54,11 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	id = e.nextID
 	e.nextID++
 	e.counters.PacketsSent++
-	if e.talk != nil {
-		e.talk.sent(id, newest, e.now)
+	if t := e.talk; t != nil {
+		if e.parts.open > 0 && int16(newest-t.newest) > 0 {
+			newest -= min(newest-t.newest, ackLead) // those that lack fragments are yet to be told of
+		}
+		t.sent(id, newest, e.now)
 	}
 	if lost {
 		e.tell(lostID, FateLost, 0)

@@ -10,18 +10,23 @@ type talk struct {
 	prober
 }
 
+// talkSize is that of two lines of a processor's cache, which a talk then shares
+// with nothing else: allocations of that size begin at multiples of it.
 const talkSize = int(unsafe.Sizeof(talk{}))
 
 // talking returns the talk, which it makes if there is none. All that has been
 // received before counts as acknowledged.
 func (e *Endpoint) talking() *talk {
 	if e.talk == nil {
+		newest := e.received.seen.Next() - 1
 		e.talk = &talk{ackState: ackState{
-			last:   e.received.seen.Next() - 1,
+			last:   newest,
+			newest: newest,
 			every:  1,
 			left:   1,
 			spoken: e.nextID > 0,
-			sentAt: e.now, floorAt: e.now,
+			gapAt:  never,
+			sentAt: e.now, floorAt: coarse(e.now),
 		}}
 		e.mem += talkSize
 	}
