@@ -206,7 +206,7 @@ func TestReplayDiverges(t *testing.T) {
 		file := written(t, r)
 		for name, change := range map[string]func(*coreConfig){
 			"FragmentAbove": func(c *coreConfig) { c.FragmentAbove = 100 },
-			"LostAfter":     func(c *coreConfig) { c.LostAfter = 200 * time.Millisecond },
+			"LostAfter":     func(c *coreConfig) { c.LostAfter = 30 * time.Millisecond },
 			"AckDelay":      func(c *coreConfig) { c.AckDelay = 0 },
 			"MaxWindow":     func(c *coreConfig) { c.MaxWindow = 0 },
 			"RTTSmoothing":  func(c *coreConfig) { c.RTTSmoothing = 1 },

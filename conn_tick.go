@@ -171,12 +171,18 @@ const tickSoon = 100 * time.Millisecond
 // activeLocked notes that there was a message: figures are brought up to date
 // now and then.
 func (c *Conn) activeLocked(now clock) {
-	c.updateLocked(now)
+	if now-c.lastUpdate >= updateEvery {
+		c.updateLocked(now)
+	}
 	if c.compact {
 		c.compact = false
 		c.scheduleLocked(c.at(now), now)
 	}
 }
+
+// updateEvery is how often messages bring the figures up to date, which are smoothed
+// by the time that has passed. Who asks for them gets fresher ones.
+const updateEvery = 100 * time.Millisecond
 
 func (c *Conn) updateLocked(now clock) {
 	if now-c.lastUpdate >= smoothingInterval {
