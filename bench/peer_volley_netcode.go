@@ -19,7 +19,8 @@ var volleyNetcodePeer = &peer{
 	window:    wideWindow,
 	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
-		ln, err := netcode.Listen("udp4", "127.0.0.1:0", netcodeKey, 0)
+		lc := netcode.ListenConfig{PrivateKey: netcodeKey, MaxClients: maxLoadClients}
+		ln, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
