@@ -8,7 +8,7 @@ import (
 
 // groupReach is how many messages fragments may overtake. Their first fragments
 // show the peer new sequence numbers, and its headers speak of the last 32
-// only.
+// only. Package reliable knows that so many are usual, see ackLead there.
 const groupReach = 12
 
 // groupFragments puts the first fragments of messages in front of the other

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +114,44 @@ func TestForeignCloseFlushes(t *testing.T) {
 			t.Errorf("Read: %v, want io.EOF", err)
 		}
 		b.Close()
+	})
+}
+
+// A fragileConn counts calls of Close, of which all but the first fail, as those
+// of most connections do.
+type fragileConn struct {
+	net.Conn
+	closes atomic.Int32
+}
+
+func (c *fragileConn) Close() error {
+	if c.closes.Add(1) > 1 {
+		return net.ErrClosed
+	}
+	return c.Conn.Close()
+}
+
+// A foreign connection is closed once, though its Conn has ended before it is
+// closed, and the second Close is no failure.
+func TestForeignIsClosedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, y := socketpair.Pipe()
+		inner := &fragileConn{Conn: x}
+		c := NewConn(inner, nil)
+		y.Close()
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("Read: %v, want io.EOF", err)
+		}
+		synctest.Wait()
+		if n := inner.closes.Load(); n != 1 {
+			t.Errorf("closed %d times by its end, want once", n)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if n := inner.closes.Load(); n != 1 {
+			t.Errorf("closed %d times, want once", n)
+		}
 	})
 }
 

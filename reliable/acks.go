@@ -49,9 +49,8 @@ type ackState struct {
 	owedAt    int64 // when the first that waits for an ack came
 	lateAt    int64 // when the first late one came
 	sampledAt int64 // when an arrival was sampled last
+	floorAt   int64 // when the other side spoke of our predecessor last, see credible
 
-	pace    uint32 // nanoseconds between arrivals, of late; 0: not known, or too many
-	floorAt uint32 // when the other side spoke of our predecessor last, see coarse and credible
 	told    uint32 // our first packet that acknowledges the newest message, if asked
 	last    uint16 // newest sequence that a header of ours told of, but for messages that lacked fragments
 	newest  uint16 // newest sequence that waits for an ack, if owed, else that has waited for one
@@ -192,9 +191,7 @@ func (e *Endpoint) sampleArrival(s uint16) {
 	a.sampled, a.anchor = true, s
 	since := e.now - a.sampledAt
 	a.sampledAt = e.now
-	if a.pace = 0; since/int64(a.every) <= math.MaxUint32 {
-		a.pace = uint32(since / int64(a.every))
-	}
+	e.talk.rhythm.hear(since, a.every)
 	if e.received.samples < sampledFirst {
 		e.received.samples++
 		a.every, a.left = 1, 1
@@ -228,10 +225,11 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 //
 // An acknowledgement is owed for every message. While this side sends messages
 // in a rhythm that brings the next one within the AckDelay, it waits for that;
-// else for half the AckDelay, or an eighth more where the other side's rhythm brings
-// a message by then that is acknowledged at once to measure. It does not wait when 16 sequences are to be
-// acknowledged (8 where some are missing), for a gap in the sequences, and where
-// it serves to measure the round-trip time, which is one message a second or so.
+// else for half the AckDelay, or an eighth more where the other side's rhythm
+// brings a message by then that is acknowledged at once to measure. It does not
+// wait when 16 sequences are to be acknowledged (8 where some are missing), for a
+// gap in the sequences, and where it serves to measure the round-trip time, which
+// is one message a second or so.
 //
 // A probe asks the other side for an acknowledgement, when a message has had
 // none for longer than usual and none was sent since. None is sent before the
@@ -287,17 +285,11 @@ func (e *Endpoint) newestDue() (at int64, ok bool) {
 	if at, ok := e.talk.rhythm.next(a.owedAt); ok && at <= a.owedAt+delay {
 		return at, true
 	}
-	at, latest := a.nextSample(), a.owedAt+delay/2
+	at, latest := e.talk.nextSample(), a.owedAt+delay/2
 	if at > latest && at <= latest+delay/8 { // more would have the other side's probes wait
 		return at, true
 	}
 	return latest, true
-}
-
-// nextSample returns until when the arrival to be sampled next is to be expected at
-// the latest. It may be late by a quarter of the time between two.
-func (a *ackState) nextSample() int64 {
-	return a.sampledAt + int64(a.every)*int64(a.pace) + int64(a.pace/4)
 }
 
 // gapWatch is for how long after a gap acknowledgements leave more often: the
@@ -308,14 +300,16 @@ func (e *Endpoint) gapWatch() int64 {
 }
 
 // ackPresses reports whether what is owed cannot wait for a message of ours: no
-// packet of ours has left yet, or as many sequences wait for an ack as a header
-// should have to tell of.
+// packet of ours has left yet, or ackFar.
 func (e *Endpoint) ackPresses() bool {
 	a := &e.talk.ackState
 	distance := int16(a.newest - a.last)
 	return !a.spoken || (distance >= ackDistanceLossy || e.parts.open > 0) && e.ackFar(distance)
 }
 
+// ackFar reports whether as many sequences wait for an ack as a header should have
+// to tell of. They are counted from the newest that one told of to the newest whole
+// message; what is arriving ahead of that counts before the ack field loses some.
 func (e *Endpoint) ackFar(distance int16) bool {
 	switch {
 	case distance >= ackDistance:
@@ -438,7 +432,7 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 		e.counters.AcksInvalid++
 		e.noteFloor()
 		return false
-	case message || e.talk != nil && coarse(e.now)-e.talk.floorAt > uint32(floorSilence):
+	case message || e.talk != nil && e.now-e.talk.floorAt > floorSilence:
 		e.ackFloor = 0
 	default:
 		h.AckBits &= 1
@@ -446,18 +440,15 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 	return true
 }
 
-// floorSilence, in the measure of coarse, is how long packets without a message must
-// have spoken only of packets below the floor of acks before it is given up. It is
-// several times as long as a peer waits that has nothing to acknowledge.
-const floorSilence = 30 * int64(time.Second) >> 24
+// floorSilence is how long packets without a message must have spoken only of
+// packets below the floor of acks before it is given up. It is several times as
+// long as a peer waits that has nothing to acknowledge.
+const floorSilence = int64(30 * time.Second)
 
 // noteFloor notes that the other side spoke of the packet before the floor of
 // acks, or of one behind it.
 func (e *Endpoint) noteFloor() {
 	if e.talk != nil {
-		e.talk.floorAt = coarse(e.now)
+		e.talk.floorAt = e.now
 	}
 }
-
-// coarse is a time in steps of 17 ms, of which only differences count.
-func coarse(now int64) uint32 { return uint32(now >> 24) }

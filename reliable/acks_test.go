@@ -283,7 +283,7 @@ func TestAckGuardInSilence(t *testing.T) {
 	for _, test := range []struct {
 		silence time.Duration
 		acked   int
-	}{{29950 * time.Millisecond, 1}, {30050 * time.Millisecond, 6}} {
+	}{{30 * time.Second, 1}, {30*time.Second + 1, 6}} {
 		e, _ := New(connConfig(), testTime(0), nil)
 		var out Batch
 		for range 60 {

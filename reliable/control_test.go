@@ -344,7 +344,7 @@ func TestProbesAreFew(t *testing.T) {
 // The rhythm is that of steady messages; pauses, bursts and single ones are none.
 func TestRhythm(t *testing.T) {
 	const milli = int64(time.Millisecond)
-	r := rhythm{}
+	r := rhythm{latest: never}
 	r.note(0)
 	if _, ok := r.next(0); ok {
 		t.Error("one message makes a rhythm")

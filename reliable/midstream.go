@@ -101,6 +101,7 @@ func (e *Endpoint) forgetReceived() {
 		a := &e.talk.ackState
 		*a = ackState{every: 1, left: 1, spoken: a.spoken, gapAt: never, sentAt: a.sentAt, sampledAt: a.sampledAt}
 		a.tellFrom(noneHeard - ackAhead)
+		e.talk.pace = 0
 	}
 }
 

@@ -1,13 +1,16 @@
 package reliable
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// A rhythm is how this side sends messages: where it sends them steadily, the
-// next one is worth waiting for.
+// A rhythm is how both sides send messages: where they do so steadily, the next one
+// is worth waiting for.
 type rhythm struct {
-	latest   int64 // when a message was sent last
-	interval int32 // usual nanoseconds between two, less than rhythmRest; 0: not known
-	begun    bool  // latest is set
+	latest   int64  // when this side sent a message last, or never
+	interval int32  // usual nanoseconds between two, less than rhythmRest; 0: not known
+	pace     uint32 // the same of the other side's, of late; 0: not known, or too many
 }
 
 const (
@@ -20,8 +23,6 @@ func (r *rhythm) note(now int64) {
 	gap := now - r.latest
 	r.latest = now
 	switch {
-	case !r.begun:
-		r.begun = true
 	case gap < rhythmBurst:
 	case gap >= rhythmRest:
 		r.interval = 0
@@ -30,6 +31,13 @@ func (r *rhythm) note(now int64) {
 	default:
 		usual := int64(r.interval)
 		r.interval += int32((min(gap, 4*usual) - usual) / 4)
+	}
+}
+
+// hear learns that n messages of the other side came in some nanoseconds.
+func (r *rhythm) hear(since int64, n uint16) {
+	if r.pace = 0; since/int64(n) <= math.MaxUint32 {
+		r.pace = uint32(since / int64(n))
 	}
 }
 

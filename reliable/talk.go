@@ -26,11 +26,18 @@ func (e *Endpoint) talking() *talk {
 			left:   1,
 			spoken: e.nextID > 0,
 			gapAt:  never,
-			sentAt: e.now, floorAt: coarse(e.now),
-		}}
+			sentAt: e.now, floorAt: e.now,
+		}, rhythm: rhythm{latest: never}}
 		e.mem += talkSize
 	}
 	return e.talk
+}
+
+// nextSample returns until when the arrival to be sampled next is to be expected at
+// the latest. It may be late by a quarter of the time between two.
+func (t *talk) nextSample() int64 {
+	pace := int64(t.pace)
+	return t.sampledAt + int64(t.every)*pace + pace/4
 }
 
 func (e *Endpoint) freeTalk() {

@@ -161,6 +161,7 @@ func TestSingleCloseFails(t *testing.T) {
 		for range 2 {
 			require.Equal(t, s.err, c.Close())
 		}
+		require.EqualValues(t, 1, s.closes.Load())
 		c = NewSingle(newFakeSocket(), nil, nil, 1000)
 		require.NoError(t, c.Close())
 		require.Equal(t, net.ErrClosed, c.Attach(new(fakeHandler)))

@@ -157,8 +157,9 @@ func (p *Peer) Linger() {
 
 // Features implements Conn.
 func (p *Peer) Features() Features {
-	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: p.mux.sock.Features().System}
-	if p.mux.sock.Features().Peek != nil {
+	below := p.mux.sock.Features()
+	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: below.System}
+	if below.Peek != nil {
 		f.Unread = p
 	}
 	return f

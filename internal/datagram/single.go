@@ -23,6 +23,7 @@ type Single struct {
 	handler                 Handler // set by Attach, before the reader starts
 	closed                  atomic.Bool
 	closeOnce               sync.Once
+	closeErr                *error // nil: none
 	readErrors, writeErrors atomic.Uint64
 	refused                 atomic.Uint64
 	trouble                 atomic.Pointer[trouble] // since the other side was heard; nil: none
@@ -197,8 +198,15 @@ func (c *Single) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.timers.stop()
+		if err := c.turns.sock.Close(); err != nil {
+			failure := err // only this one is to be allocated
+			c.closeErr = &failure
+		}
 	})
-	return c.turns.sock.Close()
+	if c.closeErr != nil {
+		return *c.closeErr
+	}
+	return nil
 }
 
 func (c *Single) WaitWritable(int, <-chan struct{}) error { return nil }
@@ -220,8 +228,9 @@ func (c *Single) Linger() { c.turns.linger() }
 
 // Features implements Conn.
 func (c *Single) Features() Features {
-	f := Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: c.turns.sock.Features().System}
-	if c.turns.sock.Features().Peek != nil {
+	below := c.turns.sock.Features()
+	f := Features{Inline: c, Linger: c, Refusals: c, Errors: c, System: below.System}
+	if below.Peek != nil {
 		f.Unread = c
 	}
 	return f

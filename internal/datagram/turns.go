@@ -95,11 +95,9 @@ type turns struct {
 	inline socket.Stepper        // sock; nil if only the goroutine can read it
 	timers *timers
 
-	handle   func(ps []socket.Packet)
-	handling atomic.Bool // handle runs
+	handle func(ps []socket.Packet)
 
-	// These belong to who reads.
-	behind  bool // the goroutine reads
+	// These belong to who reads, and so does behind.
 	backoff backoff
 	began   time.Duration // when the caller began to read, since timers.base; without a deadline: never
 	seen    time.Duration // when packets came last, or somebody looked for them in vain, since timers.base
@@ -108,6 +106,8 @@ type turns struct {
 	turn     turn
 	sleeps   bool          // sock is a Notifier, so there need not be a goroutine
 	watching bool          // watch is scheduled
+	behind   bool          // the goroutine reads; not guarded by mu
+	handling atomic.Bool   // handle runs
 	seat     seat          // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
 	others   *[]Readers    // of the same seat, which have asked before; nil: none ever

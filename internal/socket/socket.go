@@ -64,8 +64,7 @@ type Socket interface {
 	Stats() Stats
 	// Features says what else the socket can do. It is always the same.
 	Features() Features
-	// Close closes the socket and makes ReadBatch return. Every call returns the
-	// result of the first.
+	// Close closes the socket and makes ReadBatch return.
 	Close() error
 }
 
