@@ -228,7 +228,7 @@ func (q *Inbox) Read(b []byte, d *deadline.Deadline) (n, size int, err error) {
 
 // readTaken is Read where it costs least: from the consumer's side.
 func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool) {
-	if q.failed.Load() || d.IsSet() && d.Exceeded() {
+	if q.failed.Load() || d.Exceeded() {
 		return 0, 0, false
 	}
 	q.readMu.Lock()

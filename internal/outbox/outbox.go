@@ -145,12 +145,7 @@ func (o *Outbox) Deadline() *deadline.Deadline { return &o.deadline }
 
 // Check returns why nothing can be written now: the end, an error of what was
 // sent earlier, which is told once, or the deadline.
-func (o *Outbox) Check() error {
-	if o.err == nil && o.failure == nil && !o.deadline.IsSet() {
-		return nil // as nearly always
-	}
-	return o.checkBy(&o.deadline)
-}
+func (o *Outbox) Check() error { return o.checkBy(&o.deadline) }
 
 func (o *Outbox) checkBy(d *deadline.Deadline) error {
 	switch {
