@@ -65,7 +65,7 @@ type ackState struct {
 	urgent  bool // what is owed tells of a gap
 	spoken  bool // a packet of ours has left
 	asked   bool // told is set
-	pressed bool // some packet may want an acknowledgement whatever the time
+	pressed bool // presses may be true, and is worth asking
 }
 
 // sent notes that packet id, whose header tells of all up to newest, has left.
@@ -247,9 +247,16 @@ func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
 }
 
 // ControlPresses reports whether the packets received since the last control packet
-// may want one whatever the time: it is the part of ControlDue that has to be looked
+// want one whatever the time: it is the part of ControlDue that has to be looked
 // at after each packet of a batch, at a fraction of its cost.
-func (e *Endpoint) ControlPresses() bool { return e.talk != nil && e.talk.pressed }
+func (e *Endpoint) ControlPresses() bool {
+	return e.talk != nil && e.talk.pressed && e.presses()
+}
+
+func (e *Endpoint) presses() bool {
+	a := &e.talk.ackState
+	return a.sampled || a.late > 0 || a.owed && (a.urgent || e.ackPresses())
+}
 
 // ackDue returns when an acknowledgement has to leave.
 func (e *Endpoint) ackDue() (at int64, ok bool) {
