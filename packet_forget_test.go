@@ -100,7 +100,9 @@ func TestPacketConnForgottenByOne(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprint(name, before, forgetful, size), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { oneForgets(t, link, before, size, forgetful) })
+						for seed := range uint64(5) {
+							synctest.Test(t, func(t *testing.T) { oneForgets(t, link, seed, before, size, forgetful) })
+						}
 					})
 				}
 			}
@@ -108,8 +110,8 @@ func TestPacketConnForgottenByOne(t *testing.T) {
 	}
 }
 
-func oneForgets(t *testing.T, link simnet.Link, before, size int, forgetful string) {
-	n := simnet.New(7)
+func oneForgets(t *testing.T, link simnet.Link, seed uint64, before, size int, forgetful string) {
+	n := simnet.New(seed)
 	defer n.Close()
 	n.SetDefault(link)
 	idleA, idleB := time.Hour, time.Hour

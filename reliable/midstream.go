@@ -19,7 +19,8 @@ import (
 //  3. It has started anew and says that it has heard nothing. So do late copies
 //     of the first packets there were. After a silence longer than datagrams
 //     live in the network there are none. Before, it is asked, by a packet that
-//     has heard nothing either, and case 2 comes with its next packet.
+//     has heard nothing either, and case 2 comes with its next packet. Fragments
+//     but for the first say nothing; after such a silence they need not.
 
 // noneHeard is the ack of a side that has received nothing.
 const noneHeard = 65535
@@ -59,8 +60,7 @@ func (e *Endpoint) anew(h Header) bool {
 		return false
 	}
 	newsAt := e.newsAt
-	e.forgetReceived()
-	e.begin(h.Sequence)
+	e.beginAgain(h.Sequence)
 	if e.now-newsAt < jumpSilence { // there may be copies of what it sent before
 		e.newsAt, e.newsSeq = newsAt, h.Sequence
 		e.received.seen.Restart(h.Sequence)
@@ -70,12 +70,46 @@ func (e *Endpoint) anew(h Header) bool {
 	return true
 }
 
+// anewBy is anew for a packet of which a fragment has come.
+func (e *Endpoint) anewBy(f *Fragment) bool {
+	switch {
+	case f.ID == 0:
+		return e.anew(f.Header)
+	case !e.cfg.MidStream || e.now-e.newsAt < jumpSilence:
+		return false
+	}
+	e.beginAgain(f.Sequence)
+	return true
+}
+
+// beginAgain makes s the beginning of the window, as if it were of the first packet
+// of the other side.
+func (e *Endpoint) beginAgain(s uint16) {
+	e.forgetReceived()
+	e.begin(s)
+}
+
 // Renew makes the window begin again with the next packet. It is for those who
 // know by other means than the packets' headers that the other side has started
-// anew.
+// anew. It does nothing where the window has begun again already, with other
+// fragments of that packet than the first, and nothing has been accepted since.
 func (e *Endpoint) Renew() {
+	if e.newsAt == never && e.lacksFirst() {
+		return
+	}
 	e.forgetReceived()
 	e.received.unmet = true
+}
+
+// lacksFirst reports whether there are fragments of packets, of none of which the
+// first has come.
+func (e *Endpoint) lacksFirst() bool {
+	for _, r := range e.parts.table {
+		if r != nil && r.headerSize > 0 {
+			return false
+		}
+	}
+	return e.parts.open > 0
 }
 
 // tellsNews reports whether h acknowledges a packet that has no acknowledgement,

@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -163,4 +164,74 @@ func TestMidStreamCopiesOfTheFirst(t *testing.T) {
 		b.SendInquiry(now.Add(time.Second), &out)
 		require.Equal(t, Delivered, a.Receive(now.Add(time.Second), out.At(0)), "to the same side it is any packet")
 	}
+}
+
+// After a silence, a message of one that has started anew is whole in whatever order
+// its fragments come, though only the first of them says anything.
+func TestMidStreamFragmentsOvertake(t *testing.T) {
+	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2, 2, 1, 1, 0, 0}}
+	for _, n := range []int{1, 3, 100, 5000, 40_000} {
+		for _, order := range orders {
+			for _, renewed := range []bool{false, true} {
+				now := someTime
+				_, b, _ := talked(t, now, n)
+				now = now.Add(time.Duration(jumpSilence))
+				fresh := newSide(t, now)
+				first := fresh.datagrams(t, now, '1', 3000)
+				require.Len(t, first, 3)
+				for at, i := range order {
+					if renewed && at > 0 && at == slices.Index(order, 0) { // by who sees that it is another first message
+						b.Renew()
+					}
+					b.Receive(now, first[i])
+				}
+				require.Equal(t, "1", string(b.got), "%d %v %v", n, order, renewed)
+				require.Equal(t, Duplicate, give(t, now, b, first[1:2]))
+				require.Equal(t, Delivered, give(t, now, b, fresh.datagrams(t, now, '2', 3000)))
+				require.Equal(t, "12", string(b.got))
+			}
+		}
+	}
+}
+
+// Without the silence, such fragments may be copies.
+func TestMidStreamOldFragments(t *testing.T) {
+	for _, n := range []int{1, 3, 100, 5000} {
+		now := someTime
+		_, b, _ := talked(t, now, n)
+		now = now.Add(time.Duration(jumpSilence - 1))
+		first := newSide(t, now).datagrams(t, now, '1', 3000)
+		for _, d := range [][]byte{first[1], first[2], first[0]} {
+			require.False(t, b.Receive(now, d).Live(), "%d", n)
+		}
+	}
+
+	now := someTime // and who may not be forgotten waits for no silence
+	e, err := New(&Config{JumpGuard: true}, now, nil)
+	require.NoError(t, err)
+	d := newSide(t, now).datagrams(t, now, '1', 3000)
+	for _, d := range d {
+		e.Receive(now, d)
+	}
+	require.Equal(t, Duplicate, e.Receive(now.Add(time.Duration(jumpSilence)), d[1]))
+}
+
+// A fragment of another packet, of which the first has come, goes when the window
+// begins again.
+func TestMidStreamRenewDropsFragments(t *testing.T) {
+	now := someTime
+	b := newSide(t, now)
+	old := newSide(t, now).datagrams(t, now, 'o', 3000)
+	give(t, now, b, old[:2])
+	b.Renew()
+	next := newSide(t, now).datagrams(t, now, 'n', 3000)
+	require.Equal(t, FragmentStored, give(t, now, b, next[:2]))
+	require.Equal(t, Delivered, give(t, now, b, next[2:]))
+	require.Equal(t, "n", string(b.got))
+	after := newSide(t, now)
+	after.datagrams(t, now, '0', 1)
+	require.Equal(t, FragmentStored, b.Receive(now, after.datagrams(t, now, '1', 3000)[1]))
+	b.Renew() // what was accepted is forgotten
+	require.Equal(t, Delivered, give(t, now, b, next))
+	require.Equal(t, "nn", string(b.got))
 }

@@ -208,13 +208,13 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	if e.received.unmet {
 		e.begin(f.Sequence)
 	}
-	if e.received.seen.Status(f.Sequence) == seq.Seen && (f.ID > 0 || !e.anew(f.Header)) {
+	if e.received.seen.Status(f.Sequence) == seq.Seen && !e.anewBy(f) {
 		return nil, Duplicate
 	}
 	r := e.parts.find(f.Sequence)
 	if r == nil {
 		if e.cfg.JumpGuard {
-			if v, believed := e.guard(f.Sequence); !believed && (f.ID > 0 || !e.anew(f.Header)) {
+			if v, believed := e.guard(f.Sequence); !believed && !e.anewBy(f) {
 				return nil, v
 			}
 		}
