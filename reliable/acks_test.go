@@ -109,12 +109,28 @@ func TestAckInRhythm(t *testing.T) {
 		t.Error("a message did not acknowledge")
 	}
 	d.receive(4239, 5, 'x')
-	d.due(4239, 4250)
-	d.control(4250, 6, 0b1111110)
+	d.due(4239, 4251.5) // an eighth of the delay; the message was to come by 4250
+	d.control(4251.5, 6, 0b1111110)
 	d.receive(4400, 6, 'x')
 	d.control(4400, 6, 0b1111111) // the third since the last sample
 	d.receive(4500, 7, 'x')       // the rhythm is over
 	d.due(4500, 4550)
+}
+
+// A rhythm that is quicker than an eighth of the delay has no timer set for so
+// short a time.
+func TestAckInQuickRhythm(t *testing.T) {
+	for _, test := range []struct{ interval, want float64 }{{0.6, 12.5}, {5, 12.5}, {9, 12.5}, {12, 15}} {
+		d := newDialogue(t)
+		d.listen()
+		at := 4000.0
+		for range 20 {
+			at += test.interval
+			d.send(at)
+		}
+		d.receive(at, 4, 'x')
+		d.due(at, at+test.want)
+	}
 }
 
 // A rhythm that is slower than the delay is not waited for, with the quarter by which
