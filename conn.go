@@ -45,6 +45,7 @@ type Conn struct {
 	lastUpdate          clock
 	tickAt              clock // when HandleTick has been asked for; 0: it has not
 	counts              counts
+	last                *Stats // of the end, once the endpoint is gone
 }
 
 var (
@@ -62,7 +63,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	c.dc, c.set, c.born = dc, set, now
 	c.out.Init((*framer)(c), dc.Features().Waits)
 	if err != nil {
-		c.set, c.rareLocked().last = &settings{}, &Stats{}
+		c.set, c.last = &settings{}, &Stats{}
 		c.out.End(err)
 		c.user.In.Init(0, nil)
 		c.user.In.Fail(err)
@@ -82,7 +83,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		return err
 	}
 	c.mu.Lock()
-	if c.lastLocked() == nil { // else the layer below has ended it already
+	if c.last == nil { // else the layer below has ended it already
 		c.scheduleLocked(now, 0)
 	}
 	c.mu.Unlock()
@@ -211,7 +212,6 @@ type rare struct {
 	looks     *looks // nil before Explain
 	watched   *looks // the same for package volleydebug
 	earlier   earlier
-	last      *Stats          // of the end; nil while there is an endpoint
 	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
 
@@ -220,14 +220,6 @@ func (c *Conn) rareLocked() *rare {
 		c.rare = new(rare)
 	}
 	return c.rare
-}
-
-// lastLocked returns the figures of the end, nil while there is an endpoint.
-func (c *Conn) lastLocked() *Stats {
-	if c.rare == nil {
-		return nil
-	}
-	return c.rare.last
 }
 
 // end ends the connection from below or by timeout: what has been received can
@@ -263,11 +255,11 @@ func (c *Conn) finishUnlocking() {
 // lost.
 func (c *Conn) releaseLocked() {
 	last := c.statsLocked()
-	c.rareLocked().last = &last
+	c.last = &last
 	c.buryLocked()
 	c.free()
-	last.MessagesLost = c.counts.messagesLost
-	last.Memory = 0
+	c.last.MessagesLost = c.counts.messagesLost
+	c.last.Memory = 0
 	c.endpoint = reliable.Endpoint{}
 	c.receipts.tell()
 }
@@ -286,7 +278,7 @@ func (c *Conn) buryLocked() {
 	case tombstone == nil:
 	case errors.Is(c.out.Err(), ErrIdleTimeout), errors.Is(c.out.Err(), ErrPeerRestarted):
 		tombstone.SetTombstone(0)
-	case c.lastLocked().PacketsAcked > 0:
+	case c.last.PacketsAcked > 0:
 		tombstone.SetTombstone(strayTime)
 	}
 }

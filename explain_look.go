@@ -52,7 +52,7 @@ func (c *Conn) look() *look {
 		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
 		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
 	}
-	if c.lastLocked() != nil {
+	if c.last != nil {
 		return l
 	}
 	l.open = c.endpoint.InFlight()

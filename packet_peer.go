@@ -51,7 +51,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	if c.lastLocked() == nil { // else the socket has broken already
+	if c.last == nil { // else the socket has broken already
 		if pc.idle > 0 {
 			dc.Schedule(c.at(pc.idle))
 		}

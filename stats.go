@@ -145,8 +145,8 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 	now := c.now()
 	c.mu.Lock()
-	if last := c.lastLocked(); last != nil {
-		stats = *last
+	if c.last != nil {
+		stats = *c.last
 	} else {
 		c.updateLocked(now)
 		stats = c.statsLocked()

@@ -30,7 +30,7 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 	switch {
 	case err != nil && c.out.Err() == nil:
 		c.out.End(err)
-		c.rareLocked().last = &Stats{}
+		c.last = &Stats{}
 		c.user.In.Fail(err)
 	case err == nil && wrapped:
 		wrappedConns.Add(c)

@@ -48,18 +48,15 @@ type Inbox struct {
 	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
 	waiting atomic.Int32 // those of callers that wait, or are about to
 	failed  atomic.Bool  // end counts at once, queued messages do not
-	used    atomic.Int64 // bytes pushed and not yet popped, with overhead, and freed
+	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
 	readMu  sync.Mutex
 	out     *chunk // taken from head as a whole
-	freed   int32  // bytes popped that used still counts, see settleLocked
-	lump    int32  // freed is not above it for long; constant
 }
 
 // Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
 // taken for queued messages and told when it is given back.
 func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.limit, q.room = int64(limit), int64(limit)
-	q.lump = int32(min(limit/freedShare, maxLump))
 	q.reserve = reserve
 	q.front = lengthSize
 }
@@ -136,11 +133,6 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 // n bytes fits, with its head.
 func (q *Inbox) makeRoom(n int) bool {
 	q.room = q.limit - q.used.Load() - q.pushed
-	if int64(n) > q.room && q.readMu.TryLock() {
-		q.settleLocked()
-		q.readMu.Unlock()
-		q.room = q.limit - q.used.Load() - q.pushed
-	}
 	return int64(n) <= q.room
 }
 
@@ -199,7 +191,6 @@ func (q *Inbox) finish(err error, drop bool) {
 		q.readMu.Lock()
 		q.freeList(q.out)
 		q.out = nil
-		q.settleLocked()
 		q.readMu.Unlock()
 	}
 }
@@ -222,10 +213,7 @@ func (q *Inbox) release(c *chunk) {
 }
 
 // Len returns the bytes queued, with overhead.
-func (q *Inbox) Len() int {
-	q.settle()
-	return int(q.used.Load())
-}
+func (q *Inbox) Len() int { return int(q.used.Load()) }
 
 // Read copies the next message to b and returns how much was copied and how
 // long the message is; what does not fit is lost. It waits for a message until
@@ -328,36 +316,11 @@ func (q *Inbox) pop(f func(p []byte, number uint64)) (bool, error) {
 // poppedLocked accounts for a message of n bytes that was taken from q.out.
 func (q *Inbox) poppedLocked(n int) {
 	c := q.out
-	q.freed += int32(int(c.front) + n)
+	q.used.Add(-int64(int(c.front) + n))
 	if c.r == c.w {
 		q.out = c.next
 		q.release(c)
 	}
-	if q.out == nil || q.freed > q.lump || q.roomers.Load() > 0 {
-		q.settleLocked()
-	}
-}
-
-// A share of the limit may have been popped before used says so, and no more than
-// maxLump bytes. If it did after each message, two processors would take it from each other
-// all the time. Who wants to know exactly settles first.
-const (
-	freedShare = 64
-	maxLump    = 64 << 10
-)
-
-// settleLocked takes what was popped out of used.
-func (q *Inbox) settleLocked() {
-	if q.freed > 0 {
-		q.used.Add(-int64(q.freed))
-		q.freed = 0
-	}
-}
-
-func (q *Inbox) settle() {
-	q.readMu.Lock()
-	q.settleLocked()
-	q.readMu.Unlock()
 }
 
 // popped tells those who want room that there is more, without a lock held.

@@ -109,18 +109,11 @@ func (q *Inbox) ready() bool {
 
 // HasRoom reports whether a message of n bytes would be taken.
 func (q *Inbox) HasRoom(n int) bool {
-	q.settle()
-	return q.fits(n)
-}
-
-// fits is HasRoom once used is settled, which it is after each message read while
-// somebody waits for room.
-func (q *Inbox) fits(n int) bool {
 	return q.used.Load()+int64(int(q.front)+n) <= q.limit
 }
 
-// takes is fits, but an empty inbox is as much room as there ever is.
-func (q *Inbox) takes(n int) bool { return q.fits(n) || q.used.Load() == 0 }
+// takes is HasRoom, but an empty inbox is as much room as there ever is.
+func (q *Inbox) takes(n int) bool { return q.HasRoom(n) || q.used.Load() == 0 }
 
 // A room is for those who want room.
 type room struct {
@@ -154,7 +147,6 @@ func (q *Inbox) OnRoom(n int, f func()) {
 	}
 	r.n, r.f = n, f
 	q.mu.Unlock()
-	q.settle()
 	q.tellRoom()
 }
 
@@ -186,7 +178,6 @@ func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
 	q.mu.Unlock()
 	q.roomers.Add(1)
 	defer q.roomers.Add(-1)
-	q.settle()
 	for {
 		q.mu.Lock()
 		end := q.end
