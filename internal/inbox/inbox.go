@@ -212,7 +212,8 @@ func (q *Inbox) release(c *chunk) {
 	}
 }
 
-// Len returns the bytes queued, with overhead.
+// Len returns the bytes queued, with overhead. It takes no lock, and may be called
+// between Lock and Unlock.
 func (q *Inbox) Len() int { return int(q.used.Load()) }
 
 // Read copies the next message to b and returns how much was copied and how

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/deadline"
 )
 
@@ -60,6 +62,19 @@ func TestLimit(t *testing.T) {
 	if got := push(q, "0123456789", "x"); got != 1 {
 		t.Errorf("%d messages taken after one was read, want 1", got)
 	}
+}
+
+// Who puts messages in may ask how much is queued, while a reader waits for the end
+// of the batch.
+func TestLenTakesNoLock(t *testing.T) {
+	q := newInbox(100)
+	push(q, "abc")
+	q.Lock()
+	q.readMu.Lock()
+	require.Equal(t, MessageOverhead+3, q.Len())
+	require.True(t, q.HasRoom(10))
+	q.readMu.Unlock()
+	q.Unlock()
 }
 
 func TestReserve(t *testing.T) {
