@@ -70,12 +70,13 @@ func (e *Endpoint) anew(h Header) bool {
 	return true
 }
 
-// anewBy is anew for a packet of which a fragment has come.
+// anewBy is anew for a packet of which a fragment has come. Where nothing has been
+// accepted yet, one that says nothing changes nothing.
 func (e *Endpoint) anewBy(f *Fragment) bool {
 	switch {
 	case f.ID == 0:
 		return e.anew(f.Header)
-	case !e.cfg.MidStream || e.now-e.newsAt < jumpSilence:
+	case !e.cfg.MidStream || e.newsAt == never || e.now-e.newsAt < jumpSilence:
 		return false
 	}
 	e.beginAgain(f.Sequence)

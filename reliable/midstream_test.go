@@ -216,6 +216,25 @@ func TestMidStreamOldFragments(t *testing.T) {
 	require.Equal(t, Duplicate, e.Receive(now.Add(time.Duration(jumpSilence)), d[1]))
 }
 
+// Where nothing has been accepted yet, there is nothing to forget: a stray fragment
+// does not cost the message that is arriving.
+func TestMidStreamStrayFragment(t *testing.T) {
+	for _, stray := range []int{0, 20_000} {
+		now := someTime
+		from, other, b := newSide(t, now), newSide(t, now), newSide(t, now)
+		for range 10_000 {
+			from.datagrams(t, now, 'x', 1)
+		}
+		for range stray {
+			other.datagrams(t, now, 'x', 1)
+		}
+		first := from.datagrams(t, now, '1', 3000)
+		give(t, now, b, first[:2])
+		require.False(t, b.Receive(now, other.datagrams(t, now, 'o', 3000)[1]).Live(), "%d", stray)
+		require.Equal(t, Delivered, give(t, now, b, first[2:]), "%d", stray)
+	}
+}
+
 // A fragment of another packet, of which the first has come, goes when the window
 // begins again.
 func TestMidStreamRenewDropsFragments(t *testing.T) {
