@@ -81,6 +81,7 @@ func TestHooks(t *testing.T) {
 		send(t, n, 1, 0, "hello")
 		c, err := l.side.Accept()
 		require.NoError(t, err)
+		synctest.Wait() // the socket's reader may not have done with what it let in
 		require.NoError(t, l.side.Close())
 		require.NoError(t, l.side.Close())
 		require.Equal(t, []string{"stop"}, log)

@@ -152,6 +152,7 @@ func TestGroup(t *testing.T) {
 			send(t, n, 1, sockets-1, "hello")
 			c, err := l.side.Accept()
 			require.NoError(t, err)
+			synctest.Wait() // the socket's reader may not have done with what it let in
 			require.NoError(t, l.side.Close())
 			for _, s := range l.socks {
 				require.Zero(t, s.closed.Load(), "a socket has closed while the other one has a connection")
