@@ -69,6 +69,7 @@ type receiver struct {
 	serve  func(fd uintptr) bool // serveReady, made once
 	limit  int32                 // how many messages the caller of ReadBatch has room for
 	once   bool                  // ReadStep
+	waited bool                  // the goroutine waits for the descriptor, or has just done so
 	ask    asker
 }
 
@@ -112,11 +113,13 @@ func (s *linuxSocket) tryReceive(fd uintptr) bool {
 		r.op = receiveOps.Get().(*receiveOp)
 	}
 	want := min(r.ask.count(), int(r.limit))
-	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
+	r.waited = false
 	s.readCalls.Add(1)
 	r.ask.learn(want, r.n)
 	if r.errno == syscall.EAGAIN {
 		r.release()
+		r.waited = true
 		return false
 	}
 	return true

@@ -44,12 +44,14 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		if !r.once {
 			want = max(2, want) // with one, none left is not seen
 		}
-		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()))
+		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
+		r.waited = false
 		s.readCalls.Add(1)
 		r.ask.learn(want, r.n)
 		if r.errno != 0 {
 			r.release()
-			return r.errno != syscall.EAGAIN
+			r.waited = r.errno == syscall.EAGAIN
+			return !r.waited
 		}
 		ps := r.op.packets[:r.n]
 		for i := range ps {
@@ -61,6 +63,7 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 			return true
 		}
 		if r.n < want {
+			r.waited = true
 			return false
 		}
 	}

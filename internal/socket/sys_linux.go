@@ -25,8 +25,9 @@ type kernel interface {
 	// many. If it is none, errno says why the first was not sent.
 	send(fd uintptr, msgs []mmsghdr) (n int, errno syscall.Errno)
 	// receive fills the first messages of msgs, without waiting, and returns
-	// how many. It is none only with an errno.
-	receive(fd uintptr, msgs []mmsghdr) (n int, errno syscall.Errno)
+	// how many. It is none only with an errno. If tell is set, the scheduler
+	// gets to know of the call.
+	receive(fd uintptr, msgs []mmsghdr, tell bool) (n int, errno syscall.Errno)
 	getsockopt(fd uintptr, level, name int) (int, error)
 	setsockopt(fd uintptr, level, name, value int) error
 	// drops returns how many datagrams the socket has dropped so far.
@@ -53,7 +54,7 @@ type linuxKernel struct{}
 // next call.
 func (linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	if len(msgs) > 1 {
-		n, errno := messageCall(sysSendmmsg, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT)
+		n, errno := messageCall(sysSendmmsg, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, false)
 		if errno != syscall.ENOSYS {
 			return n, errno
 		}
@@ -63,7 +64,7 @@ func (linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	if h.Control == nil && h.Iovlen == 1 {
 		errno = sendto(fd, h)
 	} else {
-		_, errno = messageCall(sysSendmsg, fd, unsafe.Pointer(h), syscall.MSG_DONTWAIT, 0)
+		_, errno = messageCall(sysSendmsg, fd, unsafe.Pointer(h), syscall.MSG_DONTWAIT, 0, false)
 	}
 	if errno != 0 {
 		return 0, errno
@@ -84,14 +85,14 @@ func sendto(fd uintptr, h *syscall.Msghdr) syscall.Errno {
 	}
 }
 
-func (linuxKernel) receive(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
+func (linuxKernel) receive(fd uintptr, msgs []mmsghdr, tell bool) (int, syscall.Errno) {
 	if len(msgs) > 1 {
-		n, errno := messageCall(syscall.SYS_RECVMMSG, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT)
+		n, errno := messageCall(syscall.SYS_RECVMMSG, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, tell)
 		if errno != syscall.ENOSYS {
 			return n, errno
 		}
 	}
-	n, errno := messageCall(sysRecvmsg, fd, unsafe.Pointer(&msgs[0].hdr), syscall.MSG_DONTWAIT, 0)
+	n, errno := messageCall(sysRecvmsg, fd, unsafe.Pointer(&msgs[0].hdr), syscall.MSG_DONTWAIT, 0, tell)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -100,11 +101,17 @@ func (linuxKernel) receive(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 }
 
 // messageCall makes one of the calls for messages, again if a signal came in
-// between. None of them waits, so the scheduler is not told, which would cost as
-// much as a tenth of the call.
-func messageCall(trap, fd uintptr, p unsafe.Pointer, a, b int) (int, syscall.Errno) {
+// between. None of them waits, so the scheduler is told only where it has to know
+// that the process is awake (see teller); it costs as much as a tenth of the call.
+func messageCall(trap, fd uintptr, p unsafe.Pointer, a, b int, tell bool) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(p), uintptr(a), uintptr(b), 0, 0)
+		var n uintptr
+		var errno syscall.Errno
+		if tell {
+			n, _, errno = syscall.Syscall6(trap, fd, uintptr(p), uintptr(a), uintptr(b), 0, 0)
+		} else {
+			n, _, errno = syscall.RawSyscall6(trap, fd, uintptr(p), uintptr(a), uintptr(b), 0, 0)
+		}
 		if errno == 0 {
 			return int(n), 0
 		}
