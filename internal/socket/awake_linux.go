@@ -20,7 +20,7 @@ import (
 
 // tellInterval is how often the scheduler is told where packets come often. The
 // monitor, when awake, interrupts who has computed for 10 ms.
-const tellInterval = 20 * time.Millisecond
+const tellInterval = 100 * time.Millisecond
 
 // A teller decides who tells the scheduler. There is one for the process, as there
 // is one monitor.
