@@ -134,6 +134,41 @@ func TestBenchParallel(t *testing.T) {
 	}
 }
 
+// TestBenchLines: each line begins where the one before ended, whichever reports
+// get lost, and no news wait for long.
+func TestBenchLines(t *testing.T) {
+	for _, reports := range []string{
+		"abc abc abc", "ab abc abc", "a ab abc abc", "a abc bc bc abc", "a abc bc c bc abc", "ab abc c c abc abc", "abc bc abc abc bc abc abc", "abc bc abc bc bc bc abc abc", "cab bca a abc",
+	} {
+		var out bytes.Buffer
+		o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
+		v := newBenchView(&out, &o)
+		w := v.addWay(false)
+		streams := []*benchStream{w.add(), w.add(), w.add()}
+		seconds := strings.Fields(reports)
+		for i, who := range seconds {
+			n := uint64(10 * (i + 1))
+			for _, c := range who {
+				v.show(streams[c-'a'], benchFigures{Elapsed: time.Duration(i+1) * time.Second, Received: n, Expected: n})
+			}
+		}
+		last, messages := 0.0, uint64(0)
+		for l := range strings.Lines(out.String()) {
+			var e benchEvent
+			require.NoError(t, json.Unmarshal([]byte(l), &e))
+			require.Equal(t, last, e.Start, reports)
+			require.Less(t, e.Start, e.End, reports)
+			last, messages = e.End, messages+e.Messages
+		}
+		require.EqualValues(t, len(seconds), last, reports)
+		for _, s := range streams {
+			require.GreaterOrEqual(t, s.shown.Elapsed, s.now.Elapsed-time.Second, reports)
+			messages -= s.shown.Received
+		}
+		require.Zero(t, messages, reports)
+	}
+}
+
 // TestBenchBidirText: what it looks like for people.
 func TestBenchBidirText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -159,10 +159,14 @@ func (v *benchView) show(s *benchStream, f benchFigures) {
 }
 
 // flush prints a line of what has come since the one before. A short rest at the
-// end has none.
+// end has none. Where those with news have only caught up with others, whose next
+// reports got lost, the news wait for the next line, since no time has passed.
 func (v *benchView) flush(w *benchWay) {
 	e := w.sum("interval", func(s *benchStream) benchFigures { return s.shown })
 	over := !slices.ContainsFunc(w.streams, func(s *benchStream) bool { return !s.now.Final })
+	if !over && e.End <= e.Start {
+		return
+	}
 	if !over || e.End-e.Start > time.Duration(v.opts.interval).Seconds()/2 {
 		v.print(e)
 	}
