@@ -15,40 +15,49 @@ import (
 //
 // So whoever has waited for packets makes a call that the scheduler knows of.
 // To wake the monitor for each packet would cost a server at game rates a fifth
-// of its time. Where packets come so often, a timer that always has at most two
-// tellInterval to go does the same: the monitor never sleeps longer than that.
+// of its time. Where packets come often, a timer does the same: the monitor does
+// not sleep past the time at which one comes due, and until then nobody need tell.
 
-// tellInterval is how often the scheduler is told where packets come often. The
-// monitor, when awake, interrupts who has computed for 10 ms.
+// tellInterval is how close together two tellings make a third one unnecessary for
+// twice as long. The monitor, when awake, interrupts who has computed for 10 ms.
 const tellInterval = 100 * time.Millisecond
 
 // A teller decides who tells the scheduler. There is one for the process, as there
 // is one monitor.
 type teller struct {
-	last  atomic.Int64 // when the scheduler was told last
-	until atomic.Int64 // when it has to be told again
-	arm   func(time.Duration)
+	bounded atomic.Bool  // a timer bounds the monitor's sleep
+	last    atomic.Int64 // when the scheduler was told last
 }
 
 var (
-	monitorTimer  = time.AfterFunc(tellInterval, func() {}) // does nothing but come due
-	monitorTeller = teller{arm: func(d time.Duration) { monitorTimer.Reset(d) }}
+	monitorTeller teller
+	monitorTimer  = time.AfterFunc(tellInterval, monitorTeller.rang)
 	processStart  = time.Now()
 )
 
 // tellScheduler reports whether the call of somebody who has waited must be one
-// that the scheduler knows of.
-func tellScheduler() bool { return monitorTeller.tell(int64(time.Since(processStart))) }
-
-// tell is tellScheduler at a time in nanoseconds. The timer is armed before the
-// call that wakes the monitor, so that its next sleep sees it.
-func (t *teller) tell(now int64) bool {
-	if now < t.until.Load() {
+// that the scheduler knows of. The timer is set before the call that wakes the
+// monitor, so that its next sleep sees it.
+func tellScheduler() bool {
+	t := &monitorTeller
+	if t.bounded.Load() {
 		return false
 	}
-	if last := t.last.Swap(now); now-last < int64(tellInterval) {
-		t.arm(2 * tellInterval)
-		t.until.Store(now + int64(tellInterval))
+	if t.often(int64(time.Since(processStart))) {
+		monitorTimer.Reset(2 * tellInterval)
 	}
 	return true
 }
+
+// often notes that the scheduler is told at a time in nanoseconds, and reports
+// whether a timer is to bound the monitor's sleep from then on.
+func (t *teller) often(now int64) bool {
+	if now-t.last.Swap(now) >= int64(tellInterval) {
+		return false
+	}
+	t.bounded.Store(true)
+	return true
+}
+
+// rang notes that the timer has come due.
+func (t *teller) rang() { t.bounded.Store(false) }

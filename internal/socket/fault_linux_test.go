@@ -484,11 +484,11 @@ func TestSocketBuffers(t *testing.T) {
 		defer s.Close()
 		return s.Stats()
 	}
-	system := open(Config{ReadBuffer: -1, WriteBuffer: -1}, linuxKernel{})
+	system := open(Config{ReadBuffer: -1, WriteBuffer: -1}, &linuxKernel{})
 	if system.ReadBufferSize < 1<<12 || system.WriteBufferSize < 1<<12 {
 		t.Errorf("default buffers of %d and %d bytes, want some", system.ReadBufferSize, system.WriteBufferSize)
 	}
-	for name, k := range map[string]kernel{"as we are": linuxKernel{}, "unprivileged": &faultyKernel{noForce: true}} {
+	for name, k := range map[string]kernel{"as we are": &linuxKernel{}, "unprivileged": &faultyKernel{noForce: true}} {
 		small := open(Config{ReadBuffer: 64 << 10, WriteBuffer: 32 << 10}, k)
 		if small.ReadBufferSize != 64<<10 || small.WriteBufferSize != 32<<10 {
 			t.Errorf("%s: buffers of %d and %d bytes, want 65536 and 32768", name, small.ReadBufferSize, small.WriteBufferSize)

@@ -73,8 +73,8 @@ const (
 	pollOut = 4
 )
 
-func (linuxKernel) writable(fd uintptr) bool { return poll(fd, pollOut) }
-func (linuxKernel) readable(fd uintptr) bool { return poll(fd, pollIn) }
+func (*linuxKernel) writable(fd uintptr) bool { return poll(fd, pollOut) }
+func (*linuxKernel) readable(fd uintptr) bool { return poll(fd, pollIn) }
 
 // poll reports whether one of the events, or an error, is there. It does not wait.
 func poll(fd uintptr, events int16) bool {

@@ -52,7 +52,7 @@ type linuxKernel struct{}
 // send takes the cheapest call for msgs. Where sendmmsg is refused (ENOSYS, by
 // some filters of system calls), it sends one message and leaves the rest to a
 // next call.
-func (linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
+func (*linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	if len(msgs) > 1 {
 		n, errno := messageCall(sysSendmmsg, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, false)
 		if errno != syscall.ENOSYS {
@@ -85,7 +85,7 @@ func sendto(fd uintptr, h *syscall.Msghdr) syscall.Errno {
 	}
 }
 
-func (linuxKernel) receive(fd uintptr, msgs []mmsghdr, tell bool) (int, syscall.Errno) {
+func (*linuxKernel) receive(fd uintptr, msgs []mmsghdr, tell bool) (int, syscall.Errno) {
 	if len(msgs) > 1 {
 		n, errno := messageCall(syscall.SYS_RECVMMSG, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, tell)
 		if errno != syscall.ENOSYS {
@@ -121,16 +121,16 @@ func messageCall(trap, fd uintptr, p unsafe.Pointer, a, b int, tell bool) (int, 
 	}
 }
 
-func (linuxKernel) getsockopt(fd uintptr, level, name int) (int, error) {
+func (*linuxKernel) getsockopt(fd uintptr, level, name int) (int, error) {
 	value, err := syscall.GetsockoptInt(int(fd), level, name)
 	return value, os.NewSyscallError("getsockopt", err)
 }
 
-func (linuxKernel) setsockopt(fd uintptr, level, name, value int) error {
+func (*linuxKernel) setsockopt(fd uintptr, level, name, value int) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(fd), level, name, value))
 }
 
-func (linuxKernel) drops(fd uintptr) (uint32, bool) {
+func (*linuxKernel) drops(fd uintptr) (uint32, bool) {
 	var vars [memInfoVars]uint32
 	size := uint32(unsafe.Sizeof(vars))
 	_, _, errno := syscall.Syscall6(sysGetsockopt, fd, syscall.SOL_SOCKET, soMemInfo,
@@ -138,7 +138,7 @@ func (linuxKernel) drops(fd uintptr) (uint32, bool) {
 	return vars[memInfoDrops], errno == 0 && size == uint32(unsafe.Sizeof(vars))
 }
 
-func (linuxKernel) release() string {
+func (*linuxKernel) release() string {
 	var name syscall.Utsname
 	if syscall.Uname(&name) != nil {
 		return ""

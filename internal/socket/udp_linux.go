@@ -38,7 +38,7 @@ type linuxSocket struct {
 var _ Socket = (*linuxSocket)(nil)
 
 func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
-	return newLinuxSocket(c, cfg, linuxKernel{})
+	return newLinuxSocket(c, cfg, &linuxKernel{})
 }
 
 func newLinuxSocket(c *net.UDPConn, cfg *Config, k kernel) (*linuxSocket, error) {
