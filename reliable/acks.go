@@ -225,9 +225,9 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 //
 // An acknowledgement is owed for every message. While this side sends messages
 // in a rhythm that brings the next one within the AckDelay, it waits for that, and
-// for an eighth of it at least; else for half the AckDelay, or an eighth more where the other side's rhythm
-// brings a message by then that is acknowledged at once to measure. It does not
-// wait when 16 sequences are to be acknowledged (8 where some are missing), for a
+// for an eighth of it at least; else for half the AckDelay, or up to an eighth more
+// where the other side's rhythm brings a message by then that is acknowledged at
+// once to measure. It does not wait when 16 sequences are to be acknowledged (8 where some are missing), for a
 // gap in the sequences, and where it serves to measure the round-trip time, which
 // is one message a second or so.
 //
@@ -292,9 +292,10 @@ func (e *Endpoint) newestDue() (at int64, ok bool) {
 	if at, ok := e.talk.rhythm.next(a.owedAt); ok && at <= a.owedAt+delay {
 		return max(at, a.owedAt+delay/8), true // a quick exchange would set timers all the time
 	}
-	at, latest := e.talk.nextSample(), a.owedAt+delay/2
-	if at > latest && at <= latest+delay/8 { // more would have the other side's probes wait
-		return at, true
+	latest := a.owedAt + delay/2
+	extended := latest + delay/8 // more would have the other side's probes wait
+	if soon, late := e.talk.nextSample(); late > latest && soon <= extended {
+		return min(late, extended), true
 	}
 	return latest, true
 }

@@ -136,6 +136,25 @@ func TestAckWaitsForRhythm(t *testing.T) {
 	}
 }
 
+// A message that will be sampled is waited for where it should come within five
+// eighths of the delay, with the quarter by which it may be late, but no longer.
+func TestAckWaitsForSample(t *testing.T) {
+	for _, test := range []struct{ interval, want float64 }{
+		{22, 50}, {24, 54}, {27, 60.75}, {28, 62.5}, {31, 62.5}, {32, 50},
+	} {
+		d := newDialogue(t)
+		at, s := d.listen()
+		for range 3 {
+			at, s = at+test.interval, s+1
+			d.receive(at, s, 'x')
+		}
+		d.control(at, s, 1<<(s+1)-1) // one in three is sampled
+		at, s = at+test.interval, s+1
+		d.receive(at, s, 'x')
+		d.due(at, at+test.want)
+	}
+}
+
 // TestAckBitsPatterns checks that the header's ack bits are those of
 // the packets received, in every pattern of each byte.
 func TestAckBitsPatterns(t *testing.T) {

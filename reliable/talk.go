@@ -33,11 +33,12 @@ func (e *Endpoint) talking() *talk {
 	return e.talk
 }
 
-// nextSample returns until when the arrival to be sampled next is to be expected at
+// nextSample returns when the arrival to be sampled next is to be expected, and at
 // the latest. It may be late by a quarter of the time between two.
-func (t *talk) nextSample() int64 {
+func (t *talk) nextSample() (soon, late int64) {
 	pace := int64(t.pace)
-	return t.sampledAt + int64(t.every)*pace + pace/4
+	soon = t.sampledAt + int64(t.every)*pace
+	return soon, soon + pace/4
 }
 
 func (e *Endpoint) freeTalk() {
