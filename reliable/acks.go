@@ -227,9 +227,9 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 // in a rhythm that brings the next one within the AckDelay, it waits for that, and
 // for an eighth of it at least; else for half the AckDelay, or up to an eighth more
 // where the other side's rhythm brings a message by then that is acknowledged at
-// once to measure. It does not wait when 16 sequences are to be acknowledged (8 where some are missing), for a
-// gap in the sequences, and where it serves to measure the round-trip time, which
-// is one message a second or so.
+// once to measure. It does not wait when 16 sequences are to be acknowledged (8
+// where some are missing), for a gap in the sequences, and where it serves to
+// measure the round-trip time, which is one message a second or so.
 //
 // A probe asks the other side for an acknowledgement, when a message has had
 // none for longer than usual and none was sent since. None is sent before the

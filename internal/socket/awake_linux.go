@@ -18,8 +18,9 @@ import (
 // of its time. Where packets come often, a timer does the same: the monitor does
 // not sleep past the time at which one comes due, and until then nobody need tell.
 
-// tellInterval is how close together two tellings make a third one unnecessary for
-// twice as long. The monitor, when awake, interrupts who has computed for 10 ms.
+// Packets come often if the scheduler is told twice within a tellInterval. Then the
+// timer is set to twice that, and nobody tells until it comes due. The monitor, when
+// awake, interrupts who has computed for 10 ms.
 const tellInterval = 100 * time.Millisecond
 
 // A teller decides who tells the scheduler. There is one for the process, as there
