@@ -1,16 +1,15 @@
 package stacktest
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
-	"volley/internal/inbox"
-	"volley/internal/socket"
+	"volley/internal/netconn"
 	"volley/internal/wire"
 )
 
@@ -21,54 +20,67 @@ const (
 	toyHello, toyBye = 254, 255
 	toyMessage       = 1000             // bytes at most
 	toyPace          = time.Millisecond // between two messages
+	toyCredit        = 10 * toyPace     // that a silence gives, at most
 )
 
 // A toy is a connection of two channels.
 type toy struct {
 	dc    datagram.Conn
-	in    [2]inbox.Inbox
-	read  deadline.Deadline
+	sides [2]netconn.Side
 	mu    sync.Mutex // guards what follows; not held while dc is called
 	queue [][]byte   // to be sent
 	next  time.Time  // when the next one may leave
+	ended bool       // there will be no next one
 }
 
 // newToy puts the protocol on a transport, which it takes over.
 func newToy(dc datagram.Conn) (*toy, error) {
 	c := &toy{dc: dc}
-	for i := range c.in {
-		c.in[i].Init(64<<10, nil)
-		c.in[i].SetPoller(dc.Features().Inline)
+	for i := range c.sides {
+		c.sides[i].Init(dc, 64<<10, nil)
 	}
-	return c, dc.Attach((*toyHandler)(c))
+	if err := dc.Attach((*toyHandler)(c)); err != nil {
+		dc.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // toyOver puts the protocol on a connection that preserves message boundaries.
 func toyOver(inner net.Conn) (*toy, error) {
-	dc := datagram.Below(inner)
-	if dc == nil {
-		dc = datagram.NewForeign(inner, 1+toyMessage, 1+toyMessage)
+	const most = 1 + toyMessage
+	dc, err := datagram.Over(inner, datagram.OverConfig{MaxDatagram: most, MaxForeign: most, MaxMessage: most})
+	if err != nil {
+		return nil, err
 	}
 	return newToy(dc)
 }
 
-func (c *toy) Read(channel int, b []byte) (int, error) {
-	n, _, err := c.in[channel].Read(b, &c.read)
-	return n, err
-}
+func (c *toy) Read(channel int, b []byte) (int, error) { return c.sides[channel].Read(b) }
 
 // Write queues a message, which leaves when its time has come.
 func (c *toy) Write(channel byte, b []byte) error {
+	if len(b) > toyMessage {
+		return errors.New("toy: the message is too long")
+	}
 	if err := c.dc.WaitWritable(1+len(b), nil); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.queue = append(c.queue, append([]byte{channel}, b...))
+	ended := c.ended
+	if !ended {
+		c.queue = append(c.queue, append([]byte{channel}, b...))
+	}
 	c.mu.Unlock()
+	if ended {
+		return net.ErrClosed
+	}
 	c.dc.Schedule(time.Now())
 	return nil
 }
 
+// Close ends the connection at once. What is still queued is lost, for the toy
+// promises nothing about what has not been read.
 func (c *toy) Close() error {
 	bye := new(wire.Batch)
 	bye.Append([]byte{toyBye})
@@ -84,10 +96,11 @@ func (h *toyHandler) HandleBatch(_ time.Time, bufs [][]byte, _ *wire.Batch) {
 	for _, b := range bufs {
 		if len(b) == 1 && b[0] == toyBye {
 			h.HandleClose(io.EOF)
-		} else if len(b) > 1 && int(b[0]) < len(h.in) {
-			h.in[b[0]].Lock()
-			h.in[b[0]].Push(b[1:])
-			h.in[b[0]].Unlock()
+		} else if len(b) > 1 && int(b[0]) < len(h.sides) {
+			in := &h.sides[b[0]].In
+			in.Lock()
+			in.Push(b[1:])
+			in.Unlock()
 		}
 	}
 }
@@ -96,7 +109,7 @@ func (h *toyHandler) HandleBatch(_ time.Time, bufs [][]byte, _ *wire.Batch) {
 func (h *toyHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.next.Before(now.Add(-10 * toyPace)) {
+	if h.next.Before(now.Add(-toyCredit)) {
 		h.next = now // no credit for a long silence
 	}
 	for ; len(h.queue) > 0 && !h.next.After(now); h.queue = h.queue[1:] {
@@ -109,42 +122,15 @@ func (h *toyHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time)
 	return time.Time{} // none, until Write asks for one
 }
 
-func (h *toyHandler) HandleClose(err error) { h.in[0].End(err); h.in[1].End(err) }
+func (h *toyHandler) HandleClose(err error) {
+	h.mu.Lock()
+	h.ended, h.queue = true, nil
+	h.mu.Unlock()
+	h.sides[0].In.End(err)
+	h.sides[1].In.End(err)
+}
+
+// WaitRoom waits for both channels, since it is not told for which.
 func (h *toyHandler) WaitRoom(n int, cancel <-chan struct{}) error {
-	return h.in[0].WaitRoom(n, cancel)
-}
-
-// A toySocket accepts and dials.
-type toySocket struct {
-	mux      *datagram.Mux
-	accepted chan *toy
-}
-
-func newToySocket(pc net.PacketConn) *toySocket {
-	s := &toySocket{accepted: make(chan *toy, 10)}
-	cfg := datagram.MuxConfig{Acceptor: s, MaxDatagram: 1 + toyMessage, Tombstone: time.Second, MaxTombstones: 9}
-	s.mux = datagram.NewMux(socket.NewPacket(pc), cfg)
-	s.mux.Start()
-	return s
-}
-
-// Dial connects to an address, also to one that dials us at the same time.
-func (s *toySocket) Dial(to netip.AddrPort) (*toy, error) {
-	dc, err := s.mux.Dial(to)
-	if err != nil {
-		return nil, err
-	}
-	c, _ := newToy(dc) // no one else attaches to it
-	return c, c.Write(toyHello, nil)
-}
-
-// HandleUnknown lets in who says hello, and tells who is late that it is over.
-func (s *toySocket) HandleUnknown(_ time.Time, _ netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
-	if len(bufs[0]) == 1 && bufs[0][0] == toyHello {
-		return func(_ time.Time, dc datagram.Conn) { c, _ := newToy(dc); s.accepted <- c }
-	}
-	if late {
-		out.Append([]byte{toyBye})
-	}
-	return nil
+	return cmp.Or(h.sides[0].In.WaitRoom(n, cancel), h.sides[1].In.WaitRoom(n, cancel))
 }

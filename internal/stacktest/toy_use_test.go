@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/loopback"
 	"volley/netcode"
 	"volley/simnet"
 )
@@ -23,7 +24,7 @@ func talkToys(t *testing.T, a, b *toy) {
 	begin := time.Now()
 	var readers sync.WaitGroup
 	for _, c := range []*toy{a, b} {
-		for channel := range c.in {
+		for channel := range c.sides {
 			readers.Go(func() {
 				var buf [toyMessage]byte
 				for i := range messages {
@@ -37,18 +38,23 @@ func talkToys(t *testing.T, a, b *toy) {
 		}
 	}
 	for i := range messages {
-		for channel := range a.in {
+		for channel := range a.sides {
 			text := []byte(fmt.Sprint(channel, i))
 			require.NoError(t, a.Write(byte(channel), text))
 			require.NoError(t, b.Write(byte(channel), text))
 		}
 	}
 	readers.Wait()
-	require.GreaterOrEqual(t, time.Since(begin), time.Duration(2*messages-1)*toyPace, "paced")
+	require.GreaterOrEqual(t, time.Since(begin), (2*messages-1)*toyPace-toyCredit, "paced")
+	var buf [toyMessage]byte
+	require.Error(t, a.Write(0, make([]byte, toyMessage+1)))
+	require.NoError(t, a.Write(0, make([]byte, toyMessage)))
+	n, err := b.Read(0, buf[:])
+	require.NoError(t, err)
+	require.Equal(t, toyMessage, n)
 	require.NoError(t, a.Close())
-	synctest.Wait()
-	time.Sleep(time.Second)
-	_, err := b.Read(1, nil)
+	require.ErrorIs(t, a.Write(0, nil), net.ErrClosed)
+	_, err = b.Read(1, buf[:])
 	require.Equal(t, io.EOF, err)
 	require.NoError(t, b.Close())
 }
@@ -64,7 +70,9 @@ func TestToyNetwork(t *testing.T) {
 		for i := range 3 {
 			pc, err := n.Listen(fmt.Sprintf("10.0.0.%d:7", 1+i))
 			require.NoError(t, err)
-			sockets = append(sockets, newToySocket(pc))
+			s, err := newToySocket(pc)
+			require.NoError(t, err)
+			sockets = append(sockets, s)
 			addrs = append(addrs, pc.LocalAddr().(*net.UDPAddr).AddrPort())
 		}
 		dial := func(from, to int) *toy {
@@ -86,12 +94,65 @@ func TestToyNetwork(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		n.SetLink(addrs[2].Addr(), addrs[1].Addr(), simnet.Link{})
 		require.NoError(t, c.Write(0, []byte("still there?")))
-		_, err := c.Read(0, nil)
+		_, err := c.Read(0, make([]byte, 1))
 		require.Equal(t, io.EOF, err)
 		require.NoError(t, c.Close())
 		for _, s := range sockets {
 			s.mux.Close()
 		}
+	})
+}
+
+// TestToyUDP: over the loopback, where the callers of Read read the sockets: of one
+// that accepts, and of one that dials from a socket that accepts, too, or is
+// dialed. While there are two of them, for two channels, the goroutine does.
+func TestToyUDP(t *testing.T) {
+	listen := func() *toySocket {
+		pc, err := net.ListenPacket("udp", loopback.Addr())
+		require.NoError(t, err)
+		s, err := newToySocket(pc)
+		require.NoError(t, err)
+		t.Cleanup(func() { s.mux.Close() })
+		return s
+	}
+	for name, dial := range map[string]func(to net.Addr) (*toy, error){
+		"accepting": func(to net.Addr) (*toy, error) { return listen().Dial(to.(*net.UDPAddr).AddrPort()) },
+		"dialed": func(to net.Addr) (*toy, error) {
+			inner, err := net.Dial("udp", to.String())
+			require.NoError(t, err)
+			c, err := toyOver(inner)
+			require.NoError(t, err)
+			return c, c.Write(toyHello, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen()
+			a, err := dial(l.mux.Addr())
+			require.NoError(t, err)
+			talkToys(t, a, <-l.accepted)
+		})
+	}
+}
+
+// TestToyBacklog: whom nobody accepts is told so, and the reader does not wait.
+func TestToyBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		var sockets []*toySocket
+		for i := range 2 {
+			pc, err := n.Listen(fmt.Sprintf("10.0.0.%d:7", 1+i))
+			require.NoError(t, err)
+			s, err := newToySocket(pc)
+			require.NoError(t, err)
+			defer s.mux.Close()
+			sockets = append(sockets, s)
+		}
+		sockets[1].accepted = make(chan *toy)
+		c, err := sockets[0].Dial(netip.MustParseAddrPort("10.0.0.2:7"))
+		require.NoError(t, err)
+		_, err = c.Read(0, make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.NoError(t, c.Close())
 	})
 }
 
