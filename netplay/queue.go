@@ -132,16 +132,16 @@ func (q *queue) drain() {
 		s.wrote(q.written(batch, n))
 		if err != nil {
 			q.sink = sink{}
-			q.stop()
+			q.stopAndUnlock()
 			s.failed(err)
 			return
 		}
 	}
-	q.stop()
+	q.stopAndUnlock()
 }
 
-// stop ends drain. It unlocks.
-func (q *queue) stop() {
+// stopAndUnlock ends drain.
+func (q *queue) stopAndUnlock() {
 	q.running = false
 	q.signal()
 	q.mu.Unlock()

@@ -223,7 +223,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 			}
 			return id, nil
 		}
-		if err := ch.waitLocked(ctx); err != nil {
+		if err := ch.waitUnlocking(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -253,8 +253,8 @@ type ModeError struct{ Mode Mode }
 
 func (e *ModeError) Error() string { return "porous: there is no such mode" }
 
-// waitLocked waits until there may be room.
-func (ch *Channel) waitLocked(ctx context.Context) error {
+// waitUnlocking waits until there may be room.
+func (ch *Channel) waitUnlocking(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (ch *Channel) waitLocked(ctx context.Context) error {
 		ch.c.writers--
 		ch.writeDeadline.Disarm()
 	}()
-	if ch.c.awaitLocked(ctx.Done(), passed) == wokenCancel {
+	if ch.c.awaitUnlocking(ctx.Done(), passed) == wokenCancel {
 		return ctx.Err()
 	}
 	return nil // checkLocked sees the deadline

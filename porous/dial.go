@@ -75,7 +75,7 @@ func (c *Conn) Connected(ctx context.Context) error {
 		if err := c.writeErrorLocked(); err != nil {
 			return c.opError("dial", err)
 		}
-		if c.awaitLocked(ctx.Done(), nil) == wokenCancel && !c.connected {
+		if c.awaitUnlocking(ctx.Done(), nil) == wokenCancel && !c.connected {
 			return c.opError("dial", ctx.Err())
 		}
 	}

@@ -41,7 +41,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	if !c.manualLocked() {
 		c.out.PumpUnlocking(nil)
 	}
-	c.afterLocked()
+	c.concludeAndUnlock()
 }
 
 // answersLocked returns where a handler frames its answers: mostly what leaves
@@ -75,7 +75,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 		}
 		c.compactLocked()
 	}
-	c.afterLocked()
+	c.concludeAndUnlock()
 	return time.Time{}
 }
 
@@ -88,9 +88,9 @@ func (c *Conn) compactLocked() {
 	}
 }
 
-// afterLocked ends what a handler has begun, lets go of the lock, and does what
-// cannot be done with it.
-func (c *Conn) afterLocked() {
+// concludeAndUnlock ends what a handler has begun, and does behind it what cannot be
+// done with the lock held.
+func (c *Conn) concludeAndUnlock() {
 	connected, over := c.handleEventsLocked()
 	if c.waiters > 0 && (c.out.Err() != nil || c.roomyLocked() || c.peer.Flushed()) {
 		c.notifyLocked()
@@ -152,7 +152,7 @@ func (h *handler) HandleClose(err error) {
 	c.abortLocked() // which delivers what no Step has delivered
 	c.endLocked(err)
 	c.events = 0
-	c.afterLocked()
+	c.concludeAndUnlock()
 }
 
 // manualLocked reports whether only Step sends.
@@ -304,5 +304,5 @@ func (c *Conn) Step() {
 	c.tickLocked(out)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(c.out.Patience())
-	c.afterLocked()
+	c.concludeAndUnlock()
 }

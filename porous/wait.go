@@ -19,8 +19,8 @@ const (
 	wokenPassed               // or the second
 )
 
-// awaitLocked waits for a change. It lets go of the lock meanwhile.
-func (c *Conn) awaitLocked(cancel, passed <-chan struct{}) (w wakeUp) {
+// awaitUnlocking waits for a change.
+func (c *Conn) awaitUnlocking(cancel, passed <-chan struct{}) (w wakeUp) {
 	if c.change == nil {
 		c.change = make(chan struct{})
 	}
@@ -59,7 +59,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 		if c.connected && c.peer.Flushed() {
 			return nil
 		}
-		if c.awaitLocked(ctx.Done(), nil) == wokenCancel {
+		if c.awaitUnlocking(ctx.Done(), nil) == wokenCancel {
 			return c.opError("flush", ctx.Err())
 		}
 	}
@@ -133,7 +133,7 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 	c.closeLocked()
 	if cause == nil {
 		c.flushUnlocking(cancel)
-		c.confirmLocked(cancel)
+		c.confirmUnlocking(cancel)
 	}
 	c.finishUnlocking()
 	lost := c.lost
@@ -150,7 +150,7 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 // has begun.
 func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	for c.peer.State() == core.Connecting && c.peer.Stats().Packets > 0 {
-		if c.awaitLocked(cancel, nil) == wokenCancel {
+		if c.awaitUnlocking(cancel, nil) == wokenCancel {
 			return
 		}
 	}
@@ -164,14 +164,14 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	for c.peer.State() == core.Connected {
 		c.tickAt = 0
 		c.scheduleLocked()
-		if c.awaitLocked(cancel, nil) == wokenCancel {
+		if c.awaitUnlocking(cancel, nil) == wokenCancel {
 			return
 		}
 	}
 }
 
-// confirmLocked waits for the peer's answer to the request to end.
-func (c *Conn) confirmLocked(cancel <-chan struct{}) {
+// confirmUnlocking waits for the peer's answer to the request to end.
+func (c *Conn) confirmUnlocking(cancel <-chan struct{}) {
 	if c.peer.State() != core.Disconnecting {
 		return
 	}
@@ -181,7 +181,7 @@ func (c *Conn) confirmLocked(cancel <-chan struct{}) {
 	timer := time.AfterFunc(confirmTime, func() { close(passed) })
 	defer timer.Stop()
 	for c.peer.State() == core.Disconnecting {
-		if c.awaitLocked(cancel, passed) != woken {
+		if c.awaitUnlocking(cancel, passed) != woken {
 			return
 		}
 	}
