@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 	"volley/internal/socket"
 )
 
@@ -58,8 +59,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 }
 
 func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
-	if !isUDP(network) {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
+	if err := listen.CheckNetwork("dial", network); err != nil {
+		return nil, err
 	}
 	if _, err := d.settings(); err != nil {
 		return nil, err
@@ -149,8 +150,4 @@ func (c *Conn) greet() {
 	c.counts.keepAlivesSent++
 	c.queueEmptyLocked(c.now())
 	c.out.SendFreshUnlocking(before)
-}
-
-func isUDP(network string) bool {
-	return network == "udp" || network == "udp4" || network == "udp6"
 }

@@ -92,7 +92,7 @@ func ListenPacket(network, address string) (*PacketConn, error) {
 // the resolution of the address. Errors are those of net.ListenConfig and
 // *[ConfigError].
 func (lc *ListenConfig) ListenPacketConn(ctx context.Context, network, address string) (*PacketConn, error) {
-	if err := listen.CheckNetwork(network); err != nil {
+	if err := listen.CheckNetwork("listen", network); err != nil {
 		return nil, err
 	}
 	pc, err := lc.newPacketConn()

@@ -56,7 +56,7 @@ const (
 type Record struct {
 	Offset int64 // in the file, in bytes
 	Op     Op
-	Conn   *Connection
+	Conn   *Connection // that it is about; the same for all records of a connection
 
 	// Of a call:
 	Kind Kind
@@ -126,10 +126,10 @@ func (r *Record) AnswerNumber() (n int64, ok bool) {
 
 // A Packet is a datagram of a capture.
 type Packet struct {
-	Time time.Time
-	Sent bool   // by this side, to Info.Remote
-	Data []byte // as far as it is there
-	Size int    // in full
+	Time time.Time // of the call, as the connection's core was told it
+	Sent bool      // by this side, to Info.Remote
+	Data []byte    // as far as it is there
+	Size int       // in full
 }
 
 // Packets returns the datagrams that a call has received or sent.

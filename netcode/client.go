@@ -43,10 +43,10 @@ type client struct {
 
 // An Attempt is the failure of one of the servers in a connect token.
 type Attempt struct {
-	Server  netip.AddrPort
-	State   State         // negative: what went wrong; otherwise how far it got
-	Elapsed time.Duration // since the first request to this server
-	Err     error         // of the network, if that is what went wrong
+	Server  netip.AddrPort // an address from the connect token
+	State   State          // negative: what went wrong; otherwise how far it got
+	Elapsed time.Duration  // since the first request to this server
+	Err     error          // of the network, if that is what went wrong
 }
 
 func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }

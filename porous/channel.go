@@ -140,8 +140,10 @@ func (ch *Channel) SetPriority(p Priority) {
 // MaxMessageSize returns the largest message in bytes that Write takes.
 func (ch *Channel) MaxMessageSize() int { return ch.c.MaxMessageSize() }
 
-// KeepsOrder reports that messages never overtake each other, which is always
-// so.
+// KeepsOrder reports that what Write sends arrives completely and in the order of
+// the Writes, which is always so; what Send sends in another mode may be lost.
+// By this method, programs that take any net.Conn can tell message connections
+// that keep order from others.
 func (ch *Channel) KeepsOrder() bool { return true }
 
 // LocalAddr returns the local address of the connection.

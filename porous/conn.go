@@ -162,8 +162,8 @@ func (c *Conn) SendUntil(ctx context.Context, b []byte, mode Mode, expires time.
 // MaxMessageSize returns the largest message in bytes that Write takes.
 func (c *Conn) MaxMessageSize() int { return c.set.core.MaxPacket }
 
-// KeepsOrder reports that messages of one channel never overtake each other,
-// which is always so.
+// KeepsOrder reports that what Write sends arrives completely and in the order of
+// the Writes, which is always so, as [Channel.KeepsOrder] does.
 func (c *Conn) KeepsOrder() bool { return true }
 
 // LocalAddr returns the local address.
@@ -211,7 +211,7 @@ func (c *Conn) closeLocked() {
 }
 
 // closedLocked reports whether Close, Shutdown or Abort has been called.
-func (c *Conn) closedLocked() bool { return c.out.Err() != nil && !c.out.Drains() }
+func (c *Conn) closedLocked() bool { return c.out.Err() != nil && !c.out.EndedBelow() }
 
 func (c *Conn) endChannelsLocked() {
 	for i := range c.channels {
@@ -227,7 +227,7 @@ func (c *Conn) endChannelLocked(ch *Channel) {
 	switch err := c.out.Err(); {
 	case err == nil:
 		return
-	case c.out.Drains():
+	case c.out.EndedBelow():
 		ch.user.In.End(err)
 	default:
 		ch.user.In.Fail(net.ErrClosed)

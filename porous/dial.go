@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 )
 
 // A Dialer has options for dialing. The zero value dials as [Dial] does.
@@ -29,8 +30,8 @@ func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, err
 
 // Dial connects as the function [Dial] does, with the options of d.
 func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
-	if !isUDP(network) {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
+	if err := listen.CheckNetwork("dial", network); err != nil {
+		return nil, err
 	}
 	set, err := newSettings(d.Config, datagram.MaxUDP)
 	if err != nil {
@@ -90,10 +91,6 @@ func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error
 		MaxForeign:  set.core.MTU,
 		MaxMessage:  set.core.MTU,
 	})
-}
-
-func isUDP(network string) bool {
-	return network == "udp" || network == "udp4" || network == "udp6"
 }
 
 // randomID returns the id of a request.

@@ -92,7 +92,7 @@ func Listen(network, address string, cfg *Config) (*Listener, error) {
 // Listen listens on a UDP address. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if err := listen.CheckNetwork(network); err != nil {
+	if err := listen.CheckNetwork("listen", network); err != nil {
 		return nil, err
 	}
 	l, err := lc.newListener()

@@ -25,9 +25,9 @@ func (f Fate) String() string {
 
 // A Receipt says what became of one message.
 type Receipt struct {
-	ID      uint64 // as returned by Send
-	Channel int
-	Fate    Fate
+	ID      uint64        // as returned by Send
+	Channel int           // the number of the channel it was sent on
+	Fate    Fate          // Delivered or Lost, which is final
 	RTT     time.Duration // from Send to the last acknowledgement; 0 if lost
 }
 

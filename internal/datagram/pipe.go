@@ -258,7 +258,14 @@ func (c *PipeConn) tellEOF() {
 	}
 }
 
+// Schedule implements Conn.
 func (c *PipeConn) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
-func (c *PipeConn) MaxDatagram() int      { return MaxUDP }
-func (c *PipeConn) LocalAddr() net.Addr   { return c.addr }
-func (c *PipeConn) RemoteAddr() net.Addr  { return c.peer.addr }
+
+// MaxDatagram implements Conn. It is that of UDP, though more would pass.
+func (c *PipeConn) MaxDatagram() int { return MaxUDP }
+
+// LocalAddr returns this end's address, as NewPipe was given it.
+func (c *PipeConn) LocalAddr() net.Addr { return c.addr }
+
+// RemoteAddr returns the other end's address.
+func (c *PipeConn) RemoteAddr() net.Addr { return c.peer.addr }

@@ -25,9 +25,9 @@ import (
 // A turn says who reads a socket:
 //
 //	from      when                                              to
-//	unread    reading is started                                asleep, or behind
+//	unstarted reading is started                                asleep, or behind
 //	vacant    no caller has come for inlinePatience               if it cannot sleep
-//	unread, vacant
+//	unstarted, vacant
 //	          a caller of Read comes                            taken
 //	vacant    callers may not read any more                     behind
 //	asleep    a packet comes                                    behind
@@ -52,13 +52,13 @@ import (
 type turn uint8
 
 const (
-	unread   turn = iota // nobody has read yet
-	vacant               // nobody reads; a caller may be about to come back
-	asleep               // nobody reads, and the socket will tell of packets
-	taken                // a caller reads
-	behind               // the goroutine reads
-	yielding             // the goroutine reads, and has been asked to make place
-	over                 // nobody reads any more
+	unstarted turn = iota // nobody has read yet
+	vacant                // nobody reads; a caller may be about to come back
+	asleep                // nobody reads, and the socket will tell of packets
+	taken                 // a caller reads
+	behind                // the goroutine reads
+	yielding              // the goroutine reads, and has been asked to make place
+	over                  // nobody reads any more
 )
 
 // inlinePatience is how long nobody may read before the goroutine takes over.
@@ -73,8 +73,8 @@ const leastLook = time.Millisecond
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
-// turnsOwner is who has a socket read: a Single or a Mux. Its isClosed is called
-// with mu held, the others without.
+// turnsOwner is who has a socket read: a Single or a Mux. Its isClosed may be
+// called with mu held; the others never are.
 type turnsOwner interface {
 	isClosed() bool
 	handlePackets(now time.Time, ps []socket.Packet)
@@ -95,19 +95,20 @@ type turns struct {
 	inline socket.Stepper        // sock; nil if only the goroutine can read it
 	timers *timers
 
-	handle func(ps []socket.Packet)
+	handle   func(ps []socket.Packet)
+	handling atomic.Bool // handle runs
 
-	// These belong to who reads, and so does behind.
-	backoff backoff
-	began   time.Duration // when the caller began to read, since timers.base; without a deadline: never
-	seen    time.Duration // when packets came last, or somebody looked for them in vain, since timers.base
+	// These belong to who reads.
+	readsBehind bool // who reads is the goroutine
+	backoff     backoff
+	began       time.Duration // when the caller began to read, since timers.base; without a deadline: never
+	seen        time.Duration // when packets came last, or somebody looked for them in vain, since timers.base
 
+	// mu guards everything below.
 	mu       sync.Mutex
 	turn     turn
 	sleeps   bool          // sock is a Notifier, so there need not be a goroutine
 	watching bool          // watch is scheduled
-	behind   bool          // the goroutine reads; not guarded by mu
-	handling atomic.Bool   // handle runs
 	seat     seat          // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
 	others   *[]Readers    // of the same seat, which have asked before; nil: none ever
@@ -129,7 +130,7 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers) {
 		now := t.timers.base.Add(t.seen)
 		t.owner.handlePackets(now, ps)
 		t.handling.Store(false)
-		if t.behind {
+		if t.readsBehind {
 			t.owner.settled()
 		}
 		t.timers.poll(now)
@@ -175,7 +176,7 @@ func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
 			t.owner.handleBroken(broken)
 		}
 	}()
-	t.behind = false
+	t.readsBehind = false
 	t.owner.settled()
 	broken = t.readOnce(d)
 	return true

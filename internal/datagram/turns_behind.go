@@ -14,14 +14,14 @@ const sleepAfter = 200 * time.Millisecond
 func (t *turns) start() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.turn == unread {
+	if t.turn == unstarted {
 		t.sleepLocked()
 	}
 }
 
 // run is the goroutine that reads while no caller of the application's does.
 func (t *turns) run() {
-	t.behind = true
+	t.readsBehind = true
 	t.owner.settled()
 	for {
 		err := serve(t.sock, t.handle)

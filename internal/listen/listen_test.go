@@ -141,7 +141,7 @@ func TestOpenFails(t *testing.T) {
 	require.Equal(t, address, p.Addr().String())
 	p.Close()
 	for network, ok := range map[string]bool{"udp": true, "udp4": true, "udp6": true, "": false, "tcp": false, "unixgram": false} {
-		require.Equal(t, ok, CheckNetwork(network) == nil, network)
+		require.Equal(t, ok, CheckNetwork("dial", network) == nil, network)
 	}
 }
 

@@ -26,14 +26,14 @@ type Port struct {
 	early uint64 // datagrams discarded
 }
 
-// CheckNetwork returns an error, as package net does, unless the network is
-// "udp", "udp4" or "udp6".
-func CheckNetwork(network string) error {
+// CheckNetwork returns the error of an operation, "listen" or "dial", as package net
+// does, unless the network is "udp", "udp4" or "udp6".
+func CheckNetwork(op, network string) error {
 	switch network {
 	case "udp", "udp4", "udp6":
 		return nil
 	}
-	return &net.OpError{Op: "listen", Net: network, Err: net.UnknownNetworkError(network)}
+	return &net.OpError{Op: op, Net: network, Err: net.UnknownNetworkError(network)}
 }
 
 // Open binds sockets to a UDP address. If they are several, the kernel shares

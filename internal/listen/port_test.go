@@ -137,7 +137,7 @@ func TestControlFails(t *testing.T) {
 }
 
 func TestCheckNetwork(t *testing.T) {
-	err := CheckNetwork("tcp")
+	err := CheckNetwork("listen", "tcp")
 	require.EqualError(t, err, "listen tcp: unknown network tcp")
 	require.ErrorAs(t, err, new(*net.OpError))
 }

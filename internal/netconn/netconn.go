@@ -82,7 +82,7 @@ func (s *Side) Truncated() uint64 { return s.truncated.Load() }
 // SetDeadlineLocked sets the deadlines asked for. That is no error on a
 // connection that has ended but may still have messages to read.
 func (s *Side) SetDeadlineLocked(out *outbox.Outbox, t time.Time, read, write bool) error {
-	if err := out.Err(); err != nil && !out.Drains() {
+	if err := out.Err(); err != nil && !out.EndedBelow() {
 		return err
 	}
 	if read {

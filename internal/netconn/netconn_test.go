@@ -206,9 +206,9 @@ func TestEnds(t *testing.T) {
 
 	o = newOwner()
 	require.True(t, o.EndLocked(&o.out, broken))
-	require.True(t, o.out.Drains())
+	require.True(t, o.out.EndedBelow())
 	o.CloseLocked(&o.out)
-	require.False(t, o.out.Drains(), "nothing is to be read after Close")
+	require.False(t, o.out.EndedBelow(), "nothing is to be read after Close")
 }
 
 func TestOpError(t *testing.T) {

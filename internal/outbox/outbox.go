@@ -43,9 +43,11 @@ const (
 // those named Unlocking let go of it for a while, so that afterwards the
 // connection may have ended.
 //
-// Whoever finds nobody busy and makes itself so is the only one to transmit, not
-// holding the lock, until it releases. While nobody is busy and something is
-// pending, somebody is about to be.
+// One goroutine at a time transmits. It finds busy not set, and sets it; it lets
+// go of the lock for each system call; and it clears busy when nothing is pending
+// any more. Others who frame meanwhile add to what is pending, which it sends. If
+// something is pending while busy is not set, the goroutine that framed it is about
+// to transmit, or another one has been started for that.
 type Outbox struct {
 	owner Owner  // constant after Init
 	run   func() // flush; made once, so that starting it costs no allocation
@@ -55,17 +57,17 @@ type Outbox struct {
 	err      error             // why nothing can be written any more
 	failure  *error            // of what was sent on behalf of others, until a Write is told
 
-	busy    bool
-	taken   bool        // Writes are done with messages that have not left yet
-	drains  bool        // ended other than by Close, which has not been called since
-	refills bool        // owner is a Refiller; constant after Init
-	clogged atomic.Bool // pending is longer than answerRoom; read without the lock
-	waiters int32
-	flood   Flood
-	gates   *gates        // nil until somebody has to wait
-	pending *wire.Batch   // framed and waiting to leave; nil when there is nothing
-	oldest  time.Duration // when the first of pending came
-	looked  time.Duration // when a Write looked at the clock last
+	busy       bool
+	taken      bool        // Writes are done with messages that have not left yet
+	endedBelow bool        // ended other than by Close, which has not been called since
+	refills    bool        // owner is a Refiller; constant after Init
+	clogged    atomic.Bool // pending is longer than answerRoom; read without the lock
+	waiters    int32
+	flood      Flood
+	gates      *gates        // nil until somebody has to wait
+	pending    *wire.Batch   // framed and waiting to leave; nil when there is nothing
+	oldest     time.Duration // when the first of pending came
+	looked     time.Duration // when a Write looked at the clock last
 }
 
 // gates are what those wait at who cannot go on.
@@ -124,14 +126,14 @@ func (o *Outbox) End(err error) {
 // been received may still be read.
 func (o *Outbox) EndBelow(err error) {
 	o.End(err)
-	o.drains = true
+	o.endedBelow = true
 }
 
-// Drains reports whether EndBelow was called, and Closed was not.
-func (o *Outbox) Drains() bool { return o.drains }
+// EndedBelow reports whether EndBelow was called, and Closed was not.
+func (o *Outbox) EndedBelow() bool { return o.endedBelow }
 
 // Closed notes that Close was called: nothing is to be read any more.
-func (o *Outbox) Closed() { o.drains = false }
+func (o *Outbox) Closed() { o.endedBelow = false }
 
 // SetDeadline sets the deadline of Writes; after End it does nothing.
 func (o *Outbox) SetDeadline(t time.Time) {

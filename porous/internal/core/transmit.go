@@ -1,0 +1,215 @@
+package core
+
+import "volley/internal/wire"
+
+// A Limit is what keeps a Peer from sending more.
+type Limit uint8
+
+const (
+	LimitNone      Limit = iota // there is nothing to send
+	LimitHandshake              // not connected yet
+	LimitWindow                 // the congestion window
+	LimitBackoff                // the same, or the pacing rate, as losses have made it
+	LimitPacing                 // the pacing rate
+	LimitBandwidth              // the bandwidth agreed upon
+	LimitFrames                 // the window of frame ids
+	LimitPackets                // the peer's window of a channel
+	LimitUnread                 // the peer takes nothing of a channel
+	LimitSilence                // acknowledgements do not come
+)
+
+// Transmit appends up to max frames that may leave now to out, resends first,
+// and reports whether there may be more at once.
+func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
+	s := &p.send
+	if p.state != Connected || p.leaving {
+		return false
+	}
+	s.queue.now = now
+	rate := s.control.Rate()
+	if rate > 0 {
+		s.pace.refill(now, rate, p.cfg.MTU)
+	}
+	s.limit = LimitNone
+	for n := 0; ; n++ {
+		if s.empty() {
+			s.sendExtra(now, out)
+			s.starve()
+			return false
+		}
+		if n == max {
+			return true
+		}
+		if rate > 0 && !s.pace.ready() && s.probes == 0 {
+			s.limited = true // as the pacing rate follows the window
+			if s.limit = LimitPacing; rate >= float64(p.bandwidth) {
+				s.limit = LimitBandwidth
+			}
+			return false
+		}
+		before := out.Size()
+		if !s.resend(now, out) && !s.fresh(now, out) {
+			return false
+		}
+		s.pace.spend(out.Size() - before)
+	}
+}
+
+// Pending reports whether there is something to send, now or later.
+func (p *Peer) Pending() bool { return p.state == Connected && !p.send.empty() }
+
+// A Hold says what everything waits for that is to be sent.
+type Hold uint8
+
+const (
+	NotHeld    Hold = iota // nothing, or not all of it waits
+	HeldByPeer             // for a datagram of the peer, or a Tick if that does not come
+	HeldByTime             // for a Tick
+)
+
+// Held returns what kept the last Transmit from sending more. While it is not
+// NotHeld, and the Peer was not called for what it waits for, another Transmit
+// would be in vain, but for the time that has passed.
+func (p *Peer) Held() Hold {
+	switch p.send.limit {
+	case LimitHandshake, LimitWindow, LimitSilence, LimitFrames:
+		return HeldByPeer
+	case LimitPacing, LimitBandwidth:
+		return HeldByTime
+	}
+	return NotHeld
+}
+
+// empty reports whether there is nothing to send.
+func (s *sending) empty() bool {
+	return s.queue.waits == 0 && s.schedule.empty()
+}
+
+// starve notes that there is nothing to send, though more might be.
+func (s *sending) starve() {
+	s.limited = false
+	s.limit = s.blocked()
+	s.delivery.starve(s.queue.pipe())
+}
+
+// blocked returns why there is nothing to send.
+func (s *sending) blocked() Limit {
+	if s.queue.flying > 0 && s.loss.backoff > 1 {
+		return LimitSilence
+	}
+	for _, ch := range s.channels {
+		if ch != nil && ch.head != nil && !ch.ready() {
+			return LimitPackets
+		}
+	}
+	return LimitNone
+}
+
+// resend sends the first frame that waits, if the congestion window allows
+// (T9).
+func (s *sending) resend(now Clock, out *wire.Batch) bool {
+	id, f := s.queue.firstWaiting()
+	if f == nil {
+		return false
+	}
+	if s.probes == 0 && s.queue.pipe()+f.size > s.control.Window() && s.queue.pipe() > 0 {
+		s.limit, s.limited = LimitWindow, true
+		if s.loss.backoff > 1 {
+			s.limit = LimitSilence
+		}
+		return false
+	}
+	s.probes = max(0, s.probes-1)
+	f.append(id, out)
+	if s.twice(f) {
+		f.append(id, out)
+		s.p.stats.FramesResent++
+	}
+	s.leave(now, id, f)
+	s.p.stats.FramesResent++
+	return true
+}
+
+// sendExtra sends a frame that repeats others, if it is time.
+func (s *sending) sendExtra(now Clock, out *wire.Batch) {
+	room := min(s.p.cfg.MTU, s.control.Window()-s.queue.flight)
+	if id, f := s.extra(now, room); f != nil {
+		f.append(id, out)
+		s.pace.spend(f.size)
+		s.leave(now, id, f)
+		s.p.stats.FramesSent++
+	}
+}
+
+// fresh sends a new frame, if the windows allow.
+func (s *sending) fresh(now Clock, out *wire.Batch) bool {
+	if s.queue.waits > 0 {
+		return false // limit is set: they come first
+	}
+	if !s.queue.open() {
+		s.limit = LimitFrames
+		return false
+	}
+	room := min(s.p.cfg.MTU, s.control.Window()-s.queue.flight)
+	if s.probes > 0 {
+		room = s.p.cfg.MTU
+	}
+	ch := s.pick(now)
+	switch {
+	case ch == nil && s.schedule.empty():
+		s.starve()
+		return false
+	case ch == nil:
+		s.limit = LimitUnread
+		return false
+	case DataHeaderSize+ch.nextSize() > room:
+		s.limit, s.limited = LimitWindow, true
+		if s.loss.backoff > 1 {
+			s.limit = LimitSilence
+		}
+		return false
+	}
+	id, f := s.queue.add()
+	s.fill(now, f, ch, room-DataHeaderSize)
+	s.queue.seal(id, f)
+	f.append(id, out)
+	s.leave(now, id, f)
+	s.probes = max(0, s.probes-1)
+	s.p.stats.FramesSent++
+	return true
+}
+
+// leave notes that a frame has been sent.
+func (s *sending) leave(now Clock, id uint32, f *frame) {
+	f.snapshot = s.delivery.sent(now, s.queue.pipe())
+	s.queue.sent(now, id, f)
+}
+
+// fill takes messages until one does not fit (T1). A channel that is not
+// trusted shares no frame.
+func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
+	first := ch
+	for ch != nil && ch.nextSize() <= room {
+		if ch != first && (ch.trust.level != trusted || first.trust.level != trusted) {
+			break
+		}
+		before := room
+		if s.schedule.sole(ch) {
+			f.parts, room = ch.takeRun(now, f.parts, room)
+		}
+		if room == before { // else that has taken what comes next, and more
+			p := ch.take()
+			room -= p.size()
+			f.parts = append(f.parts, p)
+		}
+		s.schedule.spend(ch, before-room)
+		if room < WindowAckSize {
+			break
+		}
+		ch = s.pick(now)
+	}
+	first.trust.sent(now)
+	if first.trust.level == trusted {
+		s.repeat(now, f, room)
+	}
+}
