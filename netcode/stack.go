@@ -157,9 +157,11 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 // Stats returns what happened below the session.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those of the layer below.
+// Features are those of the layer below, but that the session seals what is
+// gathered, and is what is looked at.
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
+	f.Viewer = (*handler)(s)
 	if f.Gather != nil {
 		f.Gather = s
 	}

@@ -65,9 +65,6 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	return lives
 }
 
-// Viewer returns the session as the registry sees it, with what is on top of it.
-func (s *stacked) Viewer() registry.Viewer { return (*handler)(s) }
-
 // A listenerView is a Listener as the registry sees it.
 type listenerView Listener
 

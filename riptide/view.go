@@ -45,8 +45,8 @@ func (s *session) View(v *registry.Conn, explain bool) bool {
 // viewer returns the session, or one of package netcode below, which is shown in its
 // place and counts more.
 func (s *session) viewer() registry.Viewer {
-	if below, ok := s.conn.(interface{ Viewer() registry.Viewer }); ok {
-		return below.Viewer()
+	if below := s.conn.Features().Viewer; below != nil {
+		return below
 	}
 	return s
 }

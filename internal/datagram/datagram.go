@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"volley/internal/deadline"
+	"volley/internal/registry"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -77,6 +78,9 @@ type Features struct {
 	Unread UnreadTeller
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
+	// Viewer is the connection below as package volleydebug shows it, with what
+	// stands on it: for a protocol that counts what has ended.
+	Viewer registry.Viewer
 }
 
 // An InlineReader is a Conn whose socket may be read by the callers of the
