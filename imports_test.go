@@ -34,8 +34,7 @@ type importRule struct {
 // listed has the rule of the longest listed path it lies below.
 var importRules = map[string]importRule{
 	"volley": {
-		modules: []string{"golang.org/x/net"},
-		allow:   []string{"volley/capture", "volley/reliable", "volley/simnet", "volley/internal/..."},
+		allow: []string{"volley/capture", "volley/reliable", "volley/simnet", "volley/internal/..."},
 	},
 	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors", "volley/internal/tape"}},
 	"volley/internal/seq":     {core: true},
@@ -44,9 +43,8 @@ var importRules = map[string]importRule{
 	"volley/capture":          {},
 	"volley/simnet":           {test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
-		modules: []string{"golang.org/x/net"},
-		allow:   []string{"volley/internal/..."},
-		test:    []string{"volley/simnet"},
+		allow: []string{"volley/internal/..."},
+		test:  []string{"volley/simnet"},
 	},
 	"volley/internal/dissect": {
 		modules: []string{"golang.org/x/crypto"},
@@ -395,7 +393,7 @@ func TestImportsModules(t *testing.T) {
 	slices.Sort(modules)
 	for _, m := range slices.Compact(modules) {
 		switch m {
-		case "volley", "golang.org/x/net", "golang.org/x/crypto", "golang.org/x/sys":
+		case "volley", "golang.org/x/crypto", "golang.org/x/sys":
 		default:
 			t.Errorf("the library depends on module %s", m)
 		}
