@@ -208,7 +208,7 @@ func (c *Conn) stopSending(err error) bool {
 }
 
 // end ends the session from the other side or below. What has been received
-// can still be read. It may be called with recvMu held.
+// can still be read. It is called without a lock.
 func (c *Conn) end(upper datagram.Handler, err error) {
 	if !c.stopSending(err) {
 		return
