@@ -121,10 +121,10 @@ func TestGatheringForgets(t *testing.T) {
 	require.Equal(t, [][]byte{nil, nil}, kept, "lists of what was received hold nothing of it")
 }
 
-// A graveyard gives room free as soon as anything is added after the time.
+// The tombstones give room free as soon as anything is added after the time.
 func TestGraveyardPurges(t *testing.T) {
 	now := time.Unix(1000, 0)
-	var g graveyard
+	var g tombstones
 	g.init(10)
 	for i := range 5 {
 		g.add(peerAddr(i), now, now.Add(time.Second))

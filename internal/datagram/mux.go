@@ -50,11 +50,11 @@ type Mux struct {
 	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
-	mu      sync.Mutex
-	peers   map[netip.AddrPort]*Peer
-	peak    int // most peers since the map was made: maps do not shrink
-	dialing map[netip.AddrPort]*dialing
-	graves  graveyard
+	mu         sync.Mutex
+	peers      map[netip.AddrPort]*Peer
+	peak       int // most peers since the map was made: maps do not shrink
+	dialing    map[netip.AddrPort]*dialing
+	tombstones tombstones
 	// admitting is the Peer that an Admit has at present. There is
 	// one reader, hence one at most.
 	admitting *Peer
@@ -78,7 +78,7 @@ type readState struct {
 // Start.
 func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
-	m.graves.init(cfg.MaxTombstones)
+	m.tombstones.init(cfg.MaxTombstones)
 	m.turns.init(m, sock, &m.timers)
 	m.timers.lag = cfg.TickLag
 	m.turns.sleeps = cfg.Acceptor == nil && sock.Features().Notifier != nil
@@ -259,7 +259,7 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 		m.mu.Unlock()
 		return p
 	}
-	late := m.graves.has(from.remote, now)
+	late := m.tombstones.has(from.remote, now)
 	refuse := m.closing || m.cfg.Acceptor == nil
 	m.entering = !refuse
 	m.mu.Unlock()
@@ -299,7 +299,7 @@ func (m *Mux) admit(now time.Time, from route, bufs [][]byte, admit Admit) *Peer
 		return other
 	}
 	m.addLocked(p)
-	m.graves.forget(p.addr)
+	m.tombstones.forget(p.addr)
 	m.admitting = p
 	m.mu.Unlock()
 	admit(now, p)
@@ -347,7 +347,7 @@ func (m *Mux) remove(p *Peer) error {
 		delete(m.peers, p.addr)
 		if d := p.tombstone(); d > 0 && !m.closing {
 			now := time.Now()
-			m.graves.add(p.addr, now, now.Add(d))
+			m.tombstones.add(p.addr, now, now.Add(d))
 		}
 	}
 	m.shrinkLocked()

@@ -40,7 +40,7 @@ func (m *Mux) Dial(addr netip.AddrPort) (*Peer, error) {
 		m.dialing = make(map[netip.AddrPort]*dialing)
 	}
 	m.dialing[addr] = &dialing{peer: p}
-	m.graves.forget(addr)
+	m.tombstones.forget(addr)
 	return p, nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A graveyard remembers the addresses of closed Conns for a while.
-type graveyard struct {
+// Tombstones remember the addresses of closed Conns for a while.
+type tombstones struct {
 	max    int
 	until  map[netip.AddrPort]time.Time
 	oldest []grave // in the order they were added, used as a queue
@@ -17,9 +17,9 @@ type grave struct {
 	until time.Time
 }
 
-func (g *graveyard) init(max int) { g.max = max }
+func (g *tombstones) init(max int) { g.max = max }
 
-func (g *graveyard) has(addr netip.AddrPort, now time.Time) bool {
+func (g *tombstones) has(addr netip.AddrPort, now time.Time) bool {
 	until, ok := g.until[addr]
 	if ok && !now.Before(until) {
 		g.purge(now)
@@ -29,9 +29,9 @@ func (g *graveyard) has(addr netip.AddrPort, now time.Time) bool {
 }
 
 // forget forgets an address.
-func (g *graveyard) forget(addr netip.AddrPort) { delete(g.until, addr) }
+func (g *tombstones) forget(addr netip.AddrPort) { delete(g.until, addr) }
 
-func (g *graveyard) add(addr netip.AddrPort, now, until time.Time) {
+func (g *tombstones) add(addr netip.AddrPort, now, until time.Time) {
 	if g.max <= 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (g *graveyard) add(addr netip.AddrPort, now, until time.Time) {
 }
 
 // purge forgets what is over, and gives the memory back with the last one.
-func (g *graveyard) purge(now time.Time) {
+func (g *tombstones) purge(now time.Time) {
 	for len(g.oldest) > 0 && !now.Before(g.oldest[0].until) {
 		g.drop()
 	}
@@ -57,7 +57,7 @@ func (g *graveyard) purge(now time.Time) {
 }
 
 // drop forgets the oldest grave, unless its address has died again since.
-func (g *graveyard) drop() {
+func (g *tombstones) drop() {
 	d := g.oldest[0]
 	g.oldest = g.oldest[1:]
 	if g.until[d.addr].Equal(d.until) {

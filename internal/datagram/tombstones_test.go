@@ -10,7 +10,7 @@ import (
 func TestGraveyard(t *testing.T) {
 	now := time.Unix(1000, 0)
 	at := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
-	var g graveyard
+	var g tombstones
 	g.init(3)
 	g.add(peerAddr(1), now, at(10))
 	if !g.has(peerAddr(1), at(9)) || g.has(peerAddr(2), at(9)) {
@@ -33,10 +33,10 @@ func TestGraveyard(t *testing.T) {
 	if !g.has(peerAddr(2), at(50)) {
 		t.Error("an address that died twice is forgotten with its first grave")
 	}
-	var none graveyard
+	var none tombstones
 	none.add(peerAddr(1), now, at(10))
 	if none.has(peerAddr(1), now) {
-		t.Error("a graveyard for nobody remembers somebody")
+		t.Error("tombstones for nobody remember somebody")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestGraveyardModel(t *testing.T) {
 	const limit = 20
 	rng := rand.New(rand.NewPCG(1, 2))
 	now := time.Unix(1000, 0)
-	var g graveyard
+	var g tombstones
 	g.init(limit)
 	until := make(map[netip.AddrPort]time.Time)
 	var last []netip.AddrPort
@@ -61,7 +61,7 @@ func TestGraveyardModel(t *testing.T) {
 			last = last[max(0, len(last)-limit):]
 		}
 		if len(g.oldest) > limit || len(g.until) > limit {
-			t.Fatalf("%d graves, %d addresses, want at most %d", len(g.oldest), len(g.until), limit)
+			t.Fatalf("%d tombstones, %d addresses, want at most %d", len(g.oldest), len(g.until), limit)
 		}
 		a = peerAddr(rng.IntN(60))
 		has := g.has(a, now)
