@@ -21,7 +21,6 @@ type Conn struct {
 	dc    datagram.Conn
 	set   *settings
 	inner net.Conn // what NewConn was given, or the dialed socket
-	born  time.Time
 
 	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
@@ -34,10 +33,10 @@ type Conn struct {
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.
 	mu       sync.Mutex
-	out      outbox.Outbox // knows why writes fail, nil while the connection lives
-	endpoint reliable.Endpoint
-	rare     *rare  // what few connections need before they end; nil before
-	newest   uint64 // number of a received message, see numberLocked
+	out      outbox.Outbox     // knows why writes fail, nil while the connection lives
+	endpoint reliable.Endpoint // its Start is constant after start
+	rare     *rare             // what few connections need before they end; nil before
+	newest   uint64            // number of a received message, see numberLocked
 	receipts *receipts
 
 	lastSent, lastHeard clock // any packet
@@ -60,10 +59,11 @@ var (
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	now := time.Now()
-	c.dc, c.set, c.born = dc, set, now
+	c.dc, c.set = dc, set
 	c.out.Init((*framer)(c), dc.Features().Waits)
 	if err != nil {
 		c.set, c.last = &settings{}, &Stats{}
+		_ = c.endpoint.Init(nil, now, nil) // for its clock
 		c.out.End(err)
 		c.user.In.Init(0, nil)
 		c.user.In.Fail(err)
@@ -73,7 +73,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
 	c.known = set.reserve == nil
-	if err := c.endpoint.Init(c.coreConfig(), now, (*sink)(c)); err != nil {
+	if err := c.endpoint.Init(c.coreConfig(now), now, (*sink)(c)); err != nil {
 		return err
 	}
 	if e := dc.Features().Errors; e != nil {
@@ -90,15 +90,17 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	return nil
 }
 
-// A clock is a time since a connection was born, which costs far less to read
-// and to reckon with than a time.Time. Variables named now are clocks here, those
-// named t are times.
+// A clock is a time since born, which costs far less to read and to reckon with than
+// a time.Time. Variables named now are clocks here, those named t are times.
 type clock = time.Duration
 
-func (c *Conn) now() clock { return time.Since(c.born) }
+// born returns when the connection was made: the endpoint and its clocks begin then.
+func (c *Conn) born() time.Time { return c.endpoint.Start() }
+
+func (c *Conn) now() clock { return time.Since(c.born()) }
 
 // at returns a clock's time.
-func (c *Conn) at(t clock) time.Time { return c.born.Add(t) }
+func (c *Conn) at(t clock) time.Time { return c.born().Add(t) }
 
 // Read waits for a message and copies it to b. If b is too short, Read fills
 // it, drops the rest of the message and returns io.ErrShortBuffer with n =
@@ -260,7 +262,6 @@ func (c *Conn) releaseLocked() {
 	c.free()
 	c.last.MessagesLost = c.counts.messagesLost
 	c.last.Memory = 0
-	c.endpoint = reliable.Endpoint{}
 	c.receipts.tell()
 }
 

@@ -54,8 +54,8 @@ func (c *coreConfig) config() reliable.Config {
 }
 
 // coreConfig returns what the endpoint of a new connection is to be made of, and
-// begins to capture it, if that is wanted.
-func (c *Conn) coreConfig() *reliable.Config {
+// begins to capture it at the time now, if that is wanted.
+func (c *Conn) coreConfig(now time.Time) *reliable.Config {
 	cfg := &c.set.reliable
 	if c.set.capture == nil {
 		return cfg
@@ -67,7 +67,7 @@ func (c *Conn) coreConfig() *reliable.Config {
 	tape := c.set.capture.Open(capture.Info{
 		Protocol: coreProtocol,
 		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
-		Start: c.born, Config: j,
+		Start: now, Config: j,
 	})
 	if tape == nil {
 		return cfg
@@ -103,7 +103,7 @@ func (c *Conn) notes() *capture.Outputs { return c.tape().Outputs() }
 
 // begin notes the beginning of a call of the endpoint at t.
 func (c *Conn) begin(tape *capture.Stream, kind capture.Kind, t time.Time) {
-	tape.Begin(kind, max(c.endpoint.Elapsed(), t.Sub(c.born)))
+	tape.Begin(kind, max(c.endpoint.Elapsed(), t.Sub(c.born())))
 }
 
 // takeNotedLocked is takeLocked where that is noted.
@@ -240,7 +240,7 @@ func (c *Conn) sendInquiry(t time.Time, out *wire.Batch) {
 
 // free is Free of the endpoint, before which its figures are noted.
 func (c *Conn) free() {
-	c.call(capture.Close, c.born, nil, func() {
+	c.call(capture.Close, c.born(), nil, func() {
 		if notes := c.notes(); notes != nil {
 			addFigures(notes, &c.endpoint)
 		}

@@ -17,7 +17,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 	if c.out.Err() != nil {
 		return
 	}
-	now := t.Sub(c.born)
+	now := t.Sub(c.born())
 	received := c.counts.messagesReceived
 	before := c.out.Pending()
 	c.user.In.Lock()

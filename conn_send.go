@@ -84,10 +84,7 @@ func (f *framer) Check(b []byte) error {
 // leaves no memory for its window.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	c := (*Conn)(f)
-	t := c.endpoint.Time()
-	if now != c.lastSent { // else it has been told
-		t = c.at(now)
-	}
+	t := c.at(now)
 	var id uint64
 	var err error
 	if c.captured() {

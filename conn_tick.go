@@ -15,7 +15,7 @@ import (
 // messages that lack fragments, and giving memory back.
 func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 	c := (*Conn)(h)
-	now := t.Sub(c.born)
+	now := t.Sub(c.born())
 	c.mu.Lock()
 	c.tickAt = 0
 	if c.out.Err() != nil {
@@ -141,7 +141,7 @@ func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	if timeout <= 0 || now-c.lastSent >= pause || !c.endpoint.Acked() {
 		return c.lastSent + pause, true
 	}
-	acked := c.endpoint.AckedAt().Sub(c.born)
+	acked := c.endpoint.AckedAt().Sub(c.born())
 	urgentAt := acked + min(2*pause+pause/8, timeout*2/3)
 	if now < urgentAt {
 		return min(c.lastSent+pause, max(urgentAt, c.lastSent+urgentMin)), true

@@ -224,7 +224,7 @@ func (p *pass) gather(i int, c *Conn) bool {
 // frame gathers a message for c, or adds it to the queue there.
 func (p *pass) frame(c *Conn, gatherer datagram.Gatherer, msg []byte) (id uint64, how outbox.Gathered, err error) {
 	out := gatherer.Gather(&p.gathering)
-	now := p.gathering.Now().Sub(c.born)
+	now := p.gathering.Now().Sub(c.born())
 	c.mu.Lock()
 	if p.receipts && len(msg) > 0 {
 		c.armReceiptsLocked()

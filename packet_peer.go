@@ -37,11 +37,12 @@ const idShift = 40
 func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	p := &packetPeer{pc: pc, ids: pc.born.Add(1) << idShift}
 	c := &p.conn
-	c.dc, c.set, c.born = dc, pc.set, time.Now()
+	c.dc, c.set = dc, pc.set
 	c.out.Init((*framer)(c), dc.Features().Waits)
 	p.origin = &inbox.Origin{Addr: dc.RemoteAddr(), Limit: pc.set.readBuffer, Reserve: pc.set.reserve}
 	pc.peers.Add(1)
-	err := c.endpoint.Init(c.coreConfig(), c.born, (*peerSink)(p))
+	now := time.Now()
+	err := c.endpoint.Init(c.coreConfig(now), now, (*peerSink)(p))
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
 	}
@@ -55,7 +56,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 		if pc.idle > 0 {
 			dc.Schedule(c.at(pc.idle))
 		}
-		c.scheduleLocked(c.born, 0)
+		c.scheduleLocked(c.born(), 0)
 	}
 	c.mu.Unlock()
 	return p, nil
@@ -115,7 +116,7 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		}
 		return
 	}
-	now := t.Sub(c.born)
+	now := t.Sub(c.born())
 	messages := c.counts.messagesReceived + c.counts.messagesRefused
 	before := c.out.Pending()
 	p.pc.in.Lock()
@@ -175,7 +176,7 @@ func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	due := c.lastMessage + p.pc.idle
-	if t.Sub(c.born) >= due && !c.out.Busy() && !c.out.Pending() {
+	if t.Sub(c.born()) >= due && !c.out.Busy() && !c.out.Pending() {
 		c.user.EndLocked(&c.out, errForgotten)
 		c.releaseLocked()
 		c.mu.Unlock()
@@ -235,7 +236,7 @@ func (pc *PacketConn) settle() {
 	for _, p := range peers {
 		p.conn.mu.Lock()
 		p.unsettled = false
-		p.conn.scheduleLocked(now, now.Sub(p.conn.born))
+		p.conn.scheduleLocked(now, now.Sub(p.conn.born()))
 		p.conn.mu.Unlock()
 	}
 	clear(peers)

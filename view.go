@@ -21,7 +21,7 @@ var (
 func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 
 // ID implements registry.Viewer.
-func (h *handler) ID() uint64 { return registry.ID((*Conn)(h), h.born) }
+func (h *handler) ID() uint64 { return registry.ID((*Conn)(h), (*Conn)(h).born()) }
 
 // Over implements registry.Viewer.
 func (h *handler) Over() bool {
@@ -47,7 +47,7 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 		v.InFlight = c.endpoint.InFlight()
 	}
 	c.mu.Unlock()
-	v.Protocol, v.Born = "volley", c.born
+	v.Protocol, v.Born = "volley", c.born()
 	v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
 	v.Window, v.Unit = c.set.window, "messages"
 	v.ReadBuffer = c.set.readBuffer
@@ -133,7 +133,7 @@ func (v *packetView) View(r *registry.Listener) {
 }
 
 // ID implements registry.Viewer.
-func (h *peerHandler) ID() uint64 { return registry.ID(&h.conn, h.conn.born) }
+func (h *peerHandler) ID() uint64 { return registry.ID(&h.conn, h.conn.born()) }
 
 // Over implements registry.Viewer.
 func (h *peerHandler) Over() bool { return (*handler)(&h.conn).Over() }

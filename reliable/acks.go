@@ -421,9 +421,9 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 		if h.heardNothing() {
 			return true // not an ack: nothing in the window is like that
 		}
-		e.counters.AcksInvalid++
+		e.rarely().faults.AcksInvalid++
 		ahead := uint64(h.Ack - newest)
-		if ahead <= halfRange && (e.counters.PacketsAcked == 0 || e.ackFloor > e.nextID) {
+		if ahead <= halfRange && (e.counters.packetsAcked == 0 || e.ackFloor > e.nextID) {
 			e.ackFloor = max(e.ackFloor, e.nextID+ahead)
 			e.noteFloor()
 		}
@@ -437,7 +437,7 @@ func (e *Endpoint) credible(h *Header, message bool) bool {
 	case id >= e.ackFloor:
 		h.AckBits &= 1<<min(32, id-e.ackFloor+1) - 1
 	case id == e.ackFloor-1:
-		e.counters.AcksInvalid++
+		e.rarely().faults.AcksInvalid++
 		e.noteFloor()
 		return false
 	case message || e.talk != nil && e.now-e.talk.floorAt > floorSilence:

@@ -21,7 +21,7 @@ func (e *Endpoint) Compact(now time.Time) {
 	if t := e.talk; t != nil && !t.owed && !t.sampled && e.sent.open == 0 {
 		e.freeTalk()
 	}
-	if len(e.acks) == 0 {
+	if len(e.Acks()) == 0 {
 		e.freeAcks()
 	}
 }

@@ -52,8 +52,7 @@ type Endpoint struct {
 	cfg     *Config
 	handler Handler
 	fates   FateHandler // nil if the handler is none
-	base    time.Time   // time 0
-	told    time.Time   // the time last told, so that a batch pays for it once
+	base    time.Time   // time 0; constant after Init
 
 	// Settings that every packet needs, with the defaults filled in.
 	maxPacket     int32
@@ -74,15 +73,15 @@ type Endpoint struct {
 	received receivedWindow
 	parts    *reassemblies // noReassemblies before the first fragment
 	rtt      rttHistory
-	acks     []uint16
 	talk     *talk  // nil before the first message, and with a Config.AckDelay of zero
+	rare     *rare  // what few have need of; nil before
 	ackFloor uint64 // acks of packets before this id say nothing, see credible
 
 	updated  int64 // time of the last Update
 	mem      int   // bytes held beyond the struct
 	stats    Stats
 	parked   int32 // sequence that JumpGuard waits to see confirmed, or -1
-	counters Counters
+	counters counters
 }
 
 // never is a time before all others, from which durations do not overflow.
@@ -117,7 +116,6 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		cfg:           cfg,
 		handler:       h,
 		base:          now,
-		told:          now,
 		maxPacket:     int32(or(cfg.MaxPacketSize, defaultMaxPacketSize)),
 		fragmentAbove: int32(or(cfg.FragmentAbove, defaultFragmentAbove)),
 		fragmentSize:  int32(or(cfg.FragmentSize, defaultFragmentSize)),
@@ -139,22 +137,15 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 }
 
 // advance moves the endpoint's clock to now. It never runs backwards.
-func (e *Endpoint) advance(now time.Time) {
-	if now != e.told {
-		e.setTime(now)
-	}
-}
+func (e *Endpoint) advance(now time.Time) { e.now = max(e.now, int64(now.Sub(e.base))) }
 
-func (e *Endpoint) setTime(now time.Time) {
-	e.told = now
-	e.now = max(e.now, int64(now.Sub(e.base)))
-}
+// Start returns the time that New, or Init, was given.
+func (e *Endpoint) Start() time.Time { return e.base }
 
-// Time returns the time that e was told last. Who gives it to Send again, for a
-// message at the same time, saves what it takes to reckon with another one.
-func (e *Endpoint) Time() time.Time { return e.told }
+// Time returns the newest time that e was told.
+func (e *Endpoint) Time() time.Time { return e.base.Add(time.Duration(e.now)) }
 
-// Elapsed returns the newest time that e was told, since New.
+// Elapsed returns the newest time that e was told, since Start.
 func (e *Endpoint) Elapsed() time.Duration { return time.Duration(e.now) }
 
 // NextSequence returns the sequence number of the next packet.
@@ -177,14 +168,23 @@ func (e *Endpoint) AckedAt() time.Time { return e.base.Add(time.Duration(e.sent.
 // Acks returns the sequences acknowledged since ClearAcks, in the order in
 // which that was learned. The slice is valid until the next call of Receive,
 // ClearAcks, Reset or Compact.
-func (e *Endpoint) Acks() []uint16 { return e.acks }
+func (e *Endpoint) Acks() []uint16 {
+	if e.rare == nil {
+		return nil
+	}
+	return e.rare.acks
+}
 
 // ClearAcks empties the list of acks.
-func (e *Endpoint) ClearAcks() { e.acks = e.acks[:0] }
+func (e *Endpoint) ClearAcks() {
+	if e.rare != nil {
+		e.rare.acks = e.rare.acks[:0]
+	}
+}
 
 // Acked reports whether the other side has acknowledged a packet since New or
 // Reset, and so hears what is sent to it.
-func (e *Endpoint) Acked() bool { return e.counters.PacketsAcked > 0 }
+func (e *Endpoint) Acked() bool { return e.counters.packetsAcked > 0 }
 
 // MemoryUsage returns the bytes held beyond the Endpoint itself.
 func (e *Endpoint) MemoryUsage() int { return e.mem }
@@ -222,10 +222,13 @@ func (e *Endpoint) Reset() {
 	e.resetReceived()
 	e.dropReassemblies()
 	e.partsNext = 0
-	e.acks = e.acks[:0]
+	e.ClearAcks()
 	e.freeTalk()
 	e.ackFloor = 0
-	e.counters = Counters{}
+	e.counters = counters{}
+	if e.rare != nil {
+		e.rare.faults = Counters{}
+	}
 }
 
 func (e *Endpoint) resetReceived() {
@@ -254,6 +257,7 @@ func (e *Endpoint) Free() {
 	e.freeReceivedRing()
 	e.freeReassembly()
 	e.freeAcks()
+	e.rare = nil
 	e.give(e.receivedCharge())
 	e.received = receivedWindow{}
 	e.mem = 0

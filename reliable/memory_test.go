@@ -124,12 +124,15 @@ func TestFlood(t *testing.T) {
 
 // measure adds up what e holds.
 func measure(e *Endpoint) int {
-	n := e.received.seen.Bytes() + cap(e.received.ring.records)*receivedRecordSize + 2*cap(e.acks)
+	n := e.received.seen.Bytes() + cap(e.received.ring.records)*receivedRecordSize
 	if e.sent.ring != nil {
 		n += sentBytes(len(e.sent.ring))
 	}
 	if e.talk != nil {
 		n += talkSize
+	}
+	if r := e.rare; r != nil {
+		n += rareSize + 2*cap(r.acks)
 	}
 	n += historyBytes(len(e.rtt.samples))
 	if e.parts.table != nil {

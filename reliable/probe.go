@@ -56,7 +56,7 @@ func (e *Endpoint) RTTVariation() time.Duration {
 // probeDue returns when a probe has to leave.
 func (e *Endpoint) probeDue() (at int64, ok bool) {
 	p := &e.talk.prober
-	if e.sent.open == 0 || e.counters.PacketsAcked == 0 || p.count >= maxProbes {
+	if e.sent.open == 0 || e.counters.packetsAcked == 0 || p.count >= maxProbes {
 		return 0, false
 	}
 	rtt := e.roundTrip()

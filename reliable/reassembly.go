@@ -180,7 +180,7 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 	}
 	var f Fragment
 	if f.parse(datagram, int(e.maxFragments), int(e.fragmentSize)) != 0 {
-		e.counters.FragmentsInvalid++
+		e.rarely().faults.FragmentsInvalid++
 		return Invalid
 	}
 	r, v := e.place(&f)
@@ -189,7 +189,7 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 	}
 	if r == nil {
 		if v != Duplicate {
-			e.counters.FragmentsInvalid++
+			e.rarely().faults.FragmentsInvalid++
 		}
 		return v
 	}
@@ -261,7 +261,7 @@ func (e *Endpoint) added(r *reassembly) Verdict {
 		v = e.complete(r)
 		e.closeReassembly(r)
 	}
-	e.counters.FragmentsReceived++
+	e.counters.fragmentsReceived++
 	return v
 }
 
@@ -270,10 +270,10 @@ func (e *Endpoint) complete(r *reassembly) Verdict {
 	payload := r.payload(int(e.fragmentSize))
 	size := r.headerSize + len(payload)
 	if size > int(e.maxPacket)+datagramSlack {
-		e.counters.PacketsTooLargeToReceive++
+		e.rarely().faults.PacketsTooLargeToReceive++
 		return TooLarge
 	}
-	e.counters.PacketsReceived++
+	e.counters.packetsReceived++
 	return e.receivePacket(r.header, payload, size, r.openedAt)
 }
 

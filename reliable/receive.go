@@ -26,21 +26,21 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	}
 	e.advance(now)
 	if len(datagram) > int(e.maxPacket)+datagramSlack {
-		e.counters.PacketsTooLargeToReceive++
+		e.rarely().faults.PacketsTooLargeToReceive++
 		return TooLarge
 	}
 	if len(datagram) > 0 && datagram[0]&prefixFragment != 0 {
 		return e.receiveFragment(datagram)
 	}
-	e.counters.PacketsReceived++
+	e.counters.packetsReceived++
 	h, n, reason := parseHeader(datagram)
 	if reason != 0 {
-		e.counters.PacketsInvalid++
+		e.rarely().faults.PacketsInvalid++
 		return Invalid
 	}
 	if e.cfg.JumpGuard && (h.Sequence != e.received.seen.Next() || e.received.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h) {
-			e.counters.PacketsStale++
+			e.rarely().faults.PacketsStale++
 			return v
 		}
 	}
@@ -52,16 +52,16 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 // time begun; for others that is never.
 func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64) Verdict {
 	if len(payload) > int(e.maxPacket) {
-		e.counters.PacketsTooLargeToReceive++
+		e.rarely().faults.PacketsTooLargeToReceive++
 		return TooLarge
 	}
 	switch status := e.received.seen.Status(h.Sequence); {
 	case status == seq.Fresh || e.anew(h):
 	case status == seq.Stale:
-		e.counters.PacketsStale++
+		e.rarely().faults.PacketsStale++
 		return Stale
 	default:
-		e.counters.PacketsDuplicate++
+		e.rarely().faults.PacketsDuplicate++
 		return Duplicate
 	}
 	e.busy = true

@@ -20,11 +20,11 @@ const (
 // An rttHistory holds the newest round-trip times in milliseconds, with a
 // summary of each block of them, so that an update looks only at what changed.
 type rttHistory struct {
-	samples  []float32 // -1 where there is none; nil before the first
-	blocks   []rttBlock
-	dirty    bool   // a block is dirty
-	pos      uint32 // next slot of a growing history
-	turnedAt int64  // when pos was last 0
+	samples  []float32  // -1 where there is none; nil before the first
+	blocks   []rttBlock // nil where one would do
+	dirty    bool       // a block is dirty
+	pos      uint32     // next slot of a growing history
+	turnedAt int64      // when pos was last 0
 }
 
 // An rttBlock summarises a block of samples.
@@ -39,16 +39,23 @@ const rttBlockSize = 32 // bytes of an rttBlock
 
 func (h *rttHistory) put(i int, ms float32) {
 	h.samples[i] = ms
-	h.blocks[i/rttBlockLen].dirty = true
 	h.dirty = true
+	if h.blocks != nil {
+		h.blocks[i/rttBlockLen].dirty = true
+	}
 }
 
-// summarise computes block i anew. Its sums are of distances from one of the
-// samples, which keeps them exact.
+// summarise computes block i anew.
 func (h *rttHistory) summarise(i int) {
+	h.blocks[i] = summary(h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))])
+}
+
+// summary returns that of some samples. Its sums are of distances from one of them,
+// which keeps them exact.
+func summary(samples []float32) rttBlock {
 	b := rttBlock{min: math.MaxFloat32}
 	var origin, sum, squares float64
-	for _, x := range h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))] {
+	for _, x := range samples {
 		if x < 0 {
 			continue
 		}
@@ -70,11 +77,15 @@ func (h *rttHistory) summarise(i int) {
 		b.mean = origin + sum/float64(b.n)
 		b.m2 = squares - sum*sum/float64(b.n)
 	}
-	h.blocks[i] = b
+	return b
 }
 
 // combine returns the summary of all samples, of which there is at least one.
 func (h *rttHistory) combine() rttBlock {
+	h.dirty = false
+	if h.blocks == nil {
+		return summary(h.samples)
+	}
 	all := rttBlock{min: math.MaxFloat32}
 	var origin, sum float64
 	for i := range h.blocks {
@@ -102,7 +113,6 @@ func (h *rttHistory) combine() rttBlock {
 	}
 	all.mean = origin + sum/float64(all.n)
 	all.m2 -= sum * sum / float64(all.n)
-	h.dirty = false
 	return all
 }
 
@@ -153,7 +163,15 @@ func (e *Endpoint) nextRTTSlot() int {
 }
 
 // historyBytes is the memory of n samples.
-func historyBytes(n int) int { return 4*n + rttBlockSize*((n+rttBlockLen-1)/rttBlockLen) }
+func historyBytes(n int) int { return 4*n + rttBlockSize*rttBlocks(n) }
+
+// rttBlocks is how many blocks they have.
+func rttBlocks(n int) int {
+	if n <= rttBlockLen {
+		return 0
+	}
+	return (n + rttBlockLen - 1) / rttBlockLen
+}
 
 func (e *Endpoint) ensureHistory() bool {
 	n := or(e.cfg.RTTHistory, defaultRTTHistory)
@@ -175,9 +193,11 @@ func (e *Endpoint) resizeHistory(n int) bool {
 		samples[i] = -1
 	}
 	h.samples = samples
-	if b := (n + rttBlockLen - 1) / rttBlockLen; b > len(h.blocks) {
+	if b := rttBlocks(n); b > len(h.blocks) {
 		blocks := make([]rttBlock, b)
-		copy(blocks, h.blocks)
+		for i := copy(blocks, h.blocks); i < b; i++ {
+			blocks[i].dirty = true
+		}
 		h.blocks = blocks
 	}
 	return true

@@ -9,7 +9,7 @@ import "time"
 func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
 	e.advance(now)
 	if len(payload) > int(e.maxPacket) {
-		e.counters.PacketsTooLargeToSend++
+		e.rarely().faults.PacketsTooLargeToSend++
 		return 0, &PacketTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
 	}
 	if e.sent.ring == nil && !e.ensureSent() {
@@ -53,7 +53,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	}
 	id = e.nextID
 	e.nextID++
-	e.counters.PacketsSent++
+	e.counters.packetsSent++
 	if t := e.talk; t != nil {
 		if e.parts.open > 0 && int16(newest-t.newest) > 0 {
 			newest -= min(newest-t.newest, ackLead) // those that lack fragments are yet to be told of
@@ -84,5 +84,5 @@ func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
 		f.put(b)
 		copy(b[FragmentHeaderSize:], part)
 	}
-	e.counters.FragmentsSent += uint64(f.Count)
+	e.counters.fragmentsSent += uint64(f.Count)
 }

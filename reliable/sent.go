@@ -365,7 +365,7 @@ func (e *Endpoint) samplePrompt(s uint16) {
 // acked notes that packet s was acknowledged.
 func (e *Endpoint) acked(s uint16) {
 	w := &e.sent
-	e.counters.PacketsAcked++
+	e.counters.packetsAcked++
 	r := w.record(s)
 	before := r.mark
 	id := e.idOf(s)
@@ -460,33 +460,4 @@ func (e *Endpoint) SentFates(f func(id uint64, fate Fate, rtt time.Duration)) {
 			f(id, FateDelivered, r.rtt())
 		}
 	})
-}
-
-// listAck puts s on the list of acks. It reports false if that is full.
-func (e *Endpoint) listAck(s uint16) bool {
-	limit := or(e.cfg.AckBuffer, defaultAckBuffer)
-	if limit < 0 {
-		return true
-	}
-	if len(e.acks) >= limit || len(e.acks) == cap(e.acks) && !e.growAcks(limit) {
-		return false
-	}
-	e.acks = append(e.acks, s)
-	return true
-}
-
-func (e *Endpoint) growAcks(limit int) bool {
-	c := min(limit, max(16, 2*cap(e.acks)))
-	if !e.take(2 * (c - cap(e.acks))) {
-		return false
-	}
-	acks := make([]uint16, len(e.acks), c)
-	copy(acks, e.acks)
-	e.acks = acks
-	return true
-}
-
-func (e *Endpoint) freeAcks() {
-	e.give(2 * cap(e.acks))
-	e.acks = nil
 }

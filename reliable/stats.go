@@ -38,5 +38,20 @@ type Counters struct {
 // Stats returns the measurements.
 func (e *Endpoint) Stats() Stats { return e.stats }
 
+// counters are those that count what is usual. Those of what is amiss are in the
+// rare.
+type counters struct {
+	packetsSent, packetsReceived, packetsAcked uint64
+	fragmentsSent, fragmentsReceived           uint64
+}
+
 // Counters returns the counters.
-func (e *Endpoint) Counters() Counters { return e.counters }
+func (e *Endpoint) Counters() Counters {
+	var c Counters
+	if e.rare != nil {
+		c = e.rare.faults
+	}
+	c.PacketsSent, c.PacketsReceived, c.PacketsAcked = e.counters.packetsSent, e.counters.packetsReceived, e.counters.packetsAcked
+	c.FragmentsSent, c.FragmentsReceived = e.counters.fragmentsSent, e.counters.fragmentsReceived
+	return c
+}

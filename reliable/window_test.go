@@ -17,7 +17,7 @@ func TestFewPacketsTakeLittle(t *testing.T) {
 		if n := e.MemoryUsage(); n > 336 || n != measure(e) {
 			t.Errorf("the %s endpoint holds %d bytes, counted %d, want at most 336", name, measure(e), n)
 		}
-		e.Compact(e.told.Add(11 * time.Second))
+		e.Compact(e.Time().Add(11 * time.Second))
 		if n := e.MemoryUsage(); n > 256 || n != measure(e) {
 			t.Errorf("in idleness the %s endpoint holds %d bytes, counted %d, want at most 256", name, measure(e), n)
 		}

@@ -20,6 +20,8 @@ import (
 // gives it to the connection.
 type connSocket struct {
 	net.Conn
+	closing sync.Once
+	result  error // of the first Close
 	buf     []byte
 	limit   int // bytes queued beyond which datagrams are dropped
 	failed  atomic.Uint64
@@ -55,6 +57,9 @@ func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 	s.run = s.send
 	return s
 }
+
+// LocalAddr implements socket.Socket.
+func (s *connSocket) LocalAddr() net.Addr { return known(s.Conn.LocalAddr()) }
 
 func (s *connSocket) ReadBatch(ps []socket.Packet) (int, error) {
 	n, err := s.Read(s.buf)
@@ -167,8 +172,13 @@ func (s *connSocket) hasRoom() (bool, error) {
 }
 
 // Close gives what is queued to the connection, if that does not take long,
-// and closes it.
+// and closes it. Every call returns the result of the first.
 func (s *connSocket) Close() error {
+	s.closing.Do(s.close)
+	return s.result
+}
+
+func (s *connSocket) close() {
 	s.mu.Lock()
 	s.closed = true
 	sending := s.sending
@@ -177,7 +187,7 @@ func (s *connSocket) Close() error {
 	if sending {
 		s.linger()
 	}
-	return s.Conn.Close()
+	s.result = s.Conn.Close()
 }
 
 func (s *connSocket) linger() {
@@ -220,8 +230,7 @@ var _ Conn = (*Foreign)(nil)
 func NewForeign(c net.Conn, maxDatagram, maxMessage int) *Foreign {
 	c.SetDeadline(time.Time{})
 	sock := newConnSocket(c, maxDatagram, maxMessage)
-	local, remote := known(c.LocalAddr()), known(c.RemoteAddr())
-	return &Foreign{NewSingle(sock, local, remote, maxDatagram), sock}
+	return &Foreign{NewSingle(sock, known(c.RemoteAddr()), maxDatagram), sock}
 }
 
 // WaitWritable waits until the foreign connection has taken most of what was

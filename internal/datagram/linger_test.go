@@ -31,7 +31,7 @@ func TestLinger(t *testing.T) {
 		"single": func(t *testing.T, n *simnet.Network) Conn {
 			pc, err := n.Listen("10.0.0.1:1")
 			require.NoError(t, err)
-			return NewSingle(socket.NewPacket(pc), nil, nil, 1000)
+			return NewSingle(socket.NewPacket(pc), nil, 1000)
 		},
 		"listener of a socket that tells of packets": func(t *testing.T, n *simnet.Network) Conn {
 			s := newSteppedSocket()
@@ -44,7 +44,7 @@ func TestLinger(t *testing.T) {
 			return p
 		},
 		"steps": func(t *testing.T, n *simnet.Network) Conn {
-			c := NewSingle(newSteppedSocket(), nil, nil, 1000)
+			c := NewSingle(newSteppedSocket(), nil, 1000)
 			c.turns.sleeps = false
 			return c
 		},
@@ -74,7 +74,7 @@ func TestLinger(t *testing.T) {
 func TestLingerHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		h := new(fakeHandler)
 		require.NoError(t, c.Attach(h))
 		c.Linger()

@@ -232,7 +232,7 @@ func TestInterruptSingle(t *testing.T) {
 
 // A closed Single has no tick, not even one that is under way, and no alarm left.
 func TestSingleLeavesNoAlarm(t *testing.T) {
-	c := NewSingle(newFakeSocket(), nil, nil, 1000)
+	c := NewSingle(newFakeSocket(), nil, 1000)
 	h := new(fakeHandler)
 	c.handler = h
 	c.Schedule(time.Now().Add(time.Hour))
@@ -246,7 +246,7 @@ func TestSingleLeavesNoAlarm(t *testing.T) {
 // A Single keeps little memory for the answers of its Handler, however large one was.
 func TestSingleKeepsLittle(t *testing.T) {
 	s := newFakeSocket()
-	c := NewSingle(s, nil, nil, 1000)
+	c := NewSingle(s, nil, 1000)
 	size := 0
 	c.handler = &fakeHandler{batch: func(_ [][]byte, out *wire.Batch) { out.Append(make([]byte, size)) }}
 	for _, n := range []int{100, 50_000, 1000} {
@@ -270,7 +270,7 @@ func TestSingleTakesRunsApart(t *testing.T) {
 		"[abc]":     {Buf: []byte("abc")},
 		"[]":        {},
 	} {
-		c := NewSingle(newFakeSocket(), nil, nil, 1000)
+		c := NewSingle(newFakeSocket(), nil, 1000)
 		h := new(fakeHandler)
 		c.handler = h
 		for range 2 {

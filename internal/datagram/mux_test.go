@@ -333,7 +333,7 @@ func TestWriteErrors(t *testing.T) {
 			}
 			return nil
 		}
-		c := NewSingle(s, nil, nil, MaxUDP)
+		c := NewSingle(s, nil, MaxUDP)
 		if err := c.WriteBatch(&b); !errors.Is(err, test.err) {
 			t.Errorf("%s: WriteBatch = %v, want %v", test.name, err, test.err)
 		}
@@ -356,7 +356,7 @@ func TestSendRuns(t *testing.T) {
 		want = append(want, string(b.At(b.Len()-1)))
 	}
 	s := newFakeSocket()
-	NewSingle(s, nil, nil, MaxUDP).WriteBatch(&b)
+	NewSingle(s, nil, MaxUDP).WriteBatch(&b)
 	wantStrings(t, "sent", s.datagrams(), want...)
 	var got []string
 	for _, p := range s.sent {

@@ -35,5 +35,5 @@ func Over(c net.Conn, cfg OverConfig) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewSingle(sock, udp.LocalAddr(), udp.RemoteAddr(), cfg.MaxDatagram), nil
+	return NewSingle(sock, udp.RemoteAddr(), cfg.MaxDatagram), nil
 }

@@ -35,7 +35,7 @@ func newPeer(m *Mux, r route) *Peer {
 		p.local = unique.Make(r.local) // many peers share a few
 	}
 	p.SetTombstone(m.cfg.Tombstone)
-	p.alarm.tick = p.tick
+	p.alarm.of = p
 	return p
 }
 

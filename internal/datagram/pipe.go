@@ -41,7 +41,7 @@ const maxEarly = 64 << 10
 func NewPipe(a, b net.Addr) (*PipeConn, *PipeConn) {
 	x, y := &PipeConn{addr: a}, &PipeConn{addr: b}
 	x.peer, y.peer = y, x
-	x.alarm.tick, y.alarm.tick = x.tick, y.tick
+	x.alarm.of, y.alarm.of = x, y
 	return x, y
 }
 

@@ -3,7 +3,6 @@ package datagram
 import (
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -15,15 +14,13 @@ import (
 
 // A Single is a Conn with a connected socket of its own.
 type Single struct {
-	local, remote net.Addr
-	maxDatagram   int
-	timers        timers
-	alarm         alarm
+	remote net.Addr
+	timers timers
+	alarm  alarm
 
 	handler                 Handler // set by Attach, before the reader starts
 	closed                  atomic.Bool
-	closeOnce               sync.Once
-	closeErr                *error // nil: none
+	maxDatagram             int32
 	readErrors, writeErrors atomic.Uint64
 	refused                 atomic.Uint64
 	trouble                 atomic.Pointer[trouble] // since the other side was heard; nil: none
@@ -46,9 +43,9 @@ var (
 const MaxUDP = 65507
 
 // NewSingle returns a Conn on a connected socket, which it takes over.
-func NewSingle(sock socket.Socket, local, remote net.Addr, maxDatagram int) *Single {
-	c := &Single{local: local, remote: remote, maxDatagram: maxDatagram}
-	c.alarm.tick = c.tick
+func NewSingle(sock socket.Socket, remote net.Addr, maxDatagram int) *Single {
+	c := &Single{remote: remote, maxDatagram: int32(maxDatagram)}
+	c.alarm.of = c
 	c.turns.init(c, sock, &c.timers)
 	c.turns.sleeps = sock.Features().Notifier != nil
 	return c
@@ -193,25 +190,16 @@ func (c *Single) Refused() uint64 { return c.refused.Load() }
 
 func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
 
-// Close closes the socket.
+// Close closes the socket. Every call returns the result of the first.
 func (c *Single) Close() error {
-	c.closeOnce.Do(func() {
-		c.closed.Store(true)
-		c.timers.stop()
-		if err := c.turns.sock.Close(); err != nil {
-			failure := err // only this one is to be allocated
-			c.closeErr = &failure
-		}
-	})
-	if c.closeErr != nil {
-		return *c.closeErr
-	}
-	return nil
+	c.closed.Store(true)
+	c.timers.stop()
+	return c.turns.sock.Close()
 }
 
 func (c *Single) WaitWritable(int, <-chan struct{}) error { return nil }
-func (c *Single) MaxDatagram() int                        { return c.maxDatagram }
-func (c *Single) LocalAddr() net.Addr                     { return c.local }
+func (c *Single) MaxDatagram() int                        { return int(c.maxDatagram) }
+func (c *Single) LocalAddr() net.Addr                     { return c.turns.sock.LocalAddr() }
 func (c *Single) RemoteAddr() net.Addr                    { return c.remote }
 
 // Stats returns what happened below the connection.

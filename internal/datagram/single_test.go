@@ -17,7 +17,7 @@ import (
 func withSingle(t *testing.T, h *fakeHandler, f func(t *testing.T, c *Single, s *fakeSocket)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeSocket()
-		c := NewSingle(s, &net.UDPAddr{Port: 1}, &net.UDPAddr{Port: 2}, 1000)
+		c := NewSingle(s, &net.UDPAddr{Port: 2}, 1000)
 		if err := c.Attach(h); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestSingleAttach(t *testing.T) {
 			t.Error("Attach twice: no error")
 		}
 	})
-	c := NewSingle(newFakeSocket(), nil, nil, 1000)
+	c := NewSingle(newFakeSocket(), nil, 1000)
 	c.Close()
 	if err := c.Attach(new(fakeHandler)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Attach after Close: %v, want net.ErrClosed", err)
@@ -127,7 +127,7 @@ func TestSingleNoAllocation(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector changes what is allocated")
 	}
-	c := NewSingle(nullSocket{}, nil, nil, 1000)
+	c := NewSingle(nullSocket{}, nil, 1000)
 	c.handler = echoHandler{}
 	now, ps := time.Now(), from(peerAddr(1), "one", "two")
 	if n := testing.AllocsPerRun(1000, func() { c.handlePackets(now, ps) }); n >= 1 {

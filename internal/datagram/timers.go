@@ -42,9 +42,14 @@ const (
 // mutex.
 type alarm struct {
 	at    time.Duration
-	index int32 // in the heap, plus one; zero: not in it
-	reads bool  // its tick has a socket read
-	tick  func(now time.Time) (next time.Time)
+	index int32  // in the heap, plus one; zero: not in it
+	reads bool   // its tick has a socket read
+	of    ticker // whom it is to wake
+}
+
+// A ticker is woken by an alarm. It returns when it next wants to be, or zero.
+type ticker interface {
+	tick(now time.Time) (next time.Time)
 }
 
 // schedule makes a go off at the given time or earlier.
@@ -208,7 +213,7 @@ func (t *timers) tickUnlocking(a *alarm, now time.Duration) {
 func (t *timers) callUnlocking(a *alarm, now time.Time) time.Time {
 	t.mu.Unlock()
 	defer t.mu.Lock()
-	return a.tick(now)
+	return a.of.tick(now)
 }
 
 // An alarmHeap has the earliest alarm in front.

@@ -47,10 +47,10 @@ func TestTimersPolledOnly(t *testing.T) {
 		c.lag = testLag
 		var ticks atomic.Int32
 		for range 10 {
-			c.schedule(&alarm{tick: func(now time.Time) time.Time {
+			c.schedule(newAlarm(func(now time.Time) time.Time {
 				ticks.Add(1)
 				return now.Add(3 * time.Millisecond)
-			}}, in(1))
+			}), in(1))
 		}
 		for range 1000 {
 			time.Sleep(time.Millisecond)
@@ -73,7 +73,7 @@ func TestTimersPollMost(t *testing.T) {
 		c.lag = testLag
 		var ticks atomic.Int32
 		for range 100 {
-			c.schedule(&alarm{tick: func(time.Time) time.Time { ticks.Add(1); return time.Time{} }}, in(1))
+			c.schedule(newAlarm(func(time.Time) time.Time { ticks.Add(1); return time.Time{} }), in(1))
 		}
 		time.Sleep(2 * time.Millisecond)
 		c.poll(time.Now())
@@ -106,7 +106,7 @@ func TestTimersPollAfterStall(t *testing.T) {
 func TestTimersPollPanics(t *testing.T) {
 	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
 		c.lag = testLag
-		c.schedule(&alarm{tick: func(time.Time) time.Time { panic("of the application") }}, in(1))
+		c.schedule(newAlarm(func(time.Time) time.Time { panic("of the application") }), in(1))
 		c.schedule(c.alarm("a", nil), in(2))
 		time.Sleep(2 * time.Millisecond)
 		require.Panics(t, func() { c.poll(time.Now()) })

@@ -17,7 +17,7 @@ func TestTimersNext(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		var alarms []*alarm
 		for range 40 {
-			alarms = append(alarms, &alarm{tick: func(time.Time) time.Time { return time.Time{} }})
+			alarms = append(alarms, newAlarm(func(time.Time) time.Time { return time.Time{} }))
 		}
 		due := make(map[*alarm]time.Time)
 		check := func() {
@@ -127,7 +127,7 @@ func TestTimersPollBounds(t *testing.T) {
 			c.lag = testLag
 			at := in(10)
 			went := make(chan time.Time, 10)
-			c.schedule(&alarm{tick: func(now time.Time) time.Time { went <- now; return time.Time{} }}, at)
+			c.schedule(newAlarm(func(now time.Time) time.Time { went <- now; return time.Time{} }), at)
 			c.poll(at.Add(test.poll))
 			require.Equal(t, test.want, len(went) == 1, "polled at %v", test.poll)
 			if test.want {
@@ -147,13 +147,13 @@ func TestTimersLeastTick(t *testing.T) {
 		var went []time.Duration
 		wants := []time.Duration{-time.Second, 0, 99 * time.Microsecond, 100 * time.Microsecond, 101 * time.Microsecond}
 		begin := in(10)
-		c.schedule(&alarm{tick: func(now time.Time) time.Time {
+		c.schedule(newAlarm(func(now time.Time) time.Time {
 			went = append(went, now.Sub(begin))
 			if len(went) > len(wants) {
 				return time.Time{}
 			}
 			return now.Add(wants[len(went)-1])
-		}}, begin)
+		}), begin)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		us := time.Microsecond
@@ -172,12 +172,12 @@ func TestTimersStallBounds(t *testing.T) {
 		withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
 			begin := time.Now()
 			went := make(chan time.Duration, 10)
-			c.schedule(&alarm{tick: func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }}, in(10))
+			c.schedule(newAlarm(func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }), in(10))
 			c.timers.mu.Lock()
 			c.armed -= test.late
 			c.timers.mu.Unlock()
 			require.Equal(t, test.want, <-went)
-			c.schedule(&alarm{tick: func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }}, in(10))
+			c.schedule(newAlarm(func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }), in(10))
 			require.Equal(t, test.want+10*time.Millisecond, <-went, "all is as before")
 		})
 	}
@@ -190,11 +190,11 @@ func TestTimersOneAtATime(t *testing.T) {
 		withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
 			c.lag = testLag
 			inside, let := make(chan struct{}), make(chan struct{})
-			c.schedule(&alarm{tick: func(time.Time) time.Time {
+			c.schedule(newAlarm(func(time.Time) time.Time {
 				inside <- struct{}{}
 				<-let
 				return time.Time{}
-			}}, in(10))
+			}), in(10))
 			c.schedule(c.alarm("a", nil), in(10))
 			if polled {
 				time.Sleep(10 * time.Millisecond)
@@ -231,8 +231,8 @@ func TestTimersPollPutsOff(t *testing.T) {
 			begin := time.Now()
 			went := make(chan time.Duration, 10)
 			tick := func(time.Time) time.Time { went <- time.Since(begin); return time.Time{} }
-			c.schedule(&alarm{tick: tick}, in(10))
-			c.schedule(&alarm{tick: tick}, in(14))
+			c.schedule(newAlarm(tick), in(10))
+			c.schedule(newAlarm(tick), in(14))
 			time.Sleep(test.poll)
 			c.poll(time.Now())
 			require.Equal(t, test.poll, <-went)

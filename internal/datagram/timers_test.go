@@ -18,8 +18,15 @@ type clockwork struct {
 	log   []string
 }
 
+// A tickFunc is a ticker that is a function.
+type tickFunc func(now time.Time) time.Time
+
+func (f tickFunc) tick(now time.Time) time.Time { return f(now) }
+
+func newAlarm(f tickFunc) *alarm { return &alarm{of: f} }
+
 func (c *clockwork) alarm(name string, next func(now time.Time) time.Time) *alarm {
-	return &alarm{tick: func(now time.Time) time.Time {
+	return newAlarm(func(now time.Time) time.Time {
 		c.mu.Lock()
 		c.log = append(c.log, fmt.Sprint(name, time.Since(c.start).Milliseconds()))
 		c.mu.Unlock()
@@ -27,7 +34,7 @@ func (c *clockwork) alarm(name string, next func(now time.Time) time.Time) *alar
 			return time.Time{}
 		}
 		return next(now)
-	}}
+	})
 }
 
 func (c *clockwork) want(t *testing.T, want ...string) {
@@ -151,13 +158,13 @@ func TestTimersStopDuringTick(t *testing.T) {
 func TestTimersImpatientTick(t *testing.T) {
 	withClockwork(t, func(t *testing.T, c *clockwork, in func(int) time.Time) {
 		ticks := 0
-		a := &alarm{tick: func(now time.Time) time.Time {
+		a := newAlarm(func(now time.Time) time.Time {
 			if ticks++; ticks > 100_000 {
 				t.Error("a tick that returns now is called again for ever")
 				return time.Time{}
 			}
 			return now
-		}}
+		})
 		c.schedule(a, in(0))
 		c.schedule(c.alarm("b", nil), in(10))
 		time.Sleep(20 * time.Millisecond)
@@ -176,7 +183,7 @@ func TestTimersModel(t *testing.T) {
 		var mu sync.Mutex
 		var due [n]time.Time // zero: not scheduled
 		for i := range alarms {
-			alarms[i] = &alarm{tick: func(now time.Time) time.Time {
+			alarms[i] = newAlarm(func(now time.Time) time.Time {
 				mu.Lock()
 				defer mu.Unlock()
 				if !due[i].Equal(time.Now()) {
@@ -187,7 +194,7 @@ func TestTimersModel(t *testing.T) {
 					due[i] = now.Add(time.Duration(1+chance.IntN(100)) * time.Millisecond)
 				}
 				return due[i]
-			}}
+			})
 		}
 		for range 5000 {
 			if rng.IntN(5) == 0 {
@@ -228,14 +235,14 @@ func TestTimersConcurrent(t *testing.T) {
 		wg.Go(func() {
 			var asked, seen atomic.Int64
 			rung := make(chan struct{}, 1)
-			a := &alarm{tick: func(time.Time) time.Time {
+			a := newAlarm(func(time.Time) time.Time {
 				seen.Store(asked.Load())
 				select {
 				case rung <- struct{}{}:
 				default:
 				}
 				return time.Time{}
-			}}
+			})
 			for i := range int64(200) {
 				asked.Store(i + 1)
 				c.schedule(a, time.Now().Add(time.Duration(i%3)*50*time.Microsecond))

@@ -92,7 +92,6 @@ type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
 	late   socket.DeadlineWriter // sock; nil if its writers may have to wait for ever
-	inline socket.Stepper        // sock; nil if only the goroutine can read it
 	timers *timers
 
 	handle   func(ps []socket.Packet)
@@ -119,8 +118,7 @@ type turns struct {
 
 func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers) {
 	t.owner, t.sock, t.timers = owner, sock, timers
-	features := sock.Features()
-	t.late, t.inline = features.Late, features.Steps
+	t.late = sock.Features().Late
 	t.timers.base = time.Now()
 	t.deadline = noDeadline
 	t.handle = func(ps []socket.Packet) {
@@ -135,8 +133,12 @@ func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers) {
 		}
 		t.timers.poll(now)
 	}
-	t.watch.tick, t.watch.reads = t.watchTick, true
+	t.watch.of, t.watch.reads = (*watcher)(t), true
 }
+
+// steps returns the socket as one that can be read by its users; nil if only the
+// goroutine can read it.
+func (t *turns) steps() socket.Stepper { return t.sock.Features().Steps }
 
 // unread reports whether something waits in the socket, or is being handled.
 func (t *turns) unread() bool { return t.handling.Load() || t.sock.Features().Peek.Unread() }
@@ -166,7 +168,7 @@ func (t *turns) at(since time.Duration) time.Time {
 
 // readInline is InlineReader.ReadInline for readers of s.
 func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
-	if t.inline == nil || !t.begin(d, s, r) {
+	if t.steps() == nil || !t.begin(d, s, r) {
 		return false
 	}
 	var broken error
@@ -184,7 +186,7 @@ func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
 
 // readOnce reads the socket once and returns the error if that broke.
 func (t *turns) readOnce(d *deadline.Deadline) error {
-	err := t.inline.ReadStep(t.handle)
+	err := t.steps().ReadStep(t.handle)
 	if err == nil {
 		return nil
 	}
@@ -351,6 +353,6 @@ func (t *turns) reconsider() {
 func (t *turns) setDeadlineLocked(at time.Time) {
 	if since := t.since(at); since != t.deadline {
 		t.deadline = since
-		t.inline.SetReadDeadline(at) // fails after Close only
+		t.steps().SetReadDeadline(at) // fails after Close only
 	}
 }

@@ -28,7 +28,7 @@ func (t *turns) run() {
 		if t.owner.isClosed() || t.isOver() || t.yielded() {
 			return
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && t.inline != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && t.steps() != nil {
 			if t.idle() {
 				return
 			}
@@ -87,7 +87,7 @@ func (t *turns) readBehindLocked() {
 	switch {
 	case t.sleeps:
 		t.setDeadlineLocked(t.now().Add(sleepAfter))
-	case t.inline != nil:
+	case t.steps() != nil:
 		t.setDeadlineLocked(time.Time{})
 	}
 	go t.run()
@@ -126,7 +126,7 @@ func (t *turns) idle() bool {
 		}
 	}
 	t.deadline = deadline
-	t.inline.SetReadDeadline(t.at(deadline))
+	t.steps().SetReadDeadline(t.at(deadline))
 	return false
 }
 
@@ -163,9 +163,13 @@ func (t *turns) watchLocked() {
 	}
 }
 
-// watchTick starts the goroutine if nobody has read for a while. While a caller
-// reads it stops watching: end starts again.
-func (t *turns) watchTick(now time.Time) time.Time {
+// A watcher is a turns as its alarm sees it.
+type watcher turns
+
+// tick starts the goroutine if nobody has read for a while. While a caller reads it
+// stops watching: end starts again.
+func (w *watcher) tick(now time.Time) time.Time {
+	t := (*turns)(w)
 	t.owner.settled()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -160,7 +160,7 @@ type modelChannel struct {
 
 func newTurnsModel(t *testing.T, channels int) *turnsModel {
 	m := &turnsModel{t: t, sock: newSteppedSocket()}
-	m.conn = NewSingle(m.sock, nil, nil, 1000)
+	m.conn = NewSingle(m.sock, nil, 1000)
 	for range channels {
 		ch := new(modelChannel)
 		ch.in.Init(1<<20, nil)

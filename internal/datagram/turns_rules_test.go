@@ -18,7 +18,7 @@ import (
 // handled. Sleeps: its socket tells of packets.
 func steppedSingle(sleeps bool) (c *Single, s *steppedSocket, handled func() int) {
 	s = newSteppedSocket()
-	c = NewSingle(s, nil, nil, 1000)
+	c = NewSingle(s, nil, 1000)
 	c.turns.sleeps = sleeps
 	h := new(fakeHandler)
 	c.handler = h // and no goroutine yet
@@ -175,7 +175,7 @@ func TestStartOnce(t *testing.T) {
 // that the goroutine meets.
 func TestInlineErrors(t *testing.T) {
 	s := &inlineSocket{fakeSocket: newFakeSocket()}
-	c := NewSingle(s, nil, nil, 1000)
+	c := NewSingle(s, nil, 1000)
 	h := new(fakeHandler)
 	c.handler = h
 	var d deadline.Deadline
@@ -189,7 +189,7 @@ func TestInlineErrors(t *testing.T) {
 	require.NoError(t, c.Close())
 
 	// A socket that callers cannot read is left to the goroutine.
-	c = NewSingle(newFakeSocket(), nil, nil, 1000)
+	c = NewSingle(newFakeSocket(), nil, 1000)
 	require.False(t, c.ReadInline(&d, noReaders{}))
 	c.Close()
 }
@@ -280,7 +280,7 @@ func TestCloseWithinRead(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSteppedSocket()
-			c := NewSingle(s, nil, nil, 1000)
+			c := NewSingle(s, nil, 1000)
 			h := &fakeHandler{batch: func([][]byte, *wire.Batch) { c.Close() }}
 			s.push(from(peerAddr(1), "x")...)
 			if inline {
@@ -306,7 +306,7 @@ func TestServeBatches(t *testing.T) {
 		s := newFakeSocket()
 		var sizes []int
 		h := &fakeHandler{batch: func(bufs [][]byte, _ *wire.Batch) { sizes = append(sizes, len(bufs)) }}
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		require.NoError(t, c.Attach(h))
 		for _, n := range []int{8, 1, 3} {
 			var ds []string

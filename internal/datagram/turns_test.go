@@ -52,7 +52,7 @@ func (noReaders) Callers() int { return 1 }
 // detector.
 func TestInlineTurns(t *testing.T) {
 	s := &inlineSocket{fakeSocket: newFakeSocket()}
-	c := NewSingle(s, nil, nil, 1000)
+	c := NewSingle(s, nil, 1000)
 	h := &fakeHandler{batch: func([][]byte, *wire.Batch) {}}
 	c.handler = h // no goroutine that reads
 	var d deadline.Deadline
@@ -83,7 +83,7 @@ func (s *refusedSocket) Features() socket.Features { return socket.Features{Loop
 func TestInlinePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &refusedSocket{inlineSocket{fakeSocket: newFakeSocket()}}
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		c.handler = &fakeHandler{}
 		var d deadline.Deadline
 		for _, want := range []int{1, 2, 4, 8, 10, 10} {
@@ -115,7 +115,7 @@ func TestBrokenInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
 		s.broken = errBroken
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		h := &fakeHandler{}
 		c.handler = h
 		var d deadline.Deadline
@@ -150,7 +150,7 @@ func (r *countedReaders) Callers() int {
 func TestRefusedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		c.handler = &fakeHandler{}
 		var d deadline.Deadline
 		var r countedReaders
@@ -190,7 +190,7 @@ func TestHastyReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteppedSocket()
-				c := NewSingle(s, nil, nil, 1000)
+				c := NewSingle(s, nil, 1000)
 				handled := 0
 				c.handler = &fakeHandler{batch: func(bufs [][]byte, _ *wire.Batch) { handled += len(bufs) }}
 				defer c.Close()
@@ -220,7 +220,7 @@ func TestPlaceForOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteppedSocket()
-				c := NewSingle(s, nil, nil, 1000)
+				c := NewSingle(s, nil, 1000)
 				r := countedReaders{several: asked}
 				var d deadline.Deadline
 				seen := 0
@@ -253,7 +253,7 @@ func TestPlaceForOne(t *testing.T) {
 func TestPanicInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		h := &fakeHandler{batch: func([][]byte, *wire.Batch) { panic("the application's") }}
 		c.handler = h
 		s.push(from(peerAddr(1), "x")...)
@@ -279,7 +279,7 @@ func TestPanicInTurn(t *testing.T) {
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		h := &fakeHandler{}
 		c.handler = h
 		var d deadline.Deadline
@@ -301,7 +301,7 @@ func TestPatience(t *testing.T) {
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteppedSocket()
-		c := NewSingle(s, nil, nil, 1000)
+		c := NewSingle(s, nil, 1000)
 		h := &fakeHandler{}
 		c.Attach(h)
 		reads := func(want bool) {
@@ -367,7 +367,7 @@ func TestForeignDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, wakes := range []bool{true, false} {
 			s := newSteppedSocket()
-			c := NewSingle(s, nil, nil, 1000)
+			c := NewSingle(s, nil, 1000)
 			if !wakes {
 				c.turns.sleeps = false
 			}

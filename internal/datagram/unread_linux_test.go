@@ -40,7 +40,7 @@ func TestUnread(t *testing.T) {
 	for name, dial := range map[string]func(to *net.UDPAddr) (c Conn, start func()){
 		"Single": func(to *net.UDPAddr) (Conn, func()) {
 			sock := open(net.DialUDP("udp4", local, to))
-			return NewSingle(sock, sock.LocalAddr(), to, 1000), func() {}
+			return NewSingle(sock, to, 1000), func() {}
 		},
 		"Peer": func(to *net.UDPAddr) (Conn, func()) {
 			m := NewMux(open(net.ListenUDP("udp4", local)), MuxConfig{MaxDatagram: 1000})

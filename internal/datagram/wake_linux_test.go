@@ -55,7 +55,7 @@ func wakeEcho(t *testing.T, to *net.UDPAddr, r *rand.Rand) {
 		return
 	}
 	h := &countHandler{back: make(chan struct{}, 8)}
-	c := NewSingle(sock, nil, nil, 1000)
+	c := NewSingle(sock, nil, 1000)
 	defer c.Close()
 	c.Attach(h)
 	for range 1 + r.IntN(5) {

@@ -77,7 +77,7 @@ func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadli
 		o.failure = &failure
 	}
 	if o.more() && (!o.sendPendingUnlocking(d) || o.more()) {
-		go o.run()
+		o.flushSoon()
 	}
 	o.taken = o.taken && o.pending != nil
 	o.busy = false

@@ -50,7 +50,7 @@ const (
 // to transmit, or another one has been started for that.
 type Outbox struct {
 	owner Owner  // constant after Init
-	run   func() // flush; made once, so that starting it costs no allocation
+	run   func() // flush; nil before it is needed, and made once, so that starting it costs no allocation
 
 	deadline deadline.Deadline // of Writes
 	giveUp   deadline.Deadline // of the end: how long what was taken may still take
@@ -103,7 +103,6 @@ type Refiller interface {
 func (o *Outbox) Init(owner Owner, waits bool) {
 	o.owner = owner
 	_, o.refills = owner.(Refiller)
-	o.run = o.flush
 	if waits {
 		o.gates = &gates{make(chan struct{}, 1), make(chan struct{}, 1)}
 		o.gates.turn <- struct{}{}

@@ -46,7 +46,7 @@ func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
 // back for the sake of what follows. It does not let go of the lock.
 func (o *Outbox) PumpSoon() {
 	if !o.busy {
-		go o.run()
+		o.flushSoon()
 	}
 }
 
@@ -96,12 +96,20 @@ func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
 			o.clogged.Store(false)
 			break
 		}
-		go o.run()
+		o.flushSoon()
 		break
 	}
 	o.taken = o.taken && o.pending != nil
 	o.busy = false
 	o.notify()
+}
+
+// flushSoon starts flush.
+func (o *Outbox) flushSoon() {
+	if o.run == nil {
+		o.run = o.flush
+	}
+	go o.run()
 }
 
 // flush sends what is pending on a goroutine of its own, unless somebody else

@@ -114,7 +114,7 @@ func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64
 	switch {
 	case o.busy:
 	case first:
-		go o.run()
+		o.flushSoon()
 	case now-o.oldest > maxAge:
 		o.busy = true
 		o.ReleaseUnlocking(&o.deadline)

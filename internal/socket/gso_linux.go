@@ -16,13 +16,12 @@ import (
 // (EIO). So a refusal is remembered for that address, and one peer on a bad path
 // does not slow down the others of a listener.
 type gsoState struct {
-	loopbackOnly bool         // constant after setUp
-	off          atomic.Bool  // not offered, or refused to everybody
-	maxSegments  atomic.Int32 // of one run
-
-	refusals atomic.Pointer[refusals] // nil: none
-	streak   atomic.Int32             // addresses refused since a run has left
-	mu       sync.Mutex               // held to change refusals and streak
+	refusals     atomic.Pointer[refusals] // nil: none
+	streak       atomic.Int32             // addresses refused since a run has left
+	maxSegments  atomic.Int32             // of one run
+	off          atomic.Bool              // not offered, or refused to everybody
+	mu           sync.Mutex               // held to change refusals and streak
+	loopbackOnly bool                     // constant after setUp
 }
 
 // refusals is a table of addresses that does not change any more.

@@ -29,7 +29,7 @@ func (s *linuxSocket) serve(handle func([]Packet), once bool) error {
 		return net.ErrClosed
 	}
 	if r.errno != 0 {
-		return os.NewSyscallError("recvmsg", r.errno)
+		return os.NewSyscallError("recvmsg", syscall.Errno(r.errno))
 	}
 	return nil
 }
@@ -44,16 +44,17 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		if !r.once {
 			want = max(2, want) // with one, none left is not seen
 		}
-		r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
+		n, errno := s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
 		r.waited = false
 		s.readCalls.Add(1)
-		r.ask.learn(want, r.n)
-		if r.errno != 0 {
+		r.errno = int32(errno)
+		r.ask.learn(want, n)
+		if errno != 0 {
 			r.release()
-			r.waited = r.errno == syscall.EAGAIN
+			r.waited = errno == syscall.EAGAIN
 			return !r.waited
 		}
-		ps := r.op.packets[:r.n]
+		ps := r.op.packets[:n]
 		for i := range ps {
 			s.describe(&ps[i], i)
 		}
@@ -62,7 +63,7 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		if r.once {
 			return true
 		}
-		if r.n < want {
+		if n < want {
 			r.waited = true
 			return false
 		}

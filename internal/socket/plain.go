@@ -209,9 +209,14 @@ func (io addrPortIO) writeTo(b []byte, addr netip.AddrPort) error {
 type openState struct {
 	once   sync.Once
 	closed atomic.Bool
-	busy   atomic.Bool // whether packets are being handled within a read, see Looper
-	err    error       // of the first close; guarded by once
-	late   atomic.Pointer[chan struct{}]
+	busy   atomic.Bool             // whether packets are being handled within a read, see Looper
+	after  atomic.Pointer[remains] // nil: the first close has left nothing to tell
+}
+
+// remains are what is left of a close.
+type remains struct {
+	err  error         // that it returns
+	gone chan struct{} // closed when the socket has gone; nil: it has
 }
 
 func (o *openState) close(do func() error) error {
@@ -221,22 +226,27 @@ func (o *openState) close(do func() error) error {
 			// Close waits for the read under way, and may have been called
 			// from within it.
 			gone := make(chan struct{})
-			o.late.Store(&gone)
+			o.after.Store(&remains{gone: gone})
 			go func() {
 				defer close(gone)
 				do()
 			}()
 			return
 		}
-		o.err = do()
+		if err := do(); err != nil {
+			o.after.Store(&remains{err: err})
+		}
 	})
-	return o.err
+	if r := o.after.Load(); r != nil {
+		return r.err
+	}
+	return nil
 }
 
 // released returns nil, or what close has left to be waited for.
 func (o *openState) released() <-chan struct{} {
-	if gone := o.late.Load(); gone != nil {
-		return *gone
+	if r := o.after.Load(); r != nil && r.gone != nil {
+		return r.gone
 	}
 	return nil
 }

@@ -60,9 +60,9 @@ func (op *receiveOp) attachBuffer(i int) {
 // A receiver is the state of ReadBatch and of ReadLoop, of which only one is used
 // at a time.
 type receiver struct {
-	op    *receiveOp // whose buffers the caller of ReadBatch has; nil while waiting
-	n     int        // how many were received
-	errno syscall.Errno
+	op    *receiveOp            // whose buffers the caller of ReadBatch has; nil while waiting
+	n     int32                 // how many were received
+	errno int32                 // a syscall.Errno
 	try   func(fd uintptr) bool // tryReceive, made by the first ReadBatch
 
 	handle func([]Packet)        // of ReadLoop
@@ -90,12 +90,12 @@ func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
 	}
 	if r.errno != 0 {
 		r.release()
-		return 0, os.NewSyscallError("recvmsg", r.errno)
+		return 0, os.NewSyscallError("recvmsg", syscall.Errno(r.errno))
 	}
-	for i := range r.n {
+	for i := range int(r.n) {
 		s.describe(&ps[i], i)
 	}
-	return r.n, nil
+	return int(r.n), nil
 }
 
 // release gives the buffers of the last ReadBatch back.
@@ -113,11 +113,12 @@ func (s *linuxSocket) tryReceive(fd uintptr) bool {
 		r.op = receiveOps.Get().(*receiveOp)
 	}
 	want := min(r.ask.count(), int(r.limit))
-	r.n, r.errno = s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
+	n, errno := s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
 	r.waited = false
 	s.readCalls.Add(1)
-	r.ask.learn(want, r.n)
-	if r.errno == syscall.EAGAIN {
+	r.n, r.errno = int32(n), int32(errno)
+	r.ask.learn(want, n)
+	if errno == syscall.EAGAIN {
 		r.release()
 		r.waited = true
 		return false

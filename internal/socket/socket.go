@@ -64,7 +64,8 @@ type Socket interface {
 	Stats() Stats
 	// Features says what else the socket can do. It is always the same.
 	Features() Features
-	// Close closes the socket and makes ReadBatch return.
+	// Close closes the socket and makes ReadBatch return. Every call returns the
+	// result of the first, when that is over.
 	Close() error
 }
 
