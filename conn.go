@@ -41,7 +41,6 @@ type Conn struct {
 
 	lastSent, lastHeard clock // any packet
 	lastMessage         clock // a message, either way
-	lastUpdate          clock
 	tickAt              clock // when HandleTick has been asked for; 0: it has not
 	counts              counts
 	last                *Stats // of the end, once the endpoint is gone

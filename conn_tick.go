@@ -41,7 +41,6 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 		c.queueEmptyLocked(now)
 	}
 	if wait, pending := c.endpoint.LossDue(t); pending && wait == 0 {
-		c.lastUpdate = now
 		c.update(t)
 	}
 	c.freeLocked(t, now)
@@ -95,18 +94,19 @@ func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 	if c.set.idleTimeout > 0 {
 		next = c.lastHeard + c.set.idleTimeout
 	}
-	if c.tickAt == 0 || c.tickAt > c.lastSent+min(c.set.keepAlive, urgentMin) { // else that tick is earlier
-		if due, ok := c.keepAliveLocked(now); ok {
-			next = min(next, due)
-		}
-	}
 	if !c.compact {
 		next = min(next, c.lastMessage+idleAfter)
 	}
+	stuck := false // for want of room a control packet could not leave: keepalives wait for it
 	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
-		next = min(next, now+controlRetry) // there was no room to send it
+		stuck, next = true, min(next, now+controlRetry)
 	} else if due {
 		next = min(next, now+wait)
+	}
+	if !stuck && (c.tickAt == 0 || c.tickAt > c.lastSent+min(c.set.keepAlive, urgentMin)) { // else that tick is earlier
+		if due, ok := c.keepAliveLocked(now); ok {
+			next = min(next, due)
+		}
 	}
 	if wait, pending := c.endpoint.ReassemblyDue(t); pending {
 		next = min(next, now+wait)
@@ -171,7 +171,7 @@ const tickSoon = 100 * time.Millisecond
 // activeLocked notes that there was a message: figures are brought up to date
 // now and then.
 func (c *Conn) activeLocked(now clock) {
-	if now-c.lastUpdate >= updateEvery {
+	if now-c.endpoint.Updated() >= updateEvery {
 		c.updateLocked(now)
 	}
 	if c.compact {
@@ -185,8 +185,7 @@ func (c *Conn) activeLocked(now clock) {
 const updateEvery = 100 * time.Millisecond
 
 func (c *Conn) updateLocked(now clock) {
-	if now-c.lastUpdate >= smoothingInterval {
-		c.lastUpdate = now
+	if now-c.endpoint.Updated() >= smoothingInterval {
 		c.update(c.at(now))
 	}
 }

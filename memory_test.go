@@ -21,10 +21,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestConnSize: beyond 1144 bytes and the allocator's 8 the next size is 1280.
+// TestConnSize: beyond 1016 bytes and the allocator's 8 the next size is 1152.
 func TestConnSize(t *testing.T) {
-	if size := unsafe.Sizeof(Conn{}); size > 1144 {
-		t.Errorf("a Conn has %d bytes, want at most 1144", size)
+	if size := unsafe.Sizeof(Conn{}); size > 1016 {
+		t.Errorf("a Conn has %d bytes, want at most 1016", size)
 	}
 }
 

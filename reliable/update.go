@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// Updated returns when Update was called last, since Start; zero before.
+func (e *Endpoint) Updated() time.Duration { return time.Duration(e.updated) }
+
 // Update brings the figures of Stats up to date, gives up reassemblies that are
 // too old and, with Config.MaxWindow, packets that have had no answer for
 // Config.LostAfter, of whose fate it tells the FateHandler. It should be called at a steady rate, say 60 times a
