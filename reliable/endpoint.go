@@ -213,7 +213,7 @@ func (e *Endpoint) grows() bool { return e.cfg.MaxWindow > 0 }
 // sequence 0. The figures of Stats stay, as does the history of round-trip
 // times. The wire does not carry a reset: the other side must be reset too.
 //
-// Packets whose fate is open are presumed lost.
+// Packets whose fate is open are presumed lost; HandleFate must not call Send then.
 func (e *Endpoint) Reset() {
 	e.loseAll()
 	e.nextID = (e.nextID + 65535) &^ 65535
@@ -248,7 +248,7 @@ func (e *Endpoint) ResetAll(now time.Time) {
 }
 
 // Free releases all memory that e holds beyond the Endpoint itself, and tells
-// Config.Reserve. Packets whose fate is open are presumed lost. The endpoint
+// Config.Reserve. Packets whose fate is open are presumed lost, as by Reset. The endpoint
 // must not be used afterwards, except by Init, Stats, Counters and the like.
 func (e *Endpoint) Free() {
 	e.Reset()

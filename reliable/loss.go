@@ -61,13 +61,16 @@ func (e *Endpoint) age() {
 	}
 }
 
+// forever is more than any time since New, and added to one it does not overflow.
+const forever = 1 << 61
+
 // lostAfter returns the age in nanoseconds at which a packet without an answer
 // is presumed lost.
 func (e *Endpoint) lostAfter() int64 {
 	switch d := e.cfg.LostAfter; {
 	case d == 0:
 		return int64(defaultLostAfter)
-	case d < 0:
+	case d < 0 || d > forever:
 		return math.MaxInt64
 	default:
 		return int64(d)

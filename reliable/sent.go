@@ -135,6 +135,15 @@ func (w *sentWindow) unacked(next, ack uint16, ackBits uint32) uint32 {
 	return ackBits & w.pending.Last32(ack) & validAcks(next-1-ack, w.count)
 }
 
+// unacked returns which of the packets that ackBits covers are in the window and not
+// acknowledged.
+func (e *Endpoint) unacked(ack uint16, ackBits uint32) uint32 {
+	if e.sent.odd == nil {
+		return e.sent.unacked(uint16(e.nextID), ack, ackBits)
+	}
+	return e.sent.unackedOdd(ack, ackBits)
+}
+
 // unackedOdd is unacked for a size that is not a power of two.
 func (w *sentWindow) unackedOdd(ack uint16, ackBits uint32) uint32 {
 	var mask uint32
@@ -304,19 +313,14 @@ func (e *Endpoint) handleAcks(h Header, message bool) {
 		t.heardBits = 0
 	}
 	prompt := false
-	if !message && e.cfg.AckDelay > 0 {
-		prompt = h.AckBits&1 != 0
-		h = h.plain()
+	if !message && (e.cfg.AckDelay > 0 || e.cfg.AckGuard) {
+		prompt = e.cfg.AckDelay > 0 && h.AckBits&1 != 0
+		h = h.plain() // as written, its ack may be of a packet that is yet to be sent
 	}
 	if e.cfg.AckGuard && !e.credible(&h, message) {
 		return
 	}
-	var mask uint32
-	if e.sent.odd == nil {
-		mask = e.sent.unacked(uint16(e.nextID), h.Ack, h.AckBits)
-	} else {
-		mask = e.sent.unackedOdd(h.Ack, h.AckBits)
-	}
+	mask, next := e.unacked(h.Ack, h.AckBits), e.nextID
 	if t := e.talk; t != nil && message && e.cfg.AckBuffer < 0 {
 		t.heardAck, t.heardBits = told.Ack, told.AckBits
 	}
@@ -330,6 +334,10 @@ func (e *Endpoint) handleAcks(h Header, message bool) {
 			continue
 		}
 		e.acked(s)
+		if e.nextID != next { // the FateHandler has sent something, which may have taken a record of the others
+			next = e.nextID
+			mask &= e.unacked(h.Ack, h.AckBits) | mask&-mask
+		}
 	}
 	switch {
 	case e.cfg.AckDelay > 0:
@@ -413,7 +421,7 @@ func (w *sentWindow) has(s uint16) bool { return w.odd == nil || w.odd.Exists(s)
 // eachSent calls f for the packets in the window, oldest first.
 func (e *Endpoint) eachSent(f func(id uint64, r *sentRecord)) {
 	w := &e.sent
-	for id := e.nextID - uint64(e.sentSpan()); id != e.nextID; id++ {
+	for id, end := e.nextID-uint64(e.sentSpan()), e.nextID; id != end; id++ {
 		if w.has(uint16(id)) {
 			f(id, w.record(uint16(id)))
 		}
@@ -437,10 +445,7 @@ func (e *Endpoint) Unacknowledged(sequence uint16) bool {
 	if e.sent.ring == nil {
 		return false
 	}
-	if e.sent.odd != nil {
-		return e.sent.unackedOdd(sequence, 1) != 0
-	}
-	return e.sent.unacked(uint16(e.nextID), sequence, 1) != 0
+	return e.unacked(sequence, 1) != 0
 }
 
 // InFlight returns the number of packets with a payload whose fate is not yet

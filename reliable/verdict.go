@@ -70,7 +70,7 @@ const (
 	FateDelivered Fate = iota + 1
 	// FateLost: the packet is presumed lost. The other side is 64 sequences
 	// past it, or, with Config.AckDelay, has acknowledged one that was sent
-	// some more than a round trip later; or its record has left the window of
+	// some more than a round trip later, or 1,024 sequences later; or its record has left the window of
 	// sent packets; or, with Config.MaxWindow, Config.LostAfter has passed
 	// without an answer.
 	FateLost
