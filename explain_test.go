@@ -431,7 +431,7 @@ func TestExplainOneWay(t *testing.T) {
 }
 
 func TestExplainJitter(t *testing.T) {
-	shaky := simnet.Link{Latency: 40 * time.Millisecond, Jitter: 30 * time.Millisecond}
+	shaky := simnet.Link{Latency: 40 * time.Millisecond, Jitter: 40 * time.Millisecond}
 	staged(t, shaky, shaky, nil, func(s *stage) {
 		s.drain(s.a)
 		s.drain(s.b)

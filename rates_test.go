@@ -43,6 +43,7 @@ type rateRun struct {
 	sent, acked  uint64        // messages of both sides
 	lost         uint64        // receipts that say so
 	sampledAfter time.Duration // when the first RTT figure was there
+	both         bool          // there were figures at both ends
 }
 
 // compare notes how far the figures of a side are from the truth.
@@ -115,6 +116,7 @@ func measureRate(p traffic, rate int, link simnet.Link, d time.Duration) (r rate
 			r.compare(sa)
 		}
 		if sb := b.Stats(); sb.RTT > 0 {
+			r.both = r.sampledAfter > 0
 			r.compare(sb)
 		}
 	}
@@ -167,6 +169,7 @@ func TestRates(t *testing.T) {
 				what := fmt.Sprintf("%v at %d/s", p, rate)
 				require.LessOrEqual(t, r.perMessage, mostPackets(p, rate), "%s: packets a message", what)
 				require.Less(t, r.error, 100*time.Microsecond, "%s: error of a round-trip figure", what)
+				require.Equal(t, p != talkOneWay, r.both, "%s: figures at both ends", what)
 				require.Less(t, r.jitter, 100*time.Microsecond, "%s: jitter", what)
 				require.Less(t, r.sampledAfter, time.Second/time.Duration(rate)+pathRTT+10*time.Millisecond, "%s: first figure", what)
 				require.Equal(t, r.sent, r.acked, "%s: messages delivered", what)
@@ -406,6 +409,21 @@ func TestFalseLost(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// Where packets overtake each other, those that only acknowledge do not have each
+// other answered: that would be eight packets a message here.
+func TestRatesOnAShakyLink(t *testing.T) {
+	shaky := simnet.Link{Latency: 60 * time.Millisecond, Jitter: 30 * time.Millisecond}
+	for _, p := range []traffic{talkEcho, talkTick, talkRequest, talkOneWay} {
+		for _, rate := range []int{10, 30, 60} {
+			synctest.Test(t, func(t *testing.T) {
+				r := measureRate(p, rate, shaky, 20*time.Second)
+				require.LessOrEqual(t, r.perMessage, 2.5, "%v at %d/s: packets a message", p, rate)
+				require.Equal(t, r.sent, r.acked, "%v at %d/s: messages delivered", p, rate)
+			})
 		}
 	}
 }

@@ -62,6 +62,9 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		return Stale
 	default:
 		e.rarely().faults.PacketsDuplicate++
+		if h.heardNothing() && len(payload) > 0 {
+			e.answerBeginner()
+		}
 		return Duplicate
 	}
 	e.busy = true
@@ -74,7 +77,8 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		}
 		return Refused
 	}
-	gap := begun == never && h.Sequence != e.received.seen.Next()
+	// An empty packet that comes late tells nothing that is worth an answer.
+	gap := begun == never && h.Sequence != e.received.seen.Next() && (len(payload) > 0 || e.received.seen.Ahead(h.Sequence))
 	e.noteReceived(h.Sequence, size)
 	if e.parts.open == 0 && e.partsNext == h.Sequence {
 		e.partsNext++
@@ -142,5 +146,16 @@ func (e *Endpoint) introduce() {
 	if t := e.talking(); !t.spoken {
 		t.owe(e.received.seen.Next()-1, e.now)
 		t.pressed = true
+	}
+}
+
+// answerBeginner makes an ack due for a duplicate of which the sender has heard
+// nothing from us. It may have started again, so that the packet is none: then what
+// we have received from its predecessor tells its AckGuard so.
+func (e *Endpoint) answerBeginner() {
+	if e.cfg.AckDelay > 0 {
+		t := e.talking()
+		t.owe(e.received.seen.Next()-1, e.now)
+		t.urgent, t.pressed = true, true
 	}
 }
