@@ -413,16 +413,20 @@ func TestFalseLost(t *testing.T) {
 	}
 }
 
-// Where packets overtake each other, those that only acknowledge do not have each
-// other answered: that would be eight packets a message here.
+// Where packets overtake each other, packets are as few as elsewhere: neither are those
+// answered that only acknowledge, nor is each message that has been overtaken.
 func TestRatesOnAShakyLink(t *testing.T) {
-	shaky := simnet.Link{Latency: 60 * time.Millisecond, Jitter: 30 * time.Millisecond}
 	for _, p := range []traffic{talkEcho, talkTick, talkRequest, talkOneWay} {
-		for _, rate := range []int{10, 30, 60} {
+		for rate, jitter := range map[int]time.Duration{10: 30, 30: 30, 60: 30, 128: 60} {
+			link := simnet.Link{Latency: 60 * time.Millisecond, Jitter: jitter * time.Millisecond}
 			synctest.Test(t, func(t *testing.T) {
-				r := measureRate(p, rate, shaky, 20*time.Second)
-				require.LessOrEqual(t, r.perMessage, 2.5, "%v at %d/s: packets a message", p, rate)
-				require.Equal(t, r.sent, r.acked, "%v at %d/s: messages delivered", p, rate)
+				r := measureRate(p, rate, link, 20*time.Second)
+				most := 1.2
+				if p == talkOneWay {
+					most = 2.1
+				}
+				require.LessOrEqual(t, r.perMessage, most, "%v at %d/s: packets a message", p, rate)
+				require.GreaterOrEqual(t, float64(r.acked), 0.995*float64(r.sent), "%v at %d/s: messages delivered", p, rate)
 			})
 		}
 	}

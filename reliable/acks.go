@@ -19,8 +19,9 @@ import (
 
 const (
 	ackDistance      = 16 // sequences that may wait for an ack; the field covers 32
-	ackDistanceLossy = 8  // the same, when some are missing
-	ackLate          = 8  // a packet that comes this far behind the newest is acknowledged at once
+	ackDistanceLossy = 6  // the same, when some are missing
+	ackLate          = 8  // a packet that comes this far behind the newest is acknowledged at once, ...
+	ackLater         = 16 // ... or where messages of ours leave in a rhythm, and so tell of it soon, one that comes this far
 	ackLead          = 12 // so far is usual for one that has come in fragments just now, ...
 	ackAhead         = 26 // ... the first of which may go so far ahead of the newest that a header told of
 
@@ -126,9 +127,9 @@ func (a *ackState) confirmed(id uint64) {
 	}
 }
 
-// noteArrival settles how the packet s, which was received, is acknowledged. A gap
-// before it, or its coming late, is news to the other side; but where its first
-// fragment came just before, those of others may have gone ahead of the rest. A packet
+// noteArrival settles how the packet s, which was received, is acknowledged. That it came
+// far too late is news to the other side; but where its first fragment came just before,
+// those of others may have gone ahead of the rest. So is a gap, in time, see noteGap. A packet
 // without payload is worth an answer only if it is news, or while the other side may
 // not know what we have received; so answers do not answer each other for ever. But
 // where an acknowledgement is owed, it moves that towards the end of what the ack
@@ -156,8 +157,11 @@ func (e *Endpoint) noteArrival(s uint16, gap, message, justBegun bool) {
 	if behind == 0 && !gap {
 		return // as nearly always
 	}
-	e.noteGap(gap)
-	if behind >= ackLate && (behind >= ackLead || !justBegun) {
+	e.noteGap(gap && behind == 0, message)
+	if behind > 0 && a.gapAt != never && !e.missing() {
+		a.gapAt = never // it was only late
+	}
+	if late := behind >= ackLate && (behind >= ackLead || !justBegun); late && (behind >= ackLater || !e.talk.rhythm.alive(e.now)) {
 		a.urgent, a.pressed = true, true
 	}
 	if behind >= lateDistance && message {
@@ -174,13 +178,19 @@ func (e *Endpoint) noteStart(gap bool) {
 		a.owe(a.newest, e.now)
 		a.message = true
 		a.pressed = a.pressed || e.ackPresses()
-		e.noteGap(gap)
+		e.noteGap(gap, true)
 	}
 }
 
-func (e *Endpoint) noteGap(gap bool) {
+// noteGap notes that a packet, with a message or a part of one or without, came behind a
+// gap, or late. That one is missing is no news before the other side may take it for lost,
+// which is when one has come that was sent a round trip later; but a probe wants to know.
+func (e *Endpoint) noteGap(gap, message bool) {
 	if a := &e.talk.ackState; gap {
-		a.urgent, a.pressed, a.gapAt = true, true, e.now
+		a.gapAt = e.now
+		if !message {
+			a.urgent, a.pressed = true, true
+		}
 	}
 }
 
@@ -227,8 +237,8 @@ func (a *ackState) following(since, goal int64, least, most uint16) uint16 {
 // in a rhythm that brings the next one within the AckDelay, it waits for that, and
 // for an eighth of it at least; else for half the AckDelay, or up to an eighth more
 // where the other side's rhythm brings a message by then that is acknowledged at
-// once to measure. It does not wait when 16 sequences are to be acknowledged (8
-// where some are missing), for a gap in the sequences, and where it serves to
+// once to measure. It does not wait when 16 sequences are to be acknowledged (6
+// where some are missing), for a gap that a probe has made, and where it serves to
 // measure the round-trip time, which is one message a second or so.
 //
 // A probe asks the other side for an acknowledgement, when a message has had
