@@ -84,6 +84,8 @@ func (m Mode) String() string {
 	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }
 
+func (m Mode) valid() bool { return m < numModes }
+
 // DefaultMaxPayload is the largest payload in bytes by default. Both ends of a
 // connection must use the same.
 const DefaultMaxPayload = 1225

@@ -17,9 +17,9 @@ import (
 // Sending a message that has an error fails with that error.
 //
 // Sending copies a message, so it can be sent again, to others, too. A Message
-// must not be used by several goroutines at once. The zero value is not usable;
-// [NewMessage], [NewNotify], [NewData] and the methods of the same names of
-// [Config] make messages.
+// must not be used by several goroutines at once. The zero value is not usable,
+// and adding to it or sending it is an error; [NewMessage], [NewNotify],
+// [NewData] and the methods of the same names of [Config] make messages.
 type Message struct {
 	// buf holds the content. A word is loaded and stored at a time, so it is
 	// always at least slack bytes longer than what is used of it.
@@ -34,6 +34,8 @@ type Message struct {
 	kind       messageKind
 	layout     Layout
 	mode       Mode
+	lent       bool // to a handler, which cannot release it
+	released   bool
 	err        error
 }
 
@@ -58,9 +60,20 @@ var (
 	ErrMessageEnd error = messageEndError{}
 	// ErrRange is the error of a Message to which a value was added that its
 	// layout cannot express, or of which a number of bits or elements was
-	// asked for that cannot be.
+	// asked for that cannot be. It is matched by that of a [Mode] that there
+	// is not.
 	ErrRange = errors.New("riptide: value out of range")
+
+	errUnmade     = errors.New("riptide: the Message is the zero value, or was released: NewMessage makes one")
+	errNilMessage = errors.New("riptide: the Message is nil")
 )
+
+// A modeError is the error of a Message with a Mode that there is not. It matches
+// ErrRange.
+type modeError struct{ mode Mode }
+
+func (e *modeError) Error() string        { return "riptide: there is no " + e.mode.String() }
+func (e *modeError) Is(target error) bool { return target == ErrRange }
 
 type messageEndError struct{}
 
@@ -100,6 +113,9 @@ func (m *Message) initUser(layout Layout, mode Mode, id uint16, maxPayload int) 
 		m.AddUvarint(uint64(id))
 	}
 	m.origin, m.pos = m.end, m.end
+	if !mode.valid() {
+		m.Fail(&modeError{mode})
+	}
 }
 
 // initNotify makes m a notify message without an id.
@@ -137,6 +153,7 @@ func (m *Message) load(layout Layout, mode Mode, body []byte) {
 		buf:    m.buf,
 		layout: layout,
 		mode:   mode,
+		lent:   m.lent,
 		origin: start,
 		pos:    start,
 		end:    max(start, 8*n),
@@ -215,7 +232,7 @@ func (m *Message) room(n int) bool {
 		return false
 	}
 	if n > m.limit-m.end {
-		m.err = ErrMessageFull
+		m.failFull()
 		return false
 	}
 	if need := (m.end+n)>>3 + slack; need > len(m.buf) {
@@ -223,6 +240,18 @@ func (m *Message) room(n int) bool {
 	}
 	return true
 }
+
+// failFull notes that there is no room.
+func (m *Message) failFull() {
+	if m.made() {
+		m.Fail(ErrMessageFull)
+	} else {
+		m.Fail(errUnmade)
+	}
+}
+
+// made reports whether m is neither a zero Message nor one that was released.
+func (m *Message) made() bool { return m.maxPayload != 0 }
 
 func (m *Message) grow(need int) {
 	buf := make([]byte, max(need, 2*len(m.buf)))

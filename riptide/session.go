@@ -250,6 +250,10 @@ func (s *settings) sendable(m *Message) error {
 		return ErrNoMode
 	case m.err != nil:
 		return m.err
+	case !m.made():
+		return errUnmade
+	case !m.mode.valid(): // which Rewind has forgotten
+		return &modeError{m.mode}
 	case m.layout != s.layout:
 		return ErrLayout
 	case len(m.body())+s.layout.headerBits(m.mode)/8 > s.maxPayload+maxHeaderSize:
@@ -291,7 +295,8 @@ func putQueue(q *queue) {
 func (s *session) dispatch() {
 	defer s.owner.stopped()
 	m := newMessage()
-	defer m.Release()
+	m.lent = true
+	defer m.release()
 	s.mu.Lock()
 	for s.events != nil {
 		q := s.events

@@ -112,7 +112,7 @@ func (m *Message) AddBytes(b []byte) {
 func addRaw[S string | []byte](m *Message, s S) {
 	n := len(s)
 	if n > (m.limit-m.end)/8 {
-		m.Fail(ErrMessageFull)
+		m.failFull()
 	}
 	if n == 0 || !m.room(8*n) {
 		return
@@ -165,7 +165,7 @@ func (m *Message) ReserveBits(n int) (at int) {
 		return at
 	}
 	if n > m.limit-m.end {
-		m.Fail(ErrMessageFull)
+		m.failFull()
 		return at
 	}
 	for n = m.wholeBits(n); n > 0; n -= 64 {
@@ -202,15 +202,19 @@ func (m *Message) SetBits(at int, v uint64, n int) {
 }
 
 // AddMessage adds what has not been read of another message, without a length.
-// Both must be of the same layout.
+// Both must be of the same layout. Without one, which is nil, m fails.
 func (m *Message) AddMessage(inner *Message) {
+	if inner == nil {
+		m.Fail(errNilMessage)
+		return
+	}
 	if inner.layout != m.layout {
 		m.Fail(ErrLayout)
 		return
 	}
 	m.Fail(inner.err)
 	if inner.Unread() > m.limit-m.end {
-		m.Fail(ErrMessageFull)
+		m.failFull()
 		return
 	}
 	p := inner.pos
