@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
 	"volley/internal/netconn"
 	"volley/internal/socket"
 )
@@ -14,8 +15,8 @@ import (
 // comes from other addresses is dropped. The peer is greeted, unless d is Quiet,
 // as by [Dial], so that its Accept returns; over a net.PacketConn that carries
 // another protocol with connections of its own, Quiet is better. After an error,
-// a *[ConfigError], a *net.AddrError or one of the system, pc is still the
-// caller's. Of d, the NetDialer means nothing.
+// a *[ConfigError], a *net.AddrError, as of an IPv6 address for a socket of IPv4,
+// or one of the system, pc is still the caller's. Of d, the NetDialer means nothing.
 func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 	set, err := d.settings()
 	if err != nil {
@@ -35,7 +36,11 @@ func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 		return nil, err
 	}
 	addr := addrPortOf(sock, raddr)
-	if err := checkAddr(addr); err != nil {
+	err = checkAddr(addr)
+	if _, ok := pc.(*net.UDPConn); ok && err == nil {
+		err = listen.CheckFamily(pc.LocalAddr(), addr)
+	}
+	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: pc.LocalAddr().Network(), Source: pc.LocalAddr(), Addr: raddr, Err: err}
 	}
 	m := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: datagram.MaxUDP})

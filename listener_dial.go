@@ -25,8 +25,9 @@ var ErrConnExists = errors.New("volley: there is a connection with this address 
 //
 // The connection has l's Config, counts for its limits, which do not refuse it,
 // and lives on after Close, as accepted ones do. Errors are those of the
-// resolver, a *net.AddrError for port 0, [ErrConnExists], net.ErrClosed after
-// Close, and a *[ConfigError] if the Listener has several Sockets.
+// resolver, a *net.AddrError for port 0 or an IPv6 address where l has a socket of
+// IPv4, [ErrConnExists], net.ErrClosed after Close, and a *[ConfigError] if the
+// Listener has several Sockets.
 func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 	addr, err := listen.Resolve(ctx, l.Addr(), address)
 	addr = plain(addr)

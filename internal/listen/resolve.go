@@ -10,10 +10,14 @@ import (
 // Resolve returns the UDP address that a string names, of the family of a
 // socket with the local address given; without a host it is this machine, as in
 // package net. IPv4 addresses are never in their IPv6-mapped form. Errors are those
-// of the resolver.
+// of the resolver and of CheckFamily.
 func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPort, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
-		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+		ap = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+		if err := CheckFamily(local, ap); err != nil {
+			return netip.AddrPort{}, err
+		}
+		return ap, nil
 	}
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -40,4 +44,13 @@ func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPor
 		return netip.AddrPort{}, &net.AddrError{Err: "no suitable address", Addr: net.JoinHostPort(host, strconv.Itoa(port))}
 	}
 	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
+}
+
+// CheckFamily returns a *net.AddrError for an address to which a socket with the
+// local address given can write nothing, since it is one of IPv4.
+func CheckFamily(local net.Addr, to netip.AddrPort) error {
+	if udp, ok := local.(*net.UDPAddr); ok && udp != nil && udp.IP.To4() != nil && !to.Addr().Is4() {
+		return &net.AddrError{Err: "not an IPv4 address", Addr: to.Addr().String()}
+	}
+	return nil
 }
