@@ -95,11 +95,8 @@ func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {
 
 // checkPacketConn refuses what cannot carry datagrams.
 func checkPacketConn(pc net.PacketConn) error {
-	if pc == nil {
-		return &ConfigError{Field: "pc", Reason: "it is nil"}
-	}
-	if network := netconn.Stream(pc); network != "" {
-		return &ConfigError{Field: "pc", Reason: "a " + network + " connection does not preserve message boundaries"}
+	if reason := netconn.UnfitPacket(pc); reason != "" {
+		return &ConfigError{Field: "pc", Reason: reason}
 	}
 	return nil
 }

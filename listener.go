@@ -3,6 +3,7 @@ package volley
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/inbox"
 	"volley/internal/listen"
 	"volley/internal/registry"
 	"volley/internal/watch"
@@ -36,7 +38,10 @@ type ListenConfig struct {
 	// wait for Read, messages of which fragments are missing, and windows, in
 	// bytes. What would exceed it is refused: messages then count as lost. The
 	// last quarter is kept for peers that have acknowledged a packet of this
-	// side. Default 256 MiB.
+	// side. Messages wait for Read in pieces of 1, 8 or 64 KiB, and one in
+	// fragments takes its size once more until it is complete. Default 256 MiB;
+	// at least 16 KiB, which one connection needs for messages of one datagram,
+	// or more if Config.MaxWindow is negative or Config.FragmentAbove above 8 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome, and with Config.RestartNotice whether a stranger at that address
@@ -54,9 +59,9 @@ type ListenConfig struct {
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
-	// other than Linux more is an error that wraps errors.ErrUnsupported. A
-	// peer keeps its socket: they all close together, and what arrives before
+	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
+	// systems other than Linux more than one is an error that wraps
+	// errors.ErrUnsupported. A peer keeps its socket: they all close together, and what arrives before
 	// all are bound is discarded. Nobody else may bind to the port.
 	Sockets int
 }
@@ -128,6 +133,9 @@ func (lc *ListenConfig) options() listen.Options {
 // is still the caller's. Where addresses are not of UDP, Filter sees stand-ins
 // from the block 100::/64; RemoteAddr returns the real ones.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+	if err := checkPacketConn(pc); err != nil {
+		return nil, err
+	}
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
@@ -153,12 +161,40 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.Reserve); err != nil {
 		return nil, err
 	}
+	if err := lc.check(l.set); err != nil {
+		return nil, err
+	}
 	l.set.budget = &l.budget
 	l.set.onClose = l.forget
 	if l.set.restartNotice {
 		l.notifier = new(notifier)
 	}
 	return l, nil
+}
+
+// What the windows of a connection take until it is busy, and some more, and what
+// those of a fixed size take.
+const (
+	connMemory      = 4 << 10
+	fixedConnMemory = 8 << 10
+)
+
+// check looks for values out of range.
+func (lc *ListenConfig) check(set *settings) error {
+	if lc.Sockets > listen.MaxSockets {
+		return &ConfigError{Field: "ListenConfig.Sockets", Reason: fmt.Sprintf("%d is more than %d", lc.Sockets, listen.MaxSockets)}
+	}
+	whole := min(set.reliable.FragmentAbove, set.maxMessage)
+	windows := connMemory
+	if set.reliable.MaxWindow <= 0 {
+		windows = fixedConnMemory
+	}
+	one := int64(inbox.ChunkSize(whole+inbox.NumberedOverhead) + windows)
+	one += one / 3 // since a new peer does not get the last quarter
+	if lc.MaxMemory > 0 && lc.MaxMemory < one {
+		return &ConfigError{Field: "ListenConfig.MaxMemory", Reason: fmt.Sprintf("%d does not hold one connection with a message, which take %d", lc.MaxMemory, one)}
+	}
+	return nil
 }
 
 // serve begins to serve on the sockets of a port.

@@ -171,7 +171,8 @@ func TestNoAllocations(t *testing.T) {
 // An acknowledgement that finds no memory is tried again, at a measured pace.
 func TestAckWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{Config: &Config{MaxWindow: -1}, MaxMemory: 2000})
+		_, l, dial := network(t, &ListenConfig{Config: &Config{MaxWindow: -1}})
+		l.budget.Init(2000)
 		c := dial("10.0.0.2:1", &Dialer{})
 		accept(t, l)
 		c.Write([]byte("please acknowledge"))

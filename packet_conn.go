@@ -144,6 +144,9 @@ func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lc.check(set); err != nil {
+		return nil, err
+	}
 	pc.idle, pc.receipts.max = set.idleTimeout, set.receipts
 	set.idleTimeout, set.keepAlive = 0, 0
 	set.reliable.MidStream = set.reliable.JumpGuard

@@ -14,7 +14,8 @@ import (
 // through a short queue, so that inner's Write may block without harm; its
 // error, if not a passing one, is that of a later Write. With a cfg that does
 // not fit, or an inner that is nil or a stream, as far as that shows (TCP, a Unix
-// stream, net.Pipe, TLS over anything), every call returns the *[ConfigError].
+// stream, net.Pipe, TLS over anything), calls that read, write or set deadlines
+// return the *[ConfigError]; Close closes inner and returns nil.
 //
 // No greeting is sent. Over another protocol that has keepalives of its own,
 // set Config.KeepAlive and IdleTimeout to negative values; over package
@@ -77,8 +78,11 @@ func sessionConfig(cfg *Config) *Config {
 // NewListener returns a net.Listener whose Accept puts [NewConn] with cfg on
 // the connections that inner accepts. It takes inner over. Accept returns a
 // *Conn, or closes the connection, if the configuration does not fit its
-// transport, and returns the *ConfigError.
+// transport, and returns the *ConfigError, as it does where inner is nil.
 func NewListener(inner net.Listener, cfg *Config) net.Listener {
+	if netconn.IsNil(inner) {
+		return netconn.NewBrokenListener(&ConfigError{Field: "inner", Reason: "it is nil"})
+	}
 	return netconn.NewListener(inner, func(nc net.Conn) (net.Conn, error) {
 		c := NewConn(nc, cfg)
 		c.mu.Lock()

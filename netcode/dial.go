@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -113,6 +114,9 @@ func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
 // net.PacketConn whose addresses are *net.UDPAddr. It takes pc over, also when
 // it fails: the Conn closes it, and nobody else may read from it.
 func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*Conn, error) {
+	if netconn.IsNil(pc) {
+		return nil, configError("pc", "it is nil")
+	}
 	set, err := newSettings(d.Config)
 	if err != nil {
 		pc.Close()

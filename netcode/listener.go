@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/inbox"
 	"volley/internal/listen"
+	"volley/internal/netconn"
 	"volley/internal/registry"
 	"volley/internal/watch"
 )
@@ -53,7 +55,8 @@ type ListenConfig struct {
 	// Negative: an error.
 	Backlog int
 	// MaxMemory limits what all sessions together hold for payloads that
-	// wait for Read, in bytes. Default 256 MiB. Negative: no limit.
+	// wait for Read, in bytes. Default 256 MiB; at least 8 KiB, which is what
+	// one payload may take. Negative: no limit.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether datagrams of an address without a
 	// session are to be looked at. It is called on the goroutine that reads the
@@ -69,9 +72,9 @@ type ListenConfig struct {
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
-	// other than Linux more is an error that wraps errors.ErrUnsupported. All
-	// limits, slots and remembered tokens are those of the one server that they
+	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
+	// systems other than Linux more than one is an error that wraps
+	// errors.ErrUnsupported. All limits, slots and remembered tokens are those of the one server that they
 	// make. A session keeps its socket: they all close together, and what
 	// arrives before all are bound is discarded. Nobody else may bind to the
 	// port.
@@ -151,6 +154,9 @@ func (l *Listener) options() listen.Options {
 // over: it closes it, and nobody else may read from it. After an error, a
 // *[ConfigError] or one of the system, the socket is still the caller's.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+	if netconn.IsNil(pc) {
+		return nil, configError("pc", "it is nil")
+	}
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
@@ -184,6 +190,11 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, configError("ListenConfig.MaxClients", "%d is not from 1 to %d", n, maxMaxClients)
 	case lc.Backlog < 0:
 		return nil, configError("ListenConfig.Backlog", "%d is negative", lc.Backlog)
+	case lc.Sockets > listen.MaxSockets:
+		return nil, configError("ListenConfig.Sockets", "%d is more than %d", lc.Sockets, listen.MaxSockets)
+	}
+	if one := inbox.ChunkSize(minReadBuffer); lc.MaxMemory > 0 && lc.MaxMemory < int64(one) {
+		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one payload, which takes up to %d", lc.MaxMemory, one)
 	}
 	if err := checkSeconds("ListenConfig.TokenLifetime", lc.TokenLifetime); err != nil {
 		return nil, err

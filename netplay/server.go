@@ -140,6 +140,9 @@ const defaultMaxConns = 16384
 // error is a [*ConfigError], a [*TransportError] because of what ln yields, or
 // one of ln which does not pass.
 func (s *Server) Serve(ln net.Listener) error {
+	if ln == nil {
+		return configError("ln", "it is nil")
+	}
 	defer ln.Close()
 	if err := cmp.Or(s.init(), s.handlersKnown()); err != nil {
 		return err

@@ -200,3 +200,9 @@ func TestServerShutdownDuringLogin(t *testing.T) {
 		require.ErrorIs(t, <-ended, netplay.ErrServerClosed)
 	})
 }
+
+// A Listener that is nil is an error, and not a panic.
+func TestServeNothing(t *testing.T) {
+	srv := &netplay.Server{Registry: newRegistry()}
+	require.ErrorAs(t, srv.Serve(nil), new(*netplay.ConfigError))
+}

@@ -3,6 +3,7 @@ package porous
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"hash/maphash"
 	"net"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/netconn"
 	"volley/internal/registry"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
@@ -31,7 +33,8 @@ type ListenConfig struct {
 	Backlog int
 	// MaxMemory limits what all connections together hold of what they have
 	// received, in bytes. Frames that would exceed it are refused, and come
-	// again. Default 256 MiB.
+	// again. Default 256 MiB; at least what the largest message takes, which is
+	// also the least Config.ReceiveBuffer, rounded up to 4 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome. It is called on the goroutine that reads the socket, which may
@@ -42,9 +45,9 @@ type ListenConfig struct {
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT). Default 1. On systems
-	// other than Linux more is an error that wraps errors.ErrUnsupported. A
-	// peer keeps its socket: they all close together, and what arrives before
+	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
+	// systems other than Linux more than one is an error that wraps
+	// errors.ErrUnsupported. A peer keeps its socket: they all close together, and what arrives before
 	// all are bound is discarded. Nobody else may bind to the port, and
 	// [Listener.Dial] is an error, since the system chooses by which socket an
 	// answer is heard.
@@ -116,6 +119,9 @@ func (lc *ListenConfig) options() listen.Options {
 // read from it. After an error, a *[ConfigError] or one of the system, the
 // socket is still the caller's.
 func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+	if reason := netconn.UnfitPacket(pc); reason != "" {
+		return nil, &ConfigError{Field: "pc", Reason: reason}
+	}
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
@@ -144,6 +150,12 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	var err error
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP); err != nil {
 		return nil, err
+	}
+	if lc.Sockets > listen.MaxSockets {
+		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: fmt.Sprintf("%d is more than %d", lc.Sockets, listen.MaxSockets)}
+	}
+	if one := core.MinReserve(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < int64(one) {
+		return nil, &ConfigError{Field: "ListenConfig.MaxMemory", Reason: fmt.Sprintf("%d does not hold one message, which takes %d", lc.MaxMemory, one)}
 	}
 	l.set.core.Reserve = l.budget.ReserveKnown // all have proved their address
 	return l, nil

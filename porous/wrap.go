@@ -14,7 +14,8 @@ import (
 // It does not wait for the handshake: messages that are sent meanwhile are
 // queued, see [Conn.Connected]. Where datagrams of 1472 bytes do not fit, frames
 // are small ones (see Config.SmallFrames). With a cfg that does not fit, or an
-// inner that is a stream or nil, every call returns the *[ConfigError].
+// inner that is a stream or nil, calls that read, write or set deadlines return
+// the *[ConfigError]; Close closes inner and returns nil.
 func NewConn(inner net.Conn, cfg *Config) *Conn {
 	c := &Conn{inner: inner}
 	dc, set, err := stack(inner, cfg)
@@ -56,8 +57,12 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 // NewListener returns a net.Listener whose Accept puts [NewConn] with cfg on
 // the connections that inner accepts. It takes inner over. Accept returns a
 // *Conn, whose handshake may still be under way, or closes the connection, if
-// the configuration does not fit its transport, and returns the *ConfigError.
+// the configuration does not fit its transport, and returns the *ConfigError, as
+// it does where inner is nil.
 func NewListener(inner net.Listener, cfg *Config) net.Listener {
+	if netconn.IsNil(inner) {
+		return netconn.NewBrokenListener(&ConfigError{Field: "inner", Reason: "it is nil"})
+	}
 	return netconn.NewListener(inner, func(nc net.Conn) (net.Conn, error) {
 		c := NewConn(nc, cfg)
 		c.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/netconn"
 	"volley/internal/registry"
 	"volley/internal/socket"
 )
@@ -36,8 +37,8 @@ type Server struct {
 
 	// Sockets is how many sockets share each UDP port that ListenAndServe opens,
 	// each with a reader of its own, for machines of many cores (SO_REUSEPORT).
-	// Default 1. On systems other than Linux more is an error that wraps
-	// errors.ErrUnsupported. A client keeps its socket, and nobody else may bind
+	// Default 1, at most 1024. On systems other than Linux more than one is an
+	// error that wraps errors.ErrUnsupported. A client keeps its socket, and nobody else may bind
 	// to the port.
 	Sockets int
 
@@ -158,6 +159,8 @@ func (s *Server) init() error {
 			s.err = configError("Server.MaxClients", "%d is not from 1 to %d", maxClients, maxMaxClients)
 		case maxPending < 1:
 			s.err = configError("Server.MaxPending", "%d is negative", maxPending)
+		case s.Sockets > listen.MaxSockets:
+			s.err = configError("Server.Sockets", "%d is more than %d", s.Sockets, listen.MaxSockets)
 		}
 		s.lobby.init(maxClients, maxPending)
 		s.peers = make(map[uint16]*Peer)
@@ -194,6 +197,9 @@ func (s *Server) ListenAndServe(network, address string) error {
 // net.PacketConn whose addresses are *net.UDPAddr, which it takes over. It
 // returns as ListenAndServe does.
 func (s *Server) ServePacket(pc net.PacketConn) error {
+	if netconn.IsNil(pc) {
+		return configError("pc", "it is nil")
+	}
 	err := s.init()
 	if err != nil {
 		pc.Close()
@@ -245,6 +251,9 @@ func (s *Server) servePort(port *listen.Port) error {
 // anything else; sessions of package netcode are taken for what they are. It
 // takes the listener over, and returns as ListenAndServe does.
 func (s *Server) Serve(l net.Listener) error {
+	if netconn.IsNil(l) {
+		return configError("l", "it is nil")
+	}
 	defer l.Close()
 	if err := s.init(); err != nil {
 		return err

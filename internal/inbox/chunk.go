@@ -45,6 +45,17 @@ func newChunk(n, class int) *chunk {
 	return &chunk{buf: make([]byte, n)}
 }
 
+// ChunkSize returns the memory in bytes that an empty Inbox reserves for a message
+// of n bytes, its head included.
+func ChunkSize(n int) int {
+	for i := range pools {
+		if size := pools[i].size; n <= size {
+			return size
+		}
+	}
+	return n
+}
+
 // size returns the memory that c counts for, in bytes.
 func (c *chunk) size() int { return len(c.buf) + cap(c.from)*originSize }
 

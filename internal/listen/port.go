@@ -19,6 +19,9 @@ type Options struct {
 	Socket socket.Config
 }
 
+// MaxSockets is how many sockets may share a port.
+const MaxSockets = 1024
+
 // A Port is the sockets of one port, bound and not read yet. What becomes of
 // them is for Listener.Serve to say, Muxes, or Close.
 type Port struct {

@@ -130,3 +130,41 @@ func OpError(op string, local, remote net.Addr, err error) error {
 	}
 	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: remote, Err: err}
 }
+
+// LastError returns the last error that the socket of a connection has told of
+// since the peer was heard, without what package net says around it; nil if there
+// was none, or none of this peer's alone.
+func LastError(dc datagram.Conn) error {
+	e := dc.Features().Errors
+	if e == nil {
+		return nil
+	}
+	last := e.LastError()
+	if errno, ok := errors.AsType[syscall.Errno](last); ok {
+		return errno
+	}
+	return last
+}
+
+// Silence returns why, which ends the wait for a peer that is silent, with the last
+// error of the socket, if it has told of any.
+func Silence(dc datagram.Conn, why error) error {
+	if last := LastError(dc); last != nil {
+		return &silentError{why, last}
+	}
+	return why
+}
+
+// A silentError matches both of its errors, and is a timeout if why is.
+type silentError struct{ why, last error }
+
+func (e *silentError) Error() string {
+	return e.why.Error() + "; the socket's last error: " + e.last.Error()
+}
+
+func (e *silentError) Unwrap() []error { return []error{e.why, e.last} }
+
+func (e *silentError) Timeout() bool {
+	t, ok := e.why.(interface{ Timeout() bool })
+	return ok && t.Timeout()
+}

@@ -8,10 +8,21 @@ import (
 	"volley/internal/datagram"
 )
 
+// IsNil reports whether an argument is missing: nil, or a nil pointer of some type.
+func IsNil(arg any) bool {
+	v := reflect.ValueOf(arg)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // Unfit returns why no protocol of messages can stand on a connection, such as
 // that it is a stream, as far as that is certain. If one can, that is "".
-func Unfit(inner net.Conn) (reason string) {
-	if inner == nil {
+func Unfit(inner net.Conn) (reason string) { return unfit(inner) }
+
+// UnfitPacket is Unfit for what may lead to several peers.
+func UnfitPacket(pc net.PacketConn) (reason string) { return unfit(pc) }
+
+func unfit(inner interface{ LocalAddr() net.Addr }) (reason string) {
+	if IsNil(inner) {
 		return "it is nil"
 	}
 	if network := Stream(inner); network != "" {
@@ -43,7 +54,7 @@ func Stream(inner interface{ LocalAddr() net.Addr }) (network string) {
 // Unused returns what stands below a connection of which every call fails: it
 // closes inner, if that is not nil, and does nothing else.
 func Unused(inner net.Conn) datagram.Conn {
-	if inner == nil {
+	if IsNil(inner) {
 		standIn, far := net.Pipe() // something to close
 		far.Close()
 		inner = standIn
@@ -75,3 +86,18 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	return c, nil
 }
+
+// NewBrokenListener returns a net.Listener whose Accept returns an error, always.
+func NewBrokenListener(err error) net.Listener { return brokenListener{err} }
+
+type brokenListener struct{ err error }
+
+func (l brokenListener) Accept() (net.Conn, error) { return nil, l.err }
+func (l brokenListener) Close() error              { return nil }
+func (l brokenListener) Addr() net.Addr            { return noAddr{} }
+
+// A noAddr is the address of nothing.
+type noAddr struct{}
+
+func (noAddr) Network() string { return "none" }
+func (noAddr) String() string  { return "none" }

@@ -125,3 +125,27 @@ func TestNewListener(t *testing.T) {
 	require.Nil(t, c)
 	require.Nil(t, given)
 }
+
+// What is missing is told by its value, and a listener on nothing says so for ever.
+func TestNothing(t *testing.T) {
+	for _, nothing := range []any{nil, (*net.UDPConn)(nil), net.Conn(nil), (*addrConn)(nil)} {
+		require.True(t, IsNil(nothing), "%T", nothing)
+	}
+	for _, something := range []any{0, addrConn{}, new(net.UDPConn), func() {}} {
+		require.False(t, IsNil(something), "%T", something)
+	}
+	require.Equal(t, "it is nil", Unfit((*net.UDPConn)(nil)))
+	require.Equal(t, "it is nil", UnfitPacket((*net.UDPConn)(nil)))
+	require.Equal(t, "it is nil", UnfitPacket(nil))
+	require.NoError(t, Unused((*net.UDPConn)(nil)).Close())
+
+	why := errors.New("why")
+	l := NewBrokenListener(why)
+	for range 2 {
+		_, err := l.Accept()
+		require.Equal(t, why, err)
+		require.Equal(t, "none", l.Addr().Network())
+		require.Equal(t, "none", l.Addr().String())
+		require.NoError(t, l.Close())
+	}
+}

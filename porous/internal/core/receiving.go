@@ -296,3 +296,8 @@ func (r *receiving) free() {
 // MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of what
 // packetCost counts.
 func MinReceiveBuffer(c *Config) int { return packetCost(c) }
+
+// MinReserve returns how much Config.Reserve has to grant for one such message.
+func MinReserve(c *Config) int {
+	return (packetCost(c) + reserveStep - 1) / reserveStep * reserveStep
+}
