@@ -102,8 +102,12 @@ func (t *Token) GoString() string { return t.String() }
 // LogValue describes the public part.
 func (t *Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// AppendBinary appends the 2048 bytes of the token's wire form to b.
+// AppendBinary appends the 2048 bytes of the token's wire form to b. The error is a
+// *[TokenError] for a nil or zero Token, which has none.
 func (t *Token) AppendBinary(b []byte) ([]byte, error) {
+	if err := t.usable(); err != nil {
+		return b, err
+	}
 	start := len(b)
 	b = append(b, version...)
 	b = binary.LittleEndian.AppendUint64(b, t.protocolID)
@@ -119,8 +123,14 @@ func (t *Token) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // MarshalBinary returns the 2048 bytes that every implementation of NETCODE
-// 1.02 reads. They hold the keys of a session.
-func (t *Token) MarshalBinary() ([]byte, error) { return t.AppendBinary(make([]byte, 0, TokenSize)) }
+// 1.02 reads. They hold the keys of a session. Its error is that of AppendBinary.
+func (t *Token) MarshalBinary() ([]byte, error) {
+	b, err := t.AppendBinary(make([]byte, 0, TokenSize))
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
 
 // Offsets in the wire form.
 const (
@@ -176,7 +186,10 @@ func ParseToken(b []byte) (*Token, error) {
 // MarshalText returns the wire form in base64, for JSON and the like.
 func (t *Token) MarshalText() ([]byte, error) {
 	b, err := t.MarshalBinary()
-	return base64.StdEncoding.AppendEncode(nil, b), err
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.AppendEncode(nil, b), nil
 }
 
 // UnmarshalText reads what MarshalText wrote. The error is a *[TokenError], or
