@@ -8,6 +8,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
+	"volley/internal/netconn"
 )
 
 // A Dialer has options for dialing. The zero value dials as [Dial] does.
@@ -22,7 +23,10 @@ type Dialer struct {
 // network is "udp", "udp4" or "udp6"; the address is as for net.Dial. The
 // context bounds the attempt, and means nothing to the connection afterwards. A
 // nil cfg means the defaults. Errors are those of net.Dialer, a *[ConfigError],
-// the context's, [ErrRefused] and [ErrHandshakeTimeout].
+// the context's, [ErrRefused] and [ErrHandshakeTimeout]. An error of a peer that
+// was silent also matches the last error of the socket, if there was one, such as
+// syscall.ECONNREFUSED of a machine that says that nobody listens; the attempt goes
+// on after that, since anybody may have sent it.
 func Dial(ctx context.Context, network, address string, cfg *Config) (*Conn, error) {
 	d := Dialer{Config: cfg}
 	return d.Dial(ctx, network, address)
@@ -77,7 +81,7 @@ func (c *Conn) Connected(ctx context.Context) error {
 			return c.opError("dial", err)
 		}
 		if c.awaitUnlocking(ctx.Done(), nil) == wokenCancel && !c.connected {
-			return c.opError("dial", ctx.Err())
+			return c.opError("dial", netconn.Silence(c.dc, ctx.Err()))
 		}
 	}
 	return nil

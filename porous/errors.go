@@ -17,8 +17,10 @@ func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 var (
 	// ErrIdleTimeout ends a connection that has not heard from its peer for
 	// Config.IdleTimeout. Messages that arrived before are read first; then
-	// every call fails with it. It matches net.ErrClosed, and its Timeout is
-	// false, since the connection does not come back.
+	// every call fails with it, or with an error that matches it and also the
+	// last error of the socket since the peer was heard, where there was one.
+	// It matches net.ErrClosed, and its Timeout is false, since the connection
+	// does not come back.
 	ErrIdleTimeout error = &closedError{"porous: no frame from the peer within the idle timeout"}
 	// ErrRefused ends an attempt to connect: the peer has another number of
 	// channels or another size of frames, or has ended the connection before
@@ -26,7 +28,8 @@ var (
 	ErrRefused error = &closedError{"porous: the handshake failed: the peer is incompatible, or refused"}
 	// ErrHandshakeTimeout ends an attempt to connect that was not answered
 	// within Config.HandshakeTimeout. A peer with another Config.Channels or
-	// Config.SmallFrames does not answer either.
+	// Config.SmallFrames does not answer either. The error that a call returns
+	// may also match the last error of the socket, as with ErrIdleTimeout.
 	ErrHandshakeTimeout error = &closedError{"porous: the peer did not complete the handshake in time"}
 )
 

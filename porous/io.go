@@ -6,6 +6,7 @@ import (
 
 	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -127,13 +128,13 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	}
 	switch {
 	case has(core.EventTimeout):
-		c.endLocked(ErrIdleTimeout)
+		c.endLocked(netconn.Silence(c.dc, ErrIdleTimeout))
 	case has(core.EventDisconnect):
 		c.endLocked(io.EOF)
 	case has(core.EventRefused):
 		c.endLocked(ErrRefused)
 	case has(core.EventUnanswered):
-		c.endLocked(ErrHandshakeTimeout)
+		c.endLocked(netconn.Silence(c.dc, ErrHandshakeTimeout))
 	}
 	c.events = 0
 	if c.peer.State() >= core.Disconnected {

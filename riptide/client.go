@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/netconn"
 	"volley/internal/wire"
 )
 
@@ -70,9 +71,10 @@ type clientConn struct {
 	ready chan struct{} // closed when it is decided whether there is a connection
 	done  chan struct{} // closed when it has ended and all was handled
 	// guarded by s.mu
-	stands bool // it has been connected
-	id     uint16
-	failed end // why not; the data is a copy
+	stands  bool // it has been connected
+	id      uint16
+	failed  end   // why not; the data is a copy
+	trouble error // the last one of the socket, if it has never been connected
 }
 
 // errConnected is the error of connecting twice at a time.
@@ -97,8 +99,12 @@ func (c *Client) Connect(ctx context.Context, network, address string) error {
 
 // ConnectConn connects, as [Client.Connect] does, over a connection to the
 // server, which it takes over: a stream, or anything that preserves message
-// boundaries, such as a session of package netcode.
+// boundaries, such as a session of package netcode. One that is nil is a
+// *[ConfigError].
 func (c *Client) ConnectConn(ctx context.Context, conn net.Conn) error {
+	if netconn.IsNil(conn) {
+		return configError("conn", "it is nil")
+	}
 	cc, err := c.open(conn)
 	if err != nil {
 		conn.Close()
@@ -169,7 +175,7 @@ func (cc *clientConn) failure() error {
 	defer cc.s.mu.Unlock()
 	switch e := cc.failed; e.reason {
 	case ConnectionRejected, NeverConnected:
-		return &ConnectError{e.rejected, e.message(cc.s.set)}
+		return &ConnectError{e.rejected, e.message(cc.s.set), cc.trouble}
 	default:
 		return &DisconnectError{e.reason, e.message(cc.s.set)}
 	}
@@ -335,6 +341,7 @@ func (cc *clientOwner) left(e end) {
 	e.data = append([]byte(nil), e.data...)
 	cc.failed = e
 	if !cc.stands {
+		cc.trouble = netconn.LastError(cc.s.conn)
 		close(cc.ready)
 	}
 }

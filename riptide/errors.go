@@ -32,9 +32,22 @@ type ConnectError struct {
 	// Data is what the application at the server has sent along if the
 	// reason is [RejectedWithData], else nil.
 	Data *Message
+	// Err is the last error of the socket since the server was heard, such as
+	// syscall.ECONNREFUSED of a machine that says that nobody listens. Nil: there
+	// was none.
+	Err error
 }
 
-func (e *ConnectError) Error() string { return "riptide: connection failed: " + e.Reason.String() }
+func (e *ConnectError) Error() string {
+	text := "riptide: connection failed: " + e.Reason.String()
+	if e.Err != nil {
+		text += "; the socket's last error: " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns e.Err.
+func (e *ConnectError) Unwrap() error { return e.Err }
 
 // A DisconnectError says why a connection ended. It matches net.ErrClosed.
 type DisconnectError struct {

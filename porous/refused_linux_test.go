@@ -1,0 +1,57 @@
+package porous
+
+import (
+	"context"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/loopback"
+)
+
+// refusing returns an address at which nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: loopback.Host().AsSlice()})
+	require.NoError(t, err)
+	defer pc.Close()
+	return pc.LocalAddr().String()
+}
+
+// The error of Dial tells of a machine that says that nobody listens, whatever ended
+// the attempt.
+func TestDialRefused(t *testing.T) {
+	_, err := Dial(t.Context(), "udp4", refusing(t), &Config{HandshakeTimeout: 200 * time.Millisecond})
+	require.ErrorIs(t, err, ErrHandshakeTimeout)
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.False(t, err.(net.Error).Timeout())
+	require.True(t, strings.Contains(err.Error(), "handshake in time; the socket's last error: "), err.Error())
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = Dial(ctx, "udp4", refusing(t), nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.True(t, err.(net.Error).Timeout())
+}
+
+// So does that of a connection whose peer has gone.
+func TestIdleTimeoutTellsWhy(t *testing.T) {
+	l, err := Listen("udp4", loopback.Addr(), nil)
+	require.NoError(t, err)
+	c, err := Dial(t.Context(), "udp4", l.Addr().String(), &Config{IdleTimeout: time.Second, KeepAlive: 100 * time.Millisecond})
+	require.NoError(t, err)
+	defer c.Abort()
+	s, err := l.AcceptConn()
+	require.NoError(t, err)
+	l.side.Muxes()[0].Close()
+	s.dc.Close() // the peer is not told
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, ErrIdleTimeout)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
