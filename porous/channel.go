@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"volley/internal/deadline"
@@ -111,7 +112,9 @@ func (ch *Channel) Write(b []byte) (int, error) {
 
 // Send sends b as one message and returns its number, by which its [Receipt]
 // will name it. The context and the write deadline bound the wait for room;
-// afterwards they mean nothing. Errors are those of Write, and the context's.
+// afterwards they mean nothing. A context that is over already matters only if
+// there is no room; a deadline that has passed matters always. Errors are those of
+// Write, a *[ModeError], and the context's.
 // The first call turns receipts on.
 func (ch *Channel) Send(ctx context.Context, b []byte, mode Mode) (id uint64, err error) {
 	return ch.SendUntil(ctx, b, mode, time.Time{})
@@ -127,7 +130,8 @@ func (ch *Channel) SendUntil(ctx context.Context, b []byte, mode Mode, expires t
 }
 
 // SetPriority sets the priority of the channel's messages, also of those that
-// are queued.
+// are queued. What is below [Low] is taken for Low, and what is above [High] for
+// High.
 func (ch *Channel) SetPriority(p Priority) {
 	c := ch.c
 	c.mu.Lock()
@@ -253,7 +257,9 @@ func (ch *Channel) checkLocked(b []byte, mode Mode) error {
 // A ModeError is returned for a [Mode] that does not exist.
 type ModeError struct{ Mode Mode }
 
-func (e *ModeError) Error() string { return "porous: there is no such mode" }
+func (e *ModeError) Error() string {
+	return "porous: there is no mode " + strconv.Itoa(int(e.Mode))
+}
 
 // waitUnlocking waits until there may be room.
 func (ch *Channel) waitUnlocking(ctx context.Context) error {

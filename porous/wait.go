@@ -89,7 +89,8 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 }
 
 // Abort closes the connection at once: the peer is told, and what was accepted
-// and not acknowledged is lost. A call of Close or Shutdown that waits returns.
+// and not acknowledged is lost. A peer that has messages in flight learns of it up
+// to 0.6 s later. A call of Close or Shutdown that waits returns.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	c.closeLocked()
