@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -46,10 +47,21 @@ func registry() *netplay.Registry {
 	return reg
 }
 
+// usage shows how to run the program.
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage:
+  chat-netplay -listen 127.0.0.1:8080    # the server
+  chat-netplay -name ann 127.0.0.1:8080  # a client; sends the lines of its standard input
+
+`)
+	flag.PrintDefaults()
+}
+
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "serve on this `address`")
 	name := flag.String("name", "", "chat under this `name`")
+	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"flag"
 	"io"
 	"net"
 	"strings"
@@ -108,5 +109,18 @@ func TestChat(t *testing.T) {
 	ann.leaves() // the server closes
 	if err := <-served; err != nil {
 		t.Errorf("serve: %v", err)
+	}
+}
+
+// Who gives no arguments is shown the ways to run the program.
+func TestUsage(t *testing.T) {
+	var out strings.Builder
+	flag.CommandLine.SetOutput(&out)
+	defer flag.CommandLine.SetOutput(nil)
+	usage()
+	for _, way := range []string{"chat-netplay -listen 127.0.0.1:8080", "chat-netplay -name ann 127.0.0.1:8080"} {
+		if !strings.Contains(out.String(), "\n  "+way) {
+			t.Errorf("usage %q, want %q in it", &out, way)
+		}
 	}
 }

@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -27,10 +28,21 @@ const (
 // config is that of both sides.
 func config() *porous.Config { return &porous.Config{Channels: 2, MaxMessageSize: 4096} }
 
+// usage shows how to run the program.
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage:
+  chat -listen 127.0.0.1:7777    # the room
+  chat -name ann 127.0.0.1:7777  # a visitor; says the lines of its standard input
+
+`)
+	flag.PrintDefaults()
+}
+
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "be the room, on this `address`")
 	name := flag.String("name", "guest", "who you are")
+	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once

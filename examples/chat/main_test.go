@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"flag"
 	"io"
 	"strings"
 	"testing"
@@ -79,3 +80,16 @@ func readerOf(s *bufio.Scanner) io.Reader {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// Who gives no arguments is shown the ways to run the program.
+func TestUsage(t *testing.T) {
+	var out strings.Builder
+	flag.CommandLine.SetOutput(&out)
+	defer flag.CommandLine.SetOutput(nil)
+	usage()
+	for _, way := range []string{"chat -listen 127.0.0.1:7777", "chat -name ann 127.0.0.1:7777"} {
+		if !strings.Contains(out.String(), "\n  "+way) {
+			t.Errorf("usage %q, want %q in it", &out, way)
+		}
+	}
+}

@@ -24,9 +24,20 @@ import (
 	"volley"
 )
 
+// usage shows how to run the program.
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage:
+  echo -listen 127.0.0.1:7777  # the server
+  echo 127.0.0.1:7777          # a client; sends the lines of its standard input
+
+`)
+	flag.PrintDefaults()
+}
+
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "serve on this `address`")
+	flag.Usage = usage
 	flag.Parse()
 
 	var err error

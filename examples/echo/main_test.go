@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -41,5 +42,18 @@ func TestEcho(t *testing.T) {
 	stop() // while a client is connected
 	if err := <-served; err != nil {
 		t.Errorf("serve: %v", err)
+	}
+}
+
+// Who gives no arguments is shown the ways to run the program.
+func TestUsage(t *testing.T) {
+	var out strings.Builder
+	flag.CommandLine.SetOutput(&out)
+	defer flag.CommandLine.SetOutput(nil)
+	usage()
+	for _, way := range []string{"echo -listen 127.0.0.1:7777", "echo 127.0.0.1:7777"} {
+		if !strings.Contains(out.String(), "\n  "+way) {
+			t.Errorf("usage %q, want %q in it", &out, way)
+		}
 	}
 }

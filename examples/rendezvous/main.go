@@ -26,10 +26,21 @@ import (
 	"volley/porous"
 )
 
+// usage shows how to run the program.
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage:
+  rendezvous -listen :7777         # the server
+  rendezvous -room blue host:7777  # twice, anywhere
+
+`)
+	flag.PrintDefaults()
+}
+
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "be the server, on this `address`")
 	room := flag.String("room", "", "where the two meet: any `name`")
+	flag.Usage = usage
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)

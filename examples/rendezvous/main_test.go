@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"io"
 	"strings"
 	"testing"
@@ -47,4 +48,17 @@ func TestRendezvous(t *testing.T) {
 	b.c.Abort()
 	stop()
 	require.NoError(t, <-served)
+}
+
+// Who gives no arguments is shown the ways to run the program.
+func TestUsage(t *testing.T) {
+	var out strings.Builder
+	flag.CommandLine.SetOutput(&out)
+	defer flag.CommandLine.SetOutput(nil)
+	usage()
+	for _, way := range []string{"rendezvous -listen :7777", "rendezvous -room blue host:7777"} {
+		if !strings.Contains(out.String(), "\n  "+way) {
+			t.Errorf("usage %q, want %q in it", &out, way)
+		}
+	}
 }

@@ -20,6 +20,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 	"log/slog"
 	"os"
@@ -35,6 +36,17 @@ const (
 	version = "arena 1"
 )
 
+// usage shows how to run the program.
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage:
+  riptide -listen 127.0.0.1:7777            # the server, UDP and TCP
+  riptide -name ada 127.0.0.1:7777          # a client; lines become chat
+  riptide -bots 50 -for 10s 127.0.0.1:7777  # fifty players that walk in circles
+
+`)
+	flag.PrintDefaults()
+}
+
 func main() {
 	log.SetFlags(0)
 	listen := flag.String("listen", "", "serve on this `address`")
@@ -42,6 +54,7 @@ func main() {
 	bots := flag.Int("bots", 0, "let so many bots play")
 	duration := flag.Duration("for", 0, "let bots play for so long; 0: until interrupted")
 	network := flag.String("network", "udp", "connect over udp or tcp")
+	flag.Usage = usage
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
 	"net"
@@ -116,5 +117,18 @@ func TestArena(t *testing.T) {
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// Who gives no arguments is shown the ways to run the program.
+func TestUsage(t *testing.T) {
+	var out strings.Builder
+	flag.CommandLine.SetOutput(&out)
+	defer flag.CommandLine.SetOutput(nil)
+	usage()
+	for _, way := range []string{"riptide -listen 127.0.0.1:7777", "riptide -name ada 127.0.0.1:7777", "riptide -bots 50 -for 10s 127.0.0.1:7777"} {
+		if !strings.Contains(out.String(), "\n  "+way) {
+			t.Errorf("usage %q, want %q in it", &out, way)
+		}
 	}
 }
