@@ -113,10 +113,18 @@ func (b *bencher) read() {
 		case p.kind == probeData:
 			b.own.take(p, len(m), time.Now())
 		case p.kind == probePing:
-			b.view.roundTrip(time.Since(b.begin) - p.sent)
+			b.answered(p, time.Since(b.begin))
 		default:
 			b.tell(reply{probe: p, body: append([]byte(nil), m[probeSize:]...)})
 		}
+	}
+}
+
+// answered takes a message that has come back. The time in it is the server's to
+// say: what was not sent yet, or before the beginning, is none of ours.
+func (b *bencher) answered(p probe, now time.Duration) {
+	if p.sent >= 0 && p.sent <= now {
+		b.view.roundTrip(now - p.sent)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -438,4 +439,18 @@ func TestBenchNobody(t *testing.T) {
 		err := o.run(context.Background(), virtualServer, new(bytes.Buffer))
 		require.ErrorContains(t, err, `is "volley serve`)
 	})
+}
+
+// TestBenchFalseTimes: what a server sends back as a time at which nothing can have
+// been sent does not count.
+func TestBenchFalseTimes(t *testing.T) {
+	b := &bencher{view: newBenchView(io.Discard, &benchOptions{})}
+	now := 10 * time.Second
+	for _, sent := range []time.Duration{-1, -time.Hour, math.MinInt64, now + 1, math.MaxInt64} {
+		b.answered(probe{kind: probePing, sent: sent}, now)
+		require.Zero(t, b.view.rtts.count, "%d", sent)
+	}
+	b.answered(probe{kind: probePing, sent: now - time.Millisecond}, now)
+	b.answered(probe{kind: probePing, sent: 0}, now)
+	require.EqualValues(t, 2, b.view.rtts.count)
 }
