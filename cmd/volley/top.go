@@ -33,11 +33,12 @@ const maxTopAnswer = 64 << 20
 func newTopCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
-		Use:   "top [URL | HOST:PORT]",
+		Use:   "top [URL | HOST[:PORT]]",
 		Short: "Shows the connections of a process that are worst off",
 		Long: `Shows the connections of a process that are worst off, by its debug page
-(package volleydebug), which is at localhost:6060 if nothing else is said. On a
-terminal it is a list that is renewed, and elsewhere lines of text, once.`,
+(package volleydebug), which is at localhost:6060 if nothing else is said, and at
+port 6060 of a host without one. On a terminal it is a list that is renewed, and
+elsewhere lines of text, once.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := "localhost:6060"
@@ -114,7 +115,8 @@ func (o *topOptions) loop(ctx context.Context, w io.Writer, target string, key f
 
 // topURL returns the address of the JSON that a debug page is made of.
 func topURL(address string) (string, error) {
-	if !strings.Contains(address, "://") {
+	bare := !strings.Contains(address, "://")
+	if bare {
 		if strings.Trim(address, "0123456789") == "" {
 			address = ":" + address
 		}
@@ -126,6 +128,9 @@ func topURL(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", fmt.Errorf("%q is not a URL or HOST:PORT", address)
+	}
+	if bare && u.Port() == "" {
+		u.Host = strings.TrimSuffix(u.Host, ":") + ":6060"
 	}
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/json"), "/") + "/json"
 	u.RawQuery, u.Fragment = "", ""

@@ -122,6 +122,8 @@ func TestTopFails(t *testing.T) {
 	}
 	for address, want := range map[string]string{
 		"6060": "http://localhost:6060/json", ":80": "http://localhost:80/json", "[::1]:5": "http://[::1]:5/json",
+		"localhost": "http://localhost:6060/json", "a:": "http://a:6060/json", "[::1]": "http://[::1]:6060/json",
+		"a/debug/volley/": "http://a:6060/debug/volley/json", "http://a": "http://a/json",
 		"http://a/ajson":          "http://a/ajson/json",
 		"https://a/debug/volley/": "https://a/debug/volley/json", "http://a/debug/volley/json": "http://a/debug/volley/json",
 	} {
