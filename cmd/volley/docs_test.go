@@ -51,8 +51,10 @@ func TestDocsExamples(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"serve", "ping", "bench", "check", "proxy", "demo"} {
-		require.Contains(t, sections, name)
+	for _, c := range newRootCommand(nil).Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+			require.Contains(t, page, "\n- ["+c.Name()+"](#", "the list at the top")
+		}
 	}
 	require.Contains(t, sections["demo"], "(demo.svg)")
 	lines := regexp.MustCompile(`(?m)^\$ volley (\S+)(.*)$`).FindAllStringSubmatch(page, -1)
@@ -82,12 +84,13 @@ func TestDocsFlags(t *testing.T) {
 func TestDocsOutput(t *testing.T) {
 	_, sections := toolsPage(t)
 	for title, parts := range map[string][]string{
-		"serve": {"; Ctrl-C ends it\n", " has connected\n", " has gone after ", "\nserved 1 connection in "},
+		"serve": {", and on port 7778 for check; Ctrl-C ends it\n", " has connected\n", " has gone after ", "\nserved 1 connection in "},
 		"ping":  {"messages    ", "round trip  now ", "99 % ", " jitter ", "\nlost on the way there: ", "standard deviation ", "\n       lost  "},
 		"bench": {"       time   received          rate   jitter    lost   loss\n", "          time   received        rate   jitter   lost   loss\n",
 			" messages sent, ", "round trip under load  median "},
 		"check": {"ok     reachable         ", "ok     clock             ", "ok     buffers           ", "ok     offload           ",
 			"wrong  largest datagram  ", "ok     NAT               ", "\n1 thing is wrong.\n", "\nvolley: " + errCheck.Error() + "\n"},
+		"token": {"protocol id   7\n", " (lifetime 30s)\n", "client id     42 (0x2a)\n", "user data     none\n"},
 		"proxy": {`A line such as "loss 20%" changes that, "help" lists more; Ctrl-C ends it.`,
 			"   time clients      up/s         rate    loss    down/s         rate    loss\n", "\n  by chance  ", "\n  full queue  "},
 	} {
