@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"volley/capture"
+	"volley/internal/datagram"
 	"volley/internal/inbox"
 	"volley/internal/listen"
 	"volley/reliable"
@@ -25,7 +26,9 @@ import (
 // disconnects: towards those use [ReferenceConfig].
 type Config struct {
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
-	// 1 to 256 times FragmentSize. Default 16384.
+	// 1 to 256 times FragmentSize. Default 16384. All datagrams of a message
+	// leave at once, so one that is larger than the receive buffer of the
+	// peer's socket (SocketBuffer) hardly ever arrives.
 	MaxMessageSize int
 	// FragmentSize is how many bytes of a large message one datagram carries:
 	// 1 to what fits the connection below, over UDP 65493. Both sides must
@@ -210,6 +213,9 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 		return nil, err
 	}
 	if s.keepAlive > 0 && s.idleTimeout > 0 && s.keepAlive >= s.idleTimeout {
+		if cfg.KeepAlive == 0 {
+			return nil, configError("IdleTimeout", "%v leaves no time for a keepalive", s.idleTimeout)
+		}
 		return nil, configError("KeepAlive", "%v is not below the IdleTimeout of %v", s.keepAlive, s.idleTimeout)
 	}
 	return s, s.finish(cfg)
@@ -236,6 +242,8 @@ func (s *settings) setSizes(cfg *Config, maxDatagram int) error {
 		return configError("FragmentAbove", "%d is not positive", r.FragmentAbove)
 	case r.MaxPacketSize < 1:
 		return configError("MaxMessageSize", "%d is not positive", r.MaxPacketSize)
+	case r.FragmentSize > datagram.MaxUDP: // so that what follows does not overflow
+		return configError("FragmentSize", "%d is more than %d, the largest datagram there is", r.FragmentSize, datagram.MaxUDP)
 	case r.MaxPacketSize > maxFragments*r.FragmentSize:
 		return configError("MaxMessageSize", "%d is more than %d fragments of %d bytes",
 			r.MaxPacketSize, maxFragments, r.FragmentSize)
@@ -291,7 +299,7 @@ func (s *settings) finish(cfg *Config) error {
 	if r.AckDelay > 0 {
 		r.RTTSmoothing = rttSmoothing
 	}
-	r.LostAfter = max(cfg.LostAfter, -1)
+	r.LostAfter = min(max(cfg.LostAfter, -1), century)
 	r.SmoothingInterval = smoothingInterval
 	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
 	s.window = fixedWindow

@@ -3,6 +3,7 @@ package volley
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"volley/internal/datagram"
 	"volley/reliable"
+	"volley/simnet"
 )
 
 func TestConfigDefaults(t *testing.T) {
@@ -47,6 +49,10 @@ func TestConfigErrors(t *testing.T) {
 		{"Config.MaxWindow", "16384", Config{MaxWindow: 1000}, 0},
 		{"Config.MaxWindow", "16384", Config{MaxWindow: 1 << 15}, 0},
 		{"Config.KeepAlive", "30s", Config{KeepAlive: time.Minute}, 0},
+		{"Config.IdleTimeout", "1ns", Config{IdleTimeout: 1}, 0}, // of which a third is nothing
+		{"Config.FragmentSize", "65507", Config{FragmentSize: math.MaxInt32}, 0},
+		{"Config.FragmentSize", "65507", Config{FragmentSize: math.MaxInt/256 + 1}, 0}, // 256 times overflow
+		{"Config.FragmentSize", "65507", Config{FragmentSize: math.MaxInt, MaxMessageSize: math.MaxInt}, 0},
 	} {
 		max := test.max
 		if max == 0 {
@@ -130,6 +136,30 @@ func TestShortIdleTimeout(t *testing.T) {
 		} else if want := min(defaultKeepAlive, d/3); s.keepAlive != want {
 			t.Errorf("IdleTimeout %v: keepalive %v, want %v", d, s.keepAlive, want)
 		}
+	}
+}
+
+// TestLongDurations: what is too long to be reckoned with is never, and does not
+// overflow: a tick that lies in the past would follow upon another at once.
+func TestLongDurations(t *testing.T) {
+	for _, long := range []time.Duration{century - 1, century, century + 1, math.MaxInt64 - 1, math.MaxInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Config{LostAfter: long, IdleTimeout: long, KeepAlive: -1, AckDelay: -1}
+			a, b := Pipe(&PipeConfig{Config: &cfg, AtoB: simnet.Link{Loss: 1}})
+			defer a.Close()
+			defer b.Close()
+			for range 3 {
+				time.Sleep(time.Minute)
+				a.Write([]byte("is lost"))
+				now := time.Now() // before the bubble's clock stands still
+				if next := (*handler)(a).HandleTick(now, nil); !next.IsZero() && next.Sub(now) < time.Second {
+					t.Fatalf("the next tick is %v away, with durations of %v", next.Sub(now), long)
+				}
+			}
+			if n := a.Stats().MessagesLost; n != 0 {
+				t.Errorf("%d messages are lost after some minutes, with LostAfter %v", n, long)
+			}
+		})
 	}
 }
 
