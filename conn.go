@@ -210,6 +210,7 @@ type rare struct {
 
 	missing   uint64 // packets of the peer that have been passed by, and have not come
 	forgotten uint64 // messages that have left the window before their fate was known
+	undecided uint64 // messages whose fate only the end has decided
 	looks     *looks // nil before Explain
 	watched   *looks // the same for package volleydebug
 	earlier   earlier
@@ -259,6 +260,7 @@ func (c *Conn) releaseLocked() {
 	c.last = &last
 	c.buryLocked()
 	c.free()
+	c.noteUndecidedLocked()
 	c.last.MessagesLost = c.counts.messagesLost
 	c.last.Memory = 0
 	c.receipts.tell()

@@ -43,7 +43,8 @@ const (
 	WindowShort
 	// LossSending: Count of our messages, the Share of those whose fate was
 	// decided, have not been acknowledged. Whether the network has lost them or
-	// the peer has, only the peer can tell.
+	// the peer has, only the peer can tell. What had no answer yet when the
+	// connection ended is not among them.
 	LossSending
 	// LossReceiving: Count messages of the peer, as the Share of what it sent,
 	// have been lost in the network.

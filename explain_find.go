@@ -203,8 +203,9 @@ func (x *examiner) windows() {
 }
 
 func (x *examiner) loss() {
-	decided := x.delta(delivered) + x.delta(lost)
-	if n := x.delta(lost); n >= explainLost && share(n, decided) >= explainLoss {
+	n := since(since(x.before.undecided, x.now.undecided), x.delta(lost))
+	decided := x.delta(delivered) + n
+	if n >= explainLost && share(n, decided) >= explainLoss {
 		x.add(Finding{Kind: LossSending, Count: n, Share: share(n, decided),
 			Text: fmt.Sprintf("%s of the messages sent are lost: %d of %d %s.", percent(n, decided), n, decided, x.within()),
 			Advice: "Either the network loses them, or the peer does: its Explain tells whether its socket or inbox is full. " +

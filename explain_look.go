@@ -21,8 +21,9 @@ type look struct {
 	variation             clock  // of the latest round-trip times
 	oldest                clock  // age of the oldest of them, 0 if it is not known
 	forgotten             uint64
-	pendingFor            clock // what is framed waits for that
-	busy                  bool  // somebody transmits, or waits for room
+	undecided             uint64 // counted as lost by the end
+	pendingFor            clock  // what is framed waits for that
+	busy                  bool   // somebody transmits, or waits for room
 	keepAlive, ackDelay   clock
 	readBuffer, window    int
 	socketBuffer          int    // asked for
@@ -47,7 +48,7 @@ func (c *Conn) look() *look {
 		l.memoryUsed, l.memoryMax, l.memoryRefused = b.Used(), b.Limit(), b.Refused()
 	}
 	if r := c.rare; r != nil {
-		l.forgotten = r.forgotten
+		l.forgotten, l.undecided = r.forgotten, r.undecided
 		l.stats.Transport.Drops = since(r.earlier.drops, l.stats.Transport.Drops)
 		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
 		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
@@ -83,6 +84,14 @@ func (c *Conn) noteEarlier() {
 		c.mu.Lock()
 		c.rareLocked().earlier = e
 		c.mu.Unlock()
+	}
+}
+
+// noteUndecidedLocked keeps, once the end has counted all that was not acknowledged
+// as lost, how many of the messages these are: it does not mean that they are.
+func (c *Conn) noteUndecidedLocked() {
+	if n := c.counts.messagesLost - c.last.MessagesLost; n > 0 {
+		c.rareLocked().undecided = n
 	}
 }
 

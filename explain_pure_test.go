@@ -38,6 +38,12 @@ func TestExplainThresholds(t *testing.T) {
 				l.stats.MessagesLost = 3
 			}
 		}},
+		{"end", LossSending, func(l *look, over bool) {
+			l.stats.MessagesDelivered, l.stats.MessagesLost, l.undecided = 0, 100, 98
+			if over {
+				l.undecided--
+			}
+		}},
 		{"share", LossReceiving, func(l *look, over bool) {
 			l.stats.Missed.Network = 10
 			if over {

@@ -495,3 +495,27 @@ func TestExplainSendBlocked(t *testing.T) {
 		require.Empty(t, s.a.Explain().Findings)
 	})
 }
+
+// TestExplainClosed: what had no answer yet when the connection was closed is not
+// lost, though Stats and receipts count it so.
+func TestExplainClosed(t *testing.T) {
+	staged(t, good, good, nil, func(s *stage) {
+		s.drain(s.b)
+		for range 10 {
+			s.a.Write([]byte("hello"))
+		}
+		s.a.Close()
+		only(t, s.a.Explain(), Ended)
+		require.EqualValues(t, 10, s.a.Stats().MessagesLost)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 10, s.b.Stats().MessagesReceived)
+	})
+	staged(t, simnet.Link{Loss: 1}, good, nil, func(s *stage) { // and what was lost before, is
+		s.talk(10, 100, 12*time.Second, s.a)
+		lost := s.a.Stats().MessagesLost
+		require.NotZero(t, lost)
+		require.Less(t, lost, s.a.Stats().MessagesSent)
+		s.a.Close()
+		require.Equal(t, lost, finding(t, s.a.Explain(), LossSending).Count)
+	})
+}

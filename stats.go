@@ -39,7 +39,8 @@ type Stats struct {
 	// ReadBuffer full and were not acknowledged, MessagesTruncated those that
 	// a Read had too short a buffer for.
 	MessagesSent, MessagesReceived, MessagesRefused, MessagesTruncated uint64
-	// MessagesDelivered and MessagesLost count the fates of sent messages.
+	// MessagesDelivered and MessagesLost count the fates of sent messages. The end
+	// of a connection counts what was not acknowledged by then as lost.
 	MessagesDelivered, MessagesLost uint64
 	// AcksSent and KeepAlivesSent count packets without a message: those that
 	// acknowledge or ask for an acknowledgement, and those against silence.
