@@ -219,6 +219,9 @@ func (x *examiner) loss() {
 
 func (x *examiner) jitter() {
 	v, rtt := x.now.variation, x.now.stats.RTT
+	if rtt == 0 { // the endpoint does not know it, or it takes no time, and v is the distance from a guess
+		return
+	}
 	if v < explainJitter || v < rtt/explainVary {
 		return
 	}

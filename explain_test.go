@@ -519,3 +519,20 @@ func TestExplainClosed(t *testing.T) {
 		require.Equal(t, lost, finding(t, s.a.Explain(), LossSending).Count)
 	})
 }
+
+// TestExplainNoTime: round trips that take no time at all, as in a bubble, do not
+// vary.
+func TestExplainNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(nil)
+		defer a.Close()
+		defer b.Close()
+		s := &stage{t: t}
+		s.drain(a)
+		s.drain(b)
+		s.talk(50, 100, 6*time.Second, a, b)
+		require.Zero(t, a.Stats().RTT)
+		require.Empty(t, a.Explain().Findings)
+		require.Empty(t, b.Explain().Findings)
+	})
+}
