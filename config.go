@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"volley/capture"
@@ -109,7 +110,8 @@ type Config struct {
 	// (Backlog, MaxConns) or refuses messages (MaxMemory), of its sockets and
 	// those of dialed connections that the kernel drops datagrams for want of a
 	// larger buffer, has granted less than SocketBuffer, reports errors, or
-	// refuses segmentation offload, and what ended them other than Close. It is
+	// refuses segmentation offload, of all of these that datagrams do not fit
+	// MaxMessageSize or FragmentSize, and what ended them other than Close. It is
 	// called by Listen and Dial, and otherwise on goroutines of its own, and may
 	// take its time. Default: silence.
 	Logger *slog.Logger
@@ -181,6 +183,7 @@ type settings struct {
 	capture               *capture.Recorder // nil: none
 	socketBuffer          int               // as asked for; 0: nothing was
 	restartNotice         bool
+	misfits               atomic.Uint64 // datagrams of peers refused for their size
 	reliable              reliable.Config
 }
 

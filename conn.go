@@ -214,6 +214,7 @@ type rare struct {
 	looks     *looks // nil before Explain
 	watched   *looks // the same for package volleydebug
 	earlier   earlier
+	misfits   *misfits        // nil: there were none
 	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
 

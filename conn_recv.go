@@ -49,8 +49,11 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	}
 	if v.Live() {
 		c.lastHeard = now
-	} else if v == reliable.Invalid && c.set.restartNotice {
-		c.noticeLocked(now, b)
+	} else if v == reliable.Invalid || v == reliable.TooLarge {
+		c.noteMisfitLocked(v, b)
+		if c.set.restartNotice {
+			c.noticeLocked(now, b)
+		}
 	}
 	if c.endpoint.ControlPresses() {
 		c.controlLocked(t, now)

@@ -23,6 +23,10 @@ const (
 	// Duration, so that Count messages wait: the way to it is interrupted, as by a
 	// firewall.
 	PeerDeaf
+	// SizesDiffer: Count datagrams of the peer were refused, for they are larger
+	// than Config.MaxMessageSize allows, or cut by another Config.FragmentSize, and
+	// with them the Share of its messages.
+	SizesDiffer
 	// SocketFull: Count datagrams have found the receive buffer of our own
 	// socket full, of Value bytes: those of all connections of a Listener.
 	SocketFull
@@ -49,6 +53,9 @@ const (
 	// LossReceiving: Count messages of the peer, as the Share of what it sent,
 	// have been lost in the network.
 	LossReceiving
+	// Malformed: Count datagrams from the peer's address, the Share of all, were
+	// none of this protocol.
+	Malformed
 	// Jitter: the latest round-trip times lie Duration away from the smoothed one
 	// on average.
 	Jitter
@@ -57,8 +64,8 @@ const (
 	OneWay
 )
 
-var findingNames = [...]string{"nothing", "ended", "peer refuses", "peer silent", "peer deaf", "socket full", "memory full",
-	"inbox full", "send blocked", "window short", "loss sending", "loss receiving", "jitter", "one way"}
+var findingNames = [...]string{"nothing", "ended", "peer refuses", "peer silent", "peer deaf", "sizes differ", "socket full", "memory full",
+	"inbox full", "send blocked", "window short", "loss sending", "loss receiving", "malformed", "jitter", "one way"}
 
 func (k FindingKind) String() string {
 	if k < 0 || int(k) >= len(findingNames) {
@@ -139,6 +146,8 @@ const (
 //     where an answer is due, or for two and a half of our KeepAlive where none is;
 //   - a refusal by the peer's machine since the peer was last heard, and messages
 //     without an acknowledgement for twice that time though the peer is heard;
+//   - any datagram of the peer that was refused for its size or that of its
+//     fragments, and three malformed ones, if they are 1 %;
 //   - any datagram that found the socket's receive buffer full, any message or
 //     memory refused, and a ReadBuffer that is half full;
 //   - any message that left the window before its fate was known, and what waits

@@ -8,18 +8,20 @@ import (
 // explain returns what has come of the time between two looks at a connection.
 func explain(before, now *look) Explanation {
 	x := &examiner{before: before, now: now, period: now.at - before.at}
-	x.missed = missed(x.missing(), x.delta(drops), x.delta(refusedMessages))
+	x.missed = missed(x.missing(), x.delta(drops), x.delta(missedSizes), x.delta(refusedMessages))
 	if now.ended != nil {
 		x.ended()
 	} else {
 		x.peer()
 		x.blocked()
 	}
+	x.sizes()
 	x.socket()
 	x.memory()
 	x.inbox()
 	x.windows()
 	x.loss()
+	x.malformed()
 	if now.ended == nil {
 		x.jitter()
 		x.oneWay()
@@ -40,6 +42,7 @@ func (x *examiner) add(f Finding) { x.found = append(x.found, f) }
 // Counters of Stats.
 func drops(s *Stats) uint64           { return s.Transport.Drops }
 func refusedMessages(s *Stats) uint64 { return s.MessagesRefused }
+func missedSizes(s *Stats) uint64     { return s.Missed.Sizes }
 func sentMessages(s *Stats) uint64    { return s.MessagesSent }
 func gotMessages(s *Stats) uint64     { return s.MessagesReceived }
 func delivered(s *Stats) uint64       { return s.MessagesDelivered }
@@ -136,6 +139,18 @@ func (x *examiner) blocked() {
 	x.add(f)
 }
 
+func (x *examiner) sizes() {
+	n := since(x.before.misfits, x.now.misfits)
+	if n == 0 {
+		return
+	}
+	x.add(Finding{Kind: SizesDiffer, Count: n, Share: share(x.missed.Sizes, x.sentByPeer()),
+		Text: fmt.Sprintf("%d datagrams of the peer, of %d messages, were refused %s as too large or cut otherwise than here.",
+			n, x.missed.Sizes, x.within()),
+		Advice: fmt.Sprintf("Config.FragmentSize, %d here, has to be the same on both sides, and MaxMessageSize, %d here, at least the peer's largest message.",
+			x.now.fragment, x.now.maxMessage)})
+}
+
 func (x *examiner) socket() {
 	n := x.delta(drops)
 	if n == 0 {
@@ -154,7 +169,9 @@ func (x *examiner) socket() {
 }
 
 // sentByPeer returns how many packets the peer has sent, as far as is known.
-func (x *examiner) sentByPeer() uint64 { return x.delta(gotPackets) + x.missing() }
+func (x *examiner) sentByPeer() uint64 {
+	return x.delta(gotPackets) + x.missing() + x.missed.Sizes
+}
 
 func (x *examiner) memory() {
 	n := since(x.before.memoryRefused, x.now.memoryRefused)
@@ -208,13 +225,23 @@ func (x *examiner) loss() {
 	if n >= explainLost && share(n, decided) >= explainLoss {
 		x.add(Finding{Kind: LossSending, Count: n, Share: share(n, decided),
 			Text: fmt.Sprintf("%s of the messages sent are lost: %d of %d %s.", percent(n, decided), n, decided, x.within()),
-			Advice: "Either the network loses them, or the peer does: its Explain tells whether its socket or inbox is full. " +
+			Advice: "Either the network loses them, or the peer does: its Explain tells whether its socket or inbox is full, or sizes differ. " +
 				"Large messages are lost more often, since all of their fragments have to arrive."})
 	}
 	if n := x.missed.Network; n >= explainLost && share(n, x.sentByPeer()) >= explainLoss {
 		x.add(Finding{Kind: LossReceiving, Count: n, Share: share(n, x.sentByPeer()),
 			Text: fmt.Sprintf("%s of what the peer sends is lost in the network: %d of %d packets %s.", percent(n, x.sentByPeer()), n, x.sentByPeer(), x.within())})
 	}
+}
+
+func (x *examiner) malformed() {
+	n := since(x.before.malformed, x.now.malformed)
+	if n < explainLost || share(n, n+x.sentByPeer()) < explainLoss {
+		return
+	}
+	x.add(Finding{Kind: Malformed, Count: n, Share: share(n, n+x.sentByPeer()),
+		Text:   fmt.Sprintf("%d datagrams from the peer's address %s were malformed.", n, x.within()),
+		Advice: "Another program may have that address, or one of another protocol; or somebody forges it."})
 }
 
 func (x *examiner) jitter() {

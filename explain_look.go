@@ -22,6 +22,9 @@ type look struct {
 	oldest                clock  // age of the oldest of them, 0 if it is not known
 	forgotten             uint64
 	undecided             uint64 // counted as lost by the end
+	misfits               uint64 // datagrams refused for their size
+	malformed             uint64 // and for another reason
+	fragment, maxMessage  int    // sizes, here
 	pendingFor            clock  // what is framed waits for that
 	busy                  bool   // somebody transmits, or waits for room
 	keepAlive, ackDelay   clock
@@ -44,12 +47,16 @@ func (c *Conn) look() *look {
 	l.heard = c.lastHeard > 0
 	l.keepAlive, l.ackDelay = s.keepAlive, s.reliable.AckDelay
 	l.readBuffer, l.window, l.socketBuffer = s.readBuffer, s.window, s.socketBuffer
+	l.fragment, l.maxMessage = s.reliable.FragmentSize, s.maxMessage
 	if b := s.budget; b != nil {
 		l.memoryUsed, l.memoryMax, l.memoryRefused = b.Used(), b.Limit(), b.Refused()
 	}
 	if r := c.rare; r != nil {
 		l.forgotten, l.undecided = r.forgotten, r.undecided
 		l.stats.Transport.Drops = since(r.earlier.drops, l.stats.Transport.Drops)
+		if r.misfits != nil {
+			l.misfits, l.malformed = r.misfits.sizes, r.misfits.malformed
+		}
 		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
 		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
 	}

@@ -62,6 +62,23 @@ func TestExplainThresholds(t *testing.T) {
 				l.stats.ReadQueue = 500
 			}
 		}},
+		{"any", SizesDiffer, func(l *look, over bool) {
+			if over {
+				l.misfits, l.stats.Missed.Sizes = 1, 1
+			}
+		}},
+		{"share", Malformed, func(l *look, over bool) {
+			l.malformed = 10
+			if over {
+				l.malformed = 11
+			}
+		}},
+		{"count", Malformed, func(l *look, over bool) {
+			l.malformed, l.stats.PacketsReceived = 2, 10
+			if over {
+				l.malformed = 3
+			}
+		}},
 		{"any", InboxFull, func(l *look, over bool) {
 			if over {
 				l.stats.MessagesRefused = 1
@@ -175,7 +192,7 @@ func TestExplainThresholds(t *testing.T) {
 			later.pendingFor, later.busy = 0, false
 			e = explain(&l, &later)
 			switch test.kind {
-			case LossSending, LossReceiving, SocketFull, MemoryFull, WindowShort, SendBlocked, OneWay:
+			case LossSending, LossReceiving, SizesDiffer, SocketFull, MemoryFull, WindowShort, Malformed, SendBlocked, OneWay:
 				require.Empty(t, e.Findings)
 			}
 		})

@@ -26,7 +26,7 @@ func (l *Listener) newWatch() *watch.Watch {
 		Attrs: func() []slog.Attr {
 			return []slog.Attr{slog.Int64("limit", l.budget.Limit()), slog.Int64("held", l.budget.Used())}
 		},
-	}}
+	}, l.set.misfitEvent()}
 	return watch.New(l.set.logger, append(events, watch.Transport("volley", l.side.Stats)...)...)
 }
 
@@ -48,7 +48,8 @@ func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
 		return func() {}
 	}
 	watch.Buffers(s.logger, "volley", s.socketBuffer, dc.Stats())
-	w := watch.New(s.logger, watch.Transport("volley", func() []datagram.Stats { return []datagram.Stats{dc.Stats()} })...)
+	below := watch.Transport("volley", func() []datagram.Stats { return []datagram.Stats{dc.Stats()} })
+	w := watch.New(s.logger, append(below, s.misfitEvent())...)
 	w.Start()
 	s.onClose = func(c *Conn) {
 		dialedConns.Ended(c)
@@ -75,5 +76,5 @@ func (pc *PacketConn) newWatch() *watch.Watch {
 		Level:   slog.LevelWarn,
 		Message: "volley: messages are refused, for MaxMemory is reached",
 		Total:   pc.budget.Refused,
-	})...)
+	}, pc.set.misfitEvent())...)
 }

@@ -25,16 +25,21 @@ const believedGap = 1 << 14
 // before it, or takes one out that has come late. What is before the first packet
 // that was heard is from a time when perhaps nobody listened. A peer that asks for
 // an acknowledgement leaves a sequence out, so that the one before an empty packet
-// was perhaps never sent.
+// was perhaps never sent. What was refused for its size has come.
 func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
 	switch {
 	case before > 0 && number > before+1 && number-before <= believedGap:
-		missing := number - before - 1
-		if empty {
+		missing, refused := number-before-1, uint64(0)
+		if c.rare != nil {
+			refused = c.rare.misfits.passed(before, number)
+		}
+		if empty && missing > refused {
 			missing--
 		}
 		if missing > 0 {
-			c.rareLocked().missing += missing
+			r := c.rareLocked()
+			r.missing += missing
+			r.missing -= min(r.missing, refused)
 		}
 	case number < before && c.rare != nil && c.rare.missing > 0:
 		c.rare.missing--

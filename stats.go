@@ -53,7 +53,8 @@ type Stats struct {
 	// counts packets that the peer has acknowledged.
 	PacketsSent, PacketsReceived, PacketsAcked uint64
 	// PacketsStale came too late, PacketsDuplicate more than once,
-	// PacketsInvalid did not parse, PacketsTooLarge exceeded the maximum.
+	// PacketsInvalid did not parse, PacketsTooLarge exceeded the maximum, as each
+	// fragment may do of a message that is too large.
 	PacketsStale, PacketsDuplicate, PacketsInvalid, PacketsTooLarge uint64
 	// AcksInvalid counts packets that acknowledge what was never sent, as those
 	// of a peer do that still has a connection with a former user of our
@@ -77,7 +78,7 @@ type Stats struct {
 
 // MissedMessages splits the loss of what the peer has sent by where it happened.
 // The wire tells nothing of the like about what we have sent: there only the peer
-// knows. For the peers of a [PacketConn] only Inbox is known.
+// knows. For the peers of a [PacketConn] only Sizes and Inbox are known.
 type MissedMessages struct {
 	// Network counts packets that other ones have passed by and that have not
 	// come. Those that lacked a fragment are among them, but not those before the
@@ -89,15 +90,18 @@ type MissedMessages struct {
 	// has counted since this connection began, which are datagrams, and of all
 	// connections of a Listener.
 	Socket uint64
+	// Sizes counts messages of which a datagram has come and was refused as larger
+	// than Config.MaxMessageSize allows, or as cut by another Config.FragmentSize.
+	Sizes uint64
 	// Inbox counts messages that found the ReadBuffer full, or no memory left of
 	// ListenConfig.MaxMemory, as MessagesRefused does.
 	Inbox uint64
 }
 
 // missed splits so many missing packets.
-func missed(missing, drops, refused uint64) MissedMessages {
+func missed(missing, drops, sizes, refused uint64) MissedMessages {
 	socket := min(missing, drops)
-	return MissedMessages{Network: missing - socket, Socket: socket, Inbox: refused}
+	return MissedMessages{Network: missing - socket, Socket: socket, Sizes: sizes, Inbox: refused}
 }
 
 // TransportStats tells what happened at the socket. Figures that the platform
@@ -155,16 +159,19 @@ func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 	if c.receipts != nil {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
-	var missing, earlier uint64
-	if c.rare != nil {
-		missing, earlier = c.rare.missing, c.rare.earlier.drops
+	var missing, sizes, earlier uint64
+	if r := c.rare; r != nil {
+		missing, earlier = r.missing, r.earlier.drops
+		if r.misfits != nil {
+			sizes = r.misfits.messages
+		}
 	}
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.user.Truncated()
 	stats.ReadQueue = c.user.In.Len()
 	below = c.dc.Stats()
 	stats.Transport = transportStats(below)
-	stats.Missed = missed(missing, since(earlier, stats.Transport.Drops), stats.MessagesRefused)
+	stats.Missed = missed(missing, since(earlier, stats.Transport.Drops), sizes, stats.MessagesRefused)
 	return stats, below
 }
 

@@ -1,0 +1,128 @@
+package volley
+
+import (
+	"log/slog"
+
+	"volley/internal/watch"
+	"volley/reliable"
+)
+
+// misfits are the datagrams of the peer that were refused, as far as that was not
+// for their age or for want of memory.
+type misfits struct {
+	sizes     uint64 // for they were too large, or cut otherwise than here
+	malformed uint64 // for another reason
+	messages  uint64 // that those of sizes were of
+
+	// Which ones these were of late: bit i stands for newest-i.
+	newest uint16
+	recent uint64
+
+	// Those among them that no accepted packet has passed by yet, which are going
+	// to look missing then, and the largest of their numbers.
+	ahead   uint64
+	aheadTo uint64
+}
+
+// noteMisfitLocked counts a datagram that the endpoint has refused. Where that was
+// for its size, its message is not lost in the network.
+func (c *Conn) noteMisfitLocked(v reliable.Verdict, b []byte) {
+	if _, ok := parseNotice(b); ok {
+		return
+	}
+	if _, ok := parseAnswer(b); ok {
+		return
+	}
+	r := c.rareLocked()
+	if r.misfits == nil {
+		r.misfits = new(misfits)
+	}
+	m := r.misfits
+	sequence, known, size := c.set.misfit(v, b)
+	if !size {
+		m.malformed++
+		return
+	}
+	m.sizes++
+	c.set.misfits.Add(1)
+	if !known || !m.first(sequence) {
+		return
+	}
+	m.messages++
+	switch ahead := sequence - uint16(c.newest); {
+	case c.newest == 0 || ahead == 0: // what is before the first one is not missed
+	case ahead <= believedGap:
+		if m.aheadTo <= c.newest {
+			m.ahead = 0 // they have come again, and better
+		}
+		m.ahead++
+		m.aheadTo = max(m.aheadTo, c.newest+uint64(ahead))
+	case -ahead <= believedGap && r.missing > 0:
+		r.missing-- // it comes late
+	}
+}
+
+// misfit returns the sequence of a datagram that was refused, if it is known, and
+// whether it was refused for its size.
+func (s *settings) misfit(v reliable.Verdict, b []byte) (sequence uint16, known, size bool) {
+	h, _, err := reliable.ParseHeader(b)
+	if err != reliable.ErrHeaderIsFragment {
+		return h.Sequence, err == nil, v == reliable.TooLarge
+	}
+	_, err = reliable.ParseFragment(b, s.reliable.MaxFragments, s.reliable.FragmentSize)
+	switch err {
+	case reliable.ErrFragmentShort, reliable.ErrFragmentPrefix:
+		return 0, false, v == reliable.TooLarge
+	case reliable.ErrFragmentCount, reliable.ErrFragmentLong, reliable.ErrFragmentSize:
+		size = true
+	}
+	return uint16(b[1]) | uint16(b[2])<<8, true, size || v == reliable.TooLarge
+}
+
+// first reports whether a sequence is the first of its message, as far as it is not
+// far from those that were refused last.
+func (m *misfits) first(sequence uint16) bool {
+	const span = 64
+	if m.recent == 0 {
+		m.newest = sequence
+	}
+	ahead, behind := sequence-m.newest, m.newest-sequence
+	switch {
+	case ahead < span:
+		m.newest, m.recent = sequence, m.recent<<ahead
+		behind = 0
+	case behind >= span:
+		m.newest, m.recent, behind = sequence, 0, 0
+	}
+	bit := uint64(1) << behind
+	seen := m.recent&bit != 0
+	m.recent |= bit
+	return !seen
+}
+
+// passed returns how many of the packets that an accepted one has passed by, as the
+// first after another, were refused for their size.
+func (m *misfits) passed(before, number uint64) uint64 {
+	if m == nil || m.aheadTo > number {
+		return 0
+	}
+	n := m.ahead
+	m.ahead = 0
+	if m.aheadTo <= before {
+		return 0
+	}
+	return n
+}
+
+// misfitEvent is what the Logger is told of these datagrams.
+func (s *settings) misfitEvent() watch.Event {
+	return watch.Event{
+		Level: slog.LevelWarn,
+		Message: "volley: datagrams are refused, for they are too large or cut otherwise than here: " +
+			"FragmentSize has to be the same on both sides, and MaxMessageSize large enough",
+		Total: s.misfits.Load,
+		Attrs: func() []slog.Attr {
+			return []slog.Attr{slog.Int("fragment_size", s.reliable.FragmentSize), slog.Int("max_message_size", s.maxMessage)}
+		},
+	}
+}
