@@ -127,15 +127,15 @@ func TestGraveyardPurges(t *testing.T) {
 	var g tombstones
 	g.init(10)
 	for i := range 5 {
-		g.add(peerAddr(i), now, now.Add(time.Second))
+		g.add(peerPlace(i), now, now.Add(time.Second))
 	}
 	require.Len(t, g.oldest, 5)
 	later := now.Add(time.Second)
-	g.add(peerAddr(9), later, later.Add(time.Second))
+	g.add(peerPlace(9), later, later.Add(time.Second))
 	require.Len(t, g.oldest, 1)
 	require.Len(t, g.until, 1)
-	require.True(t, g.has(peerAddr(9), later.Add(time.Second-1)))
-	require.False(t, g.has(peerAddr(9), later.Add(time.Second)))
+	require.True(t, g.has(peerRoute(9), later.Add(time.Second-1)))
+	require.False(t, g.has(peerRoute(9), later.Add(time.Second)))
 	require.Nil(t, g.until)
 }
 

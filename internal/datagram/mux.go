@@ -39,7 +39,9 @@ type MuxConfig struct {
 }
 
 // A Mux shares one unconnected socket among many Conns, one for each remote
-// address that its Acceptor admits. One goroutine reads, that of the one Conn's
+// address that its Acceptor admits. Where the socket tells to which of our
+// addresses datagrams went, a remote address has one for each of these, as it had
+// at sockets of their own. One goroutine reads, that of the one Conn's
 // Read where there are no others, and one timer serves all Conns.
 type Mux struct {
 	cfg    MuxConfig
@@ -51,8 +53,9 @@ type Mux struct {
 	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
 	mu         sync.Mutex
-	peers      map[netip.AddrPort]*Peer
-	peak       int // most peers since the map was made: maps do not shrink
+	peers      map[netip.AddrPort]*Peer   // the first of each remote address
+	more       map[netip.AddrPort][]*Peer // the others, at other addresses of ours; mostly nil
+	peak       int                        // most peers since the map was made: maps do not shrink
 	dialing    map[netip.AddrPort]*dialing
 	tombstones tombstones
 	// admitting is the Peer that an Admit has at present. There is
@@ -98,7 +101,11 @@ func (m *Mux) Addr() net.Addr { return m.sock.LocalAddr() }
 func (m *Mux) Peers() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.peers)
+	n := len(m.peers)
+	for _, ps := range m.more {
+		n += len(ps)
+	}
+	return n
 }
 
 // Stats returns what happened below the Conns.
@@ -192,7 +199,7 @@ func (m *Mux) handleBroken(err error) {
 	m.mu.Lock()
 	m.broken = err
 	peers := make([]*Peer, 0, len(m.peers))
-	for _, p := range m.peers {
+	for p := range m.allLocked() {
 		peers = append(peers, p)
 	}
 	m.mu.Unlock()
@@ -229,7 +236,7 @@ func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 
 func (m *Mux) deliver(now time.Time, from route, bufs [][]byte) {
 	p := m.last.Load()
-	if p == nil || p.addr != from.remote || p.closed.Load() {
+	if p == nil || p.addr != from.remote || !p.hears(from.local) || p.closed.Load() {
 		if p = m.lookup(now, from, bufs); p == nil {
 			return
 		}
@@ -255,12 +262,12 @@ func (m *Mux) answer(to route) {
 // with.
 func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	m.mu.Lock()
-	if p, there := m.findLocked(from.remote, bufs); there {
+	if p, there := m.findLocked(from, bufs); there {
 		m.mu.Unlock()
 		return p
 	}
-	late := m.tombstones.has(from.remote, now)
-	refuse := m.closing || m.cfg.Acceptor == nil
+	late := m.tombstones.has(from, now)
+	refuse := m.closing || m.cfg.Acceptor == nil || m.crowdedLocked(from.remote)
 	m.entering = !refuse
 	m.mu.Unlock()
 	if refuse {
@@ -294,12 +301,12 @@ func (m *Mux) entered() {
 func (m *Mux) admit(now time.Time, from route, bufs [][]byte, admit Admit) *Peer {
 	p := newPeer(m, from)
 	m.mu.Lock()
-	if other, there := m.findLocked(p.addr, bufs); there {
+	if other, there := m.findLocked(from, bufs); there {
 		m.mu.Unlock()
 		return other
 	}
 	m.addLocked(p)
-	m.tombstones.forget(p.addr)
+	m.tombstones.forget(p.place())
 	m.admitting = p
 	m.mu.Unlock()
 	admit(now, p)
@@ -318,15 +325,10 @@ func (m *Mux) admit(now time.Time, from route, bufs [][]byte, admit Admit) *Peer
 	return p
 }
 
-func (m *Mux) addLocked(p *Peer) {
-	m.peers[p.addr] = p
-	m.peak = max(m.peak, len(m.peers))
-}
-
 // countLocked notes whether there is one Peer only.
 func (m *Mux) countLocked() {
 	var only *Peer
-	if len(m.peers) == 1 {
+	if len(m.peers) == 1 && m.more == nil {
 		for _, p := range m.peers {
 			if p != m.admitting {
 				only = p
@@ -343,11 +345,10 @@ func (m *Mux) remove(p *Peer) error {
 	if d := m.dialing[p.addr]; d != nil && d.peer == p {
 		delete(m.dialing, p.addr)
 	}
-	if m.peers[p.addr] == p {
-		delete(m.peers, p.addr)
+	if m.dropLocked(p) {
 		if d := p.tombstone(); d > 0 && !m.closing {
 			now := time.Now()
-			m.tombstones.add(p.addr, now, now.Add(d))
+			m.tombstones.add(p.place(), now, now.Add(d))
 		}
 	}
 	m.shrinkLocked()

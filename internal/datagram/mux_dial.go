@@ -25,27 +25,37 @@ type dialing struct {
 // Acceptor: so when both sides dial each other at once, each finds the other's
 // first datagram in the Conn that it has dialed. The error is ErrPeerExists if
 // the other side has come before, and net.ErrClosed after Close.
+//
+// What it sends comes from the address that the system chooses, and it takes what
+// is sent to any of ours.
 func (m *Mux) Dial(addr netip.AddrPort) (*Peer, error) {
-	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-	p := newPeer(m, route{remote: addr})
+	return m.dial(route{remote: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())})
+}
+
+// Redial is Dial in the place of a Conn that has been closed.
+func (m *Mux) Redial(p *Peer) (*Peer, error) { return m.dial(p.route()) }
+
+func (m *Mux) dial(to route) (*Peer, error) {
+	addr := to.remote
+	p := newPeer(m, to)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.closing:
 		return nil, net.ErrClosed
-	case m.peers[addr] != nil || m.dialing[addr] != nil:
+	case m.peerLocked(to) != nil || m.dialing[addr] != nil:
 		return nil, ErrPeerExists
 	}
 	if m.dialing == nil {
 		m.dialing = make(map[netip.AddrPort]*dialing)
 	}
 	m.dialing[addr] = &dialing{peer: p}
-	m.tombstones.forget(addr)
+	m.tombstones.forget(p.place())
 	return p, nil
 }
 
-// Handler returns that of the Conn of an address; nil if there is none, or if it
-// is being made.
+// Handler returns that of the Conn of an address, of the first one if it has
+// several; nil if there is none, or if it is being made.
 func (m *Mux) Handler(addr netip.AddrPort) Handler {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,17 +65,29 @@ func (m *Mux) Handler(addr netip.AddrPort) Handler {
 	return nil
 }
 
-// findLocked returns the Peer of an address. There is true, but the Peer nil, if
+// Successor returns the Handler of the Conn that gets the datagrams of one that
+// has been closed; nil if there is none, or if it is being made.
+func (m *Mux) Successor(p *Peer) Handler {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if next := m.peerLocked(p.route()); next != nil {
+		return next.handler
+	}
+	return nil
+}
+
+// findLocked returns the Peer of a route. There is true, but the Peer nil, if
 // that waits for its Handler; the datagrams are then kept.
-func (m *Mux) findLocked(addr netip.AddrPort, bufs [][]byte) (p *Peer, there bool) {
-	if p = m.peers[addr]; p != nil {
+func (m *Mux) findLocked(r route, bufs [][]byte) (p *Peer, there bool) {
+	if p = m.peerLocked(r); p != nil {
 		return p, true
 	}
-	d := m.dialing[addr]
-	if d != nil {
-		d.keep(bufs)
+	d := m.dialing[r.remote]
+	if d == nil || !d.peer.hears(r.local) {
+		return nil, false
 	}
-	return nil, d != nil
+	d.keep(bufs)
+	return nil, true
 }
 
 // keep keeps what came for a Conn that waits for its Handler, as far as there is

@@ -7,7 +7,7 @@ func (m *Mux) Handlers() []Handler { return m.AppendHandlers(nil) }
 func (m *Mux) AppendHandlers(hs []Handler) []Handler {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range m.peers {
+	for p := range m.allLocked() {
 		if p.handler != nil { // else its Admit is under way
 			hs = append(hs, p.handler)
 		}

@@ -12,7 +12,7 @@ import (
 	"volley/internal/wire"
 )
 
-// A Peer is one remote address's Conn on a Mux.
+// A Peer is one remote address's Conn on a Mux, or one of several, see Mux.
 type Peer struct {
 	mux     *Mux
 	addr    netip.AddrPort
@@ -39,9 +39,10 @@ func newPeer(m *Mux, r route) *Peer {
 	return p
 }
 
-// route returns how to reach the peer. It is that of its first datagram: else
-// anybody could turn our answers to it away, by one forged datagram to another
-// address of ours.
+// route returns how to reach the peer. It is that of its first datagram, and those
+// to other addresses of ours are for another Peer: else anybody could turn our
+// answers to it away, by one forged datagram. From where one that was dialed is
+// reached is up to the system, whatever comes: to there it answers.
 func (p *Peer) route() route {
 	r := route{remote: p.addr}
 	if p.local != (unique.Handle[netip.Addr]{}) {

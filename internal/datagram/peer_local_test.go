@@ -10,9 +10,9 @@ import (
 )
 
 // TestPeerKeepsLocal checks from where a Mux answers: addresses without a Conn
-// from where their datagram went to, and a peer always from where its first one
-// did. Whoever forges a datagram of it to another of our addresses changes
-// nothing.
+// from where their datagram went to, and a peer from there as well: it has a Conn at
+// each address of ours that it sends to, so whoever forges a datagram of it to
+// another one changes nothing for the first.
 func TestPeerKeepsLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
@@ -38,11 +38,14 @@ func TestPeerKeepsLocal(t *testing.T) {
 		var b wire.Batch
 		b.Append([]byte("d"))
 		p.WriteBatch(&b)
+		if m.Peers() != 3 || a.peer(1).LocalAddr().String() != "192.0.2.8:1" {
+			t.Errorf("%d Conns, the second one at %v, want 3, and that at 192.0.2.8:1", m.Peers(), a.peer(1).LocalAddr())
+		}
 		s.mu.Lock()
 		for i, want := range []struct {
 			text  string
 			local byte
-		}{{"re: a", 7}, {"re: forged", 7}, {"re: b", 9}, {"re: c", 7}, {"answer", 9}, {"d", 7}} {
+		}{{"re: a", 7}, {"re: forged", 8}, {"re: b", 9}, {"re: c", 7}, {"answer", 9}, {"d", 7}} {
 			if i >= len(s.sent) || string(s.sent[i].Buf) != want.text || s.sent[i].Local != at(want.local) {
 				t.Fatalf("sent %v, want as number %d %q from %v", s.sent, i, want.text, at(want.local))
 			}
@@ -54,5 +57,6 @@ func TestPeerKeepsLocal(t *testing.T) {
 		m.Close()
 		p.Close()
 		a.peer(1).Close()
+		a.peer(2).Close()
 	})
 }

@@ -79,7 +79,7 @@ func endMux(m *Mux) {
 	m.Close()
 	m.mu.Lock()
 	var peers []*Peer
-	for _, p := range m.peers {
+	for p := range m.allLocked() {
 		peers = append(peers, p)
 	}
 	m.mu.Unlock()

@@ -1,0 +1,103 @@
+package datagram
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"unique"
+)
+
+// maxRoutes bounds the Conns of one remote address, each at another address of
+// ours, since they are searched one by one.
+const maxRoutes = 16
+
+// hears reports whether datagrams that were sent to an address of ours are for
+// the Peer. One that does not know its own, as it was dialed, takes all.
+func (p *Peer) hears(local netip.Addr) bool {
+	return !local.IsValid() || p.local == (unique.Handle[netip.Addr]{}) || p.local.Value() == local
+}
+
+// peerLocked returns the Peer that datagrams of a route are for.
+func (m *Mux) peerLocked(r route) *Peer {
+	p := m.peers[r.remote]
+	if p == nil || p.hears(r.local) {
+		return p
+	}
+	for _, p := range m.more[r.remote] {
+		if p.hears(r.local) {
+			return p
+		}
+	}
+	return nil
+}
+
+// crowdedLocked reports whether an address may have no more Conns.
+func (m *Mux) crowdedLocked(addr netip.AddrPort) bool { return len(m.more[addr]) >= maxRoutes-1 }
+
+func (m *Mux) addLocked(p *Peer) {
+	if m.peers[p.addr] != nil {
+		if m.more == nil {
+			m.more = make(map[netip.AddrPort][]*Peer)
+		}
+		m.more[p.addr] = append(m.more[p.addr], p)
+		return
+	}
+	m.peers[p.addr] = p
+	m.peak = max(m.peak, len(m.peers))
+}
+
+// dropLocked takes a Peer out and reports whether it was there.
+func (m *Mux) dropLocked(p *Peer) bool {
+	more := m.more[p.addr]
+	i := slices.Index(more, p)
+	switch first := m.peers[p.addr] == p; {
+	case first && len(more) == 0:
+		delete(m.peers, p.addr)
+		return true
+	case first:
+		i = 0
+		m.peers[p.addr] = more[i]
+	case i < 0:
+		return false
+	}
+	if more = slices.Delete(more, i, i+1); len(more) > 0 {
+		m.more[p.addr] = more
+	} else if delete(m.more, p.addr); len(m.more) == 0 {
+		m.more = nil
+	}
+	return true
+}
+
+// allLocked are all Peers.
+func (m *Mux) allLocked() iter.Seq[*Peer] {
+	return func(yield func(*Peer) bool) {
+		for _, p := range m.peers {
+			if !yield(p) {
+				return
+			}
+		}
+		for _, ps := range m.more {
+			for _, p := range ps {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// HandlersOf returns the Handler of the Conn of an address, as Handler does, and
+// those of its other ones, if it has several at several addresses of ours.
+func (m *Mux) HandlersOf(addr netip.AddrPort) (first Handler, others []Handler) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[addr]; p != nil {
+		first = p.handler
+	}
+	for _, p := range m.more[addr] {
+		if p.handler != nil {
+			others = append(others, p.handler)
+		}
+	}
+	return first, others
+}
