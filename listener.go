@@ -96,7 +96,8 @@ var _ net.Listener = (*Listener)(nil)
 // address is as for net.ListenPacket. Errors are those of net.ListenConfig.
 //
 // On Linux, a Listener on all addresses, such as ":7777", answers each peer from
-// the address that it has dialed. On Windows, macOS and the BSDs the system
+// the address that it has dialed: one that sends to two of them, from the same
+// port, has two connections, as it had with a Listener on each. On Windows, macOS and the BSDs the system
 // chooses the address of answers by its routes, and a peer that has dialed
 // another one does not hear them: there, a machine of several addresses has a
 // Listener on each.

@@ -21,7 +21,8 @@ var ErrConnExists = errors.New("volley: there is a connection with this address 
 // other (hole punching): they meet in one connection, whichever packet comes
 // first. A greeting that is lost, or stopped since the other side has not dialed
 // yet, is made up for by the next message or keepalive. If the peer has come
-// before and waits for Accept, Dial returns that connection.
+// before and waits for Accept, Dial returns that connection. On a machine of several
+// addresses, a Listener on all of them dials from the one that the system chooses.
 //
 // The connection has l's Config, counts for its limits, which do not refuse it,
 // and lives on after Close, as accepted ones do. Errors are those of the
@@ -72,9 +73,11 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 
 // take returns a connection that nobody has accepted yet.
 func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
-	h, ok := l.side.Muxes()[0].Handler(addr).(*handler)
-	if !ok || !l.side.Take((*Conn)(h)) {
-		return nil, ErrConnExists
+	first, others := l.side.Muxes()[0].HandlersOf(addr)
+	for _, h := range append([]datagram.Handler{first}, others...) {
+		if h, ok := h.(*handler); ok && l.side.Take((*Conn)(h)) {
+			return (*Conn)(h), nil
+		}
 	}
-	return (*Conn)(h), nil
+	return nil, ErrConnExists
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +25,15 @@ import (
 // peer, and its address; WriteTo sends one to any address. Each message is
 // framed, split and acknowledged as by a [Conn], and both sides may use either
 // of the two. Its methods may be called from several goroutines at once.
+//
+// On Linux, a PacketConn on all addresses, such as ":7777", answers from the address
+// that it was asked at: one that sends to two of them is two peers, and the net.Addr
+// that ReadFrom returns leads back to the one whose message it came with, though both
+// look the same. WriteTo with another value, and WriteToUDPAddrPort, mean the first
+// of them that has acknowledged something, until it has left messages without a sign
+// of life for 3 s: so nobody turns them away by a forged datagram to another address.
+// To a peer that is not known the system chooses the address, as [Listen] says it
+// does on other systems.
 //
 // There is nothing to accept, to dial or to close for a peer. What a PacketConn
 // knows of one, such as its sequence numbers and its round-trip time, begins
@@ -161,11 +169,17 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	pc.sock = sock
 	if udp, ok := below.(*net.UDPConn); ok {
 		local, _ := udp.LocalAddr().(*net.UDPAddr)
 		pc.ipv4 = local != nil && local.IP.To4() != nil
 	}
+	pc.serveOn(sock)
+	return nil
+}
+
+// serveOn begins to read a socket.
+func (pc *PacketConn) serveOn(sock socket.Socket) {
+	pc.sock = sock
 	pc.mux = datagram.NewMux(sock, datagram.MuxConfig{
 		Acceptor:    (*packetAcceptor)(pc),
 		MaxDatagram: datagram.MaxUDP,
@@ -179,7 +193,6 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	pc.watch.Start()
 	pc.mux.Start()
 	packetConns.Add(pc)
-	return nil
 }
 
 // packetTickLag is how late acknowledgements without a message to travel with may
@@ -243,7 +256,7 @@ func (pc *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 
 // WriteToUDPAddrPort is WriteTo with the address in another form.
 func (pc *PacketConn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
-	_, err := pc.send(b, plain(addr), false)
+	_, err := pc.send(b, plain(addr), nil, false)
 	if err != nil {
 		return 0, pc.opError("write", net.UDPAddrFromAddrPort(addr), err)
 	}
@@ -265,11 +278,12 @@ func (pc *PacketConn) writeTo(b []byte, addr net.Addr, receipts bool) (id uint64
 	if isNil(addr) {
 		return 0, errMissingAddress
 	}
-	return pc.send(b, addrPortOf(pc.sock, addr), receipts)
+	return pc.send(b, addrPortOf(pc.sock, addr), addr, receipts)
 }
 
-// send writes a message to a peer, which it makes if there is none.
-func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint64, err error) {
+// send writes a message to a peer, which it makes if there is none. The value is
+// what the caller has given as its address, see find.
+func (pc *PacketConn) send(b []byte, to netip.AddrPort, value net.Addr, receipts bool) (id uint64, err error) {
 	if pc.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -291,43 +305,15 @@ func (pc *PacketConn) send(b []byte, to netip.AddrPort, receipts bool) (id uint6
 	}
 	pc.write.callers.Add(1)
 	defer pc.write.callers.Add(-1)
-	for {
-		p, err := pc.peer(to)
-		if err != nil {
-			return 0, err
-		}
+	p, err := pc.peer(to, value)
+	for err == nil {
 		p.setWriteDeadline(&pc.write)
 		if id, err = p.conn.write(b, false); err != errForgotten && err != ErrPeerRestarted {
 			return p.ids + id, err
 		}
-		p.conn.dc.Close() // as whoever forgets it, or ends it, is about to
+		p, err = pc.again(p)
 	}
-}
-
-// peer returns what is known of a peer, from now on if it was nothing.
-func (pc *PacketConn) peer(addr netip.AddrPort) (*packetPeer, error) {
-	for {
-		if h, ok := pc.mux.Handler(addr).(*peerHandler); ok {
-			return (*packetPeer)(h), nil
-		}
-		dc, err := pc.mux.Dial(addr)
-		if errors.Is(err, datagram.ErrPeerExists) {
-			runtime.Gosched() // somebody is making it, or forgetting it
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		p, err := pc.meet(dc)
-		if err != nil {
-			return nil, err
-		}
-		if pc.closed.Load() { // and Close may not have seen it
-			p.conn.Close()
-			return nil, net.ErrClosed
-		}
-		return p, nil
-	}
+	return 0, err
 }
 
 // MaxMessageSize returns the largest message in bytes that WriteTo takes.

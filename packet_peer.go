@@ -25,6 +25,7 @@ type packetPeer struct {
 
 	writeDeadline uint32 // the number of the one that it has; guarded by conn.mu
 	unsettled     bool   // is in pc.unsettled, or about to be; guarded by conn.mu
+	asked         clock  // see ask; guarded by conn.mu
 }
 
 // errForgotten is why a peer that has been forgotten takes no more messages.
@@ -146,14 +147,14 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 // passOnUnlocking gives datagrams that came just as the peer was forgotten to the
 // one that is known from now on.
 func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch) {
-	pc, dc := p.pc, p.conn.dc
+	pc := p.pc
 	p.conn.mu.Unlock()
 	defer p.conn.mu.Lock()
-	dc.Close()
+	p.conn.dc.Close()
 	if !slices.ContainsFunc(bufs, (*packetAcceptor)(pc).carries) {
 		return
 	}
-	if next, err := pc.peer(dc.(*datagram.Peer).AddrPort()); err == nil {
+	if next, err := pc.again(p); err == nil {
 		(*peerHandler)(next).HandleBatch(t, bufs, out)
 		pc.settle()
 	}

@@ -43,17 +43,17 @@ func (pc *PacketConn) Stats() PacketConnStats {
 }
 
 // PeerStats returns the present figures of a peer, since it is known, and whether
-// it is. MessagesTruncated is not kept for each.
+// it is: of the one that WriteTo would send to. MessagesTruncated is not kept for each.
 func (pc *PacketConn) PeerStats(addr net.Addr) (s Stats, known bool) {
 	if isNil(addr) {
 		return Stats{}, false
 	}
-	h, ok := pc.mux.Handler(addrPortOf(pc.sock, addr)).(*peerHandler)
-	if !ok {
+	p, _ := pc.find(addrPortOf(pc.sock, addr), addr)
+	if p == nil {
 		return Stats{}, false
 	}
-	s = h.conn.Stats()
-	s.ReadQueue = h.origin.Len()
+	s = p.conn.Stats()
+	s.ReadQueue = p.origin.Len()
 	return s, true
 }
 

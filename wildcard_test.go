@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"volley/internal/loopback"
 )
 
 // TestWildcardListener checks that a listener on all addresses answers from the
@@ -56,5 +58,122 @@ func heard(t *testing.T, c, s *Conn, message string) {
 	s.SetReadDeadline(time.Now().Add(20 * time.Second)) // a watchdog
 	if m, err := s.ReadMessage(nil); string(m) != message || err != nil {
 		t.Fatalf("ReadMessage = %q, %v, want %q", m, err, message)
+	}
+}
+
+// wildcardDial dials an address of this machine from another one.
+func wildcardDial(t *testing.T, from *net.UDPAddr, to string, port int) *Conn {
+	t.Helper()
+	c, err := loopback.Again(func() (*Conn, error) {
+		return DialUDP("udp4", from, &net.UDPAddr{IP: net.ParseIP(to), Port: port})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestWildcardListenerDialedTwice checks that a peer that dials another address of
+// a listener, from the same port, has a connection there, whether or not the first
+// one has ended, and that this one goes on from its own.
+func TestWildcardListenerDialedTwice(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT RUN: the addresses 127.0.0.2 and up are there on Linux only")
+	}
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		l, err := Listen("udp", address)
+		if err != nil {
+			t.Skip("NOT RUN: ", err)
+		}
+		defer l.Close()
+		l.SetDeadline(time.Now().Add(20 * time.Second))
+		port := l.Addr().(*net.UDPAddr).Port
+		from := &net.UDPAddr{IP: loopback.Host().AsSlice()}
+		var first *Conn
+		for _, to := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.2"} {
+			c := wildcardDial(t, from, to, port)
+			from = c.LocalAddr().(*net.UDPAddr)
+			if first != nil && to == "127.0.0.2" { // the client's new socket is as the old one
+				heard(t, first, c, "still here")
+				break
+			}
+			s, err := l.AcceptConn()
+			if err != nil {
+				t.Fatalf("%s: %v", to, err)
+			}
+			defer s.Close()
+			if got := s.LocalAddr().(*net.UDPAddr); got.IP.String() != to {
+				t.Errorf("LocalAddr = %v, want %s", got, to)
+			}
+			heard(t, c, s, "hello")
+			heard(t, s, c, "welcome")
+			c.Close()
+			if to == "127.0.0.3" {
+				s.Close()
+			} else if first == nil {
+				first = s
+			}
+		}
+	}
+}
+
+// TestWildcardPacketConn is the same of a PacketConn, and that it answers a peer that
+// uses two addresses in turn from either.
+func TestWildcardPacketConn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT RUN: the addresses 127.0.0.2 and up are there on Linux only")
+	}
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		pc, err := ListenPacket("udp", address)
+		if err != nil {
+			t.Skip("NOT RUN: ", err)
+		}
+		defer pc.Close()
+		pc.SetReadDeadline(time.Now().Add(60 * time.Second)) // a watchdog
+		done := make(chan error)
+		go func() {
+			buf := make([]byte, 100)
+			for {
+				n, from, err := pc.ReadFrom(buf)
+				if err != nil {
+					done <- err
+					return
+				}
+				pc.WriteTo(buf[:n], from)
+			}
+		}()
+		port := pc.LocalAddr().(*net.UDPAddr).Port
+		from := &net.UDPAddr{IP: loopback.Host().AsSlice()}
+		for _, to := range []string{"127.0.0.2", "127.0.0.3"} {
+			c := wildcardDial(t, from, to, port)
+			from = c.LocalAddr().(*net.UDPAddr)
+			heard(t, c, c, "hello")
+			c.Close()
+		}
+
+		client, err := loopback.Again(func() (*PacketConn, error) {
+			from.Port = 0
+			return ListenPacket("udp4", from.String())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		client.SetReadDeadline(time.Now().Add(20 * time.Second))
+		for i := range 10 {
+			to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%2)), Port: port}
+			client.WriteTo([]byte{byte(i)}, to)
+			buf := make([]byte, 100)
+			n, by, err := client.ReadFrom(buf)
+			if err != nil || n != 1 || buf[0] != byte(i) || by.String() != to.String() {
+				t.Fatalf("message %d to %v: %d bytes by %v, %v", i, to, n, by, err)
+			}
+		}
+		if n := pc.Stats().Peers; n != 4 {
+			t.Errorf("%d peers, want 4: two addresses, each at two of ours", n)
+		}
+		pc.Close()
+		<-done
 	}
 }
