@@ -174,6 +174,53 @@ func TestListenerDialSeveralSockets(t *testing.T) {
 	require.Equal(t, "ListenConfig.Sockets", ce.Field)
 }
 
+// DialPacket has the fast path on a socket of the system, whether that has a peer or
+// not: one system call sends many datagrams, and receives many.
+func TestDialPacketIsFast(t *testing.T) {
+	l, err := Listen("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	raddr := l.Addr().(*net.UDPAddr)
+	if s := l.Stats().Transport; !s.SegmentedSend || !s.SegmentedReceive {
+		t.Skip("NOT RUN: the platform has no segmentation offload")
+	}
+	bound, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	connected, err := net.DialUDP("udp4", nil, raddr)
+	require.NoError(t, err)
+	for name, pc := range map[string]*net.UDPConn{"bound": bound, "connected": connected} {
+		t.Run(name, func(t *testing.T) {
+			var d Dialer
+			c, err := d.DialPacket(pc, raddr)
+			require.NoError(t, err)
+			defer c.Close()
+			s, err := l.AcceptConn()
+			require.NoError(t, err)
+			defer s.Close()
+			require.True(t, c.Stats().Transport.SegmentedSend)
+			require.True(t, c.Stats().Transport.SegmentedReceive)
+			require.NotZero(t, c.Stats().Transport.ReadBuffer)
+			require.NotNil(t, c.dc.Features().System)
+			const count = 50
+			long := make([]byte, 10*1024) // ten fragments
+			for _, way := range [][2]*Conn{{c, s}, {s, c}} {
+				way[1].SetReadDeadline(time.Now().Add(30 * time.Second))
+				for range count {
+					_, err := way[0].Write(long)
+					require.NoError(t, err)
+					m, err := way[1].ReadMessage(nil)
+					require.NoError(t, err)
+					require.Len(t, m, len(long))
+				}
+			}
+			stats := c.Stats()
+			require.GreaterOrEqual(t, stats.FragmentsSent, uint64(count*10))
+			require.Less(t, stats.Transport.SendCalls, uint64(count*5), "most runs take one call")
+			require.Less(t, stats.Transport.ReadCalls, uint64(count*5))
+		})
+	}
+}
+
 // DialPacket greets, takes what its peer sends and nothing from others, and
 // closes the socket: over UDP, connected UDP, and addresses of another kind.
 func TestDialPacket(t *testing.T) {
