@@ -17,17 +17,18 @@ import (
 // does not slow down the others of a listener.
 type gsoState struct {
 	refusals     atomic.Pointer[refusals] // nil: none
-	streak       atomic.Int32             // addresses refused since a run has left
+	streak       atomic.Int32             // owners of addresses refused since a run has left
 	maxSegments  atomic.Int32             // of one run
 	off          atomic.Bool              // not offered, or refused to everybody
 	mu           sync.Mutex               // held to change refusals and streak
 	loopbackOnly bool                     // constant after setUp
 }
 
-// refusals is a table of addresses that does not change any more.
+// refusals is a table of addresses, of which only row changes any more.
 type refusals struct {
 	until  time.Time // forgotten then
 	limits map[netip.Addr]segmentLimit
+	row    map[netip.Addr]struct{} // the owners that streak counts; guarded by mu
 }
 
 // A segmentLimit is what is known of runs to one address.
@@ -42,9 +43,9 @@ const (
 	refusalLifetime = 10 * time.Minute
 	// maxRefusals bounds the table; it starts anew when it is full.
 	maxRefusals = 256
-	// maxStreak is how many addresses in a row the kernel may refuse runs to,
-	// with errors that may be about all of them, before there are none for a
-	// while.
+	// maxStreak is how many owners of addresses in a row the kernel may refuse
+	// runs to, with errors that may be about all of them, before there are none
+	// for a while.
 	maxStreak = 64
 	// maxInvalid is how many refusals by EINVAL may be about the size of the
 	// segments. A faulty device refuses all.
@@ -99,8 +100,25 @@ func (g *gsoState) forget(t *refusals) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.refusals.CompareAndSwap(t, nil) {
-		g.streak.Store(0)
+		g.endRow()
 	}
+}
+
+func (g *gsoState) endRow() {
+	g.streak.Store(0)
+	if t := g.refusals.Load(); t != nil {
+		t.row = nil
+	}
+}
+
+// owner returns what stands for all addresses of whoever has one: one host has a
+// network of IPv6 with 64 bits to itself.
+func owner(addr netip.Addr) netip.Addr {
+	if addr.Is4() || addr.Is4In6() {
+		return addr.Unmap()
+	}
+	network, _ := addr.Prefix(64)
+	return network.Addr()
 }
 
 // took notes that a run has left.
@@ -111,7 +129,7 @@ func (g *gsoState) took() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.streak.Load() < maxStreak {
-		g.streak.Store(0)
+		g.endRow()
 	}
 }
 
@@ -122,6 +140,9 @@ func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
 	defer g.mu.Unlock()
 	old := g.refusals.Load()
 	t := &refusals{until: time.Now().Add(refusalLifetime)}
+	if old != nil {
+		t.row = old.row
+	}
 	if old != nil && len(old.limits) < maxRefusals {
 		t.until, t.limits = old.until, maps.Clone(old.limits)
 	} else {
@@ -139,7 +160,11 @@ func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
 	}
 	t.limits[addr] = limit
 	if !known && !errors.Is(err, syscall.EMSGSIZE) {
-		g.streak.Add(1)
+		if t.row == nil {
+			t.row = make(map[netip.Addr]struct{})
+		}
+		t.row[owner(addr)] = struct{}{}
+		g.streak.Store(int32(len(t.row)))
 	}
 	g.refusals.Store(t)
 }

@@ -57,6 +57,52 @@ func TestOnePeerKeepsOffload(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfOneHost checks that one host, which has a network of IPv6 with 64 bits
+// to itself, does not end runs to all, however many of its addresses are refused; so
+// many hosts do.
+func TestRefusalsOfOneHost(t *testing.T) {
+	addr := func(network, host int) netip.Addr {
+		a := netip.MustParseAddr("2001:db8::").As16()
+		a[7], a[14], a[15] = byte(network), byte(host>>8), byte(host)
+		return netip.AddrFrom16(a)
+	}
+	other := netip.MustParseAddrPort("[2001:db8:1::1]:1")
+	for _, errno := range []syscall.Errno{syscall.EINVAL, syscall.EIO} {
+		var g gsoState
+		for host := range 100 * maxStreak {
+			g.refuse(1000, addr(0, host), errno)
+		}
+		if !g.allows(1000, other) || g.streak.Load() != 1 {
+			t.Errorf("%v: runs to others allowed = %t, streak %d, want true, 1", errno, g.allows(1000, other), g.streak.Load())
+		}
+		for network := 1; network < maxStreak-1; network++ {
+			g.refuse(1000, addr(network, 1), errno)
+		}
+		if !g.allows(1000, other) {
+			t.Errorf("%v: runs to others are not allowed after %d hosts", errno, maxStreak-1)
+		}
+		g.took()
+		for network := 1; network < maxStreak; network++ {
+			g.refuse(1000, addr(network, 2), errno)
+		}
+		if !g.allows(1000, other) {
+			t.Errorf("%v: what was refused before a run has left counts", errno)
+		}
+		g.refuse(1000, addr(200, 1), errno)
+		if g.allows(1000, other) {
+			t.Errorf("%v: runs to others are allowed after %d hosts", errno, maxStreak)
+		}
+	}
+	for text, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%lo": "fe80::",
+	} {
+		if got := owner(netip.MustParseAddr(text)); got.String() != want {
+			t.Errorf("owner(%s) = %v, want %s", text, got, want)
+		}
+	}
+}
+
 // TestRefusals checks what is concluded from refusals, and for how long.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
