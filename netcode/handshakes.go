@@ -8,6 +8,7 @@ import (
 // A handshake is a challenged client that has not answered yet: the keys for
 // its address.
 type handshake struct {
+	addr      netip.AddrPort
 	clientKey Key
 	serverKey Key
 	id        tokenID
@@ -16,6 +17,9 @@ type handshake struct {
 	expires   uint64        // of the token, unix seconds
 	place     uint8         // of this server in the token's list
 	last      bool          // no server follows in the list
+	shown     time.Time     // when the token was shown to us first
+
+	before, behind *handshake // in a queue
 }
 
 // wipe forgets the keys.
@@ -31,35 +35,91 @@ func (h *handshake) expired(now time.Time, wall uint64) bool {
 }
 
 // handshakes is the bounded table of unfinished handshakes by address.
+//
+// While it has room, a handshake has all the time that its token's timeout gives
+// it. Where there is none, each token has handshakeShare from when it was shown
+// first, and after that gives way to others. So those who ask and never answer do
+// not keep others out, neither by a long timeout nor by asking again.
 type handshakes struct {
 	max     int
 	entries map[netip.AddrPort]*handshake
 	swept   time.Time
+	// Rings without a beginning but for these two, which are no handshakes, in
+	// the order of coming: of tokens that had their time left when they came, and
+	// of the others.
+	early, late *handshake
 }
 
-// sweepInterval bounds how often a full table is searched for what expired.
-const sweepInterval = time.Second
+const (
+	// sweepInterval bounds how often a full table is searched for what expired.
+	sweepInterval = time.Second
+	// handshakeShare is the time that a token has for its handshake in a full
+	// table, about a hundred times what it takes.
+	handshakeShare = 10 * time.Second
+)
 
 func newHandshakes(maxEntries int) handshakes {
-	return handshakes{max: maxEntries, entries: make(map[netip.AddrPort]*handshake)}
+	return handshakes{
+		max:     maxEntries,
+		entries: make(map[netip.AddrPort]*handshake),
+		early:   newRing(),
+		late:    newRing(),
+	}
 }
+
+func newRing() *handshake {
+	h := new(handshake)
+	h.before, h.behind = h, h
+	return h
+}
+
+// putBefore puts h into the ring of other.
+func (h *handshake) putBefore(other *handshake) {
+	h.before, h.behind = other.before, other
+	h.before.behind, other.before = h, h
+}
+
+// overdue reports whether the token has had its time.
+func (h *handshake) overdue(now time.Time) bool { return now.Sub(h.shown) >= handshakeShare }
 
 // put adds or replaces the handshake of an address and reports whether there
 // was room.
 func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *handshake) bool {
-	former, ok := t.entries[addr]
-	if !ok && len(t.entries) >= t.max {
-		if now.Sub(t.swept) >= sweepInterval {
-			t.sweep(now, wall)
-		}
-		if len(t.entries) >= t.max {
-			return false
-		}
+	former := t.entries[addr]
+	if former == nil && len(t.entries) >= t.max && !t.makeRoom(now, wall) {
+		return false
 	}
-	if ok {
-		former.wipe()
+	h.addr = addr
+	switch {
+	case former != nil && former.id == h.id:
+		h.putBefore(former) // asking again is no way to the end of the queue
+	case h.overdue(now):
+		h.putBefore(t.late)
+	default:
+		h.putBefore(t.early)
 	}
+	t.remove(addr)
 	t.entries[addr] = h
+	return true
+}
+
+// makeRoom forgets what has expired, or else a handshake whose token has had its
+// time, and reports whether there is room now.
+func (t *handshakes) makeRoom(now time.Time, wall uint64) bool {
+	if now.Sub(t.swept) >= sweepInterval {
+		t.sweep(now, wall)
+	}
+	if len(t.entries) < t.max {
+		return true
+	}
+	first := t.late.behind
+	if first == t.late {
+		first = t.early.behind
+	}
+	if first == t.early || !first.overdue(now) {
+		return false
+	}
+	t.remove(first.addr)
 	return true
 }
 
@@ -77,6 +137,7 @@ func (t *handshakes) get(now time.Time, wall uint64, addr netip.AddrPort) *hands
 // remove forgets the handshake of an address, and its keys.
 func (t *handshakes) remove(addr netip.AddrPort) {
 	if h := t.entries[addr]; h != nil {
+		h.before.behind, h.behind.before = h.behind, h.before
 		h.wipe()
 		delete(t.entries, addr)
 	}

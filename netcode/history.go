@@ -20,6 +20,7 @@ type history struct {
 	entries   map[tokenID]historyEntry
 	earliest  uint64 // no entry expires before
 	forgotten uint64 // the latest expiry of an entry that was freed
+	start     time.Time
 
 	// Tokens that expire later than this from now on, in seconds, would keep
 	// their entries for long or for good: they may have half of them.
@@ -33,12 +34,14 @@ const lastingAfter = 24 * time.Hour
 type historyEntry struct {
 	addr     netip.AddrPort
 	expires  uint64 // unix seconds; equal is expired
+	shown    uint32 // for the first time, in seconds from start, rounded up
 	consumed bool
 	lasting  bool
 }
 
-func newHistory(maxEntries int, lastingAfter time.Duration) history {
+func newHistory(start time.Time, maxEntries int, lastingAfter time.Duration) history {
 	return history{
+		start:        start,
 		max:          maxEntries,
 		entries:      make(map[tokenID]historyEntry),
 		earliest:     math.MaxUint64,
@@ -46,31 +49,39 @@ func newHistory(maxEntries int, lastingAfter time.Duration) history {
 	}
 }
 
-// admit decides about a request with a token that has not expired. An unseen
-// token becomes pending.
-func (h *history) admit(now uint64, id tokenID, addr netip.AddrPort, expires uint64) DropReason {
+// admit decides about a request with a token that has not expired by the wall
+// clock, in unix seconds. An unseen token becomes pending. Of one that is admitted
+// it returns when that was shown first, rounded up to whole seconds from the start.
+func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrPort, expires uint64) (shown time.Time, reason DropReason) {
 	if e, ok := h.entries[id]; ok {
 		if e.consumed || e.addr != addr {
-			return DropTokenUsed
+			return time.Time{}, DropTokenUsed
 		}
-		return DropNone // a retransmission
+		return h.shown(e), DropNone // a retransmission
 	}
-	lasting := expires-now > h.lastingAfter
+	lasting := expires-wall > h.lastingAfter
 	if h.full(lasting) {
-		h.sweep(now)
+		h.sweep(wall)
 	}
 	switch {
 	case expires <= h.forgotten:
-		return DropTokenExpired
+		return time.Time{}, DropTokenExpired
 	case h.full(lasting):
-		return DropHistoryFull
+		return time.Time{}, DropHistoryFull
 	}
 	if lasting {
 		h.lasting++
 	}
-	h.entries[id] = historyEntry{addr: addr, expires: expires, lasting: lasting}
+	e := historyEntry{addr: addr, expires: expires, lasting: lasting}
+	e.shown = uint32(max(0, now.Sub(h.start)+time.Second-1) / time.Second)
+	h.entries[id] = e
 	h.earliest = min(h.earliest, expires)
-	return DropNone
+	return h.shown(e), DropNone
+}
+
+// shown returns when a token was shown first.
+func (h *history) shown(e historyEntry) time.Time {
+	return h.start.Add(time.Duration(e.shown) * time.Second)
 }
 
 // full reports whether there is no entry left for a token.

@@ -37,8 +37,9 @@ type ListenConfig struct {
 	// MaxClients limits the sessions at one time; clients beyond it are
 	// denied. It is told to the clients, and sizes the history of tokens,
 	// eight for each client and at least 2048, and the table of unfinished
-	// handshakes, four for each and at least 1024. Tokens that never expire,
-	// or not within a day or twice TokenLifetime, whichever is longer, may
+	// handshakes, four for each and at least 1024. Where that is full, a
+	// handshake gives way to a newcomer ten seconds after its token was shown
+	// first. Tokens that never expire, or not within a day or twice TokenLifetime, whichever is longer, may
 	// take half of the history; those that never expire keep their places
 	// until the server stops, which bounds how many of them it ever admits.
 	// 1 to 1,048,576; default 4096.

@@ -77,7 +77,7 @@ func recordSlots(s *tape.Scene) {
 
 func recordHistory(s *tape.Scene) {
 	rng := tape.Rand(3)
-	h := newHistory(30, 100*time.Second)
+	h := newHistory(testStart, 30, 100*time.Second)
 	now := uint64(1000)
 	for i := range 4000 {
 		now += uint64(rng.Below(2) * rng.Below(1+40*(i/400%2)))
@@ -92,7 +92,8 @@ func recordHistory(s *tape.Scene) {
 			h.sweep(now)
 		default:
 			expires := now + 1 + uint64(rng.Below(30)*rng.Below(8))
-			s.Note(int64(h.admit(now, id, clientAddr(rng.Below(2)), expires)))
+			_, reason := h.admit(testStart, now, id, clientAddr(rng.Below(2)), expires)
+			s.Note(int64(reason))
 		}
 		s.Note(int64(now), int64(len(h.entries)), int64(h.lasting), int64(h.forgotten), int64(h.earliest), tape.Truth(h.full(false)), tape.Truth(h.full(true)))
 		if i%500 == 499 {
@@ -122,7 +123,7 @@ func recordHandshakes(s *tape.Scene) {
 				t.sweep(now, wall)
 			}
 		default:
-			h := &handshake{clientKey: recordedKey(&rng), expires: wall + uint64(rng.Below(8)), timeout: time.Duration(rng.Below(4)) * time.Second}
+			h := &handshake{clientKey: recordedKey(&rng), expires: wall + uint64(rng.Below(8)), timeout: time.Duration(rng.Below(4)) * time.Second, shown: now}
 			h.deadline = now.Add(h.timeout)
 			s.Note(tape.Truth(t.put(now, wall, addr, h)))
 		}

@@ -81,7 +81,7 @@ func newServer(now time.Time, cfg serverConfig) *server {
 		ids:        make(map[uint64]*session),
 		slots:      slotList{max: uint32(cfg.maxClients)},
 		handshakes: newHandshakes(max(minHandshakes, handshakesPerClient*cfg.maxClients)),
-		history:    newHistory(max(minTokens, tokensPerClient*cfg.maxClients), max(lastingAfter, 2*cfg.lifetime)),
+		history:    newHistory(now, max(minTokens, tokensPerClient*cfg.maxClients), max(lastingAfter, 2*cfg.lifetime)),
 	}
 	key := GenerateKey()
 	s.challenges = newChallengeCipher(&key)
@@ -193,7 +193,7 @@ func (s *server) stop() {
 	s.challenges = challengeCipher{}
 	s.requests = requestReader{}
 	s.handshakes.wipe()
-	s.history = newHistory(0, 0)
+	s.history = newHistory(time.Time{}, 0, 0)
 	s.req = request{}
 	s.body = [challengeBodySize]byte{}
 }

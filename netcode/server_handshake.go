@@ -28,21 +28,22 @@ func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out
 	if s.ids[r.token.clientID] != nil {
 		return DropIDConnected
 	}
-	if reason := s.history.admit(wall, r.id, from, r.expires); reason != DropNone {
+	shown, reason := s.history.admit(now, wall, r.id, from, r.expires)
+	if reason != DropNone {
 		return reason
 	}
 	if s.slots.full() {
 		s.deny(&r.token.serverKey, place, out)
 		return DropServerFull
 	}
-	if !s.handshakes.put(now, wall, from, newHandshake(now, r, place)) {
+	if !s.handshakes.put(now, wall, from, newHandshake(now, shown, r, place)) {
 		return DropPendingFull
 	}
 	s.challenge(r, place, out)
 	return DropNone
 }
 
-func newHandshake(now time.Time, r *request, place int) *handshake {
+func newHandshake(now, shown time.Time, r *request, place int) *handshake {
 	h := &handshake{
 		clientKey: r.token.clientKey,
 		serverKey: r.token.serverKey,
@@ -51,6 +52,7 @@ func newHandshake(now time.Time, r *request, place int) *handshake {
 		expires:   r.expires,
 		place:     uint8(place),
 		last:      place == r.token.numServers-1,
+		shown:     shown,
 	}
 	h.deadline = now.Add(h.timeout)
 	return h

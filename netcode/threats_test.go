@@ -24,4 +24,5 @@ func TestThreatDefaults(t *testing.T) {
 		require.GreaterOrEqual(t, s.history.max, 2048)
 	}
 	require.Equal(t, time.Second, refusalPatience)
+	require.Equal(t, 10*time.Second, handshakeShare)
 }
