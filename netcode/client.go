@@ -14,6 +14,9 @@ type clientConfig struct {
 	// paced makes the client answer a challenge at its next regular time to
 	// send, as the reference does, instead of at once.
 	paced bool
+	// fromZero makes the client count from 0 with any token, as the reference
+	// does.
+	fromZero bool
 }
 
 // A client is the core of a client: one connect token, from the first request
@@ -63,6 +66,9 @@ func (c *client) connect(now time.Time, t *Token) {
 		session:  session{client: true, confirmed: true, strict: 1, interval: c.cfg.interval, timeout: t.Timeout()},
 	}
 	c.send.cipher = newPacketCipher(&t.clientKey, t.protocolID)
+	if t.lasts() && !c.cfg.fromZero {
+		c.send.startAnywhere(0, randomUint64())
+	}
 	c.recv.cipher = newPacketCipher(&t.serverKey, t.protocolID)
 	c.recv.window = newReplayWindow(c.cfg.window)
 	c.attempt(now)

@@ -54,6 +54,10 @@ const (
 	defaultWindow = 2048
 )
 
+// anywhereStart is where the sequences are that sessions with a random start have.
+// There are MaxServers shares up to globalSequenceStart.
+const anywhereStart = 1 << 62
+
 // globalSequenceStart is where a server's sequence of challenge and denied
 // packets begins, or anywhere above, so that their nonces never meet those of a
 // session.

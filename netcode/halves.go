@@ -30,6 +30,17 @@ func (s *sender) startAt(place int, last bool) {
 	}
 }
 
+// startAnywhere is startAt for a token with which the same server, or the same
+// client, may begin again without knowing that it has been used: the start is
+// random, so that what was sent with the keys before has other sequences. All
+// begin above those of startAt, and have 2^56 to go at least.
+func (s *sender) startAnywhere(place int, random uint64) {
+	share := anywhereStart + uint64(place)<<anywhereShareBits
+	s.start = share + random>>(64-anywhereShareBits+1)
+	s.seq = s.start
+	s.end = share + 1<<anywhereShareBits
+}
+
 // sequenceReserve is how many sequences are kept for the end of a session.
 const sequenceReserve = 64
 

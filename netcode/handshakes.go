@@ -17,6 +17,7 @@ type handshake struct {
 	expires   uint64        // of the token, unix seconds
 	place     uint8         // of this server in the token's list
 	last      bool          // no server follows in the list
+	anywhere  bool          // the session's sequence starts at random
 	shown     time.Time     // when the token was shown to us first
 
 	before, behind *handshake // in a queue

@@ -36,6 +36,11 @@ type Issuer struct {
 	// most 2^31-1 s. Negative: forever, which no server with that rule
 	// protects; and a server remembers such tokens until it stops, so it takes
 	// a limited number of them (see [ListenConfig.MaxClients]).
+	//
+	// A client that uses a token twice seals packets twice with the same keys.
+	// With one that lives for more than an hour, or forever, it begins to count
+	// at random each time, so that it repeats no nonce; with others it begins at
+	// 0, and whoever sees both sessions learns the XOR of their contents.
 	Lifetime time.Duration
 	// Timeout is the silence after which either side gives up a session, in
 	// whole seconds. Zero: 10 s, at most 2^31-1 s. Negative: never.

@@ -46,8 +46,12 @@ type ListenConfig struct {
 	MaxClients int
 	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens
 	// that may have been used before its start: those that expire earlier
-	// than its start plus this. Zero: 30 s. Negative: it refuses none, and a
-	// recorded session can be played again after a restart. At most 2^31-1 s.
+	// than its start plus this. Zero: 30 s. Negative: it refuses none. A token
+	// that it does not refuse, for it lives longer or there is no such rule,
+	// admits its holder once more after each restart, with the same keys. The
+	// server begins such a session at a random sequence, for seven bytes more in
+	// each packet, so that it does not repeat the nonces of the one before; what
+	// the client does is described at [Issuer.Lifetime]. At most 2^31-1 s.
 	TokenLifetime time.Duration
 
 	// Config is for the sessions; nil: the defaults.

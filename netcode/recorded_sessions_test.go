@@ -58,6 +58,7 @@ func newRecordedWorld(t *testing.T, p *tape.Tape, name string, change func(*serv
 		s := newServer(w.now, cfg)
 		key := recordedKey(&w.rng)
 		s.challenges, s.globalSeq = newChallengeCipher(&key), uint64(1000*i)
+		s.fromZero = true // what is random is not for a recording
 		w.servers[i] = s
 	}
 	return w
@@ -89,7 +90,7 @@ func (w *recordedWorld) dial(tok *Token, cfg clientConfig) *recordedClient {
 	return c
 }
 
-var recordedConfig = clientConfig{interval: sendInterval, window: 256}
+var recordedConfig = clientConfig{interval: sendInterval, window: 256, fromZero: true}
 
 // put puts what was appended on the network.
 func (w *recordedWorld) put(from, to netip.AddrPort, out *wire.Batch) {

@@ -124,7 +124,7 @@ func newScriptServer(t *testing.T, c *serverScript, lifetime time.Duration) *scr
 	key := c.ChallengeKey.key()
 	s.challenges = newChallengeCipher(&key)
 	s.globalSeq = 0
-	s.unbound = true // the scripts' challenges were recorded
+	s.unbound, s.fromZero = true, true // the scripts' challenges were recorded
 	return s
 }
 
@@ -263,7 +263,7 @@ type scriptClient struct {
 }
 
 func newScriptClient(c *clientScript) *scriptClient {
-	s := &scriptClient{client: newClient(clientConfig{interval: sendInterval, window: referenceWindow, paced: true})}
+	s := &scriptClient{client: newClient(clientConfig{interval: sendInterval, window: referenceWindow, paced: true, fromZero: true})}
 	tok, err := ParseToken(c.ConnectToken)
 	if err != nil {
 		s.state = StateInvalidToken

@@ -36,6 +36,9 @@ type server struct {
 	// unbound accepts challenges without the token's identity in them, as
 	// recorded from other servers.
 	unbound bool
+	// fromZero has sessions count from 0 with any token, as recorded from other
+	// servers.
+	fromZero bool
 
 	sessions   map[netip.AddrPort]*session
 	ids        map[uint64]*session
@@ -91,9 +94,18 @@ func newServer(now time.Time, cfg serverConfig) *server {
 		s.cfg.privateKey = Key{}
 	}
 	if cfg.lifetime > 0 {
-		s.requests.minExpires = unixSeconds(now) + uint64(wholeSeconds(cfg.lifetime, 0))
+		s.requests.minExpires = unixSeconds(now) + s.lifetime()
 	}
 	return s
+}
+
+// lifetime returns the seconds that the restart rule looks ahead.
+func (s *server) lifetime() uint64 { return uint64(wholeSeconds(s.cfg.lifetime, 0)) }
+
+// lasts reports whether a server that starts after us, in a later second, may admit
+// a token that was shown to us.
+func (s *server) lasts(wall, expires uint64) bool {
+	return s.cfg.lifetime <= 0 || expires-wall > s.lifetime()
 }
 
 func randomUint64() uint64 {
@@ -140,8 +152,9 @@ func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.
 // nonces out. Sessions do so by the sequence they start at, packets to somebody
 // without a session by the bits below the highest, which all of them have set.
 const (
-	sessionShareBits = 40
-	globalShareBits  = 58
+	sessionShareBits  = 40
+	anywhereShareBits = 57
+	globalShareBits   = 58
 )
 
 // nextGlobal returns the sequence for a packet to somebody without a session,

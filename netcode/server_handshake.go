@@ -36,7 +36,9 @@ func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out
 		s.deny(&r.token.serverKey, place, out)
 		return DropServerFull
 	}
-	if !s.handshakes.put(now, wall, from, newHandshake(now, shown, r, place)) {
+	h := newHandshake(now, shown, r, place)
+	h.anywhere = s.lasts(wall, r.expires) && !s.fromZero
+	if !s.handshakes.put(now, wall, from, h) {
 		return DropPendingFull
 	}
 	s.challenge(r, place, out)
@@ -116,7 +118,11 @@ func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c pack
 		userData:   t.userData,
 	}
 	sess.send.cipher = newPacketCipher(&h.serverKey, s.cfg.protocolID)
-	sess.send.startAt(int(h.place), h.last)
+	if h.anywhere {
+		sess.send.startAnywhere(int(h.place), randomUint64())
+	} else {
+		sess.send.startAt(int(h.place), h.last)
+	}
 	sess.recv.cipher = c
 	sess.recv.window = newReplayWindow(s.cfg.window)
 	sess.recv.last = now

@@ -13,7 +13,8 @@ import (
 
 // A Token is a connect token: a permission to open one session, with the keys
 // for it. Whoever holds it can use it, once, so it travels over secure
-// channels only. An [Issuer] makes tokens; [Dial] uses them.
+// channels only. An [Issuer] makes tokens; [Dial] uses them, and does not know
+// what has been done with another Token that was read from the same bytes.
 //
 // A Token must not be copied after first use; pass a pointer.
 type Token struct {
@@ -81,6 +82,17 @@ func (t *Token) lifetime() time.Duration {
 		return 0
 	}
 	return max(1, time.Duration(s)*time.Second) // never the zero that means forever
+}
+
+// maxOnce is the longest life of a token which a client takes to be used once.
+// Longer ones are likely to be kept, and to be admitted again by servers that have
+// started anew.
+const maxOnce = time.Hour
+
+// lasts reports whether the token is likely to be used again.
+func (t *Token) lasts() bool {
+	life := t.lifetime()
+	return life == 0 || life > maxOnce
 }
 
 // unixTime converts a timestamp; what is too far away for the calendar's
