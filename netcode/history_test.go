@@ -37,6 +37,28 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
+// TestClockStepsBackAfterTwo: of tokens that were forgotten together, the one that
+// expired last decides, whichever the server came across last.
+func TestClockStepsBackAfterTwo(t *testing.T) {
+	for range 30 { // the order is that of a map
+		s := newTestServer(func(c *serverConfig) { c.lifetime = 25 * time.Second })
+		is := testIssuer()
+		is.Lifetime = 25 * time.Second
+		short, err := is.issue(testStart, 2, nil, GenerateKey(), GenerateKey(), randomNonce())
+		require.NoError(t, err)
+		_, one, rec := connectPair(t, s, testStart, clientAddr(1), issueAt(t, testStart, 1))
+		_, two, _ := connectPair(t, s, testStart, clientAddr(2), short)
+		s.remove(one)
+		s.remove(two)
+		s.tick(testStart.Add(31 * time.Second))
+		require.Empty(t, s.history.entries)
+		sess, answers := serverHandles(s, testStart.Add(26*time.Second), clientAddr(1), rec.toServer[0])
+		require.Nil(t, sess)
+		require.Empty(t, answers)
+		require.Equal(t, uint64(1), s.counts.drops[DropTokenExpired])
+	}
+}
+
 // TestSmallServerNotStarved: those who find a small server full do not keep
 // others from a slot that becomes free.
 func TestSmallServerNotStarved(t *testing.T) {

@@ -106,7 +106,8 @@ func TestRefusalsCountPerServer(t *testing.T) {
 	c := newTestClient(now, sharedToken(t, now, 1))
 	for i := range 3 {
 		require.Equal(t, i, c.server)
-		for c.server == i && c.state == StateRequesting {
+		for n := 0; c.server == i && c.state == StateRequesting; n++ {
+			require.LessOrEqual(t, n, 101, "server %d is not given up", i)
 			c.refuse(now)
 			now = now.Add(10 * time.Millisecond)
 		}

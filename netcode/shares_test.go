@@ -127,9 +127,13 @@ func TestChallengesShareNoNonce(t *testing.T) {
 			require.GreaterOrEqual(t, seq, uint64(globalSequenceStart))
 		}
 	}
+	starts := make(map[uint64]bool)
 	for range 100 { // no start comes near the next server's share
-		require.Less(t, serverAt(0).globalSeq, uint64(1)<<(globalShareBits-1))
+		start := serverAt(0).globalSeq
+		require.Less(t, start, uint64(1)<<(globalShareBits-1))
+		starts[start>>32] = true
 	}
+	require.Greater(t, len(starts), 90, "starts of a hundred servers, by the upper 25 bits")
 }
 
 // TestPlace: a server finds its place in the list of a token by an address of
