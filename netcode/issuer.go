@@ -80,7 +80,6 @@ func (is *Issuer) issue(now time.Time, clientID uint64, userData []byte, clientK
 		t.expires = t.created + uint64(wholeSeconds(is.Lifetime, defaultTokenLifetime))
 	}
 	p := &privateToken{clientID: clientID, timeout: t.timeout, clientKey: clientKey, serverKey: serverKey}
-	defer p.wipe()
 	p.numServers = copy(p.servers[:], internal)
 	copy(p.userData[:], userData)
 	t.sealPrivate(p, &is.PrivateKey)

@@ -214,8 +214,9 @@ func (t *Token) UnmarshalText(text []byte) error {
 	return t.UnmarshalBinary(b)
 }
 
-// sealPrivate makes the private part.
+// sealPrivate makes the private part, and wipes p, in which it is open.
 func (t *Token) sealPrivate(p *privateToken, key *Key) {
+	defer p.wipe()
 	p.put(&t.private)
 	d := newPrivateData(version, t.protocolID, t.expires)
 	sealPrivate(newAEADX(key), &t.nonce, &d, &t.private)
@@ -237,15 +238,19 @@ type Claims struct {
 // Claims opens the private part with the key shared by backend and servers.
 // The error is a [*TokenError].
 func (t *Token) Claims(privateKey Key) (*Claims, error) {
-	var p privateToken
-	sealed := t.private
-	defer clear(sealed[:])
+	b := t.private
+	return t.claims(&privateKey, &b, new(privateToken))
+}
+
+// claims is Claims in the memory given, b with the sealed part, which it wipes.
+func (t *Token) claims(key *Key, b *[privateTokenSize]byte, p *privateToken) (*Claims, error) {
+	defer clear(b[:])
 	defer p.wipe()
 	d := newPrivateData(version, t.protocolID, t.expires)
-	if !openPrivate(newAEADX(&privateKey), t.nonce[:], d[:], sealed[:]) {
+	if !openPrivate(newAEADX(key), t.nonce[:], d[:], b[:]) {
 		return nil, &TokenError{DropTokenDecrypt}
 	}
-	if reason := p.parse(sealed[:]); reason != DropNone {
+	if reason := p.parse(b[:]); reason != DropNone {
 		return nil, &TokenError{reason}
 	}
 	return &Claims{

@@ -196,7 +196,8 @@ func testConnectTokens(t *testing.T, data []byte) {
 			d := newPrivateData(version, tok.protocolID, tok.expires)
 			checkBytes(t, "associated data", d[:], c.AdditionalData)
 			key := c.PrivateKey.key()
-			tok.sealPrivate(p, &key)
+			open := *p // sealPrivate wipes it
+			tok.sealPrivate(&open, &key)
 			checkBytes(t, "sealed private part", tok.private[:], c.PrivateEncrypted)
 			b, _ := tok.MarshalBinary()
 			checkBytes(t, "token", b, c.Token)

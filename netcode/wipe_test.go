@@ -2,6 +2,7 @@ package netcode
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -77,6 +78,39 @@ func TestSecretsWiped(t *testing.T) {
 			require.Equal(t, handshake{}, *h)
 		}
 	}
+}
+
+// TestTokenSecretsWiped: nor in that of a backend, which seals private parts and
+// looks into them.
+func TestTokenSecretsWiped(t *testing.T) {
+	tok := issueAt(t, testStart, 1)
+	p := &privateToken{clientID: 7, clientKey: GenerateKey(), serverKey: GenerateKey(), numServers: 1}
+	p.servers[0] = testServerAddr
+	tok.sealPrivate(p, &testKey)
+	require.Equal(t, privateToken{}, *p)
+
+	bad := issueAt(t, testStart, 1)
+	bad.sealPrivate(&privateToken{clientKey: GenerateKey()}, &testKey) // of no server
+	for name, test := range map[string]struct {
+		tok *Token
+		key Key
+		ok  bool
+	}{"good": {tok, testKey, true}, "another key": {tok, Key{9}, false}, "no server": {bad, testKey, false}} {
+		b := test.tok.private
+		*p = privateToken{clientID: 1} // what does not open is not parsed
+		c, err := test.tok.claims(&test.key, &b, p)
+		require.Equal(t, test.ok, err == nil, name)
+		require.Equal(t, privateToken{}, *p, name)
+		require.Zero(t, b, name)
+		if test.ok {
+			require.Equal(t, uint64(7), c.ClientID)
+			require.Equal(t, []netip.AddrPort{testServerAddr}, c.Servers)
+		}
+	}
+	_, err := tok.Claims(testKey)
+	require.NoError(t, err, "the token itself is as it was")
+	_, err = tok.Claims(testKey)
+	require.NoError(t, err)
 }
 
 // TestListenerKeepsNoKey: the private key is not in the configuration that a
