@@ -112,7 +112,9 @@ func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
 
 // DialPacket is Dial on a socket that exists, a UDP socket or any other
 // net.PacketConn whose addresses are *net.UDPAddr. It takes pc over, also when
-// it fails: the Conn closes it, and nobody else may read from it.
+// it fails: the Conn closes it, and nobody else may read from it. A socket that
+// is not connected is not told that nobody listens at an address, so that here a
+// server which is down takes the whole timeout of the token.
 func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*Conn, error) {
 	if netconn.IsNil(pc) {
 		return nil, configError("pc", "it is nil")
