@@ -101,11 +101,13 @@ func TestForeign(t *testing.T) {
 }
 
 // TestNettestOverForeign runs the parts that hold where a link loses nothing
-// but has a close, or none, of its own kind.
+// but has a close, or none, of its own kind. One of them writes for 100 ms to a side
+// that does not read, which must not refuse what follows.
 func TestNettestOverForeign(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		x, y := socketpair.Pipe()
-		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+		cfg := &volley.Config{ReadBuffer: 1 << 30}
+		a, b := volley.NewConn(x, cfg), volley.NewConn(y, cfg)
 		return a, b, func() { a.Close(); b.Close() }, nil
 	})
 }
