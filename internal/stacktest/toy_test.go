@@ -5,51 +5,46 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
 	"volley/internal/datagram"
 	"volley/internal/netconn"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
-// The toy protocol has little, but all the parts that one of volley's has: it
-// stands on any Conn, dials and accepts on one socket, has channels with readers
-// of their own, and a pace. A datagram begins with a channel, or is one byte.
+// Of the toy protocol, a datagram begins with its channel, or is one of two bytes.
 const (
 	toyHello, toyBye = 254, 255
-	toyMessage       = 1000             // bytes at most
+	toyMost          = 1001             // bytes of a datagram
 	toyPace          = time.Millisecond // between two messages
-	toyCredit        = 10 * toyPace     // that a silence gives, at most
 )
 
-// A toy is a connection of two channels.
+// A toy is a connection of two channels, whose messages leave in a pace.
 type toy struct {
 	dc    datagram.Conn
 	sides [2]netconn.Side
-	mu    sync.Mutex // guards what follows; not held while dc is called
+	mu    sync.Mutex // guards what follows
 	queue [][]byte   // to be sent
 	next  time.Time  // when the next one may leave
-	ended bool       // there will be no next one
+	ended bool
 }
 
-// newToy puts the protocol on a transport, which it takes over.
 func newToy(dc datagram.Conn) (*toy, error) {
 	c := &toy{dc: dc}
-	for i := range c.sides {
-		c.sides[i].Init(dc, 64<<10, nil)
-	}
+	c.sides[0].Init(dc, 64<<10, nil)
+	c.sides[1].Init(dc, 64<<10, nil)
 	if err := dc.Attach((*toyHandler)(c)); err != nil {
-		dc.Close()
-		return nil, err
+		return nil, errors.Join(err, dc.Close())
 	}
 	return c, nil
 }
 
 // toyOver puts the protocol on a connection that preserves message boundaries.
 func toyOver(inner net.Conn) (*toy, error) {
-	const most = 1 + toyMessage
-	dc, err := datagram.Over(inner, datagram.OverConfig{MaxDatagram: most, MaxForeign: most, MaxMessage: most})
+	dc, err := datagram.Over(inner, datagram.OverConfig{MaxDatagram: toyMost, MaxForeign: toyMost, MaxMessage: toyMost})
 	if err != nil {
 		return nil, err
 	}
@@ -60,27 +55,23 @@ func (c *toy) Read(channel int, b []byte) (int, error) { return c.sides[channel]
 
 // Write queues a message, which leaves when its time has come.
 func (c *toy) Write(channel byte, b []byte) error {
-	if len(b) > toyMessage {
-		return errors.New("toy: the message is too long")
-	}
 	if err := c.dc.WaitWritable(1+len(b), nil); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	ended := c.ended
-	if !ended {
-		c.queue = append(c.queue, append([]byte{channel}, b...))
-	}
-	c.mu.Unlock()
-	if ended {
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
 		return net.ErrClosed
+	case len(b) >= toyMost:
+		return errors.New("toy: the message is too long")
 	}
+	c.queue = append(c.queue, append([]byte{channel}, b...))
 	c.dc.Schedule(time.Now())
 	return nil
 }
 
-// Close ends the connection at once. What is still queued is lost, for the toy
-// promises nothing about what has not been read.
+// Close ends the connection at once. What is still queued is lost.
 func (c *toy) Close() error {
 	bye := new(wire.Batch)
 	bye.Append([]byte{toyBye})
@@ -109,17 +100,17 @@ func (h *toyHandler) HandleBatch(_ time.Time, bufs [][]byte, _ *wire.Batch) {
 func (h *toyHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.next.Before(now.Add(-toyCredit)) {
-		h.next = now // no credit for a long silence
+	if h.next.Before(now.Add(-10 * toyPace)) { // a silence gives no more credit than that
+		h.next = now
 	}
 	for ; len(h.queue) > 0 && !h.next.After(now); h.queue = h.queue[1:] {
 		out.Append(h.queue[0])
 		h.next = h.next.Add(toyPace)
 	}
-	if len(h.queue) > 0 {
-		return h.next
+	if len(h.queue) == 0 {
+		return time.Time{}
 	}
-	return time.Time{} // none, until Write asks for one
+	return h.next
 }
 
 func (h *toyHandler) HandleClose(err error) {
@@ -130,7 +121,52 @@ func (h *toyHandler) HandleClose(err error) {
 	h.sides[1].In.End(err)
 }
 
-// WaitRoom waits for both channels, since it is not told for which.
-func (h *toyHandler) WaitRoom(n int, cancel <-chan struct{}) error {
-	return cmp.Or(h.sides[0].In.WaitRoom(n, cancel), h.sides[1].In.WaitRoom(n, cancel))
+func (h *toyHandler) WaitRoom(n int, c <-chan struct{}) error {
+	return cmp.Or(h.sides[0].In.WaitRoom(n, c), h.sides[1].In.WaitRoom(n, c))
+}
+
+// A toySocket accepts and dials.
+type toySocket struct {
+	mux      *datagram.Mux
+	accepted chan *toy
+}
+
+func newToySocket(pc net.PacketConn) (*toySocket, error) {
+	sock, err := socket.New(pc, socket.Config{})
+	if err != nil {
+		return nil, err
+	}
+	s := &toySocket{accepted: make(chan *toy, 10)}
+	s.mux = datagram.NewMux(sock, datagram.MuxConfig{Acceptor: s, MaxDatagram: toyMost, Tombstone: time.Second, MaxTombstones: 9})
+	s.mux.Start()
+	return s, nil
+}
+
+// Dial connects to an address, also to one that dials us at the same time.
+func (s *toySocket) Dial(to netip.AddrPort) (*toy, error) {
+	dc, err := s.mux.Dial(to)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newToy(dc)
+	if err == nil {
+		err = c.Write(toyHello, nil)
+	}
+	return c, err
+}
+
+// HandleUnknown lets in who says hello, and tells who is late that it is over.
+func (s *toySocket) HandleUnknown(_ time.Time, _ netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
+	if len(bufs[0]) == 1 && bufs[0][0] == toyHello {
+		return func(_ time.Time, dc datagram.Conn) { // it must not wait: who reads for all peers calls it
+			if c, err := newToy(dc); err == nil && len(s.accepted) < cap(s.accepted) {
+				s.accepted <- c
+			} else if err == nil {
+				c.Close()
+			}
+		}
+	} else if late {
+		out.Append([]byte{toyBye})
+	}
+	return nil
 }
