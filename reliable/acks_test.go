@@ -3,6 +3,8 @@ package reliable
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A dialogue drives one Endpoint with hand-made packets.
@@ -396,4 +398,28 @@ func TestControlPresses(t *testing.T) {
 	if pressed < before+2 {
 		t.Errorf("%d control packets for a gap and a late packet, want 2", pressed-before)
 	}
+}
+
+// Copies of a message whose sender has heard nothing are acknowledged, since it may have
+// started again: once in 100 ms, and once a millisecond if it has acknowledged something
+// before, so that its address is not forged.
+func TestAnswerBeginner(t *testing.T) {
+	d := newDialogue(t)
+	answers := func(from, to int) (n int) {
+		for at := from; at < to; at++ {
+			d.e.Receive(ms(float64(at)), append(AppendHeader(nil, Header{0, 65535, 0}), 'x'))
+			d.out.Reset()
+			for wait, due := d.e.ControlDue(ms(float64(at))); due && wait == 0; wait, due = d.e.ControlDue(ms(float64(at))) {
+				d.e.SendControl(ms(float64(at)), &d.out)
+			}
+			n += d.out.Len()
+		}
+		return n
+	}
+	require.LessOrEqual(t, answers(0, 1000), 10)
+	require.GreaterOrEqual(t, answers(1000, 2000), 9)
+	d.send(2000)
+	d.hear(2040, Header{1, uint16(d.e.NextID() - 1), 1}, 'x')
+	require.Greater(t, answers(3000, 3100), 90)
+	require.LessOrEqual(t, answers(4000, 4100), 101)
 }

@@ -149,12 +149,18 @@ func (e *Endpoint) introduce() {
 	}
 }
 
-// answerBeginner makes an ack due for a duplicate of which the sender has heard
-// nothing from us. It may have started again, so that the packet is none: then what
-// we have received from its predecessor tells its AckGuard so.
+// beginnerPause is how long the duplicates of a sender that has acknowledged nothing
+// yet, whose address may be forged, have no other answer.
+const beginnerPause = int64(100 * time.Millisecond)
+
+// answerBeginner makes an ack due for a duplicate whose sender has heard nothing from
+// us. It may have started again, so that the packet is none: then what we have received
+// from its predecessor tells its AckGuard so.
 func (e *Endpoint) answerBeginner() {
-	if e.cfg.AckDelay > 0 {
-		t := e.talking()
+	if e.cfg.AckDelay == 0 {
+		return
+	}
+	if t := e.talking(); e.Acked() || e.now-t.sentAt >= beginnerPause {
 		t.owe(e.received.seen.Next()-1, e.now)
 		t.urgent, t.pressed = true, true
 	}
