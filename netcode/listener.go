@@ -71,7 +71,9 @@ type ListenConfig struct {
 	// Logger is told which datagrams were dropped and why, at most once a
 	// second for each reason; and, at most once in ten seconds each, that the
 	// kernel drops datagrams for want of a larger buffer, has granted less than
-	// Config.SocketBuffer, or reports errors of the sockets. Nil: silence.
+	// Config.SocketBuffer, or reports errors of the sockets. Its Handler must not call
+	// methods of the Listener or of its connections, of which locks may be held. Nil:
+	// silence.
 	Logger *slog.Logger
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
