@@ -26,7 +26,7 @@ type ListenConfig struct {
 	// Config is for the connections; nil: the defaults.
 	Config *Config
 	// MaxConns limits the connections at one time. Peers beyond it are not
-	// answered. A connection takes about 1.6 KB beside what MaxMemory counts,
+	// answered. A connection takes about 1.5 KB beside what MaxMemory counts,
 	// and on the plain wire a forged first datagram is enough to make one for
 	// IdleTimeout. Default 131,072.
 	MaxConns int
