@@ -2,6 +2,7 @@ package volley
 
 import (
 	"errors"
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -98,7 +99,7 @@ func TestDialOfAnotherFamily(t *testing.T) {
 // arrive, are errors.
 func TestListenConfigBounds(t *testing.T) {
 	for _, lc := range []ListenConfig{
-		{Sockets: 1025}, {Sockets: 1 << 40},
+		{Sockets: 1025}, {Sockets: math.MaxInt},
 		{MaxMemory: 1}, {MaxMemory: 16<<10 - 1},
 		{MaxMemory: 64 << 10, Config: &Config{FragmentAbove: 60_000, MaxMessageSize: 60_000}},
 	} {

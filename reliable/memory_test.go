@@ -349,3 +349,9 @@ func TestReassemblyDue(t *testing.T) {
 	check(9, 14, 0) // its buffer is kept
 	check(14, -1, 0)
 }
+
+func TestRareSize(t *testing.T) {
+	if size := unsafe.Sizeof(rare{}); size > rareSize {
+		t.Errorf("a rare has %d bytes, and %d are counted", size, rareSize)
+	}
+}
