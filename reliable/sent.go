@@ -336,7 +336,7 @@ func (e *Endpoint) handleAcks(h Header, message bool) {
 		e.acked(s)
 		if e.nextID != next { // the FateHandler has sent something, which may have taken a record of the others
 			next = e.nextID
-			mask &= e.unacked(h.Ack, h.AckBits) | mask&-mask
+			mask &= e.unacked(h.Ack, h.AckBits) | mask&-mask // the bit of s, which the loop takes out, stays
 		}
 	}
 	switch {
