@@ -1,12 +1,11 @@
 package volley
 
 import (
-	"errors"
 	"math"
-	"syscall"
 	"time"
 
 	"volley/capture"
+	"volley/internal/netconn"
 	"volley/internal/wire"
 )
 
@@ -29,7 +28,7 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
-		c.end(c.idleError())
+		c.end(netconn.Silence(c.dc, ErrIdleTimeout))
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
@@ -51,19 +50,6 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	return c.at(next)
-}
-
-// idleError returns ErrIdleTimeout, with what the socket has told of late.
-func (c *Conn) idleError() error {
-	e := c.dc.Features().Errors
-	if e == nil || e.LastError() == nil {
-		return ErrIdleTimeout
-	}
-	last := e.LastError()
-	if errno, ok := errors.AsType[syscall.Errno](last); ok {
-		last = errno
-	}
-	return &idleError{last}
 }
 
 // freeLocked gives memory back that has been held for too long: reassemblies,

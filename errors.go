@@ -22,14 +22,6 @@ func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 // back.
 var ErrIdleTimeout error = &closedError{"volley: no datagram from the peer within the idle timeout"}
 
-// An idleError is ErrIdleTimeout with the last error of the socket.
-type idleError struct{ last error }
-
-func (e *idleError) Error() string {
-	return ErrIdleTimeout.Error() + "; the socket's last error: " + e.last.Error()
-}
-func (e *idleError) Unwrap() []error { return []error{ErrIdleTimeout, e.last} }
-
 // A MessageTooLargeError is returned for a message larger than the connection
 // carries. Nothing of it has been sent.
 type MessageTooLargeError struct {
