@@ -520,22 +520,30 @@ func TestOutputTooSlow(t *testing.T) {
 	})
 }
 
-// A message larger than all that may wait is no reason to stop while nothing waits.
+// A message larger than all that may wait is no reason to stop, also while the
+// name of its connection waits; what comes behind it before it is written is.
 func TestOutputLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := &locked{room: 1 << 30}
+		disk := &locked{room: 1 << 30, gate: make(chan struct{})}
 		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
-		c := record(r, 0)
-		for range 3 {
-			c.receive(make([]byte, maxWaiting))
+		synctest.Wait()
+		c := record(r, 0) // waits, since the disk is busy with the header
+		c.receive(make([]byte, maxWaiting))
+		require.NoError(t, r.Err())
+		for range 2 { // the header; the name and the message
+			disk.gate <- struct{}{}
 			synctest.Wait()
 		}
+		c.receive(make([]byte, maxWaiting))
 		require.NoError(t, r.Err())
+		c.receive([]byte{1})
+		require.Equal(t, ErrTooSlow, r.Err())
+		close(disk.gate)
 		require.NoError(t, r.Close())
 		report, err := replayAdders(disk.b.Bytes())
 		require.NoError(t, err)
 		require.True(t, report.Same())
-		require.Equal(t, 3, report.Connections[0].Messages)
+		require.Equal(t, 2, report.Connections[0].Messages)
 	})
 }
 

@@ -28,15 +28,15 @@ type Config struct {
 	OmitPayload bool
 	// Output, if not nil, is where the capture goes as it comes, instead of
 	// memory. It is written by one goroutine, which ends with Close, and may
-	// block; recording stops when more than 4 MiB wait for it, but for a single
-	// call that is larger. It excludes Ring.
+	// block; recording stops at a call that finds 4 MiB waiting for it already.
+	// It excludes Ring.
 	Output io.Writer
 }
 
 const (
 	defaultMaxBytes = 16 << 20
 	minMaxBytes     = 64 << 10
-	maxWaiting      = 4 << 20 // bytes that wait for Config.Output
+	maxWaiting      = 4 << 20 // bytes that may wait for Config.Output before one more record
 	ringSegments    = 16      // of a recorder; a ring forgets by segments
 )
 

@@ -28,12 +28,12 @@ func newSink(w io.Writer, start []byte, fail func(error)) *sink {
 	return k
 }
 
-// put takes a record; false: too much waits. One that is larger than what may wait
-// is taken when nothing does.
+// put takes a record; false: too much waits before it. Its own size does not count,
+// so that a large one is taken also while a small one waits.
 func (k *sink) put(body []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if waiting := k.writing + len(k.waiting); k.over || waiting > 0 && waiting+frameSize(len(body)) > maxWaiting {
+	if k.over || k.writing+len(k.waiting) >= maxWaiting {
 		return false
 	}
 	k.waiting = appendFrame(k.waiting, body)
