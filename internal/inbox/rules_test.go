@@ -322,6 +322,41 @@ func TestNoVainWakeUps(t *testing.T) {
 	})
 }
 
+// A countingPoller counts calls of several goroutines.
+type countingPoller struct{ calls atomic.Int64 }
+
+func (p *countingPoller) ReadInline(*deadline.Deadline, Readers) bool {
+	p.calls.Add(1)
+	return false
+}
+
+func (p *countingPoller) InterruptInline(Readers) {}
+
+// A Read that passes a wake-up on to one that began without a deadline does not take
+// it again itself until that one gets to run.
+func TestPassingOnDoesNotSpin(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		q := newInbox(1000)
+		var p countingPoller
+		q.SetPoller(&p)
+		var d deadline.Deadline
+		got := make(chan error, 1)
+		go func() {
+			_, err := q.ReadAppend(nil, &d)
+			got <- err
+		}()
+		synctest.Wait()
+		d.Set(time.Now().Add(time.Hour))
+		q.Interrupt() // the Read that waits is woken, but has not run
+		q.Kick()
+		_, err := q.ReadAppend(nil, &d)
+		require.Equal(t, os.ErrDeadlineExceeded, err)
+		require.Equal(t, os.ErrDeadlineExceeded, <-got)
+		require.Less(t, p.calls.Load(), int64(10))
+	})
+}
+
 // An interruptedPoller counts interruptions.
 type interruptedPoller struct {
 	lookingPoller

@@ -3,6 +3,7 @@ package inbox
 import (
 	"net"
 	"os"
+	"runtime"
 
 	"volley/internal/deadline"
 )
@@ -88,7 +89,11 @@ func (q *Inbox) leave(d *deadline.Deadline) {
 	if q.waiting.Add(-1) == 0 {
 		return
 	}
-	if q.timeless.Load() > 0 && d.IsSet() || q.ready() {
+	switch {
+	case q.timeless.Load() > 0 && d.IsSet():
+		signal(q.wake)
+		runtime.Gosched() // or else this one may take the token again and again, before the other runs
+	case q.ready():
 		signal(q.wake)
 	}
 }
