@@ -29,10 +29,13 @@ type toy struct {
 	mu    sync.Mutex // guards what follows
 	queue [][]byte   // to be sent
 	next  time.Time  // when the next one may leave
-	ended bool
+	err   error      // how it has ended
 }
 
-func newToy(dc datagram.Conn) (*toy, error) {
+func newToy(dc datagram.Conn, err error) (*toy, error) {
+	if err != nil {
+		return nil, err
+	}
 	c := &toy{dc: dc}
 	c.sides[0].Init(dc, 64<<10, nil)
 	c.sides[1].Init(dc, 64<<10, nil)
@@ -44,31 +47,25 @@ func newToy(dc datagram.Conn) (*toy, error) {
 
 // toyOver puts the protocol on a connection that preserves message boundaries.
 func toyOver(inner net.Conn) (*toy, error) {
-	dc, err := datagram.Over(inner, datagram.OverConfig{MaxDatagram: toyMost, MaxForeign: toyMost, MaxMessage: toyMost})
-	if err != nil {
-		return nil, err
-	}
-	return newToy(dc)
+	return newToy(datagram.Over(inner, datagram.OverConfig{MaxDatagram: toyMost, MaxForeign: toyMost, MaxMessage: toyMost}))
 }
 
 func (c *toy) Read(channel int, b []byte) (int, error) { return c.sides[channel].Read(b) }
 
 // Write queues a message, which leaves when its time has come.
 func (c *toy) Write(channel byte, b []byte) error {
-	if err := c.dc.WaitWritable(1+len(b), nil); err != nil {
+	if len(b) >= toyMost {
+		return errors.New("toy: the message is too long")
+	} else if err := c.dc.WaitWritable(1+len(b), nil); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		return net.ErrClosed
-	case len(b) >= toyMost:
-		return errors.New("toy: the message is too long")
+	if c.err == nil {
+		c.queue = append(c.queue, append([]byte{channel}, b...))
+		c.dc.Schedule(time.Now())
 	}
-	c.queue = append(c.queue, append([]byte{channel}, b...))
-	c.dc.Schedule(time.Now())
-	return nil
+	return c.err
 }
 
 // Close ends the connection at once. What is still queued is lost.
@@ -96,16 +93,13 @@ func (h *toyHandler) HandleBatch(_ time.Time, bufs [][]byte, _ *wire.Batch) {
 	}
 }
 
-// HandleTick sends what the time since the last datagram allows.
+// HandleTick sends a message if the last one is long enough ago.
 func (h *toyHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.next.Before(now.Add(-10 * toyPace)) { // a silence gives no more credit than that
-		h.next = now
-	}
-	for ; len(h.queue) > 0 && !h.next.After(now); h.queue = h.queue[1:] {
+	if len(h.queue) > 0 && !h.next.After(now) {
 		out.Append(h.queue[0])
-		h.next = h.next.Add(toyPace)
+		h.queue, h.next = h.queue[1:], now.Add(toyPace)
 	}
 	if len(h.queue) == 0 {
 		return time.Time{}
@@ -115,7 +109,7 @@ func (h *toyHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time)
 
 func (h *toyHandler) HandleClose(err error) {
 	h.mu.Lock()
-	h.ended, h.queue = true, nil
+	h.err, h.queue = err, nil
 	h.mu.Unlock()
 	h.sides[0].In.End(err)
 	h.sides[1].In.End(err)
@@ -144,11 +138,7 @@ func newToySocket(pc net.PacketConn) (*toySocket, error) {
 
 // Dial connects to an address, also to one that dials us at the same time.
 func (s *toySocket) Dial(to netip.AddrPort) (*toy, error) {
-	dc, err := s.mux.Dial(to)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newToy(dc)
+	c, err := newToy(s.mux.Dial(to))
 	if err == nil {
 		err = c.Write(toyHello, nil)
 	}
@@ -159,7 +149,7 @@ func (s *toySocket) Dial(to netip.AddrPort) (*toy, error) {
 func (s *toySocket) HandleUnknown(_ time.Time, _ netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	if len(bufs[0]) == 1 && bufs[0][0] == toyHello {
 		return func(_ time.Time, dc datagram.Conn) { // it must not wait: who reads for all peers calls it
-			if c, err := newToy(dc); err == nil && len(s.accepted) < cap(s.accepted) {
+			if c, err := newToy(dc, nil); err == nil && len(s.accepted) < cap(s.accepted) {
 				s.accepted <- c
 			} else if err == nil {
 				c.Close()
