@@ -19,6 +19,9 @@ func TestFullSendBuffer(t *testing.T) {
 		return
 	}
 	netnstest.Do(t, "ip link set lo up", "tc qdisc add dev lo root tbf rate 8kbit burst 10kb limit 100mb")
+	// What waits in the queue would keep the namespace for a minute, with ICMP errors
+	// that share one small send buffer with those of all namespaces of the machine.
+	defer netnstest.Do(t, "tc qdisc del dev lo root")
 	l, err := volley.Listen("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
