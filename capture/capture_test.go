@@ -536,6 +536,7 @@ func TestOutputLarge(t *testing.T) {
 		}
 		c.receive(make([]byte, maxWaiting))
 		require.NoError(t, r.Err())
+		synctest.Wait() // it is being written
 		c.receive([]byte{1})
 		require.Equal(t, ErrTooSlow, r.Err())
 		close(disk.gate)
