@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -367,5 +369,32 @@ func TestStrings(t *testing.T) {
 	}
 	if s := (&PacketTooLargeError{9, 8}).Error(); s != "reliable: packet of 9 bytes exceeds the maximum of 8" {
 		t.Error(s)
+	}
+}
+
+// A window of odd size keeps some sequences that it has left behind when it moves
+// across 65535. Fragments of such a packet are dropped as those of one received,
+// as the reference does.
+func TestFragmentsOfPacketKeptAcrossWrap(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		cfg := DefaultConfig()
+		cfg.ReceivedBuffer, cfg.ReassemblyBuffer = 100, 611
+		e, _ := New(&cfg, testTime(0), nil)
+		packet := func(s uint16) {
+			require.Equal(t, Delivered, e.Receive(testTime(0), AppendHeader(nil, Header{Sequence: s})), "packet %d", s)
+		}
+		packet(30_000)
+		packet(60_000)
+		first := AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, Count: 2})
+		first = append(AppendHeader(first, Header{Sequence: 65_472}), make([]byte, cfg.FragmentSize)...)
+		if begun {
+			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
+		}
+		packet(65_472)
+		packet(52)
+		before := e.Counters()
+		second := append(AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, ID: 1, Count: 2}), 1)
+		require.Equal(t, Duplicate, e.Receive(testTime(0), second), "begun: %t", begun)
+		require.Equal(t, before, e.Counters(), "begun: %t", begun)
 	}
 }

@@ -208,7 +208,7 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	if e.received.unmet {
 		e.begin(f.Sequence)
 	}
-	if e.received.seen.Status(f.Sequence) == seq.Seen && !e.anewBy(f) {
+	if e.received.seen.Knows(f.Sequence) && !e.anewBy(f) {
 		return nil, Duplicate
 	}
 	r := e.parts.find(f.Sequence)
@@ -251,7 +251,7 @@ func (e *Endpoint) refusedFragment(f *Fragment) bool {
 func (e *Endpoint) isNext(r *reassembly, b []byte) bool {
 	return len(b) >= FragmentHeaderSize &&
 		r.sequence == uint16(b[1])|uint16(b[2])<<8 &&
-		e.received.seen.Status(r.sequence) != seq.Seen
+		!e.received.seen.Knows(r.sequence)
 }
 
 // added takes the packet of r if the fragment that was added completes it.

@@ -108,6 +108,16 @@ func (w *Window) Occupant(s uint16) (uint16, bool) {
 	return uint16(v - 1), v != 0
 }
 
+// Knows reports whether s is present or too far back to tell, also where it is
+// stale: a window that is no ring of bits keeps some stale sequences when it moves
+// across 65535.
+func (w *Window) Knows(s uint16) bool {
+	if w.table != nil {
+		return w.Exists(s)
+	}
+	return w.Status(s) == Seen
+}
+
 // Status says what is known of s.
 func (w *Window) Status(s uint16) Status {
 	if s == w.next {
