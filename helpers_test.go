@@ -4,12 +4,24 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"testing"
 	"time"
 )
+
+var full = flag.Bool("full", false, "run the tests at their full size, which takes minutes")
+
+// sized returns how large a test is: small by default, so that the package's
+// tests take seconds, and full with -full, as in .ci/run.
+func sized(small, large int) int {
+	if *full && !raceEnabled {
+		return large
+	}
+	return small
+}
 
 // udpPair returns two connections over loopback, dialed and accepted. They are
 // closed with the test.

@@ -1,7 +1,6 @@
 package volley
 
 import (
-	"flag"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -13,15 +12,10 @@ import (
 	"volley/simnet"
 )
 
-var idleConns = flag.Int("idle-conns", 12, "how many connections TestIdleConnectionsLive leaves idle, such as 100")
-
 // TestIdleConnectionsLive leaves connections idle for a day, on links that lose
 // half of the datagrams each way: none of them times out.
 func TestIdleConnectionsLive(t *testing.T) {
-	conns, hours := *idleConns, 24
-	if testing.Short() || raceEnabled {
-		conns = 3
-	}
+	conns, hours := sized(3, 12), 24
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: pathRTT / 2, Loss: 0.5}
 		var all []*Conn

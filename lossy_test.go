@@ -140,10 +140,7 @@ func run(t *testing.T, link simnet.Link, d time.Duration, oneWay bool, size func
 
 func TestLossyLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := 10 * time.Minute
-		if raceEnabled {
-			d = time.Minute // real minutes, on one processor
-		}
+		d := time.Duration(sized(1, 10)) * time.Minute
 		ab, ba := run(t, roughLink(), d, false, func(r *rand.Rand) int { return 4 + r.IntN(16381) })
 		for _, l := range []*ledger{ab, ba} {
 			l.check()
@@ -245,10 +242,7 @@ func TestWriterBesideFlood(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}()
-		d := 5 * time.Minute
-		if raceEnabled {
-			d = 20 * time.Second // a real minute, on a busy machine
-		}
+		d := time.Duration(sized(20, 300)) * time.Second
 		l.send(a, d, 0, func() int { return 100 })
 		time.Sleep(time.Second)
 		synctest.Wait() // for who receives, and notes it in the ledger

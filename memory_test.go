@@ -34,10 +34,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector changes what memory costs")
 	}
-	count := 10000
-	if testing.Short() {
-		count = 1000
-	}
+	count := sized(1000, 10_000)
 	synctest.Test(t, func(t *testing.T) {
 		n, l, _ := network(t, &ListenConfig{})
 		n.SetDefault(simnet.Link{Latency: time.Millisecond, Loss: 0.02})

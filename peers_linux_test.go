@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	peersFlag = flag.Int("peers", 100_000, "how many peers TestManyPeers has")
+	peersFlag = flag.Int("peers", 0, "how many peers TestManyPeers has, such as 1000000")
 	idleFlag  = flag.Duration("idle", 0, "how long TestManyPeers watches idle peers with keepalives at 30 s")
 )
 
@@ -174,8 +174,8 @@ func TestCrowdSkipsStrangers(t *testing.T) {
 // hold. The application is one goroutine and a slice.
 func TestManyPeers(t *testing.T) {
 	peers := *peersFlag
-	if testing.Short() || raceEnabled {
-		peers = min(peers, 2000)
+	if peers == 0 {
+		peers = sized(2000, 100_000)
 	}
 	goroutines := leaktest.Goroutines()
 	lc := ListenConfig{
