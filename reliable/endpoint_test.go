@@ -391,6 +391,7 @@ func TestFragmentsOfPacketKeptAcrossWrap(t *testing.T) {
 			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
 		}
 		packet(65_472)
+		packet(10)
 		packet(52)
 		before := e.Counters()
 		second := append(AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, ID: 1, Count: 2}), 1)
