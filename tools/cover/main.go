@@ -23,7 +23,7 @@ import (
 	"strings"
 )
 
-// netcodeCore are the files of netcode that are a core, which imports_test.go
+// netcodeCore are the files of netcode that are a core, which internal/repotest
 // marks.
 var netcodeCore = []string{
 	"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",

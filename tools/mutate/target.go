@@ -13,7 +13,7 @@ type target struct {
 }
 
 // targets are the cores, and what connections and listeners are built from. The
-// files of a core are those that imports_test.go marks, less those that hold
+// files of a core are those that internal/repotest marks, less those that hold
 // nothing but declarations.
 var targets = []target{
 	{dir: "reliable", slow: "^Test(CompactChangesNoVerdict|FateOfFixedWindows|JumpGuardLateDuplicate|JumpGuardGap|LossOfSilence|FullSpeed|NoAllocation)$"},

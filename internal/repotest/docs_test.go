@@ -1,4 +1,4 @@
-package volley_test
+package repotest
 
 import (
 	"bufio"
