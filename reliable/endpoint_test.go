@@ -385,17 +385,23 @@ func TestFragmentsOfPacketKeptAcrossWrap(t *testing.T) {
 		}
 		packet(30_000)
 		packet(60_000)
-		first := AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, Count: 2})
-		first = append(AppendHeader(first, Header{Sequence: 65_472}), make([]byte, cfg.FragmentSize)...)
-		if begun {
-			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
+		fragment := func(id uint8) []byte {
+			d := AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, ID: id, Count: 4})
+			if id == 0 {
+				d = AppendHeader(d, Header{Sequence: 65_472})
+			}
+			return append(d, make([]byte, cfg.FragmentSize)...)
+		}
+		for id := range uint8(3) {
+			if begun { // the last one then has room in the buffer
+				require.Equal(t, FragmentStored, e.Receive(testTime(0), fragment(id)))
+			}
 		}
 		packet(65_472)
 		packet(10)
 		packet(52)
 		before := e.Counters()
-		second := append(AppendFragmentHeader(nil, FragmentHeader{Sequence: 65_472, ID: 1, Count: 2}), 1)
-		require.Equal(t, Duplicate, e.Receive(testTime(0), second), "begun: %t", begun)
+		require.Equal(t, Duplicate, e.Receive(testTime(0), fragment(3)), "begun: %t", begun)
 		require.Equal(t, before, e.Counters(), "begun: %t", begun)
 	}
 }
