@@ -53,6 +53,13 @@ func (c *coreConfig) config() reliable.Config {
 	}
 }
 
+// possible reports whether newSettings leaves the sizes as they are: with some of
+// those that an endpoint takes, each call would walk over tens of thousands of
+// entries.
+func (c *coreConfig) possible() bool {
+	return c.SentBuffer|c.ReceivedBuffer|c.ReassemblyBuffer|c.RTTHistory == 0 && c.AckBuffer == -1
+}
+
 // coreConfig returns what the endpoint of a new connection is to be made of, and
 // begins to capture it at the time now, if that is wanted.
 func (c *Conn) coreConfig(now time.Time) *reliable.Config {

@@ -399,7 +399,7 @@ func mutated(head []byte, bodies [][]byte, seed uint64, at int, put []byte) []by
 // its buffers.
 func TestReplayMemory(t *testing.T) {
 	r := newRecorder(t, nil)
-	cfg := coreConfig{MaxPacketSize: 1 << 24, FragmentSize: 1<<16 - 100, MaxFragments: 256, ReassemblyBuffer: 1000}
+	cfg := coreConfig{MaxPacketSize: 1 << 24, FragmentSize: 1<<16 - 100, MaxFragments: 256, AckBuffer: -1}
 	cfg.MaxPacketSize = cfg.MaxFragments * cfg.FragmentSize
 	j, err := json.Marshal(cfg)
 	require.NoError(t, err)
@@ -415,12 +415,30 @@ func TestReplayMemory(t *testing.T) {
 
 	// What connections have from the beginning counts too.
 	r = newRecorder(t, nil)
-	j, err = json.Marshal(coreConfig{ReceivedBuffer: 32749})
+	j, err = json.Marshal(coreConfig{AckBuffer: -1})
 	require.NoError(t, err)
-	for range 100 {
+	for range 1000 {
 		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 	}
-	wantMemory(t, r, 1<<24)
+	wantMemory(t, r, 1<<20)
+}
+
+// A capture can say nothing of an endpoint's sizes that a Config cannot.
+func TestReplayImpossible(t *testing.T) {
+	for name, cfg := range map[string]coreConfig{
+		"SentBuffer":       {AckBuffer: -1, SentBuffer: 32749},
+		"ReceivedBuffer":   {AckBuffer: -1, ReceivedBuffer: 32749},
+		"ReassemblyBuffer": {AckBuffer: -1, ReassemblyBuffer: 1000},
+		"RTTHistory":       {AckBuffer: -1, RTTHistory: 1 << 20},
+		"AckBuffer":        {AckBuffer: 1 << 20},
+	} {
+		r := newRecorder(t, nil)
+		j, err := json.Marshal(cfg)
+		require.NoError(t, err)
+		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
+		_, err = Replay(bytes.NewReader(written(t, r)))
+		require.ErrorContains(t, err, "no connection can have it", name)
+	}
 }
 
 // wantMemory wants what r has to be replayed with so many bytes of memory, and not

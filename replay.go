@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -40,6 +41,9 @@ func newReplayed(info *capture.Info) (capture.Core, error) {
 	var cfg coreConfig
 	if err := info.DecodeConfig(&cfg); err != nil {
 		return nil, err
+	}
+	if !cfg.possible() {
+		return nil, errors.New("configuration: no connection can have it")
 	}
 	p := &replayed{cfg: cfg.config(), start: info.Start}
 	if cfg.Limited {

@@ -584,7 +584,9 @@ func TestNoAllocations(t *testing.T) {
 	for range 5000 {
 		call()
 	}
-	require.Less(t, testing.AllocsPerRun(10_000, call), 0.1)
+	if !raceEnabled { // where a sync.Pool forgets on purpose
+		require.Less(t, testing.AllocsPerRun(10_000, call), 0.1)
+	}
 	r.Close()
 	require.Zero(t, testing.AllocsPerRun(100, call))
 }

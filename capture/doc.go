@@ -22,5 +22,7 @@
 // A capture contains the messages of the application, and the addresses of its
 // peers. Of secured connections it has what the layer above the session sees, which
 // is plain text. With Config.OmitPayload the messages are left out, where the core
-// does not look into them; their sizes and times stay.
+// does not look into them; their sizes and times stay. A message of more than 64 KiB
+// is kept as zeros, in a share of 1 to 4096, so that nobody can claim sizes for
+// nothing.
 package capture

@@ -34,6 +34,13 @@ const (
 	maxHeader  = 64 << 10        // bytes of the header's
 	maxElapsed = int64(1) << 61  // nanoseconds, 73 years
 	endSize    = 1 + 5 + 4 + 2*5 // at most, of the frame that ends a capture
+
+	// The data of a call may lack omitted bytes, or omittedShare times the size of
+	// the rest of its record if that is more. So a replay, which puts zeros in their
+	// place, does no more than in proportion to the file. Data that would lack more
+	// are kept up to there, as zeros.
+	omitted      = 64 << 10
+	omittedShare = 4096
 )
 
 // Kinds of records.
@@ -182,6 +189,10 @@ func appendData(dst, b []byte, keep int) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return appendBlob(dst, b[:min(keep, len(b))])
 }
+
+// mayLack reports whether the data of a call may lack n bytes; rest is the size of
+// its record from the kind on.
+func mayLack(n, rest int) bool { return n <= max(omitted, omittedShare*rest) }
 
 // A fields takes a body apart. After an error it returns zeros.
 type fields struct {

@@ -148,7 +148,8 @@ func (r *Record) Packets() iter.Seq[Packet] {
 }
 
 // A Reader reads a capture. It takes any bytes: what is no capture is a
-// *FormatError, never a panic, and no more memory is taken than there are bytes.
+// *FormatError, never a panic. Memory is taken in proportion to the bytes that are
+// there, and none for what they only claim.
 type Reader struct {
 	r      *bufio.Reader
 	offset int64
@@ -296,6 +297,7 @@ func (c *Reader) continued(r *Record, id uint64, f *fields) (err error) {
 }
 
 func (c *Reader) call(r *Record, f *fields) error {
+	rest := len(f.b)
 	r.Kind = Kind(f.byte())
 	step := f.varint()
 	r.args = f.blob()
@@ -306,6 +308,9 @@ func (c *Reader) call(r *Record, f *fields) error {
 	at := int64(conn.Elapsed) + step
 	if f.bad || step > maxElapsed || step < -maxElapsed || at < 0 || at > maxElapsed {
 		return wrongAt(r.Offset, "a malformed call")
+	}
+	if lacks := r.Size - len(r.Data); lacks > 0 && !(c.header.Omitted && mayLack(lacks, rest)) {
+		return wrongAt(r.Offset, fmt.Sprintf("a call that lacks %d bytes of its data", lacks))
 	}
 	for o := range outputs(r.out) {
 		if o.what == 0 {

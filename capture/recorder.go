@@ -16,7 +16,9 @@ import (
 type Config struct {
 	// MaxBytes limits the size of the capture in bytes, and the memory for it:
 	// at least 65536. Default 16 MiB. What a connection records at once, such as
-	// a message, must fit.
+	// a message, must fit. Beside it, a Recorder takes less than 1 KB for each
+	// connection that lives, and a ring keeps what it forgets until a WriteTo
+	// that has begun has written it.
 	MaxBytes int64
 	// Ring keeps the newest when the limit is reached. A connection whose
 	// beginning is gone can be looked at and exported, but not replayed. Without
@@ -235,7 +237,6 @@ func (r *Recorder) Open(info Info) *Stream {
 	defer r.mu.Unlock()
 	r.nextID++
 	s := &Stream{r: r, id: r.nextID, info: j}
-	s.out.omit = r.cfg.OmitPayload
 	b := append(s.opening(recordOpened), j...)
 	switch {
 	case r.err != nil: // since the look at stopped
@@ -338,10 +339,9 @@ func (r *Recorder) add(n int) *segment {
 		size = int(free)
 	}
 	g := r.spare
+	r.spare = nil // which is not counted in held
 	if g == nil || size != r.size {
 		g = &segment{b: make([]byte, 0, size)}
-	} else {
-		r.spare = nil
 	}
 	r.held += int64(cap(g.b))
 	r.segments = append(r.segments, g)

@@ -3,13 +3,14 @@ package capture
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 	"time"
 )
 
-// A Stream records one connection, for implementations of protocols: whoever owns
-// its core calls Begin, what the call is given and answers, and End. It must be
-// used by one goroutine at a time. It allocates nothing once its buffers have
-// grown.
+// A Stream records one connection, for implementations of protocols: the owner of
+// the core calls Begin, what the call is given and answers, and End. It must be
+// used by one goroutine at a time. Between End and Begin it keeps no buffers,
+// since connections may be many and idle.
 type Stream struct {
 	r       *Recorder
 	id      uint64
@@ -17,16 +18,25 @@ type Stream struct {
 	segment uint64 // the newest that names it, guarded by Recorder.mu
 	calls   uint64
 	last    time.Duration // of the call before
+	call    *call         // the present one; nil between calls, and if nothing is recorded
+}
 
-	open    bool
+// A call is one that is being recorded.
+type call struct {
 	kind    Kind
 	at      time.Duration
 	args    []byte
 	data    []byte
 	answers []byte
 	out     Outputs
-	body    []byte
+	body    []byte // of the record
 }
+
+// calls are those that no Stream uses, with the buffers that they have grown.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// maxKept is the size in bytes above which a call's buffers are not used again.
+const maxKept = 64 << 10
 
 // opening returns the beginning of a record that names s.
 func (s *Stream) opening(record byte) []byte {
@@ -52,83 +62,104 @@ func (s *Stream) naming(segment uint64) int {
 // Begin begins a call of the core, at a time since Info.Start. The time must be the
 // one that the core goes by, and not run backwards.
 func (s *Stream) Begin(kind Kind, at time.Duration) {
-	s.open = !s.r.stopped.Load()
-	s.kind, s.at = kind, at
-	s.args, s.data, s.answers, s.out.buf = s.args[:0], s.data[:0], s.answers[:0], s.out.buf[:0]
+	s.giveUp()
+	if s.r.stopped.Load() {
+		return
+	}
+	c := calls.Get().(*call)
+	c.kind, c.at, c.out.omit = kind, at, s.r.cfg.OmitPayload
+	s.call = c
 }
 
 // Arg adds an argument of the call.
 func (s *Stream) Arg(v int64) {
-	if s.open {
-		s.args = binary.AppendVarint(s.args, v)
+	if c := s.call; c != nil {
+		c.args = binary.AppendVarint(c.args, v)
 	}
 }
 
 // Data adds the datagram or message that the call was given, once, of which the
 // first head bytes are no message.
 func (s *Stream) Data(b []byte, head int) {
-	if s.open {
-		s.data = appendData(s.data, b, s.out.keep(b, head))
+	c := s.call
+	if c == nil {
+		return
 	}
+	keep, zeros := c.out.keep(b, head), 0
+	if lacks := len(b) - keep; !mayLack(lacks, keep) {
+		zeros = lacks/omittedShare - keep + 1
+	}
+	c.data = binary.AppendUvarint(c.data, uint64(len(b)))
+	c.data = binary.AppendUvarint(c.data, uint64(keep+zeros))
+	c.data = append(c.data, b[:keep]...)
+	c.data = append(c.data, make([]byte, zeros)...)
 }
 
 // Answer adds what the core was told when it asked something: whether a message
 // was taken, or memory granted.
 func (s *Stream) Answer(ok bool) bool {
-	if s.open {
-		s.answers = append(s.answers, btoi(ok))
+	if c := s.call; c != nil {
+		c.answers = append(c.answers, btoi(ok))
 	}
 	return ok
 }
 
 // AnswerNumber is Answer for a number that is not negative.
 func (s *Stream) AnswerNumber(n int) {
-	if s.open {
-		s.answers = binary.AppendUvarint(s.answers, uint64(n))
+	if c := s.call; c != nil {
+		c.answers = binary.AppendUvarint(c.answers, uint64(n))
 	}
 }
 
 // Outputs returns where the core's answers go, or nil if nothing is recorded now.
 func (s *Stream) Outputs() *Outputs {
-	if s == nil || !s.open {
+	if s == nil || s.call == nil {
 		return nil
 	}
-	return &s.out
+	return &s.call.out
 }
 
 // End ends the call.
 func (s *Stream) End() {
-	if !s.open {
+	c := s.call
+	if c == nil {
 		s.r.dropped.Add(1)
 		return
 	}
-	s.open = false
-	b := binary.AppendUvarint(append(s.body[:0], recordCall), s.id)
-	b = append(b, byte(s.kind))
-	b = binary.AppendVarint(b, int64(s.at-s.last))
-	b = appendBlob(b, s.args)
-	if len(s.data) == 0 {
-		b = append(b, 0, 0)
-	}
-	b = append(b, s.data...)
-	b = appendBlob(b, s.answers)
-	s.body = append(b, s.out.buf...)
-	if len(s.body) > maxFrame || s.at < 0 || int64(s.at) > maxElapsed {
+	defer s.giveUp()
+	s.encode(c)
+	if len(c.body) > maxFrame || c.at < 0 || int64(c.at) > maxElapsed {
 		s.r.dropped.Add(1)
 		return
 	}
-	s.r.commit(s, s.body, true)
-	s.last = s.at
+	s.r.commit(s, c.body, true)
+	s.last = c.at
 	s.calls++
-	s.trim()
 }
 
-// trim gives up buffers that a large message has made.
-func (s *Stream) trim() {
-	const most = 64 << 10
-	if cap(s.body) > most {
-		s.body, s.data, s.out.buf = nil, nil, nil
+// encode puts the record of a call together.
+func (s *Stream) encode(c *call) {
+	b := binary.AppendUvarint(append(c.body[:0], recordCall), s.id)
+	b = append(b, byte(c.kind))
+	b = binary.AppendVarint(b, int64(c.at-s.last))
+	b = appendBlob(b, c.args)
+	if len(c.data) == 0 {
+		b = append(b, 0, 0)
 	}
+	b = append(b, c.data...)
+	b = appendBlob(b, c.answers)
+	c.body = append(b, c.out.buf...)
+}
+
+// giveUp gives the present call's buffers to others.
+func (s *Stream) giveUp() {
+	c := s.call
+	s.call = nil
+	if c == nil || cap(c.body)+cap(c.data)+cap(c.out.buf) > 3*maxKept {
+		return
+	}
+	c.args, c.data, c.answers, c.out.buf = c.args[:0], c.data[:0], c.answers[:0], c.out.buf[:0]
+	calls.Put(c)
 }
 
 // Close ends the recording of the connection.

@@ -45,11 +45,12 @@ func (e *Endpoint) compactSent() {
 // losePassed presumes lost what the peer's ack has passed and is not young:
 // reordering is over.
 func (e *Endpoint) losePassed() {
-	e.eachSent(func(id uint64, r *sentRecord) {
-		if r.undecided() && id+1 < e.sent.overdue.heard && e.now-r.at > growthAge {
+	w := &e.sent
+	for id := max(w.decidedTo, e.nextID-uint64(e.sentSpan())); id+1 < w.overdue.heard; id++ {
+		if r := w.record(uint16(id)); r.undecided() && e.now-r.at > growthAge {
 			e.lose(id, r)
 		}
-	})
+	}
 }
 
 // ackable reports whether an ack could still make a difference to a packet in
@@ -75,6 +76,9 @@ func (e *Endpoint) shrinkSent() {
 	n := minSentWindow
 	if keep > n {
 		n = 1 << bits.Len(uint(keep-1))
+	}
+	if keep == w.count && n == len(w.ring) {
+		return
 	}
 	w.count = keep
 	e.resizeSent(n)

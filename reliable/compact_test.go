@@ -106,3 +106,24 @@ func TestCompactKeepsFigures(t *testing.T) {
 	s.settle()
 	s.check()
 }
+
+// TestCompactAgain compacts a full window twice: the second time there is nothing
+// to do.
+func TestCompactAgain(t *testing.T) {
+	cfg := connConfig()
+	cfg.LostAfter = -1
+	e, _ := New(cfg, testTime(0), nil)
+	var out Batch
+	for range 2 * cfg.MaxWindow {
+		out.Reset()
+		mustSend(t, e, testTime(0), []byte{1}, &out)
+	}
+	e.Compact(testTime(1))
+	before := e.MemoryUsage()
+	if n := testing.AllocsPerRun(10, func() { e.Compact(testTime(1)) }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+	if got := e.MemoryUsage(); got != before {
+		t.Errorf("%d bytes, want %d", got, before)
+	}
+}
