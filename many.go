@@ -57,13 +57,15 @@ func (e *WriteAllError) Unwrap() []error {
 // write deadline. An empty message is not sent.
 //
 // WriteAll runs the iterator to its end before it sends anything; [Listener.Conns]
-// is one, and slices.Values and maps.Keys make others. It allocates nothing if conns does not and there is no
-// error. It may be called by several goroutines at once.
+// is one, and slices.Values and maps.Keys make others. A yield function that is
+// called after its iterator has returned panics. Without an error, WriteAll
+// allocates one small object a call, beside what conns allocates. It may be
+// called by several goroutines at once.
 func WriteAll(msg []byte, conns iter.Seq[*Conn]) error {
 	p := newPass()
 	defer p.free()
 	p.msg = msg
-	conns(p.addConn)
+	p.listConns(conns)
 	return p.run()
 }
 
@@ -74,7 +76,7 @@ func WriteAll(msg []byte, conns iter.Seq[*Conn]) error {
 func WriteEach(msgs iter.Seq2[*Conn, []byte]) error {
 	p := newPass()
 	defer p.free()
-	msgs(p.addMessage)
+	p.listMessages(msgs)
 	return p.run()
 }
 
@@ -84,7 +86,7 @@ func AppendWriteAll(dst []Written, msg []byte, conns iter.Seq[*Conn]) []Written 
 	p := newPass()
 	defer p.free()
 	p.msg = msg
-	conns(p.addConn)
+	p.listConns(conns)
 	return p.runReceipts(dst)
 }
 
@@ -92,7 +94,7 @@ func AppendWriteAll(dst []Written, msg []byte, conns iter.Seq[*Conn]) []Written 
 func AppendWriteEach(dst []Written, msgs iter.Seq2[*Conn, []byte]) []Written {
 	p := newPass()
 	defer p.free()
-	msgs(p.addMessage)
+	p.listMessages(msgs)
 	return p.runReceipts(dst)
 }
 
@@ -112,25 +114,57 @@ type pass struct {
 	first    int       // index of the result of the first of conns, if receipts
 	receipts bool
 
-	// Methods, made once, so that calling an iterator allocates nothing.
-	addConn    func(*Conn) bool
-	addMessage func(*Conn, []byte) bool
+	// The iterator's turn. Passes are used again, and an iterator may keep the
+	// function that it was given: what it yields later must not get among the
+	// messages of another call, from whichever goroutine it comes. So each turn
+	// has a number and a function of its own, which knows the number. That costs
+	// an object a call: nothing else tells an old function from a new one.
+	mu   sync.Mutex
+	turn uint64
 }
 
-var passes = sync.Pool{New: func() any {
-	p := new(pass)
-	p.addConn = func(c *Conn) bool {
+// endTurn has the function of this turn panic from now on.
+func (p *pass) endTurn() {
+	p.mu.Lock()
+	p.turn++
+	p.mu.Unlock()
+}
+
+func (p *pass) checkTurnLocked(turn uint64) {
+	if p.turn != turn {
+		panic("volley: an iterator that was given to WriteAll or WriteEach has yielded after its end")
+	}
+}
+
+// listConns runs an iterator to its end, and so has the connections.
+func (p *pass) listConns(conns iter.Seq[*Conn]) {
+	defer p.endTurn()
+	turn := p.turn
+	conns(func(c *Conn) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.checkTurnLocked(turn)
 		p.conns = append(p.conns, c)
 		return true
-	}
-	p.addMessage = func(c *Conn, msg []byte) bool {
+	})
+}
+
+// listMessages runs an iterator to its end, and so has connections and messages.
+func (p *pass) listMessages(msgs iter.Seq2[*Conn, []byte]) {
+	defer p.endTurn()
+	turn := p.turn
+	msgs(func(c *Conn, msg []byte) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.checkTurnLocked(turn)
 		p.conns = append(p.conns, c)
 		p.text = append(p.text, msg...)
 		p.ends = append(p.ends, len(p.text))
 		return true
-	}
-	return p
-}}
+	})
+}
+
+var passes = sync.Pool{New: func() any { return new(pass) }}
 
 func newPass() *pass { return passes.Get().(*pass) }
 

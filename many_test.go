@@ -336,7 +336,9 @@ func deafCrowd(tb testing.TB, n int, cfg *Config) (servers []*Conn) {
 	return servers
 }
 
-func TestWriteAllNoAllocation(t *testing.T) {
+// A call allocates the function that it gives to the iterator, which nobody else
+// may ever be given, and nothing else.
+func TestWriteAllAllocation(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector changes what is allocated")
 	}
@@ -360,8 +362,8 @@ func TestWriteAllNoAllocation(t *testing.T) {
 		for range 300 { // the windows reach their size
 			f()
 		}
-		if n := testing.AllocsPerRun(100, f); n > 0 {
-			t.Errorf("%s: %v allocations for 70 messages, want 0", name, n)
+		if n := testing.AllocsPerRun(100, f); n > 1 {
+			t.Errorf("%s: %v allocations for 70 messages, want 1", name, n)
 		}
 	}
 }
