@@ -65,20 +65,20 @@ func TestTakeRun(t *testing.T) {
 			}
 			s.push(o)
 		}
-		s.queueMark(77)
+		s.mark, s.markDue = 77, true
 		return s
 	}
 	one, many := newSender(), newSender()
 	inRuns := 0
-	for one.ready() {
+	for one.markDue || one.ready() {
 		var a, b []byte
 		room, left := 300, 300
-		for one.ready() && one.nextSize() <= room {
+		for (one.markDue || one.ready()) && one.nextSize() <= room {
 			p := one.take()
 			room -= p.size()
 			a = appendPart(a, &p)
 		}
-		for many.ready() && many.nextSize() <= left {
+		for (many.markDue || many.ready()) && many.nextSize() <= left {
 			parts, after := many.takeRun(ms(8), nil, left)
 			inRuns += len(parts)
 			if after == left {

@@ -182,8 +182,12 @@ func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration, n i
 func (s *sending) takeBack(now Clock, id uint32, f *frame) {
 	for i := range f.parts {
 		if p := &f.parts[i]; p.reliable && !p.done(now) {
-			p.ch.restore(*p)
-			s.schedule.add(p.ch)
+			if p.kind == MessageWindowAck {
+				s.schedule.announce(p.ch)
+			} else {
+				p.ch.restore(*p)
+				s.schedule.add(p.ch)
+			}
 			p.reliable, p.kind, p.packet = false, MessageWindowAck, nil // not to be settled
 		}
 	}

@@ -51,6 +51,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 	}
 	if r.acks.full() || !r.admit(now, n, body) {
 		p.stats.Refused++
+		r.takeWindowAcks(n, body)
 		return true
 	}
 	var m Message
@@ -66,6 +67,18 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 	r.acks.add(id)
 	p.stats.Accepted++
 	return true
+}
+
+// takeWindowAcks takes what needs no room from a frame that is refused: who only
+// writes, and never reads, could not write any more without it.
+func (r *receiving) takeWindowAcks(n int, body []byte) {
+	var m Message
+	for range n {
+		m, body, _ = NextMessage(body)
+		if m.Type == MessageWindowAck {
+			r.p.send.handleWindowAck(int(m.Channel), m.Packet)
+		}
+	}
 }
 
 // admit reports whether there is room for all messages of a frame (R11). If

@@ -3,6 +3,7 @@ package core
 // A schedule holds the channels that have something to send, by priority (T1).
 type schedule struct {
 	active [2][]*sender // low, high
+	due    []*sender    // those with a window acknowledgement to send, which goes ahead
 	share  int          // percent that is left to low priority (R10); 0: none
 	owed   int          // hundredths of bytes that low priority has not had of it
 }
@@ -30,6 +31,27 @@ func (q *schedule) add(s *sender) {
 		s.active = true
 		p := &q.active[priority(s.high)]
 		*p = append(*p, s)
+	}
+}
+
+// announce makes a channel's window acknowledgement the next thing to send, whatever
+// its priority: what the peer sends waits for it, and has a priority of its own.
+func (q *schedule) announce(s *sender) {
+	if !s.markDue {
+		s.markDue = true
+		q.due = append(q.due, s)
+	}
+}
+
+// taken forgets the channels whose window acknowledgement has been taken, which are
+// the first ones.
+func (q *schedule) taken() {
+	n := 0
+	for n < len(q.due) && !q.due[n].markDue {
+		n++
+	}
+	if n > 0 {
+		q.due = q.due[:copy(q.due, q.due[n:])]
 	}
 }
 
@@ -62,10 +84,16 @@ func removeSender(p []*sender, i int) []*sender {
 	return p[:last]
 }
 
-// pick returns the channel whose turn it is: of the highest priority, unless low
-// priority is owed something, the one whose packet was accepted first. Choked channels count only when their time
-// has come.
+// pick returns the channel whose turn it is: those with a window acknowledgement to
+// send come first, then of the highest priority, unless low priority is owed
+// something, the one whose packet was accepted first. Choked channels count only
+// when their time has come.
 func (q *schedule) pick(now Clock) *sender {
+	for _, s := range q.due {
+		if s.markDue {
+			return s
+		}
+	}
 	levels := [...]int{1, 0}
 	if q.owed > 0 {
 		levels = [...]int{0, 1}
@@ -97,11 +125,13 @@ func (q *schedule) pick(now Clock) *sender {
 
 // sole reports whether a channel is the only one in q.
 func (q *schedule) sole(s *sender) bool {
-	return s.active && len(q.active[0])+len(q.active[1]) == 1
+	return s.active && len(q.active[0])+len(q.active[1]) == 1 && !s.markDue
 }
 
 // empty reports whether no channel has anything to send within its window.
-func (q *schedule) empty() bool { return len(q.active[0]) == 0 && len(q.active[1]) == 0 }
+func (q *schedule) empty() bool {
+	return len(q.active[0]) == 0 && len(q.active[1]) == 0 && len(q.due) == 0
+}
 
 // probeAt returns when the first choked channel may try again; 0: there is none.
 func (q *schedule) probeAt() (at Clock) {

@@ -82,7 +82,6 @@ type sender struct {
 	sentinel   part      // to follow the fragments of its packet
 	hasMark    bool      // whether there is one
 	mark       uint32    // the newest window acknowledgement
-	marked     bool      // there has been one
 	markDue    bool      // it is to be sent
 
 	active bool // in the schedule
@@ -111,11 +110,6 @@ func (s *sender) handleWindowAck(id uint32) bool {
 	return true
 }
 
-// queueMark makes a window acknowledgement due. Only the newest counts (Q8).
-func (s *sender) queueMark(id uint32) {
-	s.mark, s.marked, s.markDue = id, true, true
-}
-
 func (s *sender) push(o *outgoing) {
 	if s.tail == nil {
 		s.head = o
@@ -132,9 +126,10 @@ func (s *sender) pop() {
 	}
 }
 
-// ready reports whether there is something to send within the peer's window.
+// ready reports whether there is something to send within the peer's window, beside
+// a window acknowledgement, which waits for no turn.
 func (s *sender) ready() bool {
-	return s.markDue || s.hasMark || s.backAt < len(s.back) ||
+	return s.hasMark || s.backAt < len(s.back) ||
 		s.head != nil && (s.head.hasID || s.open())
 }
 
@@ -142,7 +137,7 @@ func (s *sender) ready() bool {
 // its packet.
 func (s *sender) order() uint64 {
 	switch {
-	case s.markDue || s.hasMark:
+	case s.hasMark:
 		return 0
 	case s.backAt < len(s.back):
 		if o := s.back[s.backAt].packet; o != nil {

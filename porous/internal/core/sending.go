@@ -147,8 +147,8 @@ func (p *Peer) SetPriority(channel int, high bool) {
 // mark makes a window acknowledgement due.
 func (s *sending) mark(channel int, id uint32) {
 	ch := s.channel(channel)
-	ch.queueMark(id)
-	s.schedule.add(ch)
+	ch.mark = id // only the newest counts (Q8)
+	s.schedule.announce(ch)
 }
 
 // handleWindowAck moves a channel's window.
@@ -243,7 +243,7 @@ func (s *sending) expire(now Clock, ch *sender) {
 func (s *sending) pick(now Clock) *sender {
 	for {
 		ch := s.schedule.pick(now)
-		if ch == nil || ch.head == nil || !ch.head.expired(now) {
+		if ch == nil || ch.markDue || ch.head == nil || !ch.head.expired(now) {
 			return ch
 		}
 		s.expire(now, ch)

@@ -37,15 +37,16 @@ func (n *simNode) expect(t *testing.T) *int {
 
 // A feed sends as many numbered packets as find room, whenever it is called.
 type feed struct {
-	n     *simNode
-	size  int
-	total int
-	next  int
+	n       *simNode
+	channel int
+	size    int
+	total   int
+	next    int
 }
 
 func (f *feed) fill() {
 	for f.next < f.total {
-		if _, ok := f.n.p.Send(f.n.s.now, 0, numbered(f.next, f.size), Reliable, 0); !ok {
+		if _, ok := f.n.p.Send(f.n.s.now, f.channel, numbered(f.next, f.size), Reliable, 0); !ok {
 			break
 		}
 		f.next++

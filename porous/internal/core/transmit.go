@@ -48,7 +48,7 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 			return false
 		}
 		before := out.Size()
-		if !s.resend(now, out) && !s.fresh(now, out) {
+		if !s.announce(now, out) && !s.resend(now, out) && !s.fresh(now, out) {
 			return false
 		}
 		s.pace.spend(out.Size() - before)
@@ -169,14 +169,33 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 		}
 		return false
 	}
+	s.send(now, out, ch, room)
+	s.probes = max(0, s.probes-1)
+	return true
+}
+
+// announce sends window acknowledgements in a frame of their own where data has to
+// wait: behind what is sent again, or for the congestion window. They are few and
+// small, a few bytes for thousands of messages, and what the peer sends stops
+// without them.
+func (s *sending) announce(now Clock, out *wire.Batch) bool {
+	const least = DataHeaderSize + WindowAckSize
+	if len(s.schedule.due) == 0 || !s.queue.open() ||
+		s.queue.waits == 0 && s.control.Window()-s.queue.flight >= least {
+		return false // fresh has them share a frame with data
+	}
+	s.send(now, out, s.pick(now), min(s.p.cfg.MTU, DataHeaderSize+len(s.schedule.due)*WindowAckSize))
+	return true
+}
+
+// send sends a new frame of up to so many bytes, which begins with a channel.
+func (s *sending) send(now Clock, out *wire.Batch, ch *sender, size int) {
 	id, f := s.queue.add()
-	s.fill(now, f, ch, room-DataHeaderSize)
+	s.fill(now, f, ch, size-DataHeaderSize)
 	s.queue.seal(id, f)
 	f.append(id, out)
 	s.leave(now, id, f)
-	s.probes = max(0, s.probes-1)
 	s.p.stats.FramesSent++
-	return true
 }
 
 // leave notes that a frame has been sent.
@@ -185,13 +204,19 @@ func (s *sending) leave(now Clock, id uint32, f *frame) {
 	s.queue.sent(now, id, f)
 }
 
-// fill takes messages until one does not fit (T1). A channel that is not
-// trusted shares no frame.
+// fill takes messages until one does not fit (T1), window acknowledgements first. A
+// channel that is not trusted shares no frame.
 func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
-	first := ch
+	var first *sender // whose data comes first
 	for ch != nil && ch.nextSize() <= room {
-		if ch != first && (ch.trust.level != trusted || first.trust.level != trusted) {
-			break
+		if !ch.markDue {
+			alone := ch.trust.level != trusted || first != nil && first.trust.level != trusted
+			if alone && len(f.parts) > 0 && ch != first {
+				break
+			}
+			if first == nil {
+				first = ch
+			}
 		}
 		before := room
 		if s.schedule.sole(ch) {
@@ -207,6 +232,10 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 			break
 		}
 		ch = s.pick(now)
+	}
+	s.schedule.taken()
+	if first == nil {
+		return
 	}
 	first.trust.sent(now)
 	if first.trust.level == trusted {
