@@ -91,6 +91,12 @@ func (f *groupFlood) settle() {
 		f.now = f.now.Add(10 * time.Millisecond)
 		f.batch(1, 10, false)
 	}
+	f.now = f.now.Add(100 * time.Millisecond)
+	var last wire.Batch // what was left to wait for a message
+	f.control(&last)
+	for i := range last.Len() {
+		f.a.Receive(f.now, last.At(i))
+	}
 	f.now = f.now.Add(2 * time.Second)
 	f.a.Update(f.now)
 }

@@ -33,7 +33,7 @@ func TestWaitReceipts(t *testing.T) {
 		require.Equal(t, Receipt{ID: 99}, rs[0])
 		require.Equal(t, id, rs[1].ID)
 		require.Equal(t, Delivered, rs[1].Fate)
-		require.Equal(t, 20*time.Millisecond, time.Since(begin), "a round trip")
+		require.Equal(t, 20*time.Millisecond+defaultAckDelay/2, time.Since(begin), "a round trip, and the wait for a message that could tell")
 
 		n.SetDefault(simnet.Link{Loss: 1})
 		id, _ = c.WriteMessage([]byte("does not"))

@@ -218,6 +218,7 @@ func TestAdmitMidStreamIsTheOtherWay(t *testing.T) {
 		r.c.Write([]byte("hello"))
 		r.s = accept(t, r.l)
 		wantMessage(t, r.s, "hello")
+		r.s.Write([]byte("of a sequence that the client has received before the restart"))
 		r.exchange()
 		require.Zero(t, r.l.Stats().Notices)
 		require.Nil(t, suspicionOf(r.c))

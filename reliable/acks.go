@@ -64,14 +64,13 @@ type ackState struct {
 	owed    bool
 	message bool // what is owed tells of a message, or a part of one
 	urgent  bool // what is owed tells of a gap
-	spoken  bool // a packet of ours has left
 	asked   bool // told is set
 	pressed bool // presses may be true, and is worth asking
 }
 
 // sent notes that packet id, whose header tells of all up to newest, has left.
 func (a *ackState) sent(id uint64, newest uint16, now int64) {
-	a.sentAt, a.spoken = now, true
+	a.sentAt = now
 	if int16(newest-a.last) > 0 {
 		a.last = newest
 	}
@@ -145,7 +144,9 @@ func (e *Endpoint) noteArrival(s uint16, gap, message, justBegun bool) {
 	a.owe(s, e.now)
 	if message {
 		a.message = true
-		if a.left--; a.left == 0 {
+		if !e.Acked() {
+			// Its address may be forged: it is answered in time, and not at once.
+		} else if a.left--; a.left == 0 {
 			e.sampleArrival(s)
 		} else if a.left > maxTalkEvery && e.now-a.sampledAt > sampledTalk {
 			a.every -= a.left - maxTalkEvery // they come far less often than before
@@ -317,12 +318,12 @@ func (e *Endpoint) gapWatch() int64 {
 	return max(int64(e.cfg.AckDelay)/2, int64(float64(e.stats.RTT)*1.25e6))
 }
 
-// ackPresses reports whether what is owed cannot wait for a message of ours: no
-// packet of ours has left yet, or ackFar.
+// ackPresses reports whether what is owed cannot wait for a message of ours, see
+// ackFar.
 func (e *Endpoint) ackPresses() bool {
 	a := &e.talk.ackState
 	distance := int16(a.newest - a.last)
-	return !a.spoken || (distance >= ackDistanceLossy || e.parts.open > 0) && e.ackFar(distance)
+	return (distance >= ackDistanceLossy || e.parts.open > 0) && e.ackFar(distance)
 }
 
 // ackFar reports whether as many sequences wait for an ack as a header should have

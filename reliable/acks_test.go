@@ -14,7 +14,15 @@ type dialogue struct {
 	out Batch
 }
 
+// newDialogue is newStranger with one that has acknowledged something, and so is
+// answered at once where that is due.
 func newDialogue(t *testing.T) *dialogue {
+	d := newStranger(t)
+	d.e.counters.packetsAcked++
+	return d
+}
+
+func newStranger(t *testing.T) *dialogue {
 	e, err := New(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +103,48 @@ func TestAckOneWay(t *testing.T) {
 	d.receive(5049, 6, 'x')
 	d.control(5049, 6, 0b1111111) // the third since the last sample
 	d.due(5050, -1)
+}
+
+// A side that has acknowledged nothing, whose address may be forged, is not answered
+// at once, but as late as one to whom a message of ours may tell it: half the delay. That
+// holds until it acknowledges something, and while fewer than six sequences wait.
+func TestAckOfStranger(t *testing.T) {
+	d := newStranger(t)
+	d.receive(0, 0, 'x')
+	d.due(0, 50)
+	if d.e.ControlPresses() {
+		t.Error("a stranger's message presses")
+	}
+	d.control(50, 1, 0b10)
+	last := uint16(ackDistanceLossy) // there is nothing before the first
+	for s := uint16(1); s <= last; s++ {
+		d.due(60, map[bool]float64{true: 110, false: -1}[s > 1])
+		d.receive(60, s, 'x')
+	}
+	d.control(60, last+1, 1<<(last+2)-2)
+	d.receive(70, last+1, 'x')
+	d.due(70, 120)
+	d.hear(80, Header{last + 2, 1, 0b11}, 'x')
+	d.control(80, last+2, 1<<(last+3)-1) // as soon as it has
+	d.receive(90, last+3, 'x')
+	d.control(90, last+3, 1<<(last+4)-1)
+}
+
+// Packets that left before anything was heard tell of no round trip: whoever they
+// reached did not answer at once. Those behind them do, also by a message.
+func TestNoSampleOfStranger(t *testing.T) {
+	d := newStranger(t)
+	d.send(0)
+	d.send(1)
+	d.hear(90, Header{0, 1, 0b11}, 'x')
+	if s := d.e.Stats(); s.RTT != 0 || d.e.Counters().PacketsAcked != 2 {
+		t.Errorf("RTT = %v of packets that were sent blindly, want none", s.RTT)
+	}
+	d.send(100)
+	d.hear(140, Header{1, 2, 0b111}, 'x')
+	if s := d.e.Stats(); s.RTT != 40 {
+		t.Errorf("RTT = %v, want 40", s.RTT)
+	}
 }
 
 // Messages of our own carry the acknowledgement where they come in a rhythm.
@@ -361,6 +411,7 @@ func TestControlPresses(t *testing.T) {
 	if e.ControlPresses() {
 		t.Error("a fresh endpoint wants a control packet")
 	}
+	e.counters.packetsAcked++
 	var out Batch
 	pressed := 0
 	receive := func(now time.Time, s uint16) {
@@ -404,7 +455,7 @@ func TestControlPresses(t *testing.T) {
 // started again: once in 100 ms, and once a millisecond if it has acknowledged something
 // before, so that its address is not forged.
 func TestAnswerBeginner(t *testing.T) {
-	d := newDialogue(t)
+	d := newStranger(t)
 	answers := func(from, to int) (n int) {
 		for at := from; at < to; at++ {
 			d.e.Receive(ms(float64(at)), append(AppendHeader(nil, Header{0, 65535, 0}), 'x'))

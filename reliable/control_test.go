@@ -42,24 +42,25 @@ func (d *dialogue) header(at float64) Header {
 // Only an empty packet that says that it did not wait is a round-trip sample, and
 // the first one ends those of messages.
 func TestPromptSamples(t *testing.T) {
-	d := newDialogue(t)
+	d := newStranger(t)
+	d.receive(0, 0)
 	d.send(0)
-	d.hear(90, Header{0, 0, 1}, 'x') // a message carries it, late
+	d.hear(90, Header{1, 0, 1}, 'x') // a message carries it, late
 	if got := d.e.Stats().RTT; got != 90 {
 		t.Errorf("RTT = %v before a packet that says that it did not wait, want 90", got)
 	}
 	d.send(100)
-	d.hear(140, Header{1, 1, 0b11})
+	d.hear(140, Header{2, 1, 0b11})
 	if s := d.e.Stats(); s.RTT != 40 {
 		t.Errorf("RTT = %v, want 40", s.RTT)
 	}
 	d.send(200)
-	d.hear(290, Header{2, 3, 0b1110}) // it waited, and says so
+	d.hear(290, Header{3, 3, 0b1110}) // it waited, and says so
 	d.send(300)
-	d.hear(390, Header{3, 3, 0b1111}, 'x')
+	d.hear(390, Header{4, 3, 0b1111}, 'x')
 	d.send(400)
-	d.hear(440, Header{4, 4, 0b11111})
-	d.hear(2440, Header{5, 4, 0b11111}) // again, by one that knows nothing of this
+	d.hear(440, Header{5, 4, 0b11111})
+	d.hear(2440, Header{6, 4, 0b11111}) // again, by one that knows nothing of this
 	d.e.Update(ms(2500))
 	if s := d.e.Stats(); s.RTT != 40 || s.RTTMin != 40 || s.RTTMax != 40 || s.RTTAvg != 40 || s.JitterMax != 0 {
 		t.Errorf("figures %+v, want 40 everywhere", s)
@@ -213,7 +214,7 @@ func TestAckOfLateMessage(t *testing.T) {
 // A message is lost when one is acknowledged that was sent a margin later, and not
 // before; the margin grows when that was wrong.
 func TestLostByHeaders(t *testing.T) {
-	d := newDialogue(t)
+	d := newStranger(t)
 	fates := 0
 	d.e.fates = fateFunc(func(id uint64, fate Fate, _ time.Duration) {
 		if fate == FateLost {
@@ -302,7 +303,7 @@ func TestProbe(t *testing.T) {
 // Probes are few, and none leaves before the other side has acknowledged anything.
 func TestProbesAreFew(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		d := newDialogue(t)
+		d := newStranger(t)
 		at := 0.0
 		if known {
 			at, _ = d.warm(10)

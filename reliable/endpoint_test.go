@@ -167,11 +167,12 @@ func TestReset(t *testing.T) {
 	for name, cfg := range map[string]*Config{"reference": nil, "odd": {SentBuffer: 100}, "growing": connConfig()} {
 		p := newSimPeer(t, cfg)
 		var out Batch
+		p.Receive(testTime(0), AppendHeader(nil, Header{0, 65535, 0}))
 		for range 300 {
 			mustSend(t, p.Endpoint, testTime(0), p.message(8), &out)
 			mustSend(t, p.Endpoint, testTime(0), nil, &out)
 		}
-		p.Receive(testTime(0.1), AppendHeader(nil, Header{0, 599, 0xf0}))
+		p.Receive(testTime(0.1), AppendHeader(nil, Header{1, 599, 0xf0}))
 		p.Update(testTime(0.2))
 		stats := p.Stats()
 		p.Reset()

@@ -134,7 +134,7 @@ func (e *Endpoint) forgetReceived() {
 	e.partsNext, e.parked, e.newsAt = 0, -1, never
 	if e.talk != nil {
 		a := &e.talk.ackState
-		*a = ackState{every: 1, left: 1, spoken: a.spoken, gapAt: never, sentAt: a.sentAt, sampledAt: a.sampledAt}
+		*a = ackState{every: 1, left: 1, gapAt: never, sentAt: a.sentAt, sampledAt: a.sampledAt}
 		a.tellFrom(noneHeard - ackAhead)
 		e.talk.pace = 0
 	}

@@ -143,9 +143,8 @@ func (e *Endpoint) introduce() {
 	if e.cfg.AckDelay == 0 {
 		return
 	}
-	if t := e.talking(); !t.spoken {
-		t.owe(e.received.seen.Next()-1, e.now)
-		t.pressed = true
+	if e.nextID == 0 {
+		e.talking().owe(e.received.seen.Next()-1, e.now)
 	}
 }
 

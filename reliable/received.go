@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"math"
 	"time"
 	"unsafe"
 
@@ -120,6 +121,9 @@ func (r *receivedRing) span() (earliest, latest int64) {
 // noteReceived records a packet of size bytes.
 func (e *Endpoint) noteReceived(s uint16, size int) {
 	w := &e.received
+	if e.newsAt == never {
+		e.blind = uint32(min(e.nextID, math.MaxUint32))
+	}
 	e.newsAt, e.newsSeq = e.now, s
 	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize) + uint32(size)}
 	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || !w.whole {

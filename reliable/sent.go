@@ -370,7 +370,9 @@ func (e *Endpoint) samplePrompt(s uint16) {
 	e.talking().measured(rtt, e.roundTrip())
 }
 
-// acked notes that packet s was acknowledged.
+// acked notes that packet s was acknowledged. Of those that acknowledged nothing,
+// since they left before anything was received, the time is no sample: to whoever
+// acknowledges nothing the other side does not answer at once, see noteArrival.
 func (e *Endpoint) acked(s uint16) {
 	w := &e.sent
 	e.counters.packetsAcked++
@@ -388,7 +390,7 @@ func (e *Endpoint) acked(s uint16) {
 	if w.inOlderHalf(d) {
 		w.half.addAcked(r, 1)
 	}
-	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 {
+	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 && id >= uint64(e.blind) {
 		e.sampleRTT(s, rtt)
 	}
 	if e.talk != nil {

@@ -24,7 +24,6 @@ func (e *Endpoint) talking() *talk {
 			newest: newest,
 			every:  1,
 			left:   1,
-			spoken: e.nextID > 0,
 			gapAt:  never,
 			sentAt: e.now, floorAt: e.now,
 		}, rhythm: rhythm{latest: never}}
