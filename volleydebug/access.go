@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -24,11 +25,11 @@ func (h *handler) refuses(r *http.Request) string {
 
 // foreign says why a request is one that a page of another site has made, as far
 // as the browser tells. That site could not read the answer, but keep streams
-// open.
+// open. A link to the page itself may be followed from anywhere.
 func foreign(r *http.Request) string {
 	const reason = "the request comes from another site"
-	site, navigates := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode") == "navigate"
-	if (site == "cross-site" || site == "same-site") && !navigates {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if (site == "cross-site" || site == "same-site") && !followed(r) {
 		return reason
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
@@ -37,6 +38,14 @@ func foreign(r *http.Request) string {
 		}
 	}
 	return ""
+}
+
+// followed reports whether a request is for the page, by a link that somebody has
+// followed. A frame navigates, too, but has no use for a page that no frame shows.
+func followed(r *http.Request) bool {
+	_, name := path.Split(r.URL.Path)
+	dest := r.Header.Get("Sec-Fetch-Dest")
+	return name == "" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && (dest == "document" || dest == "")
 }
 
 // forwarded are the headers by which proxies tell that a request comes from

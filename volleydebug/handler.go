@@ -21,8 +21,8 @@ type Config struct {
 	// connections that a look takes more than a tenth of that, it is less often, so
 	// that the page never takes more than a tenth of a processor.
 	Interval time.Duration
-	// MaxStreams limits how many watch at one time; others get status 503. Default
-	// 16.
+	// MaxStreams limits how many watch at one time, and beside them how many JSON
+	// answers are on their way; others get status 503. Default 16.
 	MaxStreams int
 	// MaxConns limits how many connections the page and its JSON show: of more,
 	// those with the most loss, the longest round trip and the longest queue.
@@ -94,6 +94,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	extend(http.NewResponseController(w))
 	head := w.Header()
 	head.Set("Content-Security-Policy", contentPolicy)
 	head.Set("X-Content-Type-Options", "nosniff")

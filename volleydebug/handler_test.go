@@ -69,10 +69,6 @@ func TestHandlerAccess(t *testing.T) {
 		"other port's page": {header("Sec-Fetch-Site", "same-site"), 403},
 		"post":              {func(r *http.Request) { r.Method = http.MethodPost }, 405},
 		"delete":            {func(r *http.Request) { r.Method = http.MethodDelete }, 405},
-		"followed a link": {func(r *http.Request) {
-			r.Header.Set("Sec-Fetch-Site", "cross-site")
-			r.Header.Set("Sec-Fetch-Mode", "navigate")
-		}, 200},
 	} {
 		for _, path := range []string{"/", "/json"} {
 			w := get(volleydebug.Handler(), path, test.edit)
@@ -84,6 +80,37 @@ func TestHandlerAccess(t *testing.T) {
 			if test.status == 403 {
 				require.NotContains(t, w.Body.String(), "conns", name)
 			}
+		}
+	}
+	// A link to the page may be followed, and nothing else of another site's.
+	for _, site := range []string{"cross-site", "same-site"} {
+		for _, test := range []struct {
+			path, mode, dest string
+			status           int
+		}{
+			{"/", "navigate", "document", 200},
+			{"/debug/volley/", "navigate", "document", 200},
+			{"/", "navigate", "", 200}, // a browser that does not tell
+			{"/", "navigate", "iframe", 403},
+			{"/", "navigate", "object", 403},
+			{"/", "no-cors", "document", 403},
+			{"/events", "navigate", "document", 403},
+			{"/events", "navigate", "iframe", 403},
+			{"/events", "no-cors", "image", 403},
+			{"/json", "navigate", "document", 403},
+			{"/json", "navigate", "iframe", 403},
+			{"/app.js", "navigate", "document", 403},
+		} {
+			h := (&volleydebug.Config{MaxStreams: 1}).Handler()
+			w := get(h, test.path, func(r *http.Request) {
+				r.Header.Set("Sec-Fetch-Site", site)
+				r.Header.Set("Sec-Fetch-Mode", test.mode)
+				r.Header.Set("Sec-Fetch-Dest", test.dest)
+				ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second) // the events have no end
+				t.Cleanup(cancel)
+				*r = *r.WithContext(ctx)
+			})
+			require.Equal(t, test.status, w.Code, "%s: %v", site, test)
 		}
 	}
 	allowed := (&volleydebug.Config{Allow: func(r *http.Request) bool { return r.Header.Get("Authorization") == "secret" }}).Handler()

@@ -23,6 +23,7 @@ type hub struct {
 	forget  *time.Timer // of last
 	explain time.Time   // before which no single connection is explained
 	streams int
+	answers int                                         // of JSON, that are being written
 	ending  map[weak.Pointer[http.Server]]chan struct{} // closed when the server shuts down
 }
 
@@ -96,21 +97,26 @@ func (h *hub) mayExplain() bool {
 	return true
 }
 
-// enter counts a stream, and reports whether there is room for it.
-func (h *hub) enter() bool {
+// enter counts a stream or an answer in n, and reports whether there is room for
+// it. If not it says so to the client.
+func (h *hub) enter(n *int, w http.ResponseWriter) bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.streams >= h.maxStreams {
-		return false
+	full := *n >= h.maxStreams
+	if !full {
+		*n++
 	}
-	h.streams++
-	return true
+	h.mu.Unlock()
+	if full {
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "volleydebug: as many as Config.MaxStreams are watching", http.StatusServiceUnavailable)
+	}
+	return !full
 }
 
-func (h *hub) leave() {
+func (h *hub) leave(n *int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.streams--
+	*n--
 }
 
 // ended returns a channel that is closed when the server of a request shuts down,
@@ -133,18 +139,20 @@ func (h *hub) ended(r *http.Request) <-chan struct{} {
 	return end
 }
 
-// writeTimeout is how long a stream may take to take a frame.
+// writeTimeout is how long a client may take to take a frame of a stream, or a piece
+// of an answer.
 const writeTimeout = 10 * time.Second
+
+// extend begins the time anew that a client has, where that can be.
+func extend(rc *http.ResponseController) { rc.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
 // serveEvents sends each frame as a server-sent event: the first one whole, and
 // of the others what has changed.
 func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if !h.enter() {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "volleydebug: as many as Config.MaxStreams are watching", http.StatusServiceUnavailable)
+	if !h.enter(&h.streams, w) {
 		return
 	}
-	defer h.leave()
+	defer h.leave(&h.streams)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	if r.Method == http.MethodHead {
@@ -167,7 +175,7 @@ func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if f.seq != seq {
 			data := f.since(seq)
 			seq = f.seq
-			rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // where that can be
+			extend(rc)
 			if !writeEvent(w, data) || rc.Flush() != nil {
 				return
 			}

@@ -11,12 +11,12 @@ import (
 
 // serveJSON answers with everything, or with one connection.
 func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
 	q := r.URL.Query().Get("explain")
 	if q == "" {
-		w.Write(h.hub.latest().json())
+		h.hub.serveAll(w)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
 	id, err := strconv.ParseUint(q, 10, 64)
 	if err != nil {
 		http.Error(w, "volleydebug: explain takes the id of a connection", http.StatusBadRequest)
@@ -33,6 +33,26 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Write(append(appendConn(nil, &c, figures(nil, &c)), '\n'))
+}
+
+// serveAll answers with everything. That may be megabytes, which a client that does
+// not read keeps here: so such answers are few, and their time is limited.
+func (h *hub) serveAll(w http.ResponseWriter) {
+	if !h.enter(&h.answers, w) {
+		return
+	}
+	defer h.leave(&h.answers)
+	w.Header().Set("Content-Type", "application/json")
+	rc := http.NewResponseController(w)
+	const piece = 64 << 10
+	for b := h.latest().json(); len(b) > 0; {
+		n := min(len(b), piece)
+		extend(rc)
+		if _, err := w.Write(b[:n]); err != nil {
+			return
+		}
+		b = b[n:]
+	}
 }
 
 // appendJSON returns the frame as the object that docs/observability.md describes.
