@@ -17,6 +17,7 @@ func (e *Endpoint) Compact(now time.Time) {
 	e.compactReceived()
 	e.updateRTT()
 	e.freeHistory()
+	e.freeFlows()
 	e.freeReassembly()
 	if t := e.talk; t != nil && !t.owed && !t.sampled && e.sent.open == 0 {
 		e.freeTalk()

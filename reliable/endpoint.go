@@ -75,6 +75,7 @@ type Endpoint struct {
 	rtt      rttHistory
 	talk     *talk  // nil before the first message, and with a Config.AckDelay of zero
 	rare     *rare  // what few have need of; nil before
+	flows    *flows // nil before the first packet, and without Config.MaxWindow
 	ackFloor uint64 // acks of packets before this id say nothing, see credible
 
 	updated  int64 // time of the last Update
@@ -225,6 +226,7 @@ func (e *Endpoint) Reset() {
 	e.partsNext = 0
 	e.ClearAcks()
 	e.freeTalk()
+	e.freeFlows()
 	e.ackFloor = 0
 	e.counters = counters{}
 	if e.rare != nil {

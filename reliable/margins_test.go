@@ -85,29 +85,3 @@ func TestLateAckIsNoLoss(t *testing.T) {
 	e.Update(testTime(0.1))
 	require.InDelta(t, 100*8./48, e.Stats().PacketLoss, 1e-4)
 }
-
-// Where windows grow, the received bandwidth is that of half of a ring of packets,
-// at most 1024 of them, and falls when nothing comes: what came is taken over the
-// silence.
-func TestReceivedBandwidthInSilence(t *testing.T) {
-	for rate, most := range map[float64]int{64: 64, 20000: 1024} {
-		e, err := New(&Config{MaxWindow: 16384, BandwidthSmoothing: 1}, testTime(0), nil)
-		require.NoError(t, err)
-		packet := append(AppendHeader(nil, Header{0, 65535, 0}), make([]byte, 1000)...)
-		var last float64
-		for i := range 40000 {
-			last = float64(i) / rate
-			packet[1], packet[2] = byte(i), byte(i>>8)
-			require.Equal(t, Delivered, e.Receive(testTime(last), packet))
-		}
-		e.Update(testTime(last))
-		n := len(e.received.ring.records)
-		require.LessOrEqual(t, n, most)
-		half := float64(n/2*(len(packet)+28)) * 8 / 1000
-		require.InEpsilon(t, half/(float64(n/2-1)/rate), e.Stats().ReceivedBandwidth, 0.001, "half of %d packets at %v a second", n, rate)
-		for _, silence := range []float64{1, 10, 100} {
-			e.Update(testTime(last + silence))
-			require.InEpsilon(t, half/silence, e.Stats().ReceivedBandwidth, 0.001, "after %v s", silence)
-		}
-	}
-}

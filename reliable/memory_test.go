@@ -128,6 +128,9 @@ func measure(e *Endpoint) int {
 	if e.sent.ring != nil {
 		n += sentBytes(len(e.sent.ring))
 	}
+	if e.flows != nil {
+		n += flowsSize
+	}
 	if e.talk != nil {
 		n += talkSize
 	}

@@ -9,11 +9,9 @@ import (
 )
 
 const (
-	minReceivedRing    = 4                  // records of a growing window for the first packets
 	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
 	maxReceivedCompact = 1024               // and at most after Compact
 	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
-	maxReceivedRing    = 1024               // records for the bandwidth figure beside a growing window
 )
 
 // A receivedRecord is what is remembered of a packet received.
@@ -28,14 +26,12 @@ const receivedRecordSize = int(unsafe.Sizeof(receivedRecord{}))
 // A receivedWindow knows which packets were received, and when.
 type receivedWindow struct {
 	seen       seq.Window
-	ring       receivedRing
-	turnedAt   int64  // when a growing window was last all new
-	turnedNext uint16 // what it expected then
-	ringBegin  uint16 // where a ring of few records began
-	whole      bool   // the ring has as many records as it should
-	samples    uint8  // messages sampled, up to sampledFirst
-	unmet      bool   // no packet has come yet, with a Config.MidStream
-	asking     bool   // an inquiry is due, see InquiryDue
+	ring       receivedRing // without Config.MaxWindow
+	turnedAt   int64        // when a growing window was last all new
+	turnedNext uint16       // what it expected then
+	samples    uint8        // messages sampled, up to sampledFirst
+	unmet      bool         // no packet has come yet, with a Config.MidStream
+	asking     bool         // an inquiry is due, see InquiryDue
 }
 
 // A receivedRing has the records of the newest packets, by sequence modulo its
@@ -125,37 +121,33 @@ func (e *Endpoint) noteReceived(s uint16, size int) {
 		e.blind = uint32(min(e.nextID, math.MaxUint32))
 	}
 	e.newsAt, e.newsSeq = e.now, s
-	rec := receivedRecord{at: e.now, bytes: uint32(e.headerSize) + uint32(size)}
-	if s != w.seen.Next() || !w.seen.Bitwise() || s != w.ring.next || !w.whole {
-		e.noteAnyhow(s, rec)
+	bytes := uint32(e.headerSize) + uint32(size)
+	ahead := s == w.seen.Next() || w.seen.Ahead(s)
+	if ahead {
+		e.parked = -1
+	}
+	if w.seen.Insert(s); !e.grows() {
+		e.noteRecord(s, receivedRecord{at: e.now, bytes: bytes})
 		return
 	}
-	e.parked = -1
-	w.seen.Push()
-	*w.ring.step() = rec
-	if e.grows() {
+	e.flowing().received.add(bytes, e.now)
+	if ahead {
 		e.turnReceived()
 	}
 }
 
-// noteAnyhow is noteReceived for a packet that is not the next one.
-func (e *Endpoint) noteAnyhow(s uint16, rec receivedRecord) {
+// noteRecord puts the record of a packet into the ring.
+func (e *Endpoint) noteRecord(s uint16, rec receivedRecord) {
 	w := &e.received
-	ahead := w.seen.Ahead(s)
-	w.seen.Insert(s)
-	if ahead {
-		e.parked = -1
-		if e.grows() {
-			e.turnReceived()
-		}
-	}
-	switch {
-	case !w.whole && !e.ensureReceivedRing():
-	case w.seen.Bitwise():
-		w.ring.forward(w.seen.Next())
-		w.ring.put(s, rec)
+	switch r := &w.ring; {
+	case r.records == nil && !e.ensureReceivedRing():
+	case !w.seen.Bitwise():
+		r.records[int(s)%len(r.records)] = rec
+	case s == r.next:
+		*r.step() = rec
 	default:
-		w.ring.records[int(s)%len(w.ring.records)] = rec
+		r.forward(w.seen.Next())
+		r.put(s, rec)
 	}
 }
 
@@ -189,9 +181,6 @@ func (e *Endpoint) turnReceived() {
 		return
 	}
 	w.seen.Resize(2 * track)
-	if w.whole {
-		e.growReceivedRing()
-	}
 }
 
 // receivedCharge is the memory of the window beyond that of a fresh one.
@@ -202,62 +191,19 @@ func (e *Endpoint) receivedCharge() int {
 	return e.received.seen.Bytes() - minReceivedTrack/8
 }
 
-// receivedRingLen returns the number of records to keep.
-func (e *Endpoint) receivedRingLen() int {
-	if e.grows() {
-		return min(e.received.seen.Track()/4, maxReceivedRing)
-	}
-	return e.received.seen.Len()
-}
-
 // ringCharge is the memory of n records beyond the first few.
 func ringCharge(n int) int { return max(0, n-firstSentWindow) * receivedRecordSize }
 
-// ensureReceivedRing makes room for another record. A growing window has few at
-// first, as many connections never need more.
+// ensureReceivedRing makes the ring of records.
 func (e *Endpoint) ensureReceivedRing() bool {
 	w := &e.received
-	switch n := len(w.ring.records); {
-	case n == 0 && e.grows():
-		w.ringBegin = w.seen.Next() - 1
-		return e.replaceReceivedRing(minReceivedRing)
-	case n > 0 && w.seen.Next()-w.ringBegin <= uint16(n):
-		return true
-	}
-	return e.replaceReceivedRing(e.receivedRingLen())
-}
-
-// growReceivedRing makes the ring larger after the window has grown.
-func (e *Endpoint) growReceivedRing() {
-	if n := e.receivedRingLen(); n > len(e.received.ring.records) {
-		e.replaceReceivedRing(n)
-	}
-}
-
-func (e *Endpoint) replaceReceivedRing(n int) bool {
-	r := &e.received.ring
-	old := len(r.records)
-	if !e.take(ringCharge(n) - ringCharge(old)) {
+	n := w.seen.Len()
+	if !e.take(ringCharge(n)) {
 		return false
 	}
-	e.mem += (n-old)*receivedRecordSize - (ringCharge(n) - ringCharge(old))
-	next := e.received.seen.Next()
-	records := make([]receivedRecord, n)
-	r.copyNewest(records, next)
-	*r = receivedRing{records: records, next: next}
-	e.received.whole = n == e.receivedRingLen()
+	e.mem += n*receivedRecordSize - ringCharge(n)
+	w.ring = receivedRing{records: make([]receivedRecord, n), next: w.seen.Next()}
 	return true
-}
-
-// copyNewest copies to a larger ring that ends with next what belongs in its
-// newer half, which needs no sums.
-func (r *receivedRing) copyNewest(records []receivedRecord, next uint16) {
-	for i := range uint16(len(r.records)) {
-		s := r.next - 1 - i
-		if next-1-s < uint16(len(records)/2) {
-			records[int(s)&(len(records)-1)] = r.records[int(s)&(len(r.records)-1)]
-		}
-	}
 }
 
 func (e *Endpoint) freeReceivedRing() {
@@ -266,5 +212,4 @@ func (e *Endpoint) freeReceivedRing() {
 	e.give(ringCharge(n))
 	e.mem -= n*receivedRecordSize - ringCharge(n)
 	*r = receivedRing{}
-	e.received.whole = false
 }

@@ -54,6 +54,9 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	id = e.nextID
 	e.nextID++
 	e.counters.packetsSent++
+	if e.grows() {
+		e.flowing().sent.add(uint32(e.headerSize)+uint32(len(payload)), e.now)
+	}
 	if t := e.talk; t != nil {
 		if e.parts.open > 0 && int16(newest-t.newest) > 0 {
 			newest -= min(newest-t.newest, ackLead) // those that lack fragments are yet to be told of

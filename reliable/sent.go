@@ -44,7 +44,7 @@ func (r *sentRecord) rtt() time.Duration {
 }
 
 // A sentWindow remembers the newest packets sent. Where its size is a power of
-// two, the sums over its older half are kept up to date as it moves. Other
+// two, and fixed, the sums over its older half are kept up to date as it moves. Other
 // sizes leave that to a scan, and to a seq.Window which packets are present.
 type sentWindow struct {
 	ring    []sentRecord // by sequence modulo its length; nil before the first packet
@@ -190,10 +190,10 @@ func (e *Endpoint) ensureSent() bool {
 	return true
 }
 
-// halved reports whether a window of n packets has an older half. That of one
-// that has yet to grow would tell too little.
+// halved reports whether a window of n packets has an older half of which sums are
+// kept. Growing windows go by other figures.
 func (e *Endpoint) halved(n int) bool {
-	return n&(n-1) == 0 && n > 1 && (n >= firstSentWindow || !e.grows())
+	return n&(n-1) == 0 && n > 1 && !e.grows()
 }
 
 // sentBytes is the memory of a window of n packets.
@@ -233,11 +233,7 @@ func (e *Endpoint) resizeSent(n int) {
 		ring[int(s)&(n-1)] = *w.record(s)
 	}
 	w.pending = w.pending.Resize(n, uint16(e.nextID)-1, count)
-	w.ring, w.count, w.halved = ring, count, e.halved(n)
-	w.half = halfSums{}
-	for d := n / 2; d < count && w.halved; d++ {
-		w.half.add(w.record(uint16(e.nextID)-1-uint16(d)), 1)
-	}
+	w.ring, w.count = ring, count
 }
 
 // growSent doubles a growing window when it is full for the first few times, and
@@ -387,7 +383,9 @@ func (e *Endpoint) acked(s uint16) {
 	rtt := e.now - r.at
 	r.mark |= markAcked
 	r.setRTT(rtt)
-	if w.inOlderHalf(d) {
+	if e.grows() {
+		e.flowing().acked.add(r.bytes, e.now)
+	} else if w.inOlderHalf(d) {
 		w.half.addAcked(r, 1)
 	}
 	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 && id >= uint64(e.blind) {

@@ -22,8 +22,12 @@ func (e *Endpoint) Update(now time.Time) {
 		e.scanSent(bandwidth)
 	}
 	e.updateLoss(loss)
-	e.updateSent(bandwidth)
-	e.updateReceived(bandwidth)
+	if e.grows() {
+		e.updateFlows(bandwidth)
+	} else {
+		e.updateSent(bandwidth)
+		e.updateReceived(bandwidth)
+	}
 	e.updated = e.now
 	e.expireReassemblies()
 }
@@ -61,38 +65,19 @@ func updateBandwidth(v *float32, bytes, earliest, latest int64, factor float32) 
 	if latest <= earliest {
 		return
 	}
-	smoothRate(v, bytes, latest-earliest, factor)
-}
-
-// smoothRate moves *v towards the rate of bytes in some nanoseconds.
-func smoothRate(v *float32, bytes, time int64, factor float32) {
-	seconds := float64(time) / 1e9
+	seconds := float64(latest-earliest) / 1e9
 	smooth(v, float32(float64(bytes)*8/1000/seconds), factor)
 }
 
-// updateSent computes the bandwidths of what was sent. Where windows grow, they
-// fall in silence: the bytes of the older half are taken over the silence once
-// that is longer than the half has taken, and in idleness there are none.
+// updateSent computes the bandwidths of what was sent.
 func (e *Endpoint) updateSent(factor float32) {
 	w := &e.sent
-	switch {
-	case w.odd != nil:
-		return
-	case w.half.present == 0 && e.grows():
-		smooth(&e.stats.SentBandwidth, 0, factor)
-		smooth(&e.stats.AckedBandwidth, 0, factor)
-		return
-	case w.half.present == 0:
+	if w.odd != nil || w.half.present == 0 {
 		return
 	}
 	n := len(w.ring)
 	first, last := e.nextID-uint64(min(n, w.count)), e.nextID-uint64(n/2)-1
 	at := func(id uint64) int64 { return w.record(uint16(id)).at }
-	if silence := e.now - at(e.nextID-1); e.grows() && silence > at(last)-at(first) {
-		smoothRate(&e.stats.SentBandwidth, w.half.bytes, silence, factor)
-		smoothRate(&e.stats.AckedBandwidth, w.half.ackedBytes, silence, factor)
-		return
-	}
 	updateBandwidth(&e.stats.SentBandwidth, w.half.bytes, at(first), at(last), factor)
 	if w.half.acked == 0 {
 		return
@@ -110,20 +95,10 @@ func (e *Endpoint) updateReceived(factor float32) {
 	r := &e.received.ring
 	if r.records != nil && !e.received.seen.Bitwise() {
 		e.scanReceived(factor)
-		return
+	} else if r.bytes > 0 {
+		earliest, latest := r.span()
+		updateBandwidth(&e.stats.ReceivedBandwidth, r.bytes, earliest, latest, factor)
 	}
-	if !e.received.whole || r.bytes == 0 {
-		if e.grows() {
-			smooth(&e.stats.ReceivedBandwidth, 0, factor)
-		}
-		return
-	}
-	earliest, latest := r.span()
-	if silence := e.now - e.newsAt; e.grows() && silence > latest-earliest {
-		smoothRate(&e.stats.ReceivedBandwidth, r.bytes, silence, factor)
-		return
-	}
-	updateBandwidth(&e.stats.ReceivedBandwidth, r.bytes, earliest, latest, factor)
 }
 
 // A span is a sum of bytes with the times of the first and the last packet,

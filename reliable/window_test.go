@@ -44,27 +44,13 @@ func TestFirstWindows(t *testing.T) {
 				a.say(b)
 				b.say(a)
 			}
-			if len(a.sent.ring) < firstSentWindow || !b.received.whole {
-				t.Errorf("the windows have %d and %d entries, want at least %d",
-					len(a.sent.ring), len(b.received.ring.records), firstSentWindow)
+			if len(a.sent.ring) < firstSentWindow {
+				t.Errorf("the window has %d entries, want at least %d", len(a.sent.ring), firstSentWindow)
 			}
 			if a.Update(a.now); a.Stats().PacketLoss != 0 {
 				t.Errorf("PacketLoss = %v on a link that lost nothing", a.Stats().PacketLoss)
 			}
 		})
-	}
-}
-
-// The records that a ring of few has are there once it is whole.
-func TestReceivedRingKeepsRecords(t *testing.T) {
-	a, b := newLoop(t)
-	for range firstSentWindow {
-		a.say(b)
-	}
-	for s, rec := range b.received.ring.records {
-		if want := testTime(0).Add(time.Duration(s+1) * time.Millisecond); b.base.Add(time.Duration(rec.at)) != want {
-			t.Errorf("packet %d was received %v, want %v", s, b.base.Add(time.Duration(rec.at)), want)
-		}
 	}
 }
 

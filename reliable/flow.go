@@ -1,0 +1,76 @@
+package reliable
+
+import "unsafe"
+
+const (
+	flowTurn  = 500 // least time between two marks of a flow, in its ticks
+	flowShift = 20  // a tick is 2^20 ns, which is a millisecond, nearly
+)
+
+// A flow tells the rate of bytes over the last second or so. The rate is exact
+// where packets go by steadily: it is that of the packets after one of them, over
+// the time from that one to the last.
+type flow struct {
+	last  uint32    // tick in which the newest packet went by, modulo 2^32
+	marks [3]uint32 // those of three earlier ones, the oldest first
+	bytes [3]uint32 // from each mark to the next
+}
+
+// add notes that n bytes go by.
+func (f *flow) add(n uint32, now int64) {
+	f.last = uint32(now >> flowShift)
+	f.bytes[2] += n
+	if f.last-f.marks[2] >= flowTurn {
+		f.marks = [3]uint32{f.marks[1], f.marks[2], f.last}
+		f.bytes = [3]uint32{f.bytes[1], f.bytes[2], 0}
+	}
+}
+
+// rate returns the rate in kilobits per second: the lower of two, over a shorter
+// and a longer time. What a stall has held back arrives at once, and one of the two
+// includes the stall or does not include the burst. A silence that is longer takes the
+// place of the time.
+func (f *flow) rate(now int64) float32 {
+	silence := uint32(now>>flowShift) - f.last
+	over := func(bytes, since uint32) float32 {
+		ticks := max(f.last-since, silence, flowTurn)
+		return float32(float64(bytes) * 8e6 / float64(int64(ticks)<<flowShift))
+	}
+	some := f.bytes[1] + f.bytes[2]
+	return min(over(some, f.marks[1]), over(f.bytes[0]+some, f.marks[0]))
+}
+
+// flows are those of an Endpoint with a Config.MaxWindow. They are made with the
+// first packet, and given up in idleness.
+type flows struct{ sent, acked, received flow }
+
+const flowsSize = int(unsafe.Sizeof(flows{}))
+
+// flowing returns the flows, which it makes if there are none.
+func (e *Endpoint) flowing() *flows {
+	if e.flows == nil {
+		now := uint32(e.now >> flowShift)
+		f := flow{last: now, marks: [3]uint32{now, now, now}}
+		e.flows = &flows{f, f, f}
+		e.mem += flowsSize
+	}
+	return e.flows
+}
+
+func (e *Endpoint) freeFlows() {
+	if e.flows != nil {
+		e.flows = nil
+		e.mem -= flowsSize
+	}
+}
+
+// updateFlows moves the bandwidths towards the rates of the flows.
+func (e *Endpoint) updateFlows(factor float32) {
+	var sent, acked, received float32
+	if f := e.flows; f != nil {
+		sent, acked, received = f.sent.rate(e.now), f.acked.rate(e.now), f.received.rate(e.now)
+	}
+	smooth(&e.stats.SentBandwidth, sent, factor)
+	smooth(&e.stats.AckedBandwidth, acked, factor)
+	smooth(&e.stats.ReceivedBandwidth, received, factor)
+}
