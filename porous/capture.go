@@ -20,6 +20,7 @@ const coreProtocol = "porous"
 // core's Config that newSettings leaves at their defaults are not in it.
 type coreConfig struct {
 	ID       uint32 // of the request
+	OtherID  uint32 // of one before it
 	Accepted bool   // the peer has acknowledged it
 	Limited  bool   // there is a Reserve
 
@@ -33,9 +34,9 @@ type coreConfig struct {
 	Redundancy, VerifyDisconnect, Paper bool
 }
 
-func newCoreConfig(c *core.Config, id uint32, accepted bool) coreConfig {
+func newCoreConfig(c *core.Config, id ids) coreConfig {
 	return coreConfig{
-		ID: id, Accepted: accepted, Limited: c.Reserve != nil,
+		ID: id.own, OtherID: id.other, Accepted: id.accepted, Limited: c.Reserve != nil,
 		Version: c.Version, Channels: c.Channels, MaxPacket: c.MaxPacket,
 		SendBandwidth: c.SendBandwidth, ReceiveBandwidth: c.ReceiveBandwidth,
 		SendBuffer: c.SendBuffer, ReceiveBuffer: c.ReceiveBuffer, LowShare: c.LowShare,
@@ -46,12 +47,12 @@ func newCoreConfig(c *core.Config, id uint32, accepted bool) coreConfig {
 
 // coreConfig returns what the core of a new connection is to be made of, and
 // begins to capture it, if that is wanted.
-func (c *Conn) coreConfig(id uint32, accepted bool) *core.Config {
+func (c *Conn) coreConfig(id ids) *core.Config {
 	cfg := &c.set.core
 	if c.set.capture == nil {
 		return cfg
 	}
-	j, err := json.Marshal(newCoreConfig(cfg, id, accepted))
+	j, err := json.Marshal(newCoreConfig(cfg, id))
 	if err != nil {
 		return cfg
 	}

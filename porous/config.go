@@ -177,7 +177,7 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	c.HandshakeTimeout = min(cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout), longest)
 	c.LowShare = cfg.LowShare
 	c.VerifyDisconnect = cfg.VerifyDisconnect
-	c.EagerRequest, c.AwaitAcks = true, true
+	c.EagerRequest, c.AwaitAcks, c.VerifyRequest = true, true, true
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
 	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
 	s.manual = cfg.ManualStep

@@ -42,6 +42,7 @@ type Conn struct {
 	connected bool
 	compact   bool
 	released  bool  // dc has been closed
+	vanished  bool  // the peer was silent: the address stays open, for nothing of it comes late
 	events    uint8 // those that have not been looked at, a bit for each
 	now       core.Clock
 	tickAt    core.Clock    // when HandleTick has been asked for; 0: it has not
@@ -70,16 +71,17 @@ var (
 	_ outbox.Refiller  = (*framer)(nil)
 )
 
-// start sets up c on dc and attaches it. With accepted, id is that of our
-// request, which the peer has acknowledged.
-func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) error {
+// ids are those of our request to connect.
+type ids struct {
+	own      uint32
+	other    uint32 // of one that the peer may have been sent before; own: there was none
+	accepted bool   // the peer has acknowledged own
+}
+
+// start sets up c on dc and attaches it.
+func (c *Conn) start(dc datagram.Conn, set *settings, id ids) error {
 	c.init(dc, set)
-	cfg := c.coreConfig(id, accepted)
-	if accepted {
-		c.peer.InitAccepted(0, cfg, id, (*sink)(c))
-	} else {
-		c.peer.Init(0, cfg, id, (*sink)(c))
-	}
+	startPeer(&c.peer, c.coreConfig(id), id, (*sink)(c))
 	if err := dc.Attach((*handler)(c)); err != nil {
 		return err
 	}
@@ -87,6 +89,16 @@ func (c *Conn) start(dc datagram.Conn, set *settings, id uint32, accepted bool) 
 	c.scheduleLocked()
 	c.mu.Unlock()
 	return nil
+}
+
+// startPeer sets up the core of a connection.
+func startPeer(p *core.Peer, cfg *core.Config, id ids, h core.Handler) {
+	if id.accepted {
+		p.InitAccepted(0, cfg, id.own, h)
+	} else {
+		p.Init(0, cfg, id.own, h)
+	}
+	p.AlsoAsked(id.other)
 }
 
 // fail makes c one of which every call returns err.
@@ -248,6 +260,9 @@ func (c *Conn) release() error {
 	c.mu.Lock()
 	c.released = true
 	c.endCaptureLocked()
+	if grave := c.dc.Features().Tombstone; grave != nil && c.vanished {
+		grave.SetTombstone(0)
+	}
 	c.mu.Unlock()
 	err := c.dc.Close()
 	c.gone.Do(func() {

@@ -52,7 +52,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 	}
 	c := &Conn{inner: inner}
 	c.onGone = func() { dialedConns.Ended(c) }
-	if err := c.start(dc, set, randomID(), false); err != nil {
+	if err := c.start(dc, set, randomIDs()); err != nil {
 		dc.Close()
 		return nil, err
 	}
@@ -97,9 +97,10 @@ func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error
 	})
 }
 
-// randomID returns the id of a request.
-func randomID() uint32 {
+// randomIDs returns the id of a request.
+func randomIDs() ids {
 	var b [4]byte
 	rand.Read(b[:])
-	return binary.BigEndian.Uint32(b[:])
+	id := binary.BigEndian.Uint32(b[:])
+	return ids{own: id, other: id}
 }

@@ -20,7 +20,9 @@ var (
 	// every call fails with it, or with an error that matches it and also the
 	// last error of the socket since the peer was heard, where there was one.
 	// It matches net.ErrClosed, and its Timeout is false, since the connection
-	// does not come back.
+	// does not come back. It also ends one whose peer answers no pings for three
+	// seconds, or eight timeouts, while its address asks for a new connection: the
+	// peer has died and started again.
 	ErrIdleTimeout error = &closedError{"porous: no frame from the peer within the idle timeout"}
 	// ErrRefused ends an attempt to connect: the peer has another number of
 	// channels or another size of frames, or has ended the connection before
@@ -32,6 +34,17 @@ var (
 	// may also match the last error of the socket, as with ErrIdleTimeout.
 	ErrHandshakeTimeout error = &closedError{"porous: the peer did not complete the handshake in time"}
 )
+
+// errReplaced ends a connection whose peer has started again.
+var errReplaced error = replacedError{}
+
+type replacedError struct{}
+
+func (replacedError) Error() string {
+	return "porous: the peer has started again: its address asks for a new connection, and answers no pings of this one"
+}
+
+func (replacedError) Unwrap() error { return ErrIdleTimeout }
 
 // A MessageTooLargeError is returned for a message larger than the connection
 // carries. Nothing of it has been sent.

@@ -129,6 +129,8 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	switch {
 	case has(core.EventTimeout):
 		c.endLocked(netconn.Silence(c.dc, ErrIdleTimeout))
+	case has(core.EventReplaced):
+		c.endLocked(errReplaced)
 	case has(core.EventDisconnect):
 		c.endLocked(io.EOF)
 	case has(core.EventRefused):
@@ -136,6 +138,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	case has(core.EventUnanswered):
 		c.endLocked(netconn.Silence(c.dc, ErrHandshakeTimeout))
 	}
+	c.vanished = c.vanished || has(core.EventTimeout) || has(core.EventReplaced) || has(core.EventUnanswered)
 	c.events = 0
 	if c.peer.State() >= core.Disconnected {
 		c.finishLocked()

@@ -319,8 +319,11 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bu
 			return nil
 		}
 		id, ok := core.ParseConnectAck(b)
-		if ok && l.proves(from, id) && l.welcome(from) {
-			return func(_ time.Time, dc datagram.Conn) { l.admit(dc, from, id) }
+		if !ok {
+			continue
+		}
+		if ids, ok := l.proves(from, id); ok && l.welcome(from) {
+			return func(_ time.Time, dc datagram.Conn) { l.admit(dc, from, ids) }
 		}
 	}
 	return nil
@@ -362,11 +365,27 @@ func (l *Listener) cookieID(to netip.AddrPort) uint32 {
 	return l.cookie.ID(time.Since(l.born), address(to))
 }
 
-// proves reports whether who acknowledges an id receives at its address.
-func (l *Listener) proves(from netip.AddrPort, id uint32) bool {
+// dialIDs returns the ids of a connection that is dialed: the one with which we
+// have answered a request that came before, so that its acknowledgement is good
+// for this connection, and the one of the ten seconds before that.
+func (l *Listener) dialIDs(to netip.AddrPort) ids {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cookie.Check(time.Since(l.born), address(from), id)
+	now, addr := time.Since(l.born), address(to)
+	id := l.cookie.ID(now, addr)
+	return ids{own: id, other: l.cookie.Other(now, addr, id)}
+}
+
+// proves reports whether who acknowledges an id receives at its address, and
+// returns the ids of a connection with it.
+func (l *Listener) proves(from netip.AddrPort, id uint32) (ids, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.born)
+	if !l.cookie.Check(now, address(from), id) {
+		return ids{}, false
+	}
+	return ids{own: id, other: l.cookie.Other(now, address(from), id), accepted: true}, true
 }
 
 func address(ap netip.AddrPort) (a core.Address) {
@@ -378,7 +397,7 @@ func address(ap netip.AddrPort) (a core.Address) {
 
 // admit makes the connection of a peer that has proved its address. Accept
 // returns it once the handshake is done.
-func (l *Listener) admit(dc datagram.Conn, from netip.AddrPort, id uint32) {
+func (l *Listener) admit(dc datagram.Conn, from netip.AddrPort, id ids) {
 	c := l.newConn(from)
 	c.onConnect = func() {
 		if !l.queueConn(c) {
@@ -387,7 +406,7 @@ func (l *Listener) admit(dc datagram.Conn, from netip.AddrPort, id uint32) {
 	}
 	l.mu.Lock() // until it can be used, for others find it then
 	l.pending[from] = pending{c: c}
-	err := c.start(dc, l.set, id, true)
+	err := c.start(dc, l.set, id)
 	closed := l.closed
 	l.mu.Unlock()
 	if err != nil || closed {

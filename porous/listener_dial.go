@@ -49,9 +49,7 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 		return nil, err
 	}
 	c := l.newConn(addr)
-	// The id is the one with which we have answered a request that came before,
-	// so that its acknowledgement is good for this connection.
-	if err := c.start(dc, l.set, l.cookieID(addr), false); err != nil {
+	if err := c.start(dc, l.set, l.dialIDs(addr)); err != nil {
 		c.release()
 		return nil, err
 	}

@@ -132,3 +132,64 @@ func TestListenerDialErrors(t *testing.T) {
 		require.ErrorIs(t, err, net.ErrClosed)
 	})
 }
+
+// R12: what was answered before the code changes, which it does each ten seconds,
+// is good for a connection that is dialed, or accepted, after that.
+func TestListenersMeetAsTheCodeChanges(t *testing.T) {
+	for _, latency := range []time.Duration{20 * time.Millisecond, 700 * time.Millisecond} {
+		for _, loss := range []float64{0, 0.2} {
+			for step := range 40 {
+				// The other side's request comes before the change, and we dial around it.
+				first := 10*time.Second - latency - time.Duration(step)*latency/10
+				bubble(t, func(t *testing.T) {
+					n := simnet.New(uint64(step))
+					defer n.Close()
+					n.SetDefault(simnet.Link{Latency: latency, Loss: loss, Reorder: loss, ReorderBy: latency})
+					a := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+					b := simListener(t, n, "10.0.0.2:7", &ListenConfig{})
+					defer a.Close()
+					defer b.Close()
+					time.Sleep(first)
+					dialed := make(chan *Conn)
+					go func() {
+						c, _ := b.Dial(t.Context(), "10.0.0.1:7")
+						dialed <- c
+					}()
+					time.Sleep(latency + time.Duration(step%20)*latency/5)
+					c, err := a.Dial(t.Context(), "10.0.0.2:7")
+					require.NoError(t, err, "loss %v, step %d", loss, step)
+					d := <-dialed
+					require.NotNil(t, d)
+					c.Write([]byte("from a"))
+					d.Write([]byte("from b"))
+					require.Equal(t, "from a", readString(t, d))
+					require.Equal(t, "from b", readString(t, c))
+					abort(c, d)
+				})
+			}
+		}
+	}
+}
+
+// The same for a peer that only dials, on a path so long that it asks twice.
+func TestDialAsTheCodeChanges(t *testing.T) {
+	for step := range 40 {
+		bubble(t, func(t *testing.T) {
+			n := simnet.New(uint64(step))
+			defer n.Close()
+			n.SetDefault(simnet.Link{Latency: 800 * time.Millisecond})
+			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+			defer l.Close()
+			time.Sleep(7*time.Second + time.Duration(step)*100*time.Millisecond)
+			c := simDial(t, n, "10.0.0.2:7", "10.0.0.1:7", nil)
+			require.NoError(t, c.Connected(t.Context()), "step %d", step)
+			s, err := l.AcceptConn()
+			require.NoError(t, err)
+			c.Write([]byte("to the listener"))
+			s.Write([]byte("from it"))
+			require.Equal(t, "to the listener", readString(t, s))
+			require.Equal(t, "from it", readString(t, c))
+			abort(c, s)
+		})
+	}
+}

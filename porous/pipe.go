@@ -26,7 +26,7 @@ func Pipe(cfg *Config) (a, b *Conn) {
 		failed := err
 		if failed == nil {
 			end.c.onGone = func() { pipedConns.Ended(end.c) }
-			failed = end.c.start(end.dc, set, randomID(), false)
+			failed = end.c.start(end.dc, set, randomIDs())
 		}
 		if failed != nil {
 			end.c.fail(end.dc, failed)

@@ -50,11 +50,7 @@ func newReplayed(info *capture.Info) (capture.Core, error) {
 	if c.Limited {
 		p.cfg.Reserve = p.reserve
 	}
-	if c.Accepted {
-		p.peer.InitAccepted(0, &p.cfg, c.ID, p)
-	} else {
-		p.peer.Init(0, &p.cfg, c.ID, p)
-	}
+	startPeer(&p.peer, &p.cfg, c.ids(), p)
 	return p, nil
 }
 
@@ -78,12 +74,14 @@ func (c *coreConfig) config() (*core.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	again := newCoreConfig(&set.core, c.ID, c.Accepted)
+	again := newCoreConfig(&set.core, c.ids())
 	if again.Limited = c.Limited; again != *c {
 		return nil, errors.New("configuration: no connection can have it")
 	}
 	return &set.core, nil
 }
+
+func (c *coreConfig) ids() ids { return ids{c.ID, c.OtherID, c.Accepted} }
 
 func (p *replayed) reserve(delta int) bool {
 	if delta <= 0 {

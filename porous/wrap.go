@@ -23,7 +23,7 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 		if datagram.Below(inner) == nil {
 			c.onGone = func() { wrappedConns.Ended(c) }
 		}
-		err = c.start(dc, set, randomID(), false)
+		err = c.start(dc, set, randomIDs())
 	}
 	switch {
 	case err != nil:

@@ -53,6 +53,10 @@ type Config struct {
 	// VerifyDisconnect has a disconnect request that was not expected answered
 	// by a ping, and ignored if that is answered.
 	VerifyDisconnect bool
+	// VerifyRequest has a request to connect that comes while the connection
+	// lives, and is not its own one again, checked by pings in place of
+	// acknowledged (C12): a peer that has started again answers none.
+	VerifyRequest bool
 
 	// Reserve, if not nil, is asked before memory is taken for received
 	// packets and told when it is given back. Where it refuses, frames are.

@@ -49,3 +49,13 @@ func (c *Cookie) Check(now Clock, from Address, id uint32) bool {
 	epoch := uint64(now / cookieEpoch)
 	return id == c.id(epoch, from) || epoch > 0 && id == c.id(epoch-1, from)
 }
+
+// Other returns the other id that Check accepts at a time when it accepts id, or id
+// if there is none: whoever was sent one may have been sent that, too.
+func (c *Cookie) Other(now Clock, from Address, id uint32) uint32 {
+	epoch := uint64(now / cookieEpoch)
+	if this := c.id(epoch, from); this != id || epoch == 0 {
+		return this
+	}
+	return c.id(epoch-1, from)
+}

@@ -31,6 +31,7 @@ const (
 	EventRefused                  // incompatible, or ended by the peer before it began (C4, C5, D2)
 	EventUnanswered               // the handshake did not finish in time (C9)
 	EventUnconfirmed              // our own request to end was not answered in time (D4)
+	EventReplaced                 // the peer has started again, see Config.VerifyRequest
 )
 
 // A Fate says what became of a packet.
@@ -66,6 +67,7 @@ type Peer struct {
 	requested  bool // by the peer, compatibly
 	flushing   bool // to disconnect when everything is sent
 	ownID      uint32
+	otherID    uint32 // of a request that the peer may have seen in its place; ownID: there is none
 	remoteID   uint32
 	bandwidth  uint64 // of sending, agreed upon (H6)
 	requestAt  Clock  // when to repeat a request
@@ -76,12 +78,12 @@ type Peer struct {
 	pinging    bool   // it is unanswered
 	timing     bool   // an answer to the ping timedID is a sample: the last one, or one before
 	timedID    uint16
-	timedAt    Clock  // when that was sent
-	doubted    bool   // a disconnect request came that a ping is to check
-	doubtID    uint16 // the first ping since then
-	doubtedAt  Clock
-	rejoined   bool // an eager request was sent
-	leaving    bool // the peer has asked to end; acknowledgements are waited for
+	timedAt    Clock // when that was sent
+	ending     doubt // a disconnect request came
+	rival      doubt // a request to connect came that is not for this connection
+	confirmed  bool  // the peer has sent what only a connected one does
+	rejoined   bool  // an eager request was sent
+	leaving    bool  // the peer has asked to end; acknowledgements are waited for
 	leaveAt    Clock
 
 	send sending
@@ -93,7 +95,7 @@ type Peer struct {
 // Init sets p up at a time. The id of its request must be random. It sends
 // requests until it is answered.
 func (p *Peer) Init(now Clock, cfg *Config, id uint32, h Handler) {
-	*p = Peer{cfg: cfg, h: h, ownID: id, lastHeard: now, requestAt: now, deadlineAt: now + cfg.HandshakeTimeout}
+	*p = Peer{cfg: cfg, h: h, ownID: id, otherID: id, lastHeard: now, requestAt: now, deadlineAt: now + cfg.HandshakeTimeout}
 	p.send.init(p)
 	p.recv.init(p)
 }
@@ -104,6 +106,11 @@ func (p *Peer) InitAccepted(now Clock, cfg *Config, id uint32, h Handler) {
 	p.Init(now, cfg, id, h)
 	p.acked = true
 }
+
+// AlsoAsked follows Init where the peer may have been sent a request with
+// another id shortly before: its acknowledgement is good, too, and it may begin
+// with either id.
+func (p *Peer) AlsoAsked(id uint32) { p.otherID = id }
 
 // State returns the present state.
 func (p *Peer) State() State { return p.state }
@@ -141,6 +148,9 @@ func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
 	valid := true
 	switch FrameType(b[0]) {
 	case TypeConnect:
+		if p.meetsRival(now, b, out) {
+			return // which is no sign of life
+		}
 		valid = p.receiveConnect(now, b, out)
 	case TypeConnectAck:
 		valid = p.receiveConnectAck(now, b)
@@ -164,6 +174,7 @@ func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
 	}
 	if valid {
 		p.lastHeard = max(p.lastHeard, now)
+		p.confirmed = p.confirmed || p.state == Connected && FrameType(b[0]) >= TypePing
 	} else {
 		p.stats.Invalid++
 	}
@@ -202,7 +213,7 @@ func (p *Peer) receiveConnectAck(now Clock, b []byte) bool {
 	if !ok || p.state != Connecting {
 		return ok
 	}
-	if id != p.ownID {
+	if id != p.ownID && id != p.otherID {
 		p.become(now, Disconnected)
 		p.h.HandleEvent(EventRefused)
 		return true
@@ -219,6 +230,7 @@ func (p *Peer) establish(now Clock) {
 	}
 	p.state = Connected
 	p.lastHeard = now
+	p.requestAt = now + p.cfg.RequestInterval
 	p.recv.window = frameWindow{next: p.ownID, size: p.cfg.ReceiveFrames}
 	p.send.establish(now, p.remoteID, p.bandwidth)
 	p.lastPing = now - p.cfg.PingInterval // the first one at once
@@ -230,7 +242,7 @@ func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
 	if p.state == Zombie {
 		return
 	}
-	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.doubt(now, out) {
+	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.doubtsEnd(now, out) {
 		return
 	}
 	if p.state == Connected && p.cfg.AwaitAcks && (p.leaving || p.send.queue.flight > 0) {
@@ -264,17 +276,6 @@ func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
 	}
 }
 
-// doubt decides about a disconnect request that anybody may have forged: a
-// peer that has sent one answers no pings.
-func (p *Peer) doubt(now Clock, out *wire.Batch) bool {
-	if !p.doubted {
-		p.doubted, p.doubtedAt, p.doubtID = true, now, p.pingID+1
-		p.ping(now, out)
-		return true
-	}
-	return now-p.doubtedAt < 2*max(p.send.rtt.rto(), 50*time.Millisecond)
-}
-
 // receivePing answers a ping, when connected (T14).
 func (p *Peer) receivePing(b []byte, out *wire.Batch) bool {
 	id, ok := ParsePing(b, TypePing)
@@ -304,7 +305,8 @@ func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 			p.send.sample(now - p.timedAt)
 		}
 	}
-	p.doubted = p.doubted && int16(id-p.doubtID) < 0
+	p.ending.answered(id)
+	p.rival.answered(id)
 	p.send.alive(now)
 	return true
 }
@@ -405,6 +407,9 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 			return
 		}
 		p.send.tick(now)
+		if p.asksAgain() && now >= p.requestAt {
+			p.request(now, out)
+		}
 		if now >= p.pingAt() {
 			p.ping(now, out)
 		}
@@ -437,6 +442,8 @@ func (p *Peer) pingAt() Clock {
 	switch {
 	case p.send.loss.backoff > 0 && p.send.queue.flying > 0:
 		return p.lastPing + max(wait, 50*time.Millisecond)
+	case p.rival.there:
+		return p.lastPing + max(wait, rivalPings)
 	case p.pinging:
 		return p.lastPing + max(wait, min(time.Second, p.cfg.PingInterval))
 	case p.send.rtt.samples == 0:
@@ -458,6 +465,9 @@ func (p *Peer) Next(now Clock) (at Clock, ok bool) {
 		at = min(p.lastHeard+p.cfg.Watchdog, p.pingAt(), p.send.nextAt(now))
 		if p.leaving {
 			at = min(at, p.leaveAt)
+		}
+		if p.asksAgain() {
+			at = min(at, p.requestAt)
 		}
 	case Disconnecting:
 		at = min(p.requestAt, p.deadlineAt)

@@ -45,7 +45,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 		return ok
 	}
 	r := &p.recv
-	if !r.window.accepts(id) {
+	if !r.window.accepts(id) && !p.beginsOther(id) {
 		p.stats.OutOfWindow++
 		return true
 	}
@@ -63,6 +63,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 			p.stats.count(v)
 		}
 	}
+	p.otherID = p.ownID
 	r.window.move(id)
 	r.acks.add(id)
 	p.stats.Accepted++
