@@ -18,6 +18,9 @@ type Controller interface {
 	HandleSpurious(now Clock, sentAt Clock)
 	// HandleTimeout learns of a long time without any acknowledgement.
 	HandleTimeout(now Clock)
+	// HandleIdle learns that a second has passed, or a timeout if that is
+	// longer, in which at most so many bytes were in flight.
+	HandleIdle(used int)
 	// SetRTT tells the averaged round-trip time after each sample, and the
 	// limit of the bandwidth in bytes/s.
 	SetRTT(avg time.Duration, bandwidth uint64)

@@ -18,7 +18,7 @@ import (
 // trip, not only by what makes up for the smaller back-off.
 type cubic struct {
 	mtu, window, threshold, limit int
-	thin                          int // losses that a thin stream meets leave such a window
+	first                         int // the first window: what losses that a thin stream meets, and idleness, leave
 
 	rtt       time.Duration
 	bandwidth uint64
@@ -37,6 +37,7 @@ type cubic struct {
 
 	recovery Clock // losses of frames sent before this are of the same event
 	backed   bool
+	idled    bool       // idleness has made the window smaller since the last loss
 	undo     *cubicUndo // nil: the last back-off cannot be taken back
 	undone   cubicUndo
 }
@@ -63,7 +64,7 @@ func newCubicFrom(mtu, window int) *cubic {
 	return &cubic{
 		mtu:       mtu,
 		window:    window,
-		thin:      window,
+		first:     window,
 		threshold: unlimited,
 		limit:     unlimited,
 		rtt:       firstRTT,
@@ -73,8 +74,10 @@ func newCubicFrom(mtu, window int) *cubic {
 // initialWindow returns the first window in bytes (RFC 6928).
 func initialWindow(mtu int) int { return min(initialFrames*mtu, max(2*mtu, 14720)) }
 
-func (c *cubic) Window() int   { return c.window }
-func (c *cubic) Reduced() bool { return c.threshold < unlimited && float64(c.window) < c.most }
+func (c *cubic) Window() int { return c.window }
+func (c *cubic) Reduced() bool {
+	return !c.idled && c.threshold < unlimited && float64(c.window) < c.most
+}
 
 // Rate is a quarter above the window's own, or twice that in slow start, and
 // not above the bandwidth agreed upon.
@@ -163,10 +166,10 @@ func (c *cubic) HandleLoss(now Clock, l Loss) {
 	} else {
 		c.most = w
 	}
-	c.backed, c.recovery = true, now
+	c.backed, c.recovery, c.idled = true, now, false
 	least := 2 * c.mtu
 	if l.Thin && beta == noQueueBeta {
-		least = min(c.window, c.thin) // what is in flight has no part in it
+		least = min(c.window, c.first) // what is in flight has no part in it
 	}
 	c.window = max(int(w*beta), least)
 	c.threshold = c.window
@@ -193,6 +196,19 @@ func (c *cubic) HandleTimeout(now Clock) {
 	c.threshold = max(int(float64(c.window)*cubicBeta), 2*c.mtu)
 	c.window = 2 * c.mtu
 	c.running, c.fraction, c.undo = false, 0, nil
-	c.backed, c.recovery = true, now
+	c.backed, c.recovery, c.idled = true, now, false
+	c.slow = slowStart{}
+}
+
+// HandleIdle forgets half of what the window has beyond what was used of it:
+// what it was measured by has passed, and the path may be slower by now (RFC
+// 2861). Slow start comes back to three quarters of what it was.
+func (c *cubic) HandleIdle(used int) {
+	if 2*used >= c.window || c.window <= c.first {
+		return
+	}
+	c.threshold = max(c.threshold, c.window-c.window/4)
+	c.window = max((c.window+used)/2, c.first)
+	c.running, c.fraction, c.undo, c.idled = false, 0, nil, true
 	c.slow = slowStart{}
 }

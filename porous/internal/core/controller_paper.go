@@ -68,6 +68,9 @@ func (c *paperController) HandleLoss(now Clock, l Loss) {
 
 func (c *paperController) HandleSpurious(Clock, Clock) {}
 
+// HandleIdle does nothing: the paper knows no idleness.
+func (c *paperController) HandleIdle(int) {}
+
 func (c *paperController) HandleTimeout(Clock) {
 	c.threshold = max(c.window/2, 2*c.mtu)
 	c.window = c.mtu

@@ -23,6 +23,7 @@ type tolerant struct {
 	phase int
 
 	rates     [rateRounds]float64 // largest of each round, a ring over the rounds
+	before    float64             // largest rate before idleness, while it starts anew; 0: none
 	full      float64             // rate at which the pipe seemed full
 	fullCount int                 // rounds without growth beyond it
 	leastAt   Clock               // when the least round-trip time was last seen
@@ -95,7 +96,9 @@ func (c *tolerant) Rate() float64 {
 	}
 	switch c.state {
 	case starting:
-		r *= startGain
+		if r *= startGain; c.before > 0 {
+			r = max(r/startGain, min(r, c.before))
+		}
 	case draining:
 		r /= startGain
 	case probing:
@@ -185,7 +188,7 @@ func (c *tolerant) move(a Ack, ended bool) {
 	}
 }
 
-func (c *tolerant) enter(s tolerantState, now Clock) { c.state, c.since = s, now }
+func (c *tolerant) enter(s tolerantState, now Clock) { c.state, c.since, c.before = s, now, 0 }
 
 // isFull reports whether the rate has stopped growing.
 func (c *tolerant) isFull() bool {
@@ -228,6 +231,23 @@ func (c *tolerant) HandleLoss(now Clock, l Loss) {
 }
 
 func (c *tolerant) HandleSpurious(Clock, Clock) {}
+
+// HandleIdle forgets half of the rate, and of what the window has beyond what was
+// used of it, and finds them anew: the path may be slower by now. It looks for no
+// more than there was, since that would fill the queue of a path that is not.
+func (c *tolerant) HandleIdle(used int) {
+	first := initialWindow(c.mtu)
+	if 2*used >= int(c.product()) || c.window <= first {
+		return
+	}
+	c.before = max(c.before, c.estimate())
+	c.window = max((c.window+used)/2, first)
+	least := float64(first) / max(c.rtt, 100*time.Microsecond).Seconds()
+	for i, r := range c.rates {
+		c.rates[i] = max(r/2, min(r, least))
+	}
+	c.full, c.fullCount, c.state = 0, 0, starting
+}
 
 // HandleTimeout forgets what was learned: the path may have changed.
 func (c *tolerant) HandleTimeout(now Clock) {

@@ -29,6 +29,7 @@ func (c *tcpCubic) Window() int                        { return int(c.window) }
 func (c *tcpCubic) Rate() float64                      { return 0 }
 func (c *tcpCubic) Reduced() bool                      { return false }
 func (c *tcpCubic) HandleSpurious(Clock, Clock)        {}
+func (c *tcpCubic) HandleIdle(int)                     {}
 func (c *tcpCubic) SetRTT(avg time.Duration, _ uint64) { c.rtt = avg }
 func (c *tcpCubic) HandleAck(a Ack) {
 	switch {

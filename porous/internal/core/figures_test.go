@@ -111,7 +111,6 @@ func TestNoBurstAfterAPause(t *testing.T) {
 		}
 		s.run(time.Minute)
 		require.True(t, s.a.p.Flushed())
-		require.Greater(t, s.a.p.Stats().Window, 50_000, "the pause has not changed it")
 		sent := s.a.link.sent
 		fill()
 		require.LessOrEqual(t, s.a.link.sent-sent, burstFrames+1, "controller %d", kind)

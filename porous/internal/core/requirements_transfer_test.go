@@ -104,6 +104,7 @@ func (c *fixedController) Reduced() bool                { return false }
 func (c *fixedController) HandleAck(a Ack)              { c.Ack = a }
 func (c *fixedController) HandleLoss(Clock, Loss)       { c.losses++ }
 func (c *fixedController) HandleSpurious(Clock, Clock)  { c.spurious++ }
+func (c *fixedController) HandleIdle(int)               {}
 func (c *fixedController) HandleTimeout(Clock)          { c.timeouts++ }
 func (c *fixedController) SetRTT(time.Duration, uint64) {}
 

@@ -18,8 +18,10 @@ type sending struct {
 	packets  int    // without a fate
 	queued   int    // their bytes, with overhead
 	limit    Limit
-	limited  bool // the congestion window, not the application, was the limit
-	probes   int8 // frames that may leave whatever the window says
+	limited  bool  // the congestion window, not the application, was the limit
+	probes   int8  // frames that may leave whatever the window says
+	used     int   // most bytes in flight of the present second
+	usedAt   Clock // when that is over
 
 	free     *outgoing // packets to use again
 	freeSize int       // bytes of them
@@ -47,6 +49,28 @@ func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
 	}
 	s.pace = pacer{credit: burstFrames * float64(c.MTU), last: now}
 	s.limit = LimitNone
+}
+
+// What was used of the window is looked at each second, or timeout if that is
+// longer, so that the gaps between the bursts of a game, say, are no idleness.
+const (
+	idleSpan  = time.Second
+	idleSpans = 32 // as good as for ever
+)
+
+// relax tells the controller how little of the window was used, once for each
+// second that has passed.
+func (s *sending) relax(now Clock) {
+	span := max(idleSpan, s.rtt.rto())
+	for range idleSpans {
+		if now < s.usedAt {
+			return
+		}
+		s.control.HandleIdle(s.used)
+		s.used = s.queue.flight
+		s.usedAt += span
+	}
+	s.usedAt = now + span
 }
 
 func (s *sending) channel(n int) *sender {

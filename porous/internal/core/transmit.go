@@ -26,6 +26,9 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 		return false
 	}
 	s.queue.now = now
+	if now >= s.usedAt {
+		s.relax(now)
+	}
 	rate := s.control.Rate()
 	if rate > 0 {
 		s.pace.refill(now, rate, p.cfg.MTU)
@@ -202,6 +205,7 @@ func (s *sending) send(now Clock, out *wire.Batch, ch *sender, size int) {
 func (s *sending) leave(now Clock, id uint32, f *frame) {
 	f.snapshot = s.delivery.sent(now, s.queue.pipe())
 	s.queue.sent(now, id, f)
+	s.used = max(s.used, s.queue.flight)
 }
 
 // fill takes messages until one does not fit (T1), window acknowledgements first. A
