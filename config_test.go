@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/pattern"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -182,7 +183,7 @@ func TestExtremeConfigs(t *testing.T) {
 				size := func(i int) int { return max(1, a.MaxMessageSize()-i%2) }
 				go func() {
 					for i := range 5 {
-						if _, err := a.Write(pattern(uint32(i), size(i))); err != nil {
+						if _, err := a.Write(pattern.New(uint32(i), size(i))); err != nil {
 							t.Errorf("Write: %v", err)
 						}
 					}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -64,7 +65,7 @@ func copyOf(a net.Addr) net.Addr {
 }
 
 func TestConnPacketAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	client, server := udpPair(t, nil)

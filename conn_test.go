@@ -1,11 +1,13 @@
 package volley
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/loopback"
+	"volley/internal/pattern"
 	"volley/internal/socketpair"
 	"volley/simnet"
 )
@@ -66,7 +69,7 @@ func TestSizes(t *testing.T) {
 	everyConn(t, nil, func(t *testing.T, a, b *Conn) {
 		most := a.MaxMessageSize()
 		for _, size := range []int{1, 2, 3, 1023, 1024, 1025, 2048, 5000, most - 1, most} {
-			want := pattern(uint32(size), size)
+			want := pattern.New(uint32(size), size)
 			if n, err := a.Write(want); n != size || err != nil {
 				t.Fatalf("Write of %d bytes = %d, %v", size, n, err)
 			}
@@ -166,7 +169,7 @@ func TestConcurrentClose(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				for {
-					if _, err := a.Write(pattern(uint32(i), 3000)); err != nil {
+					if _, err := a.Write(pattern.New(uint32(i), 3000)); err != nil {
 						if !errors.Is(err, io.ErrClosedPipe) {
 							wantErr(t, "Write", err, net.ErrClosed)
 						}
@@ -229,9 +232,9 @@ func TestWriteBatch(t *testing.T) {
 	everyConn(t, nil, func(t *testing.T, a, b *Conn) {
 		var msgs [][]byte
 		for i := range 100 { // few enough for the smallest receive buffer, whose reader may be late
-			msgs = append(msgs, pattern(uint32(i), 4+i*14))
+			msgs = append(msgs, pattern.New(uint32(i), 4+i*14))
 		}
-		msgs = append(msgs, nil, pattern(1000, 16384), pattern(1001, 16384))
+		msgs = append(msgs, nil, pattern.New(1000, 16384), pattern.New(1001, 16384))
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if n, err := a.WriteBatch(msgs); n != len(msgs) || err != nil {
@@ -269,7 +272,7 @@ func TestFlood(t *testing.T) {
 			go func() {
 				for i := range each {
 					window <- struct{}{}
-					if _, err := a.Write(pattern(uint32(w*each+i), 300)); err != nil {
+					if _, err := a.Write(pattern.New(uint32(w*each+i), 300)); err != nil {
 						t.Errorf("Write: %v", err)
 						return
 					}
@@ -283,7 +286,7 @@ func TestFlood(t *testing.T) {
 			if err != nil {
 				t.Fatalf("after %v messages: %v", next, err)
 			}
-			n, err := checkPattern(m)
+			n, err := pattern.Check(m)
 			require.NoError(t, err)
 			if w, i := int(n)/each, int(n)%each; i != next[w] {
 				t.Fatalf("writer %d: message %d, want %d", w, i, next[w])
@@ -299,7 +302,7 @@ func TestPipeBackpressureAndEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000}})
 		defer a.Close()
-		msg := pattern(1, 15000)
+		msg := pattern.New(1, 15000)
 		a.Write(msg)
 		a.SetWriteDeadline(time.Now().Add(time.Second))
 		_, err := a.Write(msg)
@@ -334,11 +337,11 @@ func TestPipeCloseUnblocksWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, closeOther := range []bool{false, true} {
 			a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000}})
-			a.Write(pattern(1, 15000))
+			a.Write(pattern.New(1, 15000))
 			done := make(chan error)
 			for range 3 {
 				go func() {
-					_, err := a.Write(pattern(1, 15000))
+					_, err := a.Write(pattern.New(1, 15000))
 					done <- err
 				}()
 			}
@@ -367,7 +370,7 @@ func TestFullInbox(t *testing.T) {
 		defer b.Close()
 		var ids []uint64
 		for range 30 {
-			id, err := a.WriteMessage(pattern(7, 1000))
+			id, err := a.WriteMessage(pattern.New(7, 1000))
 			require.NoError(t, err)
 			ids = append(ids, id)
 			time.Sleep(10 * time.Millisecond)
@@ -434,5 +437,82 @@ func TestConnectionRefused(t *testing.T) {
 			s.Close()
 			done = true
 		}
+	}
+}
+
+// messagesOf returns what c reads until its deadline or the end.
+func messagesOf(c *Conn) (all []string) {
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	for {
+		m, err := c.ReadMessage(nil)
+		if err != nil {
+			return all
+		}
+		all = append(all, string(m))
+	}
+}
+
+// What the helpers of the standard library do to messages is as package volley's
+// documents say.
+func TestHelpersForStreams(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, a, b *Conn){
+		"net.Buffers": func(t *testing.T, a, b *Conn) {
+			bufs := net.Buffers{[]byte("one"), []byte("two")}
+			n, err := bufs.WriteTo(a)
+			require.NoError(t, err)
+			require.EqualValues(t, 6, n)
+			require.Equal(t, []string{"one", "two"}, messagesOf(b))
+		},
+		"io.Copy to": func(t *testing.T, a, b *Conn) {
+			_, err := io.Copy(a, io.LimitReader(strings.NewReader(strings.Repeat("x", 10_000)), 10_000))
+			require.NoError(t, err)
+			require.Len(t, messagesOf(b), 1)
+			_, err = io.Copy(a, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 40_000))})
+			_, ok := errors.AsType[*MessageTooLargeError](err)
+			require.True(t, ok, "%v", err)
+			_, err = io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 2500))}, make([]byte, 1000))
+			require.NoError(t, err)
+			require.Len(t, messagesOf(b), 3)
+		},
+		"io.Copy from": func(t *testing.T, a, b *Conn) {
+			a.Write([]byte("one"))
+			a.Write([]byte("two"))
+			b.SetReadDeadline(time.Now().Add(time.Second))
+			var all bytes.Buffer
+			_, err := io.Copy(&all, b)
+			wantTimeout(t, "io.Copy", err)
+			require.Equal(t, "onetwo", all.String()) // where one begins is lost
+		},
+		"bufio.Writer": func(t *testing.T, a, b *Conn) {
+			w := bufio.NewWriterSize(a, 16)
+			w.WriteString("one")
+			w.WriteString("two")
+			w.WriteString("a string of more than the buffer")
+			w.Flush()
+			got := messagesOf(b)
+			require.Equal(t, "onetwoa string of more than the buffer", strings.Join(got, ""))
+			require.NotContains(t, got, "one")
+		},
+		"bufio.Reader": func(t *testing.T, a, b *Conn) {
+			a.Write([]byte("line\n"))
+			a.Write(make([]byte, 100))
+			r := bufio.NewReaderSize(b, 16)
+			line, err := r.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "line\n", line)
+			for err == nil {
+				_, err = r.ReadByte()
+			}
+			require.ErrorIs(t, err, io.ErrShortBuffer)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := Pipe(nil)
+				defer a.Close()
+				defer b.Close()
+				f(t, a, b)
+			})
+		})
 	}
 }

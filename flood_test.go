@@ -3,6 +3,7 @@ package volley
 import (
 	"testing"
 	"time"
+	"volley/internal/pattern"
 )
 
 // A burst larger than a fresh connection's windows gets a true fate for each of
@@ -13,7 +14,7 @@ func TestWriteBatchFates(t *testing.T) {
 	const count = 1000
 	msgs := make([][]byte, count)
 	for i := range msgs {
-		msgs[i] = pattern(uint32(i), 256)
+		msgs[i] = pattern.New(uint32(i), 256)
 	}
 	received := map[uint32]bool{}
 	done := make(chan struct{})
@@ -24,7 +25,7 @@ func TestWriteBatchFates(t *testing.T) {
 			if err != nil {
 				return
 			}
-			n, err := checkPattern(m)
+			n, err := pattern.Check(m)
 			if err != nil {
 				t.Error(err)
 			}
@@ -50,7 +51,7 @@ func TestWriteBatchFates(t *testing.T) {
 				fates[number] = r.Fate
 			}
 		}
-		a.Write(pattern(count, 4)) // its acknowledgement decides what was lost
+		a.Write(pattern.New(count, 4)) // its acknowledgement decides what was lost
 		time.Sleep(time.Millisecond)
 	}
 	drops := b.Stats().Transport.Drops
@@ -75,7 +76,7 @@ func TestWriteBatchFates(t *testing.T) {
 // Without offload, for the kernel counts a run that it drops as one.
 func TestOpenLoopIsAccountedFor(t *testing.T) {
 	a, b := udpPair(t, &Config{ReadBuffer: 64 << 10, SocketBuffer: 64 << 10, DisableOffload: true})
-	msg := pattern(1, 256)
+	msg := pattern.New(1, 256)
 	count := uint64(0)
 	end := time.Now().Add(30 * time.Second)
 	for count < 50000 || b.Stats().MessagesRefused == 0 && time.Now().Before(end) {
@@ -109,7 +110,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 			}
 		}
 	}()
-	msg := pattern(1, 256)
+	msg := pattern.New(1, 256)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for b.Loop() { // an iteration is a millisecond

@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/pattern"
 	"volley/internal/socketpair"
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -37,7 +39,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 				c.SetDeadline(time.Now().Add(time.Minute))
 				wg.Go(func() {
 					for i := range 1000 {
-						if _, err := c.Write(pattern(uint32(i), 4+i%3000)); err != nil {
+						if _, err := c.Write(pattern.New(uint32(i), 4+i%3000)); err != nil {
 							t.Errorf("Write: %v", err)
 							return
 						}
@@ -47,7 +49,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 					for range 1000 {
 						msg, err := c.ReadMessage(nil)
 						if err == nil {
-							_, err = checkPattern(msg)
+							_, err = pattern.Check(msg)
 						}
 						if err != nil {
 							t.Errorf("ReadMessage: %v", err)
@@ -98,7 +100,7 @@ func TestForeignCloseFlushes(t *testing.T) {
 		x, y := socketpair.Pipe()
 		a, b := NewConn(x, nil), NewConn(y, nil)
 		for i := range 50 {
-			a.Write(pattern(uint32(i), 1000))
+			a.Write(pattern.New(uint32(i), 1000))
 		}
 		a.Close()
 		for i := range 50 {
@@ -106,7 +108,7 @@ func TestForeignCloseFlushes(t *testing.T) {
 			if err != nil {
 				t.Fatalf("message %d: %v", i, err)
 			}
-			if n, err := checkPattern(msg); err != nil || n != uint32(i) {
+			if n, err := pattern.Check(msg); err != nil || n != uint32(i) {
 				t.Errorf("message %d, %v, want %d", n, err, i)
 			}
 		}
@@ -262,9 +264,9 @@ func TestForeignHugeMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
 		cfg := &Config{FragmentSize: 60000, MaxMessageSize: 256 * 60000}
-		before := heap()
+		before := testenv.Heap()
 		a, b := NewConn(x, cfg), NewConn(y, cfg)
-		if n := heap() - before; n > 1<<20 {
+		if n := testenv.Heap() - before; n > 1<<20 {
 			t.Errorf("two connections take %d bytes, want at most 1 MiB", n)
 		}
 		a.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -170,7 +171,7 @@ func TestConnsOfSockets(t *testing.T) {
 		want[s] = true
 	}
 	require.Equal(t, want, listed(t, l))
-	if !raceEnabled {
+	if !testenv.Race {
 		n := testing.AllocsPerRun(100, func() {
 			for range l.Conns() {
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/pattern"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -85,8 +86,8 @@ func exchange(c *Conn, peer, each int) error {
 	for i := range each {
 		want := uint32(peer*each + i)
 		var wrong error
-		err := ask(c, pattern(want, 4+i*300), func(m []byte) bool {
-			got, err := checkPattern(m)
+		err := ask(c, pattern.New(want, 4+i*300), func(m []byte) bool {
+			got, err := pattern.Check(m)
 			if err != nil || got > want {
 				wrong = fmt.Errorf("peer %d: message %d, %w, want %d", peer, got, err, want)
 			}

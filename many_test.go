@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/pattern"
+	"volley/internal/testenv"
 	"volley/reliable"
 )
 
@@ -54,7 +56,7 @@ func keepsReceipts(c *Conn) bool {
 func TestWriteAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients, servers := crowdOf(t, 150)
-		large := pattern(7, 5000)
+		large := pattern.New(7, 5000)
 		for _, s := range servers {
 			_, err := s.Write([]byte("before"))
 			require.NoError(t, err)
@@ -339,7 +341,7 @@ func deafCrowd(tb testing.TB, n int, cfg *Config) (servers []*Conn) {
 // A call allocates the function that it gives to the iterator, which nobody else
 // may ever be given, and nothing else.
 func TestWriteAllAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	servers := deafCrowd(t, 70, &Config{MaxWindow: 256, Receipts: 10})

@@ -3,23 +3,16 @@ package volley
 import (
 	"errors"
 	"net"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"volley/internal/leaktest"
+	"volley/internal/pattern"
+	"volley/internal/testenv"
 	"volley/simnet"
 )
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
 
 // TestConnSize: beyond 1016 bytes and the allocator's 8 the next size is 1152.
 func TestConnSize(t *testing.T) {
@@ -31,10 +24,10 @@ func TestConnSize(t *testing.T) {
 // TestIdleConnsAreSmall makes many accepted connections busy, with losses, and
 // then idle but for keepalives, and measures what they hold.
 func TestIdleConnsAreSmall(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what memory costs")
 	}
-	count := sized(1000, 10_000)
+	count := testenv.Sized(1000, 10_000)
 	synctest.Test(t, func(t *testing.T) {
 		n, l, _ := network(t, &ListenConfig{})
 		n.SetDefault(simnet.Link{Latency: time.Millisecond, Loss: 0.02})
@@ -84,13 +77,13 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		if got := leaktest.Goroutines(); got > goroutines+8 {
 			t.Errorf("%d goroutines, %d before the traffic", got, goroutines)
 		}
-		before := heap()
+		before := testenv.Heap()
 		for i, c := range conns {
 			c.Close()
 			conns[i] = nil
 		}
 		synctest.Wait()
-		held := (before - heap()) / int64(count)
+		held := (before - testenv.Heap()) / int64(count)
 		t.Logf("%d bytes an idle connection", held)
 		if held > 4096 {
 			t.Errorf("an idle accepted connection holds %d bytes, want at most 4096", held)
@@ -114,7 +107,7 @@ func drainConn(c *Conn, buf []byte) {
 // TestNoAllocations sends and receives in the steady state, datagram by
 // datagram and in floods.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	everyConn(t, nil, func(t *testing.T, a, b *Conn) {
@@ -123,8 +116,8 @@ func TestNoAllocations(t *testing.T) {
 		default:
 			t.Skip("the network below is slow or allocates by itself")
 		}
-		msg, buf := pattern(1, 300), make([]byte, 16384)
-		big := pattern(2, 5000)
+		msg, buf := pattern.New(1, 300), make([]byte, 16384)
+		big := pattern.New(2, 5000)
 		exchange := func(m []byte) {
 			a.Write(m)
 			b.SetReadDeadline(time.Now().Add(30 * time.Second))

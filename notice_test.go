@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -210,7 +211,7 @@ func TestNoticesAreBounded(t *testing.T) {
 }
 
 func TestToldWithoutAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	a := newNotifier(t, ListenConfig{})

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,9 +11,16 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/pattern"
+	"volley/internal/testenv"
+	"volley/reliable"
+	"volley/simnet"
 )
 
 // listenPacket returns a PacketConn on loopback, which is closed with the test.
@@ -48,7 +56,7 @@ func TestPacketConnMessages(t *testing.T) {
 	buf := make([]byte, 20000)
 	a.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for i, size := range []int{1, 4, 1200, 1201, 5000, 16384} {
-		msg := pattern(uint32(i), size)
+		msg := pattern.New(uint32(i), size)
 		n, err := a.WriteTo(msg, b.LocalAddr())
 		require.NoError(t, err)
 		require.Equal(t, size, n)
@@ -103,7 +111,7 @@ func TestPacketConnWithConns(t *testing.T) {
 
 // One socket serves many peers, each with ten messages at once.
 func TestPacketConnManyPeers(t *testing.T) {
-	peers, each := sized(1000, 10_000), 10
+	peers, each := testenv.Sized(1000, 10_000), 10
 	cfg := &Config{IdleTimeout: time.Hour}
 	server := listenPacket(t, &ListenConfig{Config: cfg})
 	echoPackets(t, server)
@@ -148,7 +156,7 @@ func exchangePackets(t *testing.T, to net.Addr, peer, each int) bool {
 	defer pc.Close()
 	pc.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for i := range each {
-		if _, err := pc.WriteTo(pattern(uint32(peer*each+i), 20+i*7), to); err != nil {
+		if _, err := pc.WriteTo(pattern.New(uint32(peer*each+i), 20+i*7), to); err != nil {
 			t.Errorf("peer %d: %v", peer, err)
 			return false
 		}
@@ -161,7 +169,7 @@ func exchangePackets(t *testing.T, to net.Addr, peer, each int) bool {
 			t.Errorf("peer %d: after %d echoes: %v", peer, len(seen), err)
 			return false
 		}
-		number, err := checkPattern(b[:n])
+		number, err := pattern.Check(b[:n])
 		if err != nil || int(number)/each != peer || seen[number] {
 			t.Errorf("peer %d: echo %d: %v", peer, number, err)
 			return false
@@ -172,7 +180,7 @@ func exchangePackets(t *testing.T, to net.Addr, peer, each int) bool {
 }
 
 func TestPacketConnAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	a, b := listenPacket(t, &ListenConfig{}), listenPacket(t, &ListenConfig{})
@@ -303,4 +311,101 @@ func TestPacketConnWriteDeadline(t *testing.T) {
 	a.SetWriteDeadline(time.Now().Add(time.Hour))
 	_, err = a.WriteTo([]byte("x"), b.LocalAddr())
 	require.NoError(t, err)
+}
+
+// A peer of a PacketConn takes little more than a connection of a Listener.
+func TestPacketPeerSize(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) == 8 {
+		size := unsafe.Sizeof(packetPeer{})
+		require.LessOrEqual(t, size, uintptr(1272), "beyond it and the allocator's 8, the next size is 1408")
+	}
+}
+
+// A blockedSocket takes no datagrams until it is closed.
+type blockedSocket struct {
+	net.PacketConn
+	closed chan struct{}
+}
+
+func (s *blockedSocket) WriteTo([]byte, net.Addr) (int, error) {
+	<-s.closed
+	return 0, net.ErrClosed
+}
+
+func (s *blockedSocket) Close() error {
+	close(s.closed)
+	return s.PacketConn.Close()
+}
+
+// Where the socket blocks, Close gives what was written to all peers together as
+// long as it gives that to one.
+func TestPacketConnCloseWhileTheSocketBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		below, err := n.Listen("10.0.0.1:7")
+		require.NoError(t, err)
+		pc, err := NewPacketConn(&blockedSocket{below, make(chan struct{})}, nil)
+		require.NoError(t, err)
+		var writers sync.WaitGroup
+		for i := range 200 {
+			writers.Go(func() {
+				pc.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 1 + i})
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, 200, pc.Stats().Peers)
+		began := time.Now()
+		pc.Close()
+		require.LessOrEqual(t, time.Since(began), time.Second)
+		writers.Wait()
+	})
+}
+
+// A message is acknowledged though it is not answered and nobody reads any more.
+func TestPacketConnAcknowledgesWithoutAnswer(t *testing.T) {
+	server := listenPacket(t, &ListenConfig{})
+	c, err := Dial("udp", server.LocalAddr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b := make([]byte, 100)
+	for range 12 {
+		sent, err := c.WriteMessage([]byte("the only one for a while"))
+		require.NoError(t, err)
+		server.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_, from, err := server.ReadFrom(b)
+		require.NoError(t, err)
+		receipts, err := c.WaitReceipts(ctx, nil) // nobody reads at the server
+		require.NoError(t, err)
+		require.Equal(t, sent, receipts[0].ID)
+		require.Equal(t, reliable.FateDelivered, receipts[0].Fate)
+
+		_, err = server.WriteTo([]byte("too late to carry it"), from)
+		require.NoError(t, err)
+		server.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		_, _, err = server.ReadFrom(b)
+		wantTimeout(t, "ReadFrom", err)
+	}
+}
+
+// Acknowledgements without a message to travel with leave within the AckDelay,
+// and the lag of ticks.
+func TestPacketConnAckDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		k := newTalk(t, n, time.Minute, time.Minute)
+		defer k.close()
+		for range 10 {
+			k.send(k.a, k.b, 1, 100, 0)
+			time.Sleep(defaultAckDelay/2 + packetTickLag)
+			synctest.Wait()
+			s, known := k.a.PeerStats(k.b.LocalAddr())
+			require.True(t, known)
+			require.Equal(t, s.MessagesSent, s.MessagesDelivered)
+			k.read()
+			time.Sleep(3 * time.Second)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/pattern"
 	"volley/simnet"
 )
 
@@ -77,7 +78,7 @@ func TestPacketConnFloodOfStrangers(t *testing.T) {
 		require.Greater(t, s.Memory, int64(maxMemory/2), "the test does not fill the memory")
 
 		for i := range 20 { // the last quarter is for those who are known
-			_, err := friend.WriteTo(pattern(uint32(i), 1000), pc.LocalAddr())
+			_, err := friend.WriteTo(pattern.New(uint32(i), 1000), pc.LocalAddr())
 			require.NoError(t, err)
 			time.Sleep(10 * time.Millisecond)
 		}

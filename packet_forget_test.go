@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/pattern"
 	"volley/simnet"
 )
 
@@ -44,7 +45,7 @@ func (k *talk) send(from, to *PacketConn, count, size int, pause time.Duration) 
 	k.t.Helper()
 	first = k.next
 	for range count {
-		_, err := from.WriteTo(pattern(k.next, size), to.LocalAddr())
+		_, err := from.WriteTo(pattern.New(k.next, size), to.LocalAddr())
 		require.NoError(k.t, err)
 		k.next++
 		time.Sleep(pause)
@@ -64,7 +65,7 @@ func (k *talk) read() {
 				wantTimeout(k.t, "ReadFrom", err)
 				break
 			}
-			number, err := checkPattern(b[:n])
+			number, err := pattern.Check(b[:n])
 			require.NoError(k.t, err)
 			k.seen[number]++
 			require.Equal(k.t, 1, k.seen[number], "message %d was delivered again", number)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -261,7 +262,7 @@ func TestWriteMessages(t *testing.T) {
 }
 
 func TestReceiptsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	a, b := Pipe(nil)

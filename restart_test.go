@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/internal/pattern"
 	"volley/simnet"
 )
 
@@ -29,7 +30,7 @@ func testRestartedClient(t *testing.T, former int, loss float64, every int) {
 	n, l, dial := network(t, &ListenConfig{})
 	c := dial("10.0.0.2:5000", &Dialer{})
 	for i := range former {
-		c.Write(pattern(uint32(i), 50))
+		c.Write(pattern.New(uint32(i), 50))
 		if i%10 == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -80,7 +81,7 @@ func writeNumbered(t *testing.T, c *Conn, n int, each func(i int)) map[uint32]Fa
 	}
 	for i := range n {
 		number := uint32(100_000 + i)
-		id, err := c.WriteMessage(pattern(number, 50))
+		id, err := c.WriteMessage(pattern.New(number, 50))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func readPatterns(t *testing.T, c *Conn) map[uint32]bool {
 		if err != nil {
 			return read
 		}
-		n, err := checkPattern(m)
+		n, err := pattern.Check(m)
 		if err != nil {
 			t.Fatal(err)
 		}

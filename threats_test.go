@@ -2,10 +2,6 @@ package volley
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/reliable"
 )
 
@@ -41,7 +38,7 @@ func TestThreatDefaults(t *testing.T) {
 // TestThreatConnection makes connections by forged first messages, and measures
 // what each costs beside what MaxMemory counts: about 1.6 KB.
 func TestThreatConnection(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what memory costs")
 	}
 	const count = 2000
@@ -57,13 +54,13 @@ func TestThreatConnection(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		counted := l.Stats().Memory
-		before := heap()
+		before := testenv.Heap()
 		for i, c := range conns {
 			c.Close()
 			conns[i] = nil
 		}
 		synctest.Wait()
-		each := (before - heap() - counted) / count
+		each := (before - testenv.Heap() - counted) / count
 		t.Logf("%d bytes each, and %d that MaxMemory counts", each, counted/count)
 		require.LessOrEqual(t, each, int64(1700))
 	})
@@ -109,54 +106,4 @@ func TestThreatReceipts(t *testing.T) {
 		require.EqualValues(t, 40, a.Stats().ReceiptsDropped)
 		require.Len(t, a.AppendReceipts(nil), 10)
 	})
-}
-
-var threatTest = regexp.MustCompile(`Test[A-Z]\w*`)
-
-// TestThreatsAreTested: the tests that docs/THREATS.md names exist, and each
-// package of which it tells has some.
-func TestThreatsAreTested(t *testing.T) {
-	text, err := os.ReadFile("docs/THREATS.md")
-	require.NoError(t, err)
-	_, bounds, ok := strings.Cut(string(text), "\n## Bounds and tests\n")
-	require.True(t, ok)
-	packages := make(map[string]int)
-	rows := 0
-	for _, line := range strings.Split(bounds, "\n") {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| bound |") {
-			continue
-		}
-		rows++
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		require.Len(t, cells, 3, line)
-		require.NotEmpty(t, threatTest.FindAllString(cells[2], -1), line)
-		for _, name := range threatTest.FindAllString(cells[2], -1) {
-			packages[strings.Trim(cells[1], "`")]++
-			require.True(t, testExists(t, strings.Trim(cells[1], "`"), name), "%s has no %s: %s", cells[1], name, line)
-		}
-	}
-	require.Greater(t, rows, 30)
-	for _, dir := range []string{"volley", "reliable", "netcode", "porous", "riptide"} {
-		require.NotZero(t, packages[dir], dir)
-	}
-	for _, name := range threatTest.FindAllString(string(text), -1) {
-		require.Contains(t, bounds, name, "is named outside of the table")
-	}
-}
-
-// testExists reports whether a folder has a test.
-func testExists(t *testing.T, dir, name string) bool {
-	if dir == "volley" {
-		dir = "."
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	require.NoError(t, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"net"
@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"volley"
 
 	"volley/internal/loopback"
 )
@@ -23,13 +24,13 @@ func TestWildcardListener(t *testing.T) {
 		{"udp", ":0", "::1"},
 	} {
 		t.Run(test.address+" to "+test.to, func(t *testing.T) {
-			l, err := Listen(test.network, test.address)
+			l, err := volley.Listen(test.network, test.address)
 			if err != nil {
 				t.Skip("NOT RUN: ", err)
 			}
 			defer l.Close()
 			to := netip.AddrPortFrom(netip.MustParseAddr(test.to), uint16(l.Addr().(*net.UDPAddr).Port))
-			c, err := Dial("udp", to.String())
+			c, err := volley.Dial("udp", to.String())
 			if err != nil {
 				t.Skip("NOT RUN: ", err)
 			}
@@ -50,7 +51,7 @@ func TestWildcardListener(t *testing.T) {
 }
 
 // heard checks that a message of c arrives at s.
-func heard(t *testing.T, c, s *Conn, message string) {
+func heard(t *testing.T, c, s *volley.Conn, message string) {
 	t.Helper()
 	if _, err := c.Write([]byte(message)); err != nil {
 		t.Fatalf("Write = %v, want nil", err)
@@ -62,10 +63,10 @@ func heard(t *testing.T, c, s *Conn, message string) {
 }
 
 // wildcardDial dials an address of this machine from another one.
-func wildcardDial(t *testing.T, from *net.UDPAddr, to string, port int) *Conn {
+func wildcardDial(t *testing.T, from *net.UDPAddr, to string, port int) *volley.Conn {
 	t.Helper()
-	c, err := loopback.Again(func() (*Conn, error) {
-		return DialUDP("udp4", from, &net.UDPAddr{IP: net.ParseIP(to), Port: port})
+	c, err := loopback.Again(func() (*volley.Conn, error) {
+		return volley.DialUDP("udp4", from, &net.UDPAddr{IP: net.ParseIP(to), Port: port})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestWildcardListenerDialedTwice(t *testing.T) {
 		t.Skip("NOT RUN: the addresses 127.0.0.2 and up are there on Linux only")
 	}
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
-		l, err := Listen("udp", address)
+		l, err := volley.Listen("udp", address)
 		if err != nil {
 			t.Skip("NOT RUN: ", err)
 		}
@@ -90,7 +91,7 @@ func TestWildcardListenerDialedTwice(t *testing.T) {
 		l.SetDeadline(time.Now().Add(20 * time.Second))
 		port := l.Addr().(*net.UDPAddr).Port
 		from := &net.UDPAddr{IP: loopback.Host().AsSlice()}
-		var first *Conn
+		var first *volley.Conn
 		for _, to := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.2"} {
 			c := wildcardDial(t, from, to, port)
 			from = c.LocalAddr().(*net.UDPAddr)
@@ -125,7 +126,7 @@ func TestWildcardPacketConn(t *testing.T) {
 		t.Skip("NOT RUN: the addresses 127.0.0.2 and up are there on Linux only")
 	}
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
-		pc, err := ListenPacket("udp", address)
+		pc, err := volley.ListenPacket("udp", address)
 		if err != nil {
 			t.Skip("NOT RUN: ", err)
 		}
@@ -152,9 +153,9 @@ func TestWildcardPacketConn(t *testing.T) {
 			c.Close()
 		}
 
-		client, err := loopback.Again(func() (*PacketConn, error) {
+		client, err := loopback.Again(func() (*volley.PacketConn, error) {
 			from.Port = 0
-			return ListenPacket("udp4", from.String())
+			return volley.ListenPacket("udp4", from.String())
 		})
 		if err != nil {
 			t.Fatal(err)

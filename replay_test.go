@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/capture"
+	"volley/internal/pattern"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -284,11 +285,11 @@ func TestCaptureFails(t *testing.T) {
 			a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
 			for n := range uint32(1000) {
 				synctest.Wait() // for the goroutine that writes
-				_, err := a.Write(pattern(n, 200))
+				_, err := a.Write(pattern.New(n, 200))
 				require.NoError(t, err)
 				m, err := b.ReadMessage(nil)
 				require.NoError(t, err)
-				got, err := checkPattern(m)
+				got, err := pattern.Check(m)
 				require.NoError(t, err)
 				require.Equal(t, n, got)
 			}
@@ -346,8 +347,8 @@ func fuzzCapture(tb testing.TB) []byte {
 	require.NoError(tb, err)
 	a, b := Pipe(&PipeConfig{Config: &Config{Capture: r, FragmentAbove: 50, FragmentSize: 40, MaxMessageSize: 400}})
 	for n := range uint32(40) {
-		a.Write(pattern(n, int(4+n*7)))
-		b.Write(pattern(n, 5))
+		a.Write(pattern.New(n, int(4+n*7)))
+		b.Write(pattern.New(n, 5))
 		a.ReadMessage(nil)
 		b.ReadMessage(nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"volley/internal/testenv"
 
 	"github.com/stretchr/testify/require"
 )
@@ -259,7 +260,7 @@ func TestExplainAllocates(t *testing.T) {
 			require.Contains(t, []FindingKind{OneWay, Jitter}, f.Kind, f.Text)
 		}
 	}
-	if raceEnabled {
+	if testenv.Race {
 		return
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, func() {

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"context"
@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+	"volley"
 
 	"volley/internal/leaktest"
+	"volley/internal/testenv"
 	"volley/reliable"
 )
 
@@ -21,16 +23,16 @@ var (
 	idleFlag  = flag.Duration("idle", 0, "how long TestManyPeers watches idle peers with keepalives at 30 s")
 )
 
-// A crowd is one socket that speaks with the addresses of many peers, all of
+// A manyPeers is one socket that speaks with the addresses of many peers, all of
 // 127.0.0.0/8.
-type crowd struct {
+type manyPeers struct {
 	conn   *net.UDPConn
 	server netip.AddrPort
 	buf    []byte
 	oob    []byte
 }
 
-func newCrowd(t testing.TB, server netip.AddrPort) *crowd {
+func newManyPeers(t testing.TB, server netip.AddrPort) *manyPeers {
 	conn, err := net.ListenUDP("udp4", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,22 +49,22 @@ func newCrowd(t testing.TB, server netip.AddrPort) *crowd {
 	if err != nil {
 		t.Skip("no IP_PKTINFO: ", err)
 	}
-	return &crowd{conn: conn, server: server, buf: make([]byte, 2048), oob: make([]byte, 64)}
+	return &manyPeers{conn: conn, server: server, buf: make([]byte, 2048), oob: make([]byte, 64)}
 }
 
 // addr returns the address of peer i: 127.1.0.1 and up, without those that end
 // in 0 or 255.
-func (c *crowd) addr(i int) [4]byte {
+func (c *manyPeers) addr(i int) [4]byte {
 	return [4]byte{127, byte(1 + i/(254*254)), byte(1 + i/254%254), byte(1 + i%254)}
 }
 
 // index is the inverse of addr.
-func (c *crowd) index(a [4]byte) int {
+func (c *manyPeers) index(a [4]byte) int {
 	return int(a[1]-1)*254*254 + int(a[2]-1)*254 + int(a[3]-1)
 }
 
 // send sends a datagram as peer i.
-func (c *crowd) send(i int, datagram []byte) error {
+func (c *manyPeers) send(i int, datagram []byte) error {
 	h := (*syscall.Cmsghdr)(unsafe.Pointer(&c.oob[0]))
 	h.Level, h.Type = syscall.IPPROTO_IP, syscall.IP_PKTINFO
 	h.SetLen(syscall.CmsgLen(syscall.SizeofInet4Pktinfo))
@@ -75,7 +77,7 @@ func (c *crowd) send(i int, datagram []byte) error {
 // receive returns the next datagram of the server, and for which peer it is.
 // What strangers send, for whom this port may have been another program's, is
 // skipped.
-func (c *crowd) receive() (i int, datagram []byte, err error) {
+func (c *manyPeers) receive() (i int, datagram []byte, err error) {
 	oob := make([]byte, 64)
 	var n, m int
 	var from netip.AddrPort
@@ -98,7 +100,7 @@ func (c *crowd) receive() (i int, datagram []byte, err error) {
 
 // exchange lets each peer send a message and waits for the answers, a few
 // peers ahead of them.
-func (c *crowd) exchange(t *testing.T, peers, sequence int) {
+func (c *manyPeers) exchange(t *testing.T, peers, sequence int) {
 	const ahead = 64
 	answered := make([]bool, peers)
 	next, done := 0, 0
@@ -140,7 +142,7 @@ func (c *crowd) exchange(t *testing.T, peers, sequence int) {
 	}
 }
 
-func (c *crowd) sendMessage(t *testing.T, i, sequence int) {
+func (c *manyPeers) sendMessage(t *testing.T, i, sequence int) {
 	d := reliable.AppendHeader(nil, reliable.Header{Sequence: uint16(sequence), Ack: 65535})
 	if err := c.send(i, binary.BigEndian.AppendUint32(d, uint32(i))); err != nil {
 		t.Fatal(err)
@@ -159,7 +161,7 @@ func TestCrowdSkipsStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	c := newCrowd(t, server.LocalAddr().(*net.UDPAddr).AddrPort())
+	c := newManyPeers(t, server.LocalAddr().(*net.UDPAddr).AddrPort())
 	peer := c.addr(3)
 	to := &net.UDPAddr{IP: peer[:], Port: c.conn.LocalAddr().(*net.UDPAddr).Port}
 	stranger.WriteTo([]byte("noise"), to)
@@ -175,11 +177,11 @@ func TestCrowdSkipsStrangers(t *testing.T) {
 func TestManyPeers(t *testing.T) {
 	peers := *peersFlag
 	if peers == 0 {
-		peers = sized(2000, 100_000)
+		peers = testenv.Sized(2000, 100_000)
 	}
 	goroutines := leaktest.Goroutines()
-	lc := ListenConfig{
-		Config:    &Config{KeepAlive: 30 * time.Second, IdleTimeout: 10 * time.Minute},
+	lc := volley.ListenConfig{
+		Config:    &volley.Config{KeepAlive: 30 * time.Second, IdleTimeout: 10 * time.Minute},
 		MaxConns:  peers,
 		MaxMemory: 4 << 30,
 	}
@@ -187,9 +189,9 @@ func TestManyPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCrowd(t, netip.MustParseAddrPort(l.Addr().String()))
-	conns := make([]*Conn, 0, peers)
-	before := heap()
+	c := newManyPeers(t, netip.MustParseAddrPort(l.Addr().String()))
+	conns := make([]*volley.Conn, 0, peers)
+	before := testenv.Heap()
 	accepted := make(chan struct{})
 	go func() {
 		defer close(accepted)
@@ -213,15 +215,15 @@ func TestManyPeers(t *testing.T) {
 	if n := leaktest.Goroutines() - goroutines; n > 8 {
 		t.Errorf("%d goroutines, want at most 8", n)
 	}
-	held := (heap() - before) / int64(peers)
+	held := (testenv.Heap() - before) / int64(peers)
 	t.Logf("%d bytes a peer", held)
-	if held > 4096 && !raceEnabled {
+	if held > 4096 && !testenv.Race {
 		t.Errorf("a peer holds %d bytes, want at most 4096", held)
 	}
 	if *idleFlag > 0 {
-		cpu, sent := cpuTime(), l.Stats().Transport.SendCalls
+		cpu, sent := testenv.CPUTime(), l.Stats().Transport.SendCalls
 		time.Sleep(*idleFlag)
-		t.Logf("idle: %.2f %% of a core, %d keepalives", 100*float64(cpuTime()-cpu)/float64(*idleFlag),
+		t.Logf("idle: %.2f %% of a core, %d keepalives", 100*float64(testenv.CPUTime()-cpu)/float64(*idleFlag),
 			l.Stats().Transport.SendCalls-sent)
 	}
 
@@ -230,7 +232,7 @@ func TestManyPeers(t *testing.T) {
 		conns[i] = nil
 	}
 	l.Close()
-	if left := heap() - before; left > 1<<20 && !raceEnabled {
+	if left := testenv.Heap() - before; left > 1<<20 && !testenv.Race {
 		t.Errorf("%d bytes left when all are closed, want at most 1 MiB", left)
 	}
 }

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"volley"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,11 +15,11 @@ import (
 )
 
 // meet dials n connections and accepts them. Server i is that of client i.
-func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
+func meet(t *testing.T, l *volley.Listener, n int) (clients, servers []*volley.Conn) {
 	t.Helper()
-	byAddr := make(map[string]*Conn)
+	byAddr := make(map[string]*volley.Conn)
 	for range n {
-		c, err := Dial("udp", l.Addr().String())
+		c, err := volley.Dial("udp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
 // TestSharedPortKeepsPeers checks that the peers of all sockets stay heard,
 // whichever connections end, when the Listener closes, and until the last one.
 func TestSharedPortKeepsPeers(t *testing.T) {
-	l, err := (&ListenConfig{Sockets: 4}).Listen(context.Background(), "udp", loopback.Addr())
+	l, err := (&volley.ListenConfig{Sockets: 4}).Listen(context.Background(), "udp", loopback.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestSharedPortKeepsPeers(t *testing.T) {
 		check("after Close of another connection")
 	}
 	servers[0].Close()
-	again, err := loopback.Again(func() (*Listener, error) { return Listen("udp", l.Addr().String()) })
+	again, err := loopback.Again(func() (*volley.Listener, error) { return volley.Listen("udp", l.Addr().String()) })
 	if err != nil {
 		t.Fatalf("Listen once all have closed = %v, want nil", err)
 	}
@@ -76,7 +77,7 @@ func TestSharedPortKeepsPeers(t *testing.T) {
 // being bound, one after the other, become one connection each.
 func TestSharedPortWhileDialing(t *testing.T) {
 	const peers, sockets = 60, 8
-	var clients []*Conn
+	var clients []*volley.Conn
 	speak := func() {
 		for _, c := range clients {
 			c.Write([]byte("early"))
@@ -84,16 +85,16 @@ func TestSharedPortWhileDialing(t *testing.T) {
 	}
 	bound := 0 // sockets so far
 	// Without keepalives nothing comes but what is written, however slow the machine.
-	d := Dialer{Config: &Config{KeepAlive: time.Minute, IdleTimeout: 10 * time.Minute}}
-	lc := ListenConfig{Sockets: sockets, Control: func(_, address string, _ syscall.RawConn) error {
+	d := volley.Dialer{Config: &volley.Config{KeepAlive: time.Minute, IdleTimeout: 10 * time.Minute}}
+	lc := volley.ListenConfig{Sockets: sockets, Control: func(_, address string, _ syscall.RawConn) error {
 		if bound == 1 {
 			for range peers {
-				c, err := d.dial(context.Background(), "udp", address)
+				c, err := d.DialContext(context.Background(), "udp", address)
 				if err != nil {
 					return err
 				}
 				t.Cleanup(func() { c.Close() })
-				clients = append(clients, c)
+				clients = append(clients, c.(*volley.Conn))
 			}
 		}
 		speak()
@@ -146,7 +147,7 @@ func TestSharedPortWhileDialing(t *testing.T) {
 // several.
 func TestShutdownSockets(t *testing.T) {
 	for _, sockets := range []int{1, 4} {
-		l, err := (&ListenConfig{Sockets: sockets}).Listen(t.Context(), "udp", loopback.Addr())
+		l, err := (&volley.ListenConfig{Sockets: sockets}).Listen(t.Context(), "udp", loopback.Addr())
 		require.NoError(t, err)
 		clients, servers := meet(t, l, 12)
 		done := make(chan error, 1)
@@ -156,7 +157,7 @@ func TestShutdownSockets(t *testing.T) {
 			servers[i].Close()
 		}
 		require.NoError(t, <-done)
-		again, err := Listen("udp", l.Addr().String())
+		again, err := volley.Listen("udp", l.Addr().String())
 		require.NoError(t, err)
 		again.Close()
 	}

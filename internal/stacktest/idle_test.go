@@ -1,13 +1,14 @@
-package volley
+package stacktest
 
 import (
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -15,13 +16,13 @@ import (
 // TestIdleConnectionsLive leaves connections idle for a day, on links that lose
 // half of the datagrams each way: none of them times out.
 func TestIdleConnectionsLive(t *testing.T) {
-	conns, hours := sized(3, 12), 24
+	conns, hours := testenv.Sized(3, 12), 24
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: pathRTT / 2, Loss: 0.5}
-		var all []*Conn
+		var all []*volley.Conn
 		for i := range conns {
 			x, y := simnet.Pair(uint64(i), link, link)
-			a, b := NewConn(x, nil), NewConn(y, nil)
+			a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 			for range 20 {
 				a.Write([]byte("a"))
 				b.Write([]byte("b"))
@@ -40,48 +41,12 @@ func TestIdleConnectionsLive(t *testing.T) {
 	})
 }
 
-// A peer that has fallen silent gets keepalives faster as the timeout nears; one
-// that has never acknowledged anything gets no more than usual.
-func TestKeepAlivesHurry(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			a, b, sim := ratePair(nil, steadyLink(), steadyLink())
-			if known {
-				b.Write([]byte("hello"))
-				time.Sleep(time.Second)
-			}
-			for _, c := range []*Conn{a, b} {
-				from, to := c.LocalAddr().(*net.UDPAddr), c.RemoteAddr().(*net.UDPAddr)
-				sim.SetSocketLink(from.AddrPort(), to.AddrPort(), simnet.Link{Blackout: true})
-			}
-			if !known {
-				// A first packet of somebody whose address was forged.
-				a.mu.Lock()
-				a.endpoint.Receive(time.Now(), reliable.AppendHeader(nil, reliable.Header{Ack: 65535}))
-				a.lastHeard = a.now()
-				a.mu.Unlock()
-			}
-			before := b.Stats().KeepAlivesSent + a.Stats().KeepAlivesSent
-			time.Sleep(defaultIdleTimeout - 100*time.Millisecond)
-			n := b.Stats().KeepAlivesSent + a.Stats().KeepAlivesSent - before
-			if known && (n < 30 || n > 100) {
-				t.Errorf("%d keepalives towards silence of a known peer, want some dozens", n)
-			}
-			if !known && n > 10 {
-				t.Errorf("%d keepalives of two sides that have heard nothing, want 5 each", n)
-			}
-			a.Close()
-			b.Close()
-		})
-	}
-}
-
 // LostAfter bounds how long the fate of a message stays open.
 func TestLostAfter(t *testing.T) {
 	for _, after := range []time.Duration{0, 3 * time.Second, -1} {
 		synctest.Test(t, func(t *testing.T) {
 			dark := simnet.Link{Blackout: true}
-			a, b, _ := ratePair(&Config{LostAfter: after}, dark, dark)
+			a, b, _ := ratePair(&volley.Config{LostAfter: after}, dark, dark)
 			start := time.Now()
 			a.WriteMessage([]byte("into the dark"))
 			known := time.Duration(0)
@@ -138,7 +103,7 @@ func foreignPeer(t *testing.T, pc *simnet.Conn, done chan<- struct{}) {
 func TestForeignPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, steadyLink(), steadyLink())
-		a := NewConn(x, nil)
+		a := volley.NewConn(x, nil)
 		done := make(chan struct{})
 		go foreignPeer(t, y, done)
 		for range 30 {

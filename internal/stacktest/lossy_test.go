@@ -1,12 +1,17 @@
-package volley
+package stacktest
 
 import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
+	"volley/internal/pattern"
+	"volley/internal/testenv"
 	"volley/simnet"
+
+	"github.com/stretchr/testify/require"
 )
 
 // A ledger compares what one side sent with what the other side received and
@@ -15,17 +20,17 @@ type ledger struct {
 	t         *testing.T
 	name      string
 	sent      map[uint64]uint32 // number of each message by its id
-	fates     map[uint64]Fate
+	fates     map[uint64]volley.Fate
 	delivered map[uint32]bool
 	loss      float64
 	samples   int
 }
 
 func newLedger(t *testing.T, name string) *ledger {
-	return &ledger{t: t, name: name, sent: map[uint64]uint32{}, fates: map[uint64]Fate{}, delivered: map[uint32]bool{}}
+	return &ledger{t: t, name: name, sent: map[uint64]uint32{}, fates: map[uint64]volley.Fate{}, delivered: map[uint32]bool{}}
 }
 
-func (l *ledger) receive(c *Conn) {
+func (l *ledger) receive(c *volley.Conn) {
 	for {
 		m, err := c.ReadMessage(nil)
 		if err != nil {
@@ -34,7 +39,7 @@ func (l *ledger) receive(c *Conn) {
 		if len(m) < 4 {
 			continue // too short to carry a number
 		}
-		n, err := checkPattern(m)
+		n, err := pattern.Check(m)
 		if err != nil {
 			l.t.Errorf("%s: %v", l.name, err)
 		}
@@ -45,7 +50,7 @@ func (l *ledger) receive(c *Conn) {
 	}
 }
 
-func (l *ledger) receipts(c *Conn) {
+func (l *ledger) receipts(c *volley.Conn) {
 	for _, r := range c.AppendReceipts(nil) {
 		if _, ok := l.sent[r.ID]; !ok {
 			l.t.Errorf("%s: a receipt for message %d, which was not sent", l.name, r.ID)
@@ -58,13 +63,13 @@ func (l *ledger) receipts(c *Conn) {
 }
 
 // send writes messages at 60 Hz, and samples the loss figure after warm-up.
-func (l *ledger) send(c *Conn, d, warm time.Duration, size func() int) {
+func (l *ledger) send(c *volley.Conn, d, warm time.Duration, size func() int) {
 	tick := time.NewTicker(time.Second / 60)
 	defer tick.Stop()
 	start := time.Now()
 	for n := uint32(0); time.Since(start) < d; n++ {
 		<-tick.C
-		id, err := c.WriteMessage(pattern(n, size()))
+		id, err := c.WriteMessage(pattern.New(n, size()))
 		if err != nil {
 			l.t.Errorf("%s: %v", l.name, err)
 			return
@@ -86,9 +91,9 @@ func (l *ledger) check() (mistaken int) {
 		switch {
 		case !ok:
 			l.t.Errorf("%s: message %d has no fate", l.name, n)
-		case fate == Delivered && !l.delivered[n]:
+		case fate == volley.Delivered && !l.delivered[n]:
 			l.t.Errorf("%s: message %d was acknowledged and not delivered", l.name, n)
-		case fate == Lost && l.delivered[n]:
+		case fate == volley.Lost && l.delivered[n]:
 			mistaken++
 		}
 	}
@@ -105,7 +110,7 @@ func roughLink() simnet.Link {
 // run sends both ways, or only from a to b, over a link for some virtual time,
 // and returns the ledgers.
 func run(t *testing.T, link simnet.Link, d time.Duration, oneWay bool, size func(*rand.Rand) int) (ab, ba *ledger) {
-	a, b := Pipe(&PipeConfig{AtoB: link, BtoA: link, Seed: 1})
+	a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
 	ab, ba = newLedger(t, "a to b"), newLedger(t, "b to a")
 	warm := min(d/2, 2*time.Minute)
 	done := make(chan struct{})
@@ -140,7 +145,7 @@ func run(t *testing.T, link simnet.Link, d time.Duration, oneWay bool, size func
 
 func TestLossyLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := time.Duration(sized(1, 10)) * time.Minute
+		d := time.Duration(testenv.Sized(1, 10)) * time.Minute
 		ab, ba := run(t, roughLink(), d, false, func(r *rand.Rand) int { return 4 + r.IntN(16381) })
 		for _, l := range []*ledger{ab, ba} {
 			l.check()
@@ -188,7 +193,7 @@ func TestOneWayReceipts(t *testing.T) {
 func TestLossyTinyMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := roughLink()
-		a, b := Pipe(&PipeConfig{AtoB: link, BtoA: link, Seed: 3})
+		a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 3})
 		received := make(chan int)
 		go func() {
 			n := 0
@@ -229,7 +234,7 @@ func TestLossyTinyMessages(t *testing.T) {
 func TestWriterBesideFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: 20 * time.Millisecond}
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 64 << 10}, AtoB: link, BtoA: link})
+		a, b := volley.Pipe(&volley.PipeConfig{Config: &volley.Config{ReadBuffer: 64 << 10}, AtoB: link, BtoA: link})
 		l := newLedger(t, "writer")
 		done := make(chan struct{})
 		go func() { l.receive(b); done <- struct{}{} }()
@@ -242,7 +247,7 @@ func TestWriterBesideFlood(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}()
-		d := time.Duration(sized(20, 300)) * time.Second
+		d := time.Duration(testenv.Sized(20, 300)) * time.Second
 		l.send(a, d, 0, func() int { return 100 })
 		time.Sleep(time.Second)
 		synctest.Wait() // for who receives, and notes it in the ledger
@@ -262,7 +267,7 @@ func TestWriterBesideFlood(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe(&PipeConfig{AtoB: simnet.Link{Latency: time.Millisecond}, BtoA: simnet.Link{Latency: time.Millisecond}})
+		a, b := volley.Pipe(&volley.PipeConfig{AtoB: simnet.Link{Latency: time.Millisecond}, BtoA: simnet.Link{Latency: time.Millisecond}})
 		defer a.Close()
 		b.Write([]byte("last words"))
 		time.Sleep(time.Minute)
@@ -275,7 +280,7 @@ func TestIdleTimeout(t *testing.T) {
 			t.Errorf("ReadMessage = %q, %v", m, err)
 		}
 		_, err := a.ReadMessage(nil)
-		wantErr(t, "Read", err, ErrIdleTimeout)
+		require.ErrorIs(t, err, volley.ErrIdleTimeout, "Read")
 		if d := time.Since(start); d < 25*time.Second || d > 30*time.Second+time.Millisecond { // one latency
 			t.Errorf("idle timeout after %v", d)
 		}
@@ -283,7 +288,7 @@ func TestIdleTimeout(t *testing.T) {
 			t.Error("the idle timeout says Timeout, on which programs try again")
 		}
 		_, err = a.Write([]byte("x"))
-		wantErr(t, "Write", err, ErrIdleTimeout)
+		require.ErrorIs(t, err, volley.ErrIdleTimeout, "Write")
 	})
 }
 
@@ -291,7 +296,7 @@ func TestIdleTimeout(t *testing.T) {
 func TestReferenceConfigIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: time.Millisecond}
-		a, b := Pipe(&PipeConfig{Config: ReferenceConfig(), AtoB: link, BtoA: link})
+		a, b := volley.Pipe(&volley.PipeConfig{Config: volley.ReferenceConfig(), AtoB: link, BtoA: link})
 		for range 500 {
 			a.Write([]byte("one way"))
 			if _, err := b.ReadMessage(nil); err != nil {

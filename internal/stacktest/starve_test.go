@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"fmt"
@@ -6,31 +6,33 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
+	"volley/internal/pattern"
 	"volley/reliable"
 )
 
-// A forger sends datagrams from one address and hears no answer.
-type forger struct {
+// A spoofer sends datagrams from one address and hears no answer.
+type spoofer struct {
 	raw  net.Conn
 	next uint16
 }
 
 // empty sends a packet without a message.
-func (f *forger) empty() {
+func (f *spoofer) empty() {
 	f.raw.Write(reliable.AppendHeader(nil, reliable.Header{Sequence: f.next, Ack: 65535}))
 	f.next++
 }
 
 // whole sends a message of 1000 bytes.
-func (f *forger) whole() {
+func (f *spoofer) whole() {
 	h := reliable.AppendHeader(nil, reliable.Header{Sequence: f.next, Ack: 65535})
 	f.raw.Write(append(h, make([]byte, 1000)...))
 	f.next++
 }
 
 // unfinished sends 15 of the 16 fragments of a message.
-func (f *forger) unfinished() {
+func (f *spoofer) unfinished() {
 	for id := range uint8(15) {
 		b := reliable.AppendFragmentHeader(nil, reliable.FragmentHeader{Sequence: f.next, ID: id, Count: 16})
 		if id == 0 {
@@ -45,11 +47,11 @@ func (f *forger) unfinished() {
 // them goes.
 func TestUnfinishedMessagesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, _ := network(t, &ListenConfig{})
+		n, l, _ := network(t, &volley.ListenConfig{})
 		raw, c := rawPeer(t, n, l, "10.0.0.2:1")
 		defer raw.Close()
 		defer c.Close()
-		f := &forger{raw, 1}
+		f := &spoofer{raw, 1}
 		for range 62 {
 			f.unfinished()
 			time.Sleep(time.Millisecond)
@@ -85,9 +87,9 @@ func TestUnfinishedMessagesExpire(t *testing.T) {
 // who never acknowledge, and sends messages from honest ones, old and new.
 func TestForgersStarveNobody(t *testing.T) {
 	const forgers, messages = 36, 60
-	for name, fill := range map[string]func(*forger){
-		"fragments": (*forger).unfinished,
-		"messages": func(f *forger) {
+	for name, fill := range map[string]func(*spoofer){
+		"fragments": (*spoofer).unfinished,
+		"messages": func(f *spoofer) {
 			for range 16 {
 				f.whole()
 			}
@@ -95,17 +97,17 @@ func TestForgersStarveNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, l, dial := network(t, &ListenConfig{MaxMemory: 32 << 20})
-				old := dial("10.0.0.3:1", &Dialer{})
+				n, l, dial := network(t, &volley.ListenConfig{MaxMemory: 32 << 20})
+				old := dial("10.0.0.3:1", nil)
 				old.Write([]byte("hello"))
-				conns := map[string]*Conn{"old": accept(t, l)}
+				conns := map[string]*volley.Conn{"old": accept(t, l)}
 				wantMessage(t, conns["old"], "hello")
-				all := make([]*forger, forgers)
+				all := make([]*spoofer, forgers)
 				for i := range all {
 					raw, c := rawPeer(t, n, l, fmt.Sprintf("10.0.0.2:%d", i+1))
 					defer raw.Close()
 					defer c.Close()
-					all[i] = &forger{raw, 1}
+					all[i] = &spoofer{raw, 1}
 				}
 				attack := func() {
 					for range 64 {
@@ -121,15 +123,15 @@ func TestForgersStarveNobody(t *testing.T) {
 				if m := l.Stats().Memory; m < 23<<20 {
 					t.Fatalf("the forgers hold %d bytes, want 24 MiB", m)
 				}
-				fresh := dial("10.0.0.3:2", &Dialer{})
+				fresh := dial("10.0.0.3:2", nil)
 				conns["fresh"] = accept(t, l)
 				full := 0
 				for i := range messages {
 					if l.Stats().Memory >= 23<<20 {
 						full++
 					}
-					for _, c := range []*Conn{old, fresh} {
-						c.Write(pattern(uint32(i), 5000))
+					for _, c := range []*volley.Conn{old, fresh} {
+						c.Write(pattern.New(uint32(i), 5000))
 					}
 					if i%20 == 19 { // before the last has expired
 						attack()
@@ -156,13 +158,13 @@ func TestForgersStarveNobody(t *testing.T) {
 func TestReassemblyTimeoutIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 7 * time.Second
-		n, l, _ := network(t, &ListenConfig{Config: &Config{
+		n, l, _ := network(t, &volley.ListenConfig{Config: &volley.Config{
 			KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: timeout,
 		}})
 		raw, c := rawPeer(t, n, l, "10.0.0.2:1")
 		defer raw.Close()
 		defer c.Close()
-		f := &forger{raw, 1}
+		f := &spoofer{raw, 1}
 		time.Sleep(time.Minute)
 		for range 3 {
 			f.unfinished()

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"flag"
@@ -9,14 +9,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/pattern"
 	"volley/simnet"
 )
 
 // updateRates writes the tables of docs/reliable.md anew.
 var updateRates = flag.Bool("update-rates", false, "write the tables by rate of docs/reliable.md")
+
+// ackDelay is the default of Config.AckDelay.
+const ackDelay = 125 * time.Millisecond
 
 // pathRTT is the round trip of the link that these tests measure.
 const pathRTT = 40 * time.Millisecond
@@ -47,7 +52,7 @@ type rateRun struct {
 }
 
 // compare notes how far the figures of a side are from the truth.
-func (r *rateRun) compare(s Stats) {
+func (r *rateRun) compare(s volley.Stats) {
 	for _, x := range []time.Duration{s.RTT, s.RTTMin, s.RTTMean, s.RTTMax} {
 		if x > 0 { // the last three are those of the last update
 			r.error = max(r.error, (x - pathRTT).Abs())
@@ -57,9 +62,9 @@ func (r *rateRun) compare(s Stats) {
 }
 
 // ratePair returns two connections over a link, as Dial and Accept make them.
-func ratePair(cfg *Config, ab, ba simnet.Link) (a, b *Conn, sim *simnet.Network) {
+func ratePair(cfg *volley.Config, ab, ba simnet.Link) (a, b *volley.Conn, sim *simnet.Network) {
 	x, y := simnet.Pair(1, ab, ba)
-	return NewConn(x, cfg), NewConn(y, cfg), x.Network()
+	return volley.NewConn(x, cfg), volley.NewConn(y, cfg), x.Network()
 }
 
 // measureRate runs a pattern at a rate for some virtual time.
@@ -72,7 +77,7 @@ func measureRate(p traffic, rate int, link simnet.Link, d time.Duration) (r rate
 		go func() { f(); done <- struct{}{} }()
 	}
 	every := time.Second / time.Duration(rate)
-	send := func(c *Conn, offset time.Duration) {
+	send := func(c *volley.Conn, offset time.Duration) {
 		time.Sleep(offset)
 		t := time.NewTicker(every)
 		defer t.Stop()
@@ -81,7 +86,7 @@ func measureRate(p traffic, rate int, link simnet.Link, d time.Duration) (r rate
 			c.Write(make([]byte, 200))
 		}
 	}
-	answer := func(c *Conn, after time.Duration, reply bool) {
+	answer := func(c *volley.Conn, after time.Duration, reply bool) {
 		buf := make([]byte, 2000)
 		for {
 			n, err := c.Read(buf)
@@ -172,7 +177,7 @@ func TestRates(t *testing.T) {
 				require.Less(t, r.error, 100*time.Microsecond, "%s: error of a round-trip figure", what)
 				require.Equal(t, p != talkOneWay, r.both, "%s: figures at both ends", what)
 				require.Less(t, r.jitter, 100*time.Microsecond, "%s: jitter", what)
-				require.Less(t, r.sampledAfter, 2*(time.Second/time.Duration(rate)+pathRTT)+defaultAckDelay/2+10*time.Millisecond, "%s: first figure", what)
+				require.Less(t, r.sampledAfter, 2*(time.Second/time.Duration(rate)+pathRTT)+ackDelay/2+10*time.Millisecond, "%s: first figure", what)
 				require.Equal(t, r.sent, r.acked, "%s: messages delivered", what)
 				require.Zero(t, r.lost, "%s: messages lost", what)
 				table += fmt.Sprintf(" %.2f |", r.perMessage)
@@ -196,7 +201,7 @@ func rateHeader(first string) string {
 // of a name, in which numbers may differ a little, or writes it there.
 func checkTable(t *testing.T, name, table string, delta float64) {
 	t.Helper()
-	const file = "docs/reliable.md"
+	const file = "../../docs/reliable.md"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(text), "<!-- "+name+" -->\n")
@@ -244,7 +249,7 @@ func lossKnownAfter(rate, phase int, link simnet.Link, last bool) time.Duration 
 	known := time.Duration(-1)
 	look := func() {
 		for _, r := range a.AppendReceipts(nil) {
-			if r.Fate == Lost && r.ID == lostID && !lostAt.IsZero() && known < 0 {
+			if r.Fate == volley.Lost && r.ID == lostID && !lostAt.IsZero() && known < 0 {
 				known = time.Since(lostAt)
 			}
 		}
@@ -324,7 +329,7 @@ func TestRTTAfterIdle(t *testing.T) {
 			time.Sleep(33 * time.Millisecond)
 		}
 		time.Sleep(30 * time.Minute)
-		for _, c := range []*Conn{a, b} {
+		for _, c := range []*volley.Conn{a, b} {
 			s := c.Stats()
 			require.InDelta(t, pathRTT, s.RTT, float64(pathRTT)/50, "RTT after 30 idle minutes")
 			require.Zero(t, s.PacketLoss, "loss after 30 idle minutes")
@@ -350,7 +355,7 @@ func measureFalse(t *testing.T, link simnet.Link, rate, n int, oneWay bool) fals
 	go func() { lb.receive(a); done <- struct{}{} }()
 	every := time.Second / time.Duration(rate)
 	for n := range uint32(n) {
-		id, _ := a.WriteMessage(pattern(n, 200))
+		id, _ := a.WriteMessage(pattern.New(n, 200))
 		la.sent[id] = n
 		la.receipts(a)
 		if oneWay {
@@ -358,7 +363,7 @@ func measureFalse(t *testing.T, link simnet.Link, rate, n int, oneWay bool) fals
 			continue
 		}
 		time.Sleep(every * 3 / 7)
-		b.Write(pattern(n, 200))
+		b.Write(pattern.New(n, 200))
 		time.Sleep(every * 4 / 7)
 	}
 	time.Sleep(12 * time.Second)
@@ -366,7 +371,7 @@ func measureFalse(t *testing.T, link simnet.Link, rate, n int, oneWay bool) fals
 	la.receipts(a)
 	acked := 0
 	for id, n := range la.sent {
-		if la.delivered[n] && la.fates[id] == Delivered {
+		if la.delivered[n] && la.fates[id] == volley.Delivered {
 			acked++
 		}
 	}

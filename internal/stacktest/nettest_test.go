@@ -1,15 +1,16 @@
-package volley
+package stacktest
 
 import (
 	"net"
 	"testing"
+	"volley"
 
 	"golang.org/x/net/nettest"
 )
 
 func TestNettestPipe(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
-		a, b := Pipe(nil)
+		a, b := volley.Pipe(nil)
 		return a, b, func() { a.Close(); b.Close() }, nil
 	})
 }
@@ -27,10 +28,10 @@ func TestNettestUDP(t *testing.T) {
 		next++
 		switch part {
 		case "BasicIO", "PingPong", "FutureTimeout":
-			a, b := Pipe(nil)
+			a, b := volley.Pipe(nil)
 			return a, b, func() { a.Close(); b.Close() }, nil
 		}
-		a, b := udpPair(t, nil)
+		a, b := udpPair(t)
 		return a, b, func() { a.Close(); b.Close() }, nil
 	})
 }

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
 	"github.com/stretchr/testify/require"
 )
 
 // shutdown calls Shutdown in the background.
-func shutdown(ctx context.Context, l *Listener) <-chan error {
+func shutdown(ctx context.Context, l *volley.Listener) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- l.Shutdown(ctx) }()
 	synctest.Wait()
@@ -22,12 +23,12 @@ func shutdown(ctx context.Context, l *Listener) <-chan error {
 // accepted, and waits for the others, who can still speak.
 func TestShutdownWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{})
-		a := dial("10.0.0.2:1", &Dialer{})
+		_, l, dial := network(t, &volley.ListenConfig{})
+		a := dial("10.0.0.2:1", nil)
 		sa := accept(t, l)
-		b := dial("10.0.0.2:2", &Dialer{})
+		b := dial("10.0.0.2:2", nil)
 		sb := accept(t, l)
-		waiting := dial("10.0.0.2:3", &Dialer{})
+		waiting := dial("10.0.0.2:3", nil)
 		time.Sleep(time.Second)
 		l.SetDeadline(time.Time{})
 
@@ -35,7 +36,7 @@ func TestShutdownWaits(t *testing.T) {
 		_, err := l.Accept()
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.Equal(t, 2, l.Stats().Conns, "with the one that nobody has accepted")
-		stranger := dial("10.0.0.2:4", &Dialer{})
+		stranger := dial("10.0.0.2:4", nil)
 		a.Write([]byte("one last"))
 		wantMessage(t, sa, "one last")
 		sa.Write([]byte("answer"))
@@ -53,7 +54,7 @@ func TestShutdownWaits(t *testing.T) {
 		require.NoError(t, <-second)
 		require.Zero(t, l.Stats().Conns)
 		_, err = sb.Read(make([]byte, 9))
-		require.ErrorIs(t, err, ErrIdleTimeout)
+		require.ErrorIs(t, err, volley.ErrIdleTimeout)
 		require.NoError(t, l.Shutdown(t.Context()))
 		require.NoError(t, l.Close())
 		waiting.Close()
@@ -65,10 +66,10 @@ func TestShutdownWaits(t *testing.T) {
 // TestShutdownCloses: when its context is over, Shutdown closes what is left.
 func TestShutdownCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{})
-		a := dial("10.0.0.2:1", &Dialer{})
+		_, l, dial := network(t, &volley.ListenConfig{})
+		a := dial("10.0.0.2:1", nil)
 		sa := accept(t, l)
-		b := dial("10.0.0.2:2", &Dialer{})
+		b := dial("10.0.0.2:2", nil)
 		sb := accept(t, l)
 		read := make(chan error, 1)
 		go func() {
@@ -101,8 +102,8 @@ func TestShutdownCloses(t *testing.T) {
 // connection, and none for an error without one.
 func TestShutdownAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{})
-		c := dial("10.0.0.2:1", &Dialer{})
+		_, l, dial := network(t, &volley.ListenConfig{})
+		c := dial("10.0.0.2:1", nil)
 		s := accept(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

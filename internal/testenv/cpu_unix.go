@@ -1,14 +1,15 @@
 //go:build unix
 
-package volley
+package testenv
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime returns the user and system time of the process.
-func cpuTime() time.Duration {
+// CPUTime returns the user and system time of the process, or 0 where the
+// platform does not tell.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())

@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"math/rand/v2"
@@ -6,8 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
-	"volley/internal/wire"
+	"volley/internal/pattern"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -22,7 +23,7 @@ func TestForgedOpeningIsNotAmplified(t *testing.T) {
 		"fragment": append(append(reliable.AppendFragmentHeader(nil, reliable.FragmentHeader{Count: 2}), reliable.AppendHeader(nil, reliable.Header{Ack: 65535})...), make([]byte, 1024)...),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, l, _ := network(t, &ListenConfig{})
+			n, l, _ := network(t, &volley.ListenConfig{})
 			victim, err := n.Listen("10.0.0.9:1")
 			if err != nil {
 				t.Fatal(err)
@@ -51,7 +52,7 @@ func TestForgedOpeningIsNotAmplified(t *testing.T) {
 
 // rawPeer dials a Conn's worth of simulated network from a bare socket, and
 // returns the socket and the accepted connection.
-func rawPeer(t *testing.T, n *simnet.Network, l *Listener, addr string) (net.Conn, *Conn) {
+func rawPeer(t *testing.T, n *simnet.Network, l *volley.Listener, addr string) (net.Conn, *volley.Conn) {
 	t.Helper()
 	raw, err := n.Dial(addr, "10.0.0.1:7777")
 	if err != nil {
@@ -63,7 +64,7 @@ func rawPeer(t *testing.T, n *simnet.Network, l *Listener, addr string) (net.Con
 
 func TestBadInputIsCountedAndDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, _ := network(t, &ListenConfig{})
+		n, l, _ := network(t, &volley.ListenConfig{})
 		raw, c := rawPeer(t, n, l, "10.0.0.2:1")
 		defer raw.Close()
 		defer c.Close()
@@ -96,7 +97,7 @@ func TestBadInputIsCountedAndDropped(t *testing.T) {
 // No datagram that is not a peer's first makes a connection.
 func TestGarbageMakesNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, _ := network(t, &ListenConfig{})
+		n, l, _ := network(t, &volley.ListenConfig{})
 		r := rand.New(rand.NewPCG(1, 2))
 		raw, err := n.Dial("10.0.0.2:1", "10.0.0.1:7777")
 		if err != nil {
@@ -137,12 +138,12 @@ func hoard(raw net.Conn, r *rand.Rand, datagrams int) {
 func TestReassembliesStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perConn, perListener = 100 << 10, 1 << 20
-		n, l, _ := network(t, &ListenConfig{
-			Config:    &Config{ReassemblyBuffer: perConn},
+		n, l, _ := network(t, &volley.ListenConfig{
+			Config:    &volley.Config{ReassemblyBuffer: perConn},
 			MaxMemory: perListener,
 		})
 		r := rand.New(rand.NewPCG(1, 2))
-		var conns []*Conn
+		var conns []*volley.Conn
 		for i := range 20 {
 			raw, c := rawPeer(t, n, l, "10.0.0.2:"+string(rune('1'+i/10))+string(rune('0'+i%10)))
 			defer raw.Close()
@@ -177,10 +178,10 @@ func TestReassembliesStayWithinLimits(t *testing.T) {
 func TestUnreadMessagesStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 512 << 10
-		_, l, dial := network(t, &ListenConfig{MaxMemory: limit})
-		var all []*Conn
+		_, l, dial := network(t, &volley.ListenConfig{MaxMemory: limit})
+		var all []*volley.Conn
 		for range 4 {
-			c := dial("10.0.0.2:0", &Dialer{})
+			c := dial("10.0.0.2:0", nil)
 			s := accept(t, l)
 			all = append(all, c, s)
 			for i := range 400 {
@@ -217,14 +218,14 @@ func TestUnreadMessagesStayWithinLimits(t *testing.T) {
 // a few messages at most.
 func TestJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, l, _ := network(t, &ListenConfig{})
+		n, l, _ := network(t, &volley.ListenConfig{})
 		raw, c := rawPeer(t, n, l, "10.0.0.2:1")
 		defer raw.Close()
 		defer c.Close()
 		sent, received := uint32(1), map[uint32]bool{}
 		send := func(n uint32) {
 			h := reliable.Header{Sequence: uint16(n), Ack: 65535}
-			raw.Write(append(reliable.AppendHeader(nil, h), pattern(n, 8)...))
+			raw.Write(append(reliable.AppendHeader(nil, h), pattern.New(n, 8)...))
 		}
 		flow := func(count int) (got int) {
 			for i := range count {
@@ -241,7 +242,7 @@ func TestJumps(t *testing.T) {
 				if err != nil {
 					return got
 				}
-				n, err := checkPattern(m)
+				n, err := pattern.Check(m)
 				if err != nil || received[n] {
 					t.Fatalf("message %d: delivered before: %v, error %v", n, received[n], err)
 				}
@@ -270,27 +271,6 @@ func TestJumps(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if got := flow(20000); got < 20000-16 {
 			t.Errorf("after a gap of 40000 and a silence: %d of 20000 messages delivered", got)
-		}
-	})
-}
-
-// FuzzConn feeds a connection with arbitrary datagrams, several from one input.
-func FuzzConn(f *testing.F) {
-	f.Add([]byte{4, 0x3e, 0, 0, 0, 9, 0x01, 1, 0, 1, 3, 1, 2, 3, 4})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000, ReassemblyBuffer: 20000}})
-		defer a.Close()
-		defer b.Close()
-		var out wire.Batch
-		now := time.Now()
-		for len(data) > 0 {
-			n := min(int(data[0]), len(data)-1)
-			(*handler)(a).HandleBatch(now, [][]byte{data[1 : 1+n]}, &out)
-			data = data[1+n:]
-			now = now.Add(time.Millisecond)
-		}
-		if m := a.Stats().Memory; m > 100<<10 {
-			t.Errorf("%d bytes held", m)
 		}
 	})
 }

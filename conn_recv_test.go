@@ -2,12 +2,108 @@ package volley
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+	"volley/internal/pattern"
+	"volley/internal/wire"
 )
+
+// What Accept says after Close must end loops that go on after a timeout.
+func TestAcceptClosedPastDeadline(t *testing.T) {
+	l, err := Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetDeadline(time.Unix(1, 0))
+	l.Close()
+	_, err = l.Accept()
+	wantErr(t, "Accept", err, net.ErrClosed)
+}
+
+// A program that sets a deadline before each Read reads what came before the
+// end, too.
+func TestReadDeadlineAfterEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(nil)
+		a.Write([]byte("last words"))
+		a.Close()
+		synctest.Wait()
+		if err := b.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Errorf("SetReadDeadline before the last message: %v", err)
+		}
+		wantMessage(t, b, "last words")
+		if err := b.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Errorf("SetDeadline at the end: %v", err)
+		}
+		if _, err := b.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("Read: %v, want io.EOF", err)
+		}
+		_, err := b.Write([]byte("x"))
+		wantErr(t, "Write", err, io.ErrClosedPipe)
+		b.Close()
+		wantErr(t, "SetDeadline", b.SetDeadline(time.Time{}), net.ErrClosed)
+	})
+}
+
+// A deadline that passes while WriteBatch waits for another sender.
+func TestWriteBatchDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := slowly(t)
+		if n, err := c.WriteBatch(nil); n != 0 || err != nil {
+			t.Errorf("WriteBatch(nil) = %d, %v, want 0, nil", n, err)
+		}
+		go c.Write([]byte("slow"))
+		<-s.sending
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err := c.WriteBatch([][]byte{{1}, {2}})
+		wantTimeout(t, "WriteBatch", err)
+		if n != 0 {
+			t.Errorf("WriteBatch = %d messages, want 0", n)
+		}
+		close(s.gate)
+		synctest.Wait()
+		c.SetWriteDeadline(time.Time{})
+		n, err = c.WriteBatch([][]byte{{1}, nil, make([]byte, 20_000), {2}})
+		var tooLarge *MessageTooLargeError
+		if n != 2 || !errors.As(err, &tooLarge) {
+			t.Errorf("WriteBatch = %d, %v, want 2 and a *MessageTooLargeError", n, err)
+		}
+		c.Close()
+	})
+}
+
+// A time without a monotonic reading is a deadline like any other.
+func TestWallClockDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe(nil)
+		begin := time.Now()
+		a.SetReadDeadline(begin.Add(time.Second).Round(0))
+		_, err := a.Read(make([]byte, 1))
+		wantTimeout(t, "Read", err)
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("Read returned after %v, want 1s", d)
+		}
+		for _, far := range []time.Time{time.Unix(1<<60, 0), time.Unix(1<<40, 0)} {
+			a.SetReadDeadline(far)
+			go func() { b.Write([]byte("x")) }()
+			if _, err := a.Read(make([]byte, 1)); err != nil {
+				t.Errorf("Read with the deadline %v: %v", far, err)
+			}
+		}
+		for _, past := range []time.Time{time.Unix(-1<<60, 0), time.Unix(0, 0), time.Now()} {
+			a.SetReadDeadline(past)
+			_, err := a.Read(make([]byte, 1))
+			wantTimeout(t, "Read", err)
+		}
+		a.Close()
+		b.Close()
+	})
+}
 
 // bothWays runs a test of the reading end of a connection with the dialed end
 // and with the accepted one, which is its listener's only one.
@@ -77,7 +173,7 @@ func readersTakeTurns(t *testing.T, client, server *Conn) {
 		})
 	}
 	for i := range messages {
-		server.Write(pattern(uint32(i), 100))
+		server.Write(pattern.New(uint32(i), 100))
 		if i%7 == 0 {
 			time.Sleep(time.Duration(i%11) * time.Millisecond)
 		}
@@ -309,4 +405,25 @@ func TestOnlyConnEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzConn feeds a connection with arbitrary datagrams, several from one input.
+func FuzzConn(f *testing.F) {
+	f.Add([]byte{4, 0x3e, 0, 0, 0, 9, 0x01, 1, 0, 1, 3, 1, 2, 3, 4})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000, ReassemblyBuffer: 20000}})
+		defer a.Close()
+		defer b.Close()
+		var out wire.Batch
+		now := time.Now()
+		for len(data) > 0 {
+			n := min(int(data[0]), len(data)-1)
+			(*handler)(a).HandleBatch(now, [][]byte{data[1 : 1+n]}, &out)
+			data = data[1+n:]
+			now = now.Add(time.Millisecond)
+		}
+		if m := a.Stats().Memory; m > 100<<10 {
+			t.Errorf("%d bytes held", m)
+		}
+	})
 }

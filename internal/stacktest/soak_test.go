@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"volley"
 )
 
 var (
@@ -19,7 +20,7 @@ var (
 // while other threads compute, so that the system stops senders anywhere. All
 // arrive, in order, and none is called Lost. It runs only when asked to:
 //
-//	go test -run TestSoak -timeout 0 -soak 100000000 .
+//	go test -run TestSoak -timeout 0 ./internal/stacktest -soak 100000000
 func TestSoak(t *testing.T) {
 	if *soakFlag == 0 {
 		t.Skip("run with -soak 100000000 -timeout 0")
@@ -36,16 +37,16 @@ func TestSoak(t *testing.T) {
 	defer hogs.Wait()
 	defer stop.Store(true)
 
-	a, b := Pipe(nil)
+	a, b := volley.Pipe(nil)
 	each := *soakFlag / 2
 	var wg sync.WaitGroup
-	for _, way := range [][2]*Conn{{a, b}, {b, a}} {
+	for _, way := range [][2]*volley.Conn{{a, b}, {b, a}} {
 		wg.Go(func() { soakWrite(t, way[0], each) })
 		wg.Go(func() { soakRead(t, way[1], each) })
 	}
 	wg.Wait()
 	time.Sleep(time.Second) // the last acknowledgements
-	for _, c := range []*Conn{a, b} {
+	for _, c := range []*volley.Conn{a, b} {
 		s := c.Stats()
 		if s.MessagesDelivered != each || s.MessagesLost != 0 || s.PacketsDuplicate+s.PacketsStale != 0 {
 			t.Errorf("%d of %d delivered, %d called lost, %d duplicate, %d stale", s.MessagesDelivered, each,
@@ -56,7 +57,7 @@ func TestSoak(t *testing.T) {
 	b.Close()
 }
 
-func soakWrite(t *testing.T, c *Conn, n uint64) {
+func soakWrite(t *testing.T, c *volley.Conn, n uint64) {
 	msg := make([]byte, 16)
 	for i := range n {
 		binary.LittleEndian.PutUint64(msg, i)
@@ -67,7 +68,7 @@ func soakWrite(t *testing.T, c *Conn, n uint64) {
 	}
 }
 
-func soakRead(t *testing.T, c *Conn, n uint64) {
+func soakRead(t *testing.T, c *volley.Conn, n uint64) {
 	buf := make([]byte, 16)
 	for want := uint64(0); want < n; want++ {
 		c.SetReadDeadline(time.Now().Add(time.Minute))

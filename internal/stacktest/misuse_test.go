@@ -1,4 +1,4 @@
-package volley
+package stacktest
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"volley"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,30 +17,30 @@ import (
 // Arguments that are nil are an error of the call, or of those that follow, and not
 // a panic.
 func TestNilArguments(t *testing.T) {
-	var lc ListenConfig
-	var d Dialer
+	var lc volley.ListenConfig
+	var d volley.Dialer
 	some := &net.UDPAddr{IP: loopback.Host().AsSlice(), Port: 9}
 	var udp *net.UDPConn
 	for name, call := range map[string]func() error{
 		"ListenPacket":         func() error { _, err := lc.ListenPacket(nil); return err },
 		"ListenPacket, typed":  func() error { _, err := lc.ListenPacket(udp); return err },
-		"NewPacketConn":        func() error { _, err := NewPacketConn(nil, nil); return err },
-		"NewPacketConn, typed": func() error { _, err := NewPacketConn(udp, nil); return err },
+		"NewPacketConn":        func() error { _, err := volley.NewPacketConn(nil, nil); return err },
+		"NewPacketConn, typed": func() error { _, err := volley.NewPacketConn(udp, nil); return err },
 		"DialPacket":           func() error { _, err := d.DialPacket(nil, some); return err },
 		"DialPacket, typed":    func() error { _, err := d.DialPacket(udp, some); return err },
-		"NewListener":          func() error { _, err := NewListener(nil, nil).Accept(); return err },
-		"NewListener, typed":   func() error { _, err := NewListener((*Listener)(nil), nil).Accept(); return err },
-		"NewConn":              func() error { _, err := NewConn(nil, nil).Read(make([]byte, 1)); return err },
-		"NewConn, typed":       func() error { _, err := NewConn(udp, nil).Write(nil); return err },
-		"NewConn of a Conn":    func() error { return NewConn((*Conn)(nil), nil).SetDeadline(time.Time{}) },
+		"NewListener":          func() error { _, err := volley.NewListener(nil, nil).Accept(); return err },
+		"NewListener, typed":   func() error { _, err := volley.NewListener((*volley.Listener)(nil), nil).Accept(); return err },
+		"NewConn":              func() error { _, err := volley.NewConn(nil, nil).Read(make([]byte, 1)); return err },
+		"NewConn, typed":       func() error { _, err := volley.NewConn(udp, nil).Write(nil); return err },
+		"NewConn of a Conn":    func() error { return volley.NewConn((*volley.Conn)(nil), nil).SetDeadline(time.Time{}) },
 	} {
 		err := call()
-		_, ok := errors.AsType[*ConfigError](err)
+		_, ok := errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%s: %v", name, err)
 		require.Contains(t, err.Error(), "it is nil", name)
 	}
-	require.NoError(t, NewConn(udp, nil).Close())
-	l := NewListener(nil, nil)
+	require.NoError(t, volley.NewConn(udp, nil).Close())
+	l := volley.NewListener(nil, nil)
 	require.NotEmpty(t, l.Addr().String())
 	require.NoError(t, l.Close())
 }
@@ -47,9 +48,9 @@ func TestNilArguments(t *testing.T) {
 // A stream is refused as a socket to listen on, and stays the caller's.
 func TestListenPacketOnStream(t *testing.T) {
 	below := unixStream{pc: loopbackPacket(t)}
-	var lc ListenConfig
+	var lc volley.ListenConfig
 	_, err := lc.ListenPacket(below)
-	_, ok := errors.AsType[*ConfigError](err)
+	_, ok := errors.AsType[*volley.ConfigError](err)
 	require.True(t, ok, "%v", err)
 	require.NoError(t, below.pc.Close())
 }
@@ -74,7 +75,7 @@ func loopbackPacket(t *testing.T) net.PacketConn {
 // once.
 func TestDialOfAnotherFamily(t *testing.T) {
 	below := loopbackPacket(t)
-	var d Dialer
+	var d volley.Dialer
 	_, err := d.DialPacket(below, &net.UDPAddr{IP: net.IPv6loopback, Port: 9})
 	ae, ok := errors.AsType[*net.AddrError](err)
 	require.True(t, ok, "%v", err)
@@ -83,7 +84,7 @@ func TestDialOfAnotherFamily(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
-	l, err := Listen("udp4", loopback.Addr())
+	l, err := volley.Listen("udp4", loopback.Addr())
 	require.NoError(t, err)
 	defer l.Close()
 	_, err = l.Dial(t.Context(), "[::1]:9")
@@ -98,20 +99,20 @@ func TestDialOfAnotherFamily(t *testing.T) {
 // Options that would open thousands of sockets, or with which nothing could ever
 // arrive, are errors.
 func TestListenConfigBounds(t *testing.T) {
-	for _, lc := range []ListenConfig{
+	for _, lc := range []volley.ListenConfig{
 		{Sockets: 1025}, {Sockets: math.MaxInt},
 		{MaxMemory: 1}, {MaxMemory: 16<<10 - 1},
-		{MaxMemory: 64 << 10, Config: &Config{FragmentAbove: 60_000, MaxMessageSize: 60_000}},
+		{MaxMemory: 64 << 10, Config: &volley.Config{FragmentAbove: 60_000, MaxMessageSize: 60_000}},
 	} {
 		_, err := lc.Listen(t.Context(), "udp4", loopback.Addr())
-		_, ok := errors.AsType[*ConfigError](err)
+		_, ok := errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%v", err)
 		_, err = lc.ListenPacketConn(t.Context(), "udp4", loopback.Addr())
-		_, ok = errors.AsType[*ConfigError](err)
+		_, ok = errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%v", err)
 	}
-	for _, lc := range []ListenConfig{
-		{MaxMemory: 16 << 10}, {MaxMemory: -1}, {MaxMemory: 8 << 10, Config: &Config{MaxMessageSize: 1000}}, {Sockets: -1},
+	for _, lc := range []volley.ListenConfig{
+		{MaxMemory: 16 << 10}, {MaxMemory: -1}, {MaxMemory: 8 << 10, Config: &volley.Config{MaxMessageSize: 1000}}, {Sockets: -1},
 	} {
 		l, err := lc.Listen(t.Context(), "udp4", loopback.Addr())
 		require.NoError(t, err)
@@ -123,25 +124,25 @@ func TestListenConfigBounds(t *testing.T) {
 // windows.
 func TestLeastMaxMemory(t *testing.T) {
 	for _, test := range []struct {
-		cfg  Config
+		cfg  volley.Config
 		size int
 		max  int64
 	}{
-		{Config{}, 1200, 16 << 10},
-		{Config{MaxWindow: -1}, 1200, 21845},
-		{Config{MaxMessageSize: 1000}, 1000, 6826},
-		{Config{MaxMessageSize: 1000, MaxWindow: -1}, 1000, 12288},
-		{Config{MaxMessageSize: 60_000, FragmentAbove: 60_000}, 60_000, 92842},
+		{volley.Config{}, 1200, 16 << 10},
+		{volley.Config{MaxWindow: -1}, 1200, 21845},
+		{volley.Config{MaxMessageSize: 1000}, 1000, 6826},
+		{volley.Config{MaxMessageSize: 1000, MaxWindow: -1}, 1000, 12288},
+		{volley.Config{MaxMessageSize: 60_000, FragmentAbove: 60_000}, 60_000, 92842},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			lc := ListenConfig{Config: &test.cfg, MaxMemory: test.max}
+			lc := volley.ListenConfig{Config: &test.cfg, MaxMemory: test.max}
 			_, l, dial := network(t, &lc)
-			a := dial("10.0.0.2:1", &Dialer{Config: &test.cfg})
+			a := dial("10.0.0.2:1", &test.cfg)
 			defer a.Close()
 			b := accept(t, l)
 			defer b.Close()
 			for range 50 {
-				for _, way := range [][2]*Conn{{a, b}, {b, a}} {
+				for _, way := range [][2]*volley.Conn{{a, b}, {b, a}} {
 					_, err := way[0].Write(make([]byte, test.size))
 					require.NoError(t, err)
 					way[1].SetReadDeadline(time.Now().Add(time.Minute))

@@ -1,0 +1,68 @@
+package stacktest
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley"
+	"volley/simnet"
+)
+
+// udpPair returns two connections over loopback, dialed and accepted. They are
+// closed with the test.
+func udpPair(t *testing.T) (client, server *volley.Conn) {
+	t.Helper()
+	ln, err := new(volley.ListenConfig).Listen(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	c, err := new(volley.Dialer).Dial("udp", ln.Addr().String())
+	require.NoError(t, err)
+	client = c.(*volley.Conn)
+	for server == nil || server.RemoteAddr().String() != client.LocalAddr().String() {
+		server = accept(t, ln)
+		t.Cleanup(func() { server.Close() })
+	}
+	t.Cleanup(func() { client.Close() })
+	return client, server
+}
+
+// network returns a network in memory with a listener, and a function that dials
+// the listener from an address.
+func network(t *testing.T, lc *volley.ListenConfig) (*simnet.Network, *volley.Listener, func(from string, cfg *volley.Config) *volley.Conn) {
+	t.Helper()
+	n := simnet.New(1)
+	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
+	pc, err := n.Listen("10.0.0.1:7777")
+	require.NoError(t, err)
+	l, err := lc.ListenPacket(pc)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close(); n.Close() })
+	return n, l, func(from string, cfg *volley.Config) *volley.Conn {
+		pc, err := n.Listen(from)
+		require.NoError(t, err)
+		c, err := (&volley.Dialer{Config: cfg}).DialPacket(pc, l.Addr())
+		require.NoError(t, err)
+		return c
+	}
+}
+
+func accept(t *testing.T, l *volley.Listener) *volley.Conn {
+	t.Helper()
+	l.SetDeadline(time.Now().Add(30 * time.Second))
+	c, err := l.AcceptConn()
+	require.NoError(t, err, "Accept")
+	return c
+}
+
+func wantNoConn(t *testing.T, l *volley.Listener) {
+	t.Helper()
+	l.SetDeadline(time.Now().Add(time.Second))
+	c, err := l.AcceptConn()
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept = %v, %v, want no connection", c, err)
+	}
+}

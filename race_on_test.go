@@ -1,5 +1,0 @@
-//go:build race
-
-package volley
-
-const raceEnabled = true
