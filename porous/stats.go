@@ -149,7 +149,7 @@ func (c *Conn) Explain() string {
 	case core.LimitBandwidth:
 		return fmt.Sprintf("The bandwidth agreed upon with the peer is used up: %d bytes/s.", k.SendBandwidth)
 	case core.LimitFrames:
-		return "The oldest frame is not acknowledged, and as many frames as the protocol allows have followed it."
+		return "The oldest frame is not acknowledged, and as many frames as may follow it have been sent."
 	case core.LimitPackets:
 		return "The peer has not consumed what was sent: the window of messages of a channel is full."
 	case core.LimitUnread:

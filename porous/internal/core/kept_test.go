@@ -86,6 +86,8 @@ func TestCountedCosts(t *testing.T) {
 	require.LessOrEqual(t, int(unsafe.Sizeof(incoming{})), entryCost)
 	require.EqualValues(t, 32, pieceCost)
 	require.EqualValues(t, unsafe.Sizeof(piece{}), pieceCost)
+	require.EqualValues(t, 32, partCost)
+	require.EqualValues(t, unsafe.Sizeof(part{}), partCost)
 	require.EqualValues(t, 120, frameCost)
 	require.LessOrEqual(t, int(unsafe.Sizeof(frame{})), frameCost)
 	require.EqualValues(t, 112, PacketOverhead)
@@ -140,7 +142,7 @@ func TestKeptPackets(t *testing.T) {
 	require.Equal(t, 9920, p.send.freeSize, "all that may be")
 	round(10, 10, 10, 10, 10, 200) // while some are queued, the memory of the first is too much
 	require.Equal(t, 6256, p.send.freeSize)
-	require.Equal(t, 16*120+6256, p.Memory(), "with the ring")
+	require.Equal(t, (17+8)*32+16*120+6256, p.Memory(), "with the ring, and parts of frames")
 	p.Compact()
 	require.Zero(t, p.Memory())
 }

@@ -123,7 +123,7 @@ func (s *sending) extra(now Clock, room int) (id uint32, f *frame) {
 	id, f = s.queue.add()
 	r.addCopies(f, room-DataHeaderSize)
 	if len(f.parts) == 0 {
-		s.queue.next--
+		s.queue.cancel(f)
 		return 0, nil
 	}
 	s.queue.seal(id, f)

@@ -41,7 +41,7 @@ func (s *sending) init(p *Peer) {
 
 func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
 	c := s.p.cfg
-	s.queue.init(first, c.SendFrames, c.SentinelFrames)
+	s.queue.init(first, ringFrames(c.SendBuffer, c.SendFrames), c.SentinelFrames)
 	s.control = newController(c, first)
 	s.control.SetRTT(s.rtt.avg, bandwidth)
 	if c.Redundancy {

@@ -80,7 +80,7 @@ func (p *Peer) ChannelStats(n int) (st ChannelStats) {
 
 // Memory returns how many bytes p holds beside packets, about.
 func (p *Peer) Memory() int {
-	return len(p.send.queue.ring)*frameCost + p.send.freeSize + p.recv.pool.kept + cap(p.recv.scratch)
+	return len(p.send.queue.ring)*frameCost + p.send.queue.parts.bytes() + cap(p.send.queue.scratch)*partCost + p.send.freeSize + p.recv.pool.kept + cap(p.recv.scratch)
 }
 
 // Compact gives memory back that only a busy connection needs. It changes

@@ -91,6 +91,9 @@ type transfer struct {
 	window uint32  // N_P
 	every  uint32  // S, spacing of sentinel frames
 
+	parts   partPool
+	scratch []part // of the frame that is being made
+
 	flight  int    // bytes of all frames in the queue
 	copied  int    // of them, bytes of copies
 	waiting int    // bytes of those that wait
@@ -106,7 +109,7 @@ type transfer struct {
 const firstFrames = 16 // slots that a ring starts with
 
 func (t *transfer) init(first, window, every uint32) {
-	*t = transfer{ring: t.ring, base: first, next: first, window: window, every: every}
+	*t = transfer{base: first, next: first, window: window, every: every}
 }
 
 func (t *transfer) at(id uint32) *frame { return &t.ring[id&uint32(len(t.ring)-1)] }
@@ -138,8 +141,14 @@ func (t *transfer) add() (id uint32, f *frame) {
 	id = t.next
 	t.next++
 	f = t.at(id)
-	*f = frame{parts: f.parts[:0]}
+	*f = frame{parts: t.scratch[:0]}
 	return id, f
+}
+
+// cancel takes back the frame that add has appended last.
+func (t *transfer) cancel(f *frame) {
+	f.parts = nil
+	t.next--
 }
 
 func (t *transfer) grow() {
@@ -155,7 +164,22 @@ func (t *transfer) shrink() {
 	if t.base == t.next {
 		t.ring = nil
 	}
+	t.parts.free, t.parts.kept, t.scratch = [partClasses][][]part{}, 0, nil
 }
+
+// ringFrames returns how many frames a window of ids may have so that the ring takes a
+// quarter of the send buffer at most: a peer that acknowledges all but one frame
+// makes us keep a place for each of the others. It is a power of two.
+func ringFrames(sendBuffer int, window uint32) uint32 {
+	n := uint32(leastWindow)
+	for 2*n <= window && 2*int(n)*frameCost <= sendBuffer/4 {
+		n *= 2
+	}
+	return min(n, window)
+}
+
+// leastWindow is how many frames may be in flight with the smallest send buffer.
+const leastWindow = 256
 
 // seal counts a frame whose parts are complete. It waits to be sent.
 func (t *transfer) seal(id uint32, f *frame) {
@@ -168,6 +192,10 @@ func (t *transfer) seal(id uint32, f *frame) {
 			f.copied += n
 		}
 		f.reliable = f.reliable || p.reliable
+	}
+	if t.scratch = f.parts; len(f.parts) > 0 {
+		f.parts = t.parts.copy(f.parts)
+		clear(t.scratch)
 	}
 	t.flight += f.size
 	t.copied += f.copied
@@ -245,7 +273,8 @@ func (t *transfer) remove(f *frame) {
 	}
 	t.flight -= f.size
 	t.copied -= f.copied
-	f.state = frameGone
+	t.parts.put(f.parts)
+	f.parts, f.state = nil, frameGone
 	for t.base != t.next && t.at(t.base).state == frameGone {
 		t.base++
 	}
@@ -273,8 +302,7 @@ func (t *transfer) drop(id uint32, f *frame, settle settler) bool {
 			settle.settlePart(p, false)
 		}
 	}
-	clear(f.parts[kept:])
-	f.parts = f.parts[:kept]
+	t.keepParts(f, kept)
 	t.resize(f, size)
 	f.reliable = true
 	if kept == 0 && !f.sentinel {
@@ -284,6 +312,19 @@ func (t *transfer) drop(id uint32, f *frame, settle settler) bool {
 		}
 	}
 	return true
+}
+
+// keepParts forgets all parts of a frame but the first n.
+func (t *transfer) keepParts(f *frame, n int) {
+	old := f.parts
+	if f.parts = old[:n]; n > 0 && partClass(n) == partClass(cap(old)) {
+		clear(old[n:])
+		return
+	}
+	if f.parts = nil; n > 0 {
+		f.parts = t.parts.copy(old[:n])
+	}
+	t.parts.put(old)
 }
 
 // resize notes the new size of a waiting frame.
@@ -300,8 +341,6 @@ func (t *transfer) ack(f *frame, settle settler) {
 	for i := range f.parts {
 		settle.settlePart(&f.parts[i], true)
 	}
-	clear(f.parts)
-	f.parts = f.parts[:0]
 	t.remove(f)
 }
 
