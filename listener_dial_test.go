@@ -38,3 +38,25 @@ func TestListenerDialsUnspecified(t *testing.T) {
 		require.True(t, ok, "%v", err)
 	}
 }
+
+// A connection that a Listener has dialed counts as accepted: Conns yields it, and it
+// lives on after Close.
+func TestListenerDialCounts(t *testing.T) {
+	a, err := Listen("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := Listen("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer b.Close()
+	c, err := a.Dial(t.Context(), b.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.Equal(t, set(c), listed(t, a))
+	s, err := b.AcceptConn()
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, a.Close())
+	require.Equal(t, set(c), listed(t, a))
+	require.NoError(t, c.Close())
+	require.Empty(t, listed(t, a))
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/registry"
 	"volley/simnet"
 )
 
@@ -118,6 +119,36 @@ func TestDialedLog(t *testing.T) {
 			`error="volley: no datagram from the peer within the idle timeout"`}, log.lines())
 		c.Close()
 	})
+}
+
+// A dialed connection counts in the sums of those that have ended, with a Logger as
+// without.
+func TestDialedSums(t *testing.T) {
+	sums := func() (s registry.Totals) {
+		for _, g := range registry.Groups() {
+			if g.Protocol == "volley" && g.Role == registry.Dialed {
+				return g.Totals
+			}
+		}
+		return s
+	}
+	for _, logged := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, dial := network(t, &ListenConfig{})
+			cfg := &Config{}
+			if logged {
+				_, cfg.Logger = newLog()
+			}
+			before := sums()
+			c := dial("10.0.0.2:5", &Dialer{Config: cfg})
+			_, err := c.Write([]byte("hello"))
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			after := sums()
+			require.EqualValues(t, 1, after.Conns-before.Conns)
+			require.EqualValues(t, 1, after.MessagesSent-before.MessagesSent)
+		})
+	}
 }
 
 // A real socket that is granted less than it asks for tells so at once.

@@ -65,7 +65,9 @@ type Client struct {
 	OnDisconnect func(c *Conn, err error)
 	// OnError is as in Server.
 	OnError func(c *Conn, err error) error
-	// Logger is told of connections and their ends; nil is silent.
+	// Logger is told of connections and their ends; nil is silent, except for
+	// panics of the functions above and of handlers, which go to
+	// slog.Default then.
 	Logger *slog.Logger
 
 	handlers router
@@ -205,7 +207,7 @@ func (cl *Client) loop(ctx context.Context) error {
 		if time.Since(start) > cl.set.maxDelay {
 			delay = cl.set.minDelay
 		}
-		wait := delay/2 + rand.N(delay/2+1)
+		wait := someOf(delay)
 		logTo(cl.Logger, slog.LevelInfo, "dialing again", "in", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
@@ -217,6 +219,9 @@ func (cl *Client) loop(ctx context.Context) error {
 		delay = min(2*delay, cl.set.maxDelay)
 	}
 }
+
+// someOf returns a time from half of the delay up to all of it.
+func someOf(delay time.Duration) time.Duration { return delay/2 + rand.N(delay-delay/2+1) }
 
 // connect makes a connection and serves it until it ends.
 func (cl *Client) connect(ctx context.Context) error {
@@ -239,6 +244,7 @@ func (cl *Client) connect(ctx context.Context) error {
 		unhandled: &cl.unhandled,
 		connected: cl.OnConnect,
 		problem:   cl.problem,
+		logger:    cl.Logger,
 	}
 	sv.prepare(c)
 	cl.adopt(c, sv.ending)
@@ -249,7 +255,7 @@ func (cl *Client) connect(ctx context.Context) error {
 	cl.adopt(nil, nil)
 	logTo(cl.Logger, slog.LevelInfo, "disconnected", "peer", c.RemoteAddr(), "error", err)
 	if cl.OnDisconnect != nil {
-		cl.OnDisconnect(c, err)
+		guard(cl.Logger, c, func() { cl.OnDisconnect(c, err) })
 	}
 	return err
 }

@@ -68,3 +68,12 @@ func TestCutStreams(t *testing.T) {
 	_, err = expand(nil, append([]byte{0x1f, 0x8b, 9}, make([]byte, 20)...), 1000)
 	require.ErrorIs(t, err, gzip.ErrHeader)
 }
+
+// An error of compression says where it was, and what was wrong.
+func TestCompressionErrorText(t *testing.T) {
+	_, err := expand(nil, []byte{1, 2, 3, 4}, 1000)
+	require.EqualError(t, err, "netplay: compressed payload: zlib: invalid header")
+	whole, _ := compressBody(bytes.Repeat([]byte("abcd"), 50), 0, false)
+	_, err = expand(nil, whole, 100)
+	require.EqualError(t, err, "netplay: compressed payload: expanded size over the limit")
+}

@@ -17,8 +17,10 @@ type Router interface {
 // says so. A second handler of a type takes the place of the first.
 //
 // The message belongs to f. If f returns an error, the connection ends with it,
-// unless OnError decides otherwise. Messages without a handler are counted and
-// dropped.
+// unless OnError decides otherwise. If f panics, that is logged with the stack, as
+// package net/http does, and the connection ends with a [*HandlerError]; the
+// program and other connections go on. It is the same with OnConnect, OnError and
+// OnDisconnect. Messages without a handler are counted and dropped.
 func Handle[T any](r Router, f func(c *Conn, m *T) error) {
 	r.router().add(reflect.TypeFor[T](), func(c *Conn, m any) error { return f(c, m.(*T)) })
 }
@@ -57,7 +59,8 @@ func (r *router) check(reg *Registry) error {
 	return nil
 }
 
-// A HandlerError is the error of a handler, with which it ended its connection.
+// A HandlerError is the error of a handler, or what it has panicked with, which ended
+// its connection.
 type HandlerError struct {
 	Type reflect.Type // of the message
 	Err  error

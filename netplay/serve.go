@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"reflect"
 	"sync"
@@ -61,6 +62,9 @@ type serving struct {
 	// problem is told of messages that cannot be read and of errors of
 	// handlers; an error ends the connection.
 	problem func(*Conn, error) error
+
+	logger   *slog.Logger
+	handling any // the message that a handler has; nil while there is none
 }
 
 // An ending is asked for by Kick and Shutdown, and carried out by the goroutine
@@ -107,7 +111,7 @@ func (s *serving) attach(c *Conn) {
 // serve reads messages until the connection ends, and returns why: nil for an
 // orderly end by either side. It closes the connection.
 func (s *serving) serve(c *Conn) error {
-	err := s.run(c)
+	err := s.runGuarded(c)
 	if err == io.EOF {
 		err = nil
 		if s.owned {
@@ -125,6 +129,20 @@ func (s *serving) serve(c *Conn) error {
 		return cause // what came first
 	}
 	return nil
+}
+
+// runGuarded is run, but what panics in a function of the application ends the
+// connection alone.
+func (s *serving) runGuarded(c *Conn) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = caught(s.logger, c, v)
+			if s.handling != nil {
+				err = &HandlerError{Type: reflect.TypeOf(s.handling).Elem(), Err: err}
+			}
+		}
+	}()
+	return s.run(c)
 }
 
 // run reads messages until there are no more, which is io.EOF, or an end is
@@ -171,7 +189,10 @@ func (s *serving) next(c *Conn) error {
 		s.unhandled.Add(1)
 		return nil
 	}
-	if err := h(c, m); err != nil {
+	s.handling = m
+	err = h(c, m)
+	s.handling = nil
+	if err != nil {
 		return s.problem(c, &HandlerError{Type: reflect.TypeOf(m).Elem(), Err: err})
 	}
 	return nil

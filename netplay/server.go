@@ -77,7 +77,9 @@ type Server struct {
 	// read is dropped, as the Java library does, and an error of a handler
 	// closes the connection.
 	OnError func(c *Conn, err error) error
-	// Logger is told of connections and their ends; nil is silent.
+	// Logger is told of connections and their ends; nil is silent, except for
+	// panics of the functions above and of handlers, which go to
+	// slog.Default then.
 	Logger *slog.Logger
 
 	handlers router
@@ -224,6 +226,7 @@ func (s *Server) start(base context.Context, nc net.Conn) error {
 		unhandled: &s.stats.unhandled,
 		connected: s.connected,
 		problem:   s.problem,
+		logger:    s.Logger,
 	}
 	if err := s.admit(c, sv); err != nil {
 		c.cancel(err)
@@ -304,7 +307,7 @@ func (s *Server) ended(c *Conn, err error) {
 	}
 	s.log(level, "disconnected", "peer", c.RemoteAddr(), "error", err, "unsent", len(frames))
 	if s.OnDisconnect != nil {
-		s.OnDisconnect(c, err)
+		guard(s.Logger, c, func() { s.OnDisconnect(c, err) })
 	}
 }
 
