@@ -33,17 +33,22 @@ type Config struct {
 	// ConnectAttempts is how many connects a client sends. Default 5.
 	ConnectAttempts int
 
-	// MinResend is the least time after which a reliable message is sent
-	// again. It is 1.2 times the smoothed round-trip time otherwise, or
+	// MinResend is the least interval between two sends of a reliable message.
+	// The interval is 1.2 times the smoothed round-trip time otherwise, or
 	// longer where acknowledgements are seen to take longer; 50 ms or this if
 	// no round-trip time is known yet. While nothing is acknowledged only the
 	// two oldest are sent again. Default 50 ms. The released library has
-	// 10 ms, but its peers acknowledge once a frame, and nobody always has a
-	// processor within 10 ms.
+	// 10 ms, but its peers acknowledge once a frame, and a busy machine may
+	// not have a processor for them within 10 ms.
+	//
+	// Up to six times a message is sent again earlier: when one that left
+	// later has been acknowledged, or, of the two oldest, after the time that
+	// acknowledgements have been measured to take, at least 10 ms.
 	MinResend time.Duration
-	// MaxSends is how often a reliable message is sent. If it is not
-	// acknowledged then, the connection ends with [PoorConnection]. Default
-	// 15. Negative: any number of times.
+	// MaxSends is how often a reliable message is sent, not counting those
+	// times that did not wait for the interval. If it is not acknowledged
+	// then, the connection ends with [PoorConnection]. Default 15. Negative:
+	// any number of times.
 	MaxSends int
 	// MaxMeanSends ends a connection, with [PoorConnection], when the mean
 	// number of sends of the last 64 reliable messages exceeds it for 64

@@ -122,7 +122,7 @@ func (c *connection) reject(r RejectReason, data []byte, out *wire.Batch) {
 // subject to the limit of what may wait.
 func (c *connection) sendID(now time.Time, t packetType, id uint16, out *wire.Batch) {
 	body := c.set.idBody(id)
-	c.sender.send(now, t, body[:c.set.idBodySize()], c.interval(), out)
+	c.sender.send(now, t, body[:c.set.idBodySize()], c.pace(), out)
 }
 
 // send sends a user message. The id is that of delivery reports, 0 for
@@ -136,7 +136,7 @@ func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (
 		if !c.sender.fits(len(body), c.set.sendBuffer) {
 			return 0, ErrSendBuffer
 		}
-		id = c.sender.send(now, typeReliable, body, c.interval(), out)
+		id = c.sender.send(now, typeReliable, body, c.pace(), out)
 	case Notify:
 		id = c.notify.send(c.set.codec, body, notifySink{c}, out)
 	default:
@@ -173,21 +173,31 @@ func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []
 		return
 	}
 	c.state = stateClosed
-	c.sender.slots, c.sender.queue, c.data = nil, queue{}, nil
+	c.sender.slots, c.sender.spare, c.sender.queue, c.data = nil, nil, queue{}, nil
 	c.recent = recent{}
 	c.events.ended(reason, rejected, data)
 }
 
-// interval returns the time between two sends of a reliable message: that of
-// the released library but for the least one, and longer where acknowledgements
-// take longer than heartbeats make believe.
-func (c *connection) interval() time.Duration {
+// pace returns how long acknowledgements are waited for. The interval between two
+// sends of a reliable message is that of the released library, except for the
+// least one, and longer where acknowledgements take longer than heartbeats make
+// believe. The first sends follow what acknowledgements have been measured to
+// take.
+func (c *connection) pace() pace {
 	d := firstResend
 	if c.rtt.smooth >= 0 {
 		d = fromMillis(c.rtt.smooth) * 12 / 10
 	}
-	d = max(d, c.set.minResend)
-	return max(d, min(c.sender.delay.limit(), maxResend))
+	measured := min(c.sender.delay.limit(), maxResend)
+	p := pace{full: max(d, measured, c.set.minResend)}
+	p.quick = p.full
+	if measured > 0 {
+		if c.rtt.smooth < 0 {
+			d = 0
+		}
+		p.quick = max(d, measured, leastQuick)
+	}
+	return p
 }
 
 // tick does what is due and returns when to be called next; the zero time if
@@ -283,7 +293,7 @@ func (c *connection) resend(now time.Time, unread bool, out *wire.Batch) {
 	if c.state == stateConnected && !c.set.quality {
 		limit = 0
 	}
-	n, ok := c.sender.resend(now, c.interval(), limit, unread, out)
+	n, ok := c.sender.resend(now, c.pace(), limit, unread, out)
 	c.counts.Resends += uint64(n)
 	if !ok && c.state == stateConnected {
 		c.end(PoorConnection, 0, nil)

@@ -203,7 +203,9 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 		c.acked(now, a.newest, false)
 	}
 	if c.state != stateClosed {
-		c.sender.fill(now, c.interval(), out)
+		p := c.pace()
+		c.sender.hasten(p)
+		c.sender.fill(now, p, out)
 	}
 	return true
 }

@@ -210,7 +210,7 @@ func sceneWraparound(w *stageSet) {
 	for i, a := range w.ends {
 		b := w.ends[1-i]
 		next := uint16(65500 + 10*i)
-		a.sender.oldest, a.sender.next, a.acks = next, next, ackRecord{newest: next - 1, bits: 1<<16 - 1}
+		a.sender.oldest, a.sender.arrived, a.sender.next, a.acks = next, next-1, next, ackRecord{newest: next - 1, bits: 1<<16 - 1}
 		for _, id := range []uint16{20000, 40000, 60000, next - 1} {
 			b.history.add(id)
 		}

@@ -129,7 +129,7 @@ func (a *actor) note() {
 		int64(s.Unacknowledged), int64(s.QueuedBytes), int64(math.Float64bits(s.MeanSends)), int64(math.Float64bits(s.NotifyLoss)))
 	// What it keeps.
 	n.Note(tape.Truth(a.sender.slots != nil), int64(len(a.sender.queue.buf)-a.sender.queue.start), tape.Truth(a.recent.ring != nil),
-		int64(a.history.bits.Size()), int64(a.interval()), tape.Truth(a.data != nil))
+		int64(a.history.bits.Size()), int64(a.pace().full), tape.Truth(a.data != nil))
 }
 
 // send puts what an end has appended on the network.

@@ -32,6 +32,7 @@ func fromMillis(ms int16) time.Duration { return time.Duration(ms) * time.Millis
 // varies; acknowledgements do.
 type ackTime struct {
 	smooth, variance time.Duration
+	least            time.Duration // rises slowly
 	worst            time.Duration // of late, decaying
 	decayed          time.Time     // when it has decayed last
 }
@@ -51,8 +52,10 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 	a.worst = max(a.worst, d)
 	if a.smooth == 0 {
 		a.smooth = max(d, 1) // no variance but what is seen: it only adds to a rule
+		a.least = d
 		return
 	}
+	a.least = min(d, a.least+(d-a.least)/256)
 	diff := a.smooth - d
 	if diff < 0 {
 		diff = -diff
@@ -64,6 +67,13 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 // late takes the time in which a message was acknowledged that had been sent
 // again for nothing.
 func (a *ackTime) late(d time.Duration) { a.worst = max(a.worst, d) }
+
+// tooSoon returns a time in which no acknowledgement comes.
+func (a *ackTime) tooSoon() time.Duration { return a.least * 3 / 4 }
+
+// soon returns the time in which an acknowledgement comes mostly, 0 if none has
+// been measured.
+func (a *ackTime) soon() time.Duration { return a.smooth + max(a.smooth/4, 4*a.variance) }
 
 // limit returns the time after which an acknowledgement is late.
 func (a *ackTime) limit() time.Duration {

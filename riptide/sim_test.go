@@ -106,6 +106,25 @@ func (s *simulation) transmit(from side, out *wire.Batch) {
 	out.Reset()
 }
 
+// watchIDs watches the ids of reliable messages that are under way: over how many
+// they extend, and how far one that arrives is ahead of those that have come.
+func (s *simulation) watchIDs() (span, jump *int) {
+	span, jump = new(int), new(int)
+	s.sent = func(from side, _ []byte) {
+		*span = max(*span, int(s.ends[from].sender.next-s.ends[from].sender.oldest))
+	}
+	was := s.arrives
+	s.arrives = func(at side, b []byte) {
+		if p, ok := s.ends[at].set.parse(1-at, b); ok && p.typ.reliable() {
+			*jump = max(*jump, gap(p.seq, s.ends[at].history.newest))
+		}
+		if was != nil {
+			was(at, b)
+		}
+	}
+	return span, jump
+}
+
 // send sends a user message from an end.
 func (s *simulation) send(from side, m Mode, msg *Message) (uint16, error) {
 	var out wire.Batch
