@@ -1,11 +1,15 @@
 package main
 
 import (
+	"html"
 	"math"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // TestMain lets the test binary be the processes of its runs.
@@ -143,6 +147,37 @@ func TestReport(t *testing.T) {
 		if svg := c.svg(); !strings.Contains(svg, ">volley</text>") || strings.Contains(svg, "NaN") {
 			t.Errorf("chart %s is not as it should be:\n%s", c.file, svg)
 		}
+	}
+}
+
+// TestChart: a bar is as long as its value says, from zero, and no line of the title
+// is wider than the picture.
+func TestChart(t *testing.T) {
+	_, title := (&report{options: &options{}, plan: []measurement{{mode: modeGame, load: load{styleEcho, 500, 30}}}}).gameChart()
+	c := chart{title: title, unit: "µs", bars: []bar{{"volley", 5}, {"other", 28.5}, {"none", 0}}}
+	svg := c.svg()
+	var widths []float64
+	for _, m := range regexp.MustCompile(`<rect x="120" y="\d+" width="([\d.]+)"`).FindAllStringSubmatch(svg, -1) {
+		w, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		widths = append(widths, w)
+	}
+	if len(widths) != 3 || math.Abs(widths[1]/widths[0]-5.7) > 0.01 || widths[1] != chartWidth-labelWidth-valueWidth {
+		t.Errorf("bars of %v pixels for %v", widths, c.bars)
+	}
+	lines := regexp.MustCompile(`font-weight="bold"[^>]*>([^<]*)<`).FindAllStringSubmatch(svg, -1)
+	words := ""
+	for _, l := range lines {
+		text := html.UnescapeString(l[1])
+		words += text + " "
+		if n := utf8.RuneCountInString(text); n > titleWidth {
+			t.Errorf("a line of the title has %d characters, want %d at most: %q", n, titleWidth, text)
+		}
+	}
+	if strings.TrimSpace(words) != title || len(lines) < 2 {
+		t.Errorf("the title is %q in %d lines, want %q in several", words, len(lines), title)
 	}
 }
 

@@ -75,11 +75,11 @@ func TestPageTable(t *testing.T) {
 	p.await(t, fmt.Sprintf("document.body.dataset.conns === '%d' && ticks > 2", count))
 	require.Equal(t, "rgb(20, 23, 28)", eval[string](t, p, "getComputedStyle(document.body).backgroundColor"), "dark")
 
-	p.run(t, chromedp.Click("#head button:nth-child(2)", chromedp.ByQuery))
+	p.run(t, chromedp.Click("#head [role=columnheader]:nth-child(2) button", chromedp.ByQuery))
 	p.await(t, "document.querySelectorAll('#head [aria-sort=ascending]').length === 1")
 	order := eval[[]string](t, p, "table.list.map(c => c.remote)")
 	require.IsNonDecreasing(t, order)
-	p.run(t, chromedp.Click("#head button:nth-child(2)", chromedp.ByQuery))
+	p.run(t, chromedp.Click("#head [role=columnheader]:nth-child(2) button", chromedp.ByQuery))
 	require.IsNonIncreasing(t, eval[[]string](t, p, "table.list.map(c => c.remote)"))
 
 	p.run(t, chromedp.SendKeys("#filter", "accepted "+w.dialed[2].LocalAddr().String(), chromedp.ByQuery))

@@ -21,6 +21,9 @@ func TestPictures(t *testing.T) {
 		t.Skip("VOLLEY_PICTURES is the folder for the pictures of the documentation")
 	}
 	chromium(t)
+	name := os.Args[0] // which the page shows
+	t.Cleanup(func() { os.Args[0] = name })
+	os.Args[0] = "gameserver"
 	w := newNetwork(t, 8)
 	w.settled(t)
 	for i := range 8 {
@@ -35,6 +38,7 @@ func TestPictures(t *testing.T) {
 	w.talk(20 * time.Millisecond)
 	for _, dark := range []bool{false, true} {
 		p := open(t, serve(t, volleydebug.Config{Interval: 250 * time.Millisecond}), dark, 1500, 1000)
+		p.run(t, chromedp.EmulateViewport(1500, 900))
 		p.await(t, "ticks > 60")
 		name := "debug-light"
 		if dark {

@@ -12,7 +12,9 @@ let columns = [], place = {};
 let column = {}; // the places of those columns that are reckoned with
 let ticks = 0, lastT = 0, paused = false;
 const times = [];
-const history = SERIES.map(() => []); // of all connections
+const noHistory = () => SEVERAL.map(() => []);
+const all = noHistory(); // of all connections
+let filtered = null; // of those that the filter lets through; null without one
 
 class Conn {
   constructor(fresh) {
@@ -45,6 +47,12 @@ class Conn {
     return bytes === null ? null : 8 * bytes;
   }
 
+  // used returns how much of its window is in flight, in percent.
+  used() {
+    const window = this.at(column.window), flight = this.at(column.in_flight);
+    return window === null || flight === null || window <= 0 ? null : 100 * flight / window;
+  }
+
   // step reckons what follows from this look and the one before.
   step(dt, keep) {
     const network = this.per(column.missed_network, dt), socket = this.per(column.missed_socket, dt), inbox = this.per(column.missed_inbox, dt);
@@ -54,7 +62,7 @@ class Conn {
     const sendQueue = this.at(column.send_queue_bytes), readQueue = this.at(column.read_queue_bytes);
     this.queued = sendQueue === null && readQueue === null ? null : sendQueue + readQueue;
     this.now = [this.at(column.rtt_ms), this.at(column.rtt_min_ms), this.at(column.jitter_ms), network, socket, inbox, this.per(column.messages_lost, dt),
-      this.send, this.receive, this.at(column.acked_bps), this.at(column.window), this.at(column.in_flight), sendQueue, readQueue];
+      this.send, this.receive, this.at(column.acked_bps), this.used(), sendQueue, readQueue];
     if (!this.before) this.before = this.v.slice();
     else for (let i = 0; i < this.v.length; i++) this.before[i] = this.v[i];
     if (!keep) {
@@ -80,23 +88,47 @@ class Conn {
   }
 }
 
-const MEDIANS = ["rtt", "rttMin", "jitter"];
+const MEDIANS = ["rtt", "rttMin", "jitter", "used"];
 
-// overall returns what stands for all connections: the median of times, the sum
-// of everything else.
-function overall() {
-  const known = new Float64Array(conns.size); // whose sort needs no function
-  return SERIES.map((name, i) => {
-    let n = 0, sum = 0;
-    for (const c of conns.values()) {
-      const v = c.now[i];
-      if (v === null) continue;
+// overall returns what stands for several connections, of which value returns the
+// figure of a place in SERIES: the median and the worst of some, the sum of
+// everything else.
+function overall(list, value) {
+  const known = new Float64Array(list.length); // whose sort needs no function
+  const worst = [];
+  const sums = SERIES.map((name, i) => {
+    let n = 0, sum = 0, most = null;
+    for (const c of list) {
+      const v = value(c, i);
+      if (v === null || Number.isNaN(v)) continue;
       known[n++] = v;
       sum += v;
+      if (most === null || v > most) most = v;
     }
+    if (WORST.includes(name)) worst.push(most);
     if (n === 0) return null;
     return MEDIANS.includes(name) ? known.subarray(0, n).sort()[n >> 1] : sum;
   });
+  return [...sums, ...worst];
+}
+
+// note adds a look to a history.
+function note(history, list) {
+  overall(list, (c, i) => c.now[i]).forEach((v, i) => {
+    history[i].push(v);
+    if (history[i].length > POINTS) history[i].shift();
+  });
+}
+
+// historyOf returns what is known of the past of some connections.
+function historyOf(list) {
+  const history = noHistory();
+  for (let k = 0; k < times.length; k++) {
+    const at = ticks - times.length + 1 + k, point = (at + POINTS) % POINTS;
+    const then = list.filter(c => c.past && at >= c.since);
+    overall(then, (c, i) => c.past[i * POINTS + point]).forEach((v, i) => history[i].push(v));
+  }
+  return history;
 }
 
 const charts = new Charts($("charts"));
@@ -135,10 +167,9 @@ function receive(e) {
   if (times.length > POINTS) times.shift();
   const keep = conns.size <= MAX_HISTORIES;
   for (const c of conns.values()) c.step(dt, keep || c.id === table.selected);
-  overall().forEach((v, i) => {
-    history[i].push(v);
-    if (history[i].length > POINTS) history[i].shift();
-  });
+  const list = [...conns.values()];
+  note(all, list);
+  if (filtered) note(filtered, list.filter(c => table.matches(c)));
   explained = e.explained;
   head = e;
   showSoon();
@@ -162,11 +193,20 @@ function showSoon() {
 // show draws everything that has changed.
 function show() {
   if (!head) return;
-  const hidden = head.total - conns.size;
-  $("totals").textContent = `${head.total} connection${head.total === 1 ? "" : "s"}` + (hidden > 0 ? `, of which the worst ${conns.size} are shown` : "");
   showListeners(head.listeners);
-  showSelected();
   table.sort();
+  showTotals();
+  showSelected();
+}
+
+const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+
+function showTotals() {
+  const hidden = head.total - conns.size;
+  let text = plural(head.total, "connection") + (hidden > 0 ? `, of which the worst ${conns.size} are shown` : "");
+  if (filtered) text = `${table.list.length} of ` + text;
+  const sick = table.list.reduce((n, c) => n + (c.explain && !c.ok), 0);
+  $("totals").textContent = text + (sick ? `, ${sick} with trouble` : "");
 }
 
 function showListeners(list) {
@@ -196,8 +236,8 @@ function showSelected() {
   const c = conns.get(table.selected);
   $("detail").hidden = !c;
   $("subject").textContent = c ? `${c.protocol}${c.over ? " over " + c.over : ""}, ${c.remote}, ${c.role}${c.label ? ", " + c.label : ""}` :
-    "all connections: medians of times, sums of the rest";
-  charts.show(times.slice(), c ? c.series() : history.map(line => line.slice()));
+    (filtered ? "the connections that the filter lets through" : "all connections") + ": the worst and the median, or the sum";
+  charts.show(times.slice(), c ? c.series() : (filtered || all).map(line => line.slice()), !!c);
   if (!c) return;
   $("explain").textContent = c.explain || (explained ? "The protocol explains nothing." : "");
   if (!explained) ask(c);
@@ -206,16 +246,29 @@ function showSelected() {
     list.replaceChildren(...columns.map(name => {
       const pair = document.createElement("div");
       const dt = document.createElement("dt");
-      dt.textContent = name.replaceAll("_", " ");
+      dt.textContent = labelOf(name);
       pair.append(dt, document.createElement("dd"));
       return pair;
     }));
   }
   columns.forEach((name, i) => {
-    const text = c.v[i] === null ? "–" : String(c.v[i]);
+    const text = figure(name, c.v[i], c.unit);
     const dd = list.children[i].lastChild;
     if (dd.textContent !== text) dd.textContent = text;
   });
+}
+
+// labelOf returns what a column is called where its values have their units.
+const labelOf = name => name.replace(/_(ms|bytes)$/, "").replace(/_bps$/, "_rate").replaceAll("_", " ").replace(/^rtt/, "RTT");
+
+// figure returns a value of a column in words.
+function figure(name, v, unit) {
+  if (v === null || v === undefined) return "–";
+  if (name.endsWith("_ms")) return ms(v) + " ms";
+  if (name.endsWith("_bps")) return short(v, "bit/s");
+  if (name === "loss") return percent(v);
+  if (name === "window" || name === "in_flight") return unit === "bytes" ? short(v, "B") : `${v.toLocaleString("en-US")} ${unit}`;
+  return name.includes("bytes") ? short(v, "B") : v.toLocaleString("en-US");
 }
 
 // ask fetches what explains a connection where there are too many for all.
@@ -234,8 +287,10 @@ async function ask(c) {
 }
 
 $("filter").addEventListener("input", e => {
-  table.filter = e.target.value;
-  table.sort();
+  table.setFilter(e.target.value);
+  filtered = table.words.length > 0 ? historyOf(table.list) : null;
+  if (head) showTotals();
+  if (head) showSelected();
 });
 $("pause").addEventListener("click", e => {
   paused = !paused;
