@@ -33,10 +33,10 @@ type Conn struct {
 	// mu guards everything below. Its holder owns the endpoint. It is never
 	// held across I/O. The inbox's lock may be taken inside.
 	mu       sync.Mutex
-	out      outbox.Outbox     // knows why writes fail, nil while the connection lives
-	endpoint reliable.Endpoint // its Start is constant after start
-	rare     *rare             // what few connections need before they end; nil before
-	newest   uint64            // number of a received message, see numberLocked
+	out      outbox.Outbox // knows why writes fail, nil while the connection lives
+	endpoint core          // its Start is constant after start
+	rare     *rare         // what few connections need before they end; nil before
+	newest   uint64        // number of a received message, see numberLocked
 	receipts *receipts
 
 	lastSent, lastHeard clock // any packet

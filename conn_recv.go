@@ -3,6 +3,7 @@ package volley
 import (
 	"time"
 
+	"volley/capture"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -41,12 +42,8 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
-	var v reliable.Verdict
-	if c.captured() {
-		v = c.receive(t, b)
-	} else {
-		v = c.endpoint.Receive(t, b)
-	}
+	result, _ := c.do(capture.Receive, t, b, nil)
+	v := reliable.Verdict(result)
 	if v.Live() {
 		c.lastHeard = now
 	} else if v == reliable.Invalid || v == reliable.TooLarge {
@@ -71,10 +68,9 @@ func (c *Conn) controlLocked(t time.Time, now clock) {
 // unacknowledged.
 func (s *sink) HandleMessage(sequence uint16, payload []byte) bool {
 	c := (*Conn)(s)
-	if c.captured() {
-		return c.takeNotedLocked(sequence, payload)
-	}
-	return c.takeLocked(sequence, payload)
+	taken := c.takeLocked(sequence, payload)
+	c.noteMessage(sequence, payload, taken)
+	return taken
 }
 
 func (c *Conn) takeLocked(sequence uint16, payload []byte) bool {
@@ -97,9 +93,7 @@ func (c *Conn) takeLocked(sequence uint16, payload []byte) bool {
 // HandleFate learns what became of a message.
 func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 	c := (*Conn)(s)
-	if c.captured() {
-		c.notes().Fate(id, uint8(fate), rtt)
-	}
+	c.tape().Outputs().Fate(id, uint8(fate), rtt)
 	if fate == reliable.FateDelivered {
 		c.counts.messagesDelivered++
 	} else {

@@ -3,6 +3,7 @@ package volley
 import (
 	"time"
 
+	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/wire"
 )
@@ -85,13 +86,7 @@ func (f *framer) Check(b []byte) error {
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	c := (*Conn)(f)
 	t := c.at(now)
-	var id uint64
-	var err error
-	if c.captured() {
-		id, err = c.send(t, b, out)
-	} else {
-		id, err = c.endpoint.Send(t, b, out)
-	}
+	id, err := c.do(capture.Send, t, b, out)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +96,7 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	if c.endpoint.InFlight() == 1 && (c.tickAt == 0 || c.tickAt-now > tickSoon) {
 		c.scheduleLocked(t, now) // else those before it have seen to that
 	}
-	return id, nil
+	return uint64(id), nil
 }
 
 // RestUnlocking lets acknowledgements in, now and then, when so many messages

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/inbox"
@@ -127,8 +128,8 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	p.pc.in.Unlock()
 	c.controlLocked(t, now)
-	if c.inquiryDue(t) && !c.out.Crowded() {
-		c.sendInquiry(t, c.out.Batch(now))
+	if due, _ := c.do(capture.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
+		c.do(capture.Inquire, t, nil, c.out.Batch(now))
 		c.counts.acksSent++
 		c.lastSent = now
 	}
@@ -253,9 +254,7 @@ type peerSink packetPeer
 // unacknowledged.
 func (s *peerSink) HandleMessage(sequence uint16, payload []byte) bool {
 	taken := s.takeLocked(payload)
-	if notes := s.conn.notes(); notes != nil {
-		s.conn.noteMessage(notes, sequence, payload, taken)
-	}
+	s.conn.noteMessage(sequence, payload, taken)
 	return taken
 }
 

@@ -37,7 +37,7 @@ func (p *packetPeer) meetLocked(datagram []byte) {
 	case sequence == b.sequence && h != b.now && h != b.old:
 		b.now, b.old = h, b.now
 		if cfg.MidStream {
-			p.conn.call(capture.Renew, p.conn.born(), nil, p.conn.endpoint.Renew)
+			p.conn.do(capture.Renew, p.conn.born(), nil, nil)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"volley/capture"
 	"volley/internal/datagram"
-	"volley/internal/wire"
 	"volley/reliable"
 )
 
@@ -25,16 +24,15 @@ func Replay(r io.Reader) (*capture.Report, error) {
 	return capture.Replay(r, coreProtocol, capture.MaxMemory, newReplayed)
 }
 
-// A replayed is an endpoint in a replay.
+// A replayed is a core in a replay.
 type replayed struct {
-	cfg      reliable.Config
-	endpoint reliable.Endpoint
-	start    time.Time
+	core
+	cfg   reliable.Config
+	start time.Time
 
 	// Of the present call:
 	call  *capture.Record
-	out   *capture.Outputs
-	batch *wire.Batch
+	notes *capture.Outputs
 }
 
 func newReplayed(info *capture.Info) (capture.Core, error) {
@@ -45,79 +43,52 @@ func newReplayed(info *capture.Info) (capture.Core, error) {
 	if !cfg.possible() {
 		return nil, errors.New("configuration: no connection can have it")
 	}
-	p := &replayed{cfg: cfg.config(), start: info.Start}
-	if cfg.Limited {
+	p := &replayed{cfg: cfg.Config, start: info.Start}
+	if cfg.Reserve {
 		p.cfg.Reserve = p.reserve
 	}
-	if err := p.endpoint.Init(&p.cfg, p.start, p); err != nil {
+	if err := p.Init(&p.cfg, p.start, p); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
 // Memory implements capture.Core.
-func (p *replayed) Memory() int { return p.endpoint.MemoryUsage() }
+func (p *replayed) Memory() int { return p.MemoryUsage() }
 
 // reserve answers as was recorded.
 func (p *replayed) reserve(delta int, _ bool) bool {
 	if delta <= 0 {
 		return true
 	}
-	p.out.Asked(delta)
+	p.notes.Asked(delta)
 	ok, _ := p.call.Answer()
 	return ok
 }
 
 // Call implements capture.Core.
-func (p *replayed) Call(r *capture.Record, out *capture.Outputs) error {
-	p.call, p.out, p.batch = r, out, datagram.GetBatch()
-	defer datagram.PutBatch(p.batch)
-	return p.do(r, p.start.Add(r.At))
-}
-
-func (p *replayed) do(r *capture.Record, t time.Time) error {
-	e, out := &p.endpoint, p.out
-	switch r.Kind {
-	case capture.Send:
-		id, err := e.Send(t, r.Whole(), p.batch)
-		noteSent(out, p.batch, 0)
-		out.Result(sendResult(id, err))
-	case capture.Receive:
-		out.Result(int64(e.Receive(t, r.Whole())))
-	case capture.Update:
-		e.Update(t)
-	case capture.Control:
-		e.SendControl(t, p.batch)
-		noteSent(out, p.batch, 0)
-	case capture.Expire:
-		e.ExpireReassemblies(t)
-	case capture.Compact:
-		e.Compact(t)
-	case capture.InquiryDue:
-		out.Result(truth(e.InquiryDue(t)))
-	case capture.Inquire:
-		e.SendInquiry(t, p.batch)
-		noteSent(out, p.batch, 0)
-	case capture.Renew:
-		e.Renew()
-	case capture.Close:
-		addFigures(out, e)
-		e.Free()
-		return e.Init(&p.cfg, p.start, p) // nothing comes any more but from a capture that was made up
-	default:
-		return fmt.Errorf("an endpoint has no call %v", r.Kind)
+func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
+	p.call, p.notes = r, notes
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	_, err := p.doNoted(notes, r.Kind, p.start.Add(r.At), r.Whole(), out)
+	switch {
+	case err == errNoCall:
+		return fmt.Errorf("%w as %v", errNoCall, r.Kind)
+	case r.Kind == capture.Close:
+		return p.Init(&p.cfg, p.start, p) // only a capture that was made up goes on
 	}
 	return nil
 }
 
 // HandleMessage implements reliable.Handler.
 func (p *replayed) HandleMessage(sequence uint16, payload []byte) bool {
-	p.out.Delivered(uint64(sequence), payload)
+	p.notes.Delivered(uint64(sequence), payload)
 	taken, _ := p.call.Answer()
 	return taken
 }
 
 // HandleFate implements reliable.FateHandler.
 func (p *replayed) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
-	p.out.Fate(id, uint8(fate), rtt)
+	p.notes.Fate(id, uint8(fate), rtt)
 }

@@ -253,14 +253,16 @@ func TestCoreConfig(t *testing.T) {
 	all.LostAfter, all.ReassemblyTimeout = 4, 5
 	all.JumpGuard, all.MidStream, all.AckGuard, all.AckRefused = true, true, true, true
 	for _, cfg := range []reliable.Config{{}, all} {
-		j, err := json.Marshal(newCoreConfig(&cfg))
+		j, err := captured(&cfg)
 		require.NoError(t, err)
 		var c coreConfig
 		require.NoError(t, json.Unmarshal(j, &c))
-		require.Equal(t, cfg, c.config())
+		require.Equal(t, coreConfig{Config: cfg}, c)
 	}
 	all.Reserve = func(int, bool) bool { return true }
-	require.True(t, newCoreConfig(&all).Limited)
+	j, err := captured(&all)
+	require.NoError(t, err)
+	require.Contains(t, string(j), `"Limited":true`)
 }
 
 // A fullDisk has room for so many bytes.
@@ -400,7 +402,7 @@ func mutated(head []byte, bodies [][]byte, seed uint64, at int, put []byte) []by
 // its buffers.
 func TestReplayMemory(t *testing.T) {
 	r := newRecorder(t, nil)
-	cfg := coreConfig{MaxPacketSize: 1 << 24, FragmentSize: 1<<16 - 100, MaxFragments: 256, AckBuffer: -1}
+	cfg := coreConfig{Config: reliable.Config{MaxPacketSize: 1 << 24, FragmentSize: 1<<16 - 100, MaxFragments: 256, AckBuffer: -1}}
 	cfg.MaxPacketSize = cfg.MaxFragments * cfg.FragmentSize
 	j, err := json.Marshal(cfg)
 	require.NoError(t, err)
@@ -416,7 +418,7 @@ func TestReplayMemory(t *testing.T) {
 
 	// What connections have from the beginning counts too.
 	r = newRecorder(t, nil)
-	j, err = json.Marshal(coreConfig{AckBuffer: -1})
+	j, err = captured(&reliable.Config{AckBuffer: -1})
 	require.NoError(t, err)
 	for range 1000 {
 		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
@@ -426,7 +428,7 @@ func TestReplayMemory(t *testing.T) {
 
 // A capture can say nothing of an endpoint's sizes that a Config cannot.
 func TestReplayImpossible(t *testing.T) {
-	for name, cfg := range map[string]coreConfig{
+	for name, cfg := range map[string]reliable.Config{
 		"SentBuffer":       {AckBuffer: -1, SentBuffer: 32749},
 		"ReceivedBuffer":   {AckBuffer: -1, ReceivedBuffer: 32749},
 		"ReassemblyBuffer": {AckBuffer: -1, ReassemblyBuffer: 1000},
@@ -434,7 +436,7 @@ func TestReplayImpossible(t *testing.T) {
 		"AckBuffer":        {AckBuffer: 1 << 20},
 	} {
 		r := newRecorder(t, nil)
-		j, err := json.Marshal(cfg)
+		j, err := captured(&cfg)
 		require.NoError(t, err)
 		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 		_, err = Replay(bytes.NewReader(written(t, r)))

@@ -148,7 +148,7 @@ type Config struct {
 	// is refused does without, as far as it can. What acked says is whether
 	// the other side has acknowledged a packet of this endpoint since New or
 	// Reset, so that a budget may keep something for those that have.
-	Reserve func(delta int, acked bool) bool
+	Reserve func(delta int, acked bool) bool `json:"-"`
 }
 
 // DefaultConfig returns the settings of the reference, written out.

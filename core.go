@@ -1,0 +1,146 @@
+package volley
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"volley/capture"
+	"volley/internal/wire"
+	"volley/reliable"
+)
+
+// A core is an endpoint as a connection and a replay call it: each call that
+// changes the endpoint goes through do. So a capture can note every call, and a
+// replay can make every call that was noted.
+type core struct{ reliable.Endpoint }
+
+// errNoCall is what do says of a kind that is no call of an endpoint.
+var errNoCall = errors.New("an endpoint has no such call")
+
+// do makes a call at t. b is the message to send or the datagram that came in, and
+// datagrams to send go to out. The result is that of the call: the id of a message
+// or -1, a Verdict, or 1 for true.
+func (k *core) do(kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
+	switch kind {
+	case capture.Send:
+		id, err := k.Send(t, b, out)
+		if err != nil {
+			return -1, err
+		}
+		return int64(id), nil
+	case capture.Receive:
+		return int64(k.Receive(t, b)), nil
+	case capture.Update:
+		k.Update(t)
+	case capture.Control:
+		k.SendControl(t, out)
+	case capture.Expire:
+		k.ExpireReassemblies(t)
+	case capture.Compact:
+		k.Compact(t)
+	case capture.InquiryDue:
+		if k.InquiryDue(t) {
+			return 1, nil
+		}
+	case capture.Inquire:
+		k.SendInquiry(t, out)
+	case capture.Renew:
+		k.Renew()
+	case capture.Close:
+		k.Free()
+	default:
+		return 0, errNoCall
+	}
+	return 0, nil
+}
+
+// doNoted makes a call, and notes what comes of it.
+func (k *core) doNoted(notes *capture.Outputs, kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
+	before := 0
+	if out != nil {
+		before = out.Len()
+	}
+	if kind == capture.Close {
+		k.noteFigures(notes)
+	}
+	result, err = k.do(kind, t, b, out)
+	noteSent(notes, out, before)
+	switch kind {
+	case capture.Send, capture.Receive, capture.InquiryDue:
+		notes.Result(result)
+	}
+	return result, err
+}
+
+// noteSent notes the datagrams of a batch, which may be nil, from number n on.
+func noteSent(notes *capture.Outputs, b *wire.Batch, n int) {
+	if notes == nil || b == nil {
+		return
+	}
+	for ; n < b.Len(); n++ {
+		d := b.At(n)
+		notes.Datagram(d, headSize(d))
+	}
+}
+
+// noteFigures notes the counters and figures of the endpoint.
+func (k *core) noteFigures(notes *capture.Outputs) {
+	if notes == nil {
+		return
+	}
+	n, s := k.Counters(), k.Stats()
+	for _, v := range [...]uint64{
+		n.PacketsSent, n.PacketsReceived, n.PacketsAcked, n.PacketsStale, n.PacketsDuplicate, n.PacketsInvalid,
+		n.PacketsTooLargeToSend, n.PacketsTooLargeToReceive, n.FragmentsSent, n.FragmentsReceived, n.FragmentsInvalid,
+		n.AcksInvalid, uint64(k.MemoryUsage()), uint64(k.InFlight()),
+	} {
+		notes.Result(int64(v))
+	}
+	for _, v := range [...]float32{s.RTT, s.RTTMin, s.RTTMax, s.RTTAvg, s.PacketLoss, s.SentBandwidth, s.ReceivedBandwidth, s.AckedBandwidth} {
+		notes.Result(int64(math.Float32bits(v)))
+	}
+}
+
+// headSize returns how many bytes of a datagram come before the application's.
+func headSize(d []byte) int {
+	if !reliable.IsFragment(d) {
+		return regularHead(d)
+	}
+	n := min(reliable.FragmentHeaderSize, len(d))
+	if n == reliable.FragmentHeaderSize && d[3] == 0 {
+		n += regularHead(d[n:])
+	}
+	return n
+}
+
+// regularHead is headSize for a packet. Where there is no header, the bytes that
+// look like one are taken for it.
+func regularHead(d []byte) int {
+	_, n, err := reliable.ParseHeader(d)
+	if err != nil {
+		return min(reliable.MaxHeaderSize, len(d))
+	}
+	return n
+}
+
+// A coreConfig is the configuration of a core in a capture.
+type coreConfig struct {
+	reliable.Config
+	Reserve bool `json:"Limited,omitzero"` // in the place of the function
+}
+
+// captured returns the configuration as a capture has it, in JSON.
+func captured(cfg *reliable.Config) (json.RawMessage, error) {
+	c := coreConfig{Config: *cfg, Reserve: cfg.Reserve != nil}
+	c.Config.Reserve = nil
+	return json.Marshal(c)
+}
+
+// possible reports whether newSettings leaves the sizes as they are: with some of
+// those that an endpoint takes, each call would walk over tens of thousands of
+// entries.
+func (c *coreConfig) possible() bool {
+	return c.SentBuffer|c.ReceivedBuffer|c.ReassemblyBuffer|c.RTTHistory == 0 && c.AckBuffer == -1
+}
