@@ -81,8 +81,7 @@ type Endpoint struct {
 	updated  int64 // time of the last Update
 	mem      int   // bytes held beyond the struct
 	stats    Stats
-	parked   int32  // sequence that JumpGuard waits to see confirmed, or -1
-	blind    uint32 // packets that left before any was accepted, see acked; at most MaxUint32
+	parked   int32 // sequence that JumpGuard waits to see confirmed, or -1
 	counters counters
 }
 

@@ -118,7 +118,7 @@ func (r *receivedRing) span() (earliest, latest int64) {
 func (e *Endpoint) noteReceived(s uint16, size int) {
 	w := &e.received
 	if e.newsAt == never {
-		e.blind = uint32(min(e.nextID, math.MaxUint32))
+		e.rtt.blind = uint16(min(e.nextID, math.MaxUint16))
 	}
 	e.newsAt, e.newsSeq = e.now, s
 	bytes := uint32(e.headerSize) + uint32(size)

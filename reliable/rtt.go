@@ -23,6 +23,7 @@ type rttHistory struct {
 	samples  []float32  // -1 where there is none; nil before the first
 	blocks   []rttBlock // nil where one would do
 	dirty    bool       // a block is dirty
+	blind    uint16     // packets that left before any was accepted tell nothing, see acked
 	pos      uint32     // next slot of a growing history
 	turnedAt int64      // when pos was last 0
 }
@@ -205,7 +206,7 @@ func (e *Endpoint) resizeHistory(n int) bool {
 
 func (e *Endpoint) freeHistory() {
 	e.give(historyBytes(len(e.rtt.samples)))
-	e.rtt = rttHistory{}
+	e.rtt = rttHistory{blind: e.rtt.blind}
 }
 
 // updateRTT brings the figures that rest on the history up to date.

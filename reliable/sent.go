@@ -388,7 +388,7 @@ func (e *Endpoint) acked(s uint16) {
 	} else if w.inOlderHalf(d) {
 		w.half.addAcked(r, 1)
 	}
-	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 && id >= uint64(e.blind) {
+	if e.cfg.AckDelay == 0 || !e.prompts && before&markEmpty == 0 && id >= uint64(e.rtt.blind) {
 		e.sampleRTT(s, rtt)
 	}
 	if e.talk != nil {
