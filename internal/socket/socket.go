@@ -152,7 +152,9 @@ var ErrLate = errors.New("socket: the send buffer was full until the deadline")
 
 // DisableOffloadEnv is the environment variable that, set to anything but
 // "" and "0", makes every new socket do without segmentation offload
-// (UDP_SEGMENT and UDP_GRO), as Config.DisableOffload does for one.
+// (UDP_SEGMENT and UDP_GRO), as Config.DisableOffload does for one. It is needed
+// under qemu-user on a processor of the other byte order: qemu passes these control
+// messages on without turning their bytes round.
 const DisableOffloadEnv = "VOLLEY_DISABLE_OFFLOAD"
 
 const (
