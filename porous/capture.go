@@ -135,8 +135,13 @@ func (c *Conn) transmitLocked(out *wire.Batch) {
 	c.call(capture.Transmit, out, func() { c.peer.Transmit(c.now, out, runFrames) })
 }
 
-func (c *Conn) abortPeerLocked(out *wire.Batch) {
-	c.call(capture.Abort, out, func() { c.peer.Abort(c.now, out) })
+func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
+	c.call(capture.Abort, out, func() {
+		if c.tape != nil {
+			c.tape.Arg(truth(linger))
+		}
+		c.peer.Abort(c.now, out, linger)
+	})
 }
 
 func (c *Conn) disconnectLocked() {

@@ -69,7 +69,8 @@ type Config struct {
 	// as the protocol has it. Negative: an error.
 	HandshakeTimeout time.Duration
 	// CloseTimeout is how long Close waits for the acknowledgement of what
-	// was accepted. Default 5 s. Negative: not at all.
+	// was accepted, and for how long after that the peer is asked to end at
+	// most. Default 5 s. Negative: not at all.
 	CloseTimeout time.Duration
 
 	// Congestion chooses the congestion control. Default: [CUBIC].

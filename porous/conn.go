@@ -31,8 +31,7 @@ type Conn struct {
 	channels []atomic.Pointer[Channel]
 	zero     Channel
 	gone     sync.Once
-	closing  sync.Once
-	closeErr error
+	closeErr error // of the first call of Close or Shutdown, once closing is closed
 
 	// mu guards everything below. Its holder owns the peer. It is never held
 	// across I/O. The inboxes' locks may be taken inside.
@@ -59,6 +58,8 @@ type Conn struct {
 	receipts  *receipts
 	lost      UndeliveredError // reliable messages that the end has lost
 	last      *core.Stats      // of the end
+	closing   chan struct{}    // closed when the first call of Close or Shutdown is over; nil before it
+	restAt    core.Clock       // until when a closed connection lingers at most; 0: it does not
 	counts    counts
 	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
@@ -265,12 +266,17 @@ func (c *Conn) release() error {
 	}
 	c.mu.Unlock()
 	err := c.dc.Close()
+	c.forget()
+	return err
+}
+
+// forget calls onGone, once.
+func (c *Conn) forget() {
 	c.gone.Do(func() {
 		if c.onGone != nil {
 			c.onGone()
 		}
 	})
-	return err
 }
 
 // A handler is a Conn as the layer below sees it; the type keeps these methods

@@ -82,12 +82,16 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 
 // compactLocked gives memory back some time after the last message.
 func (c *Conn) compactLocked() {
-	if !c.compact && c.now-c.lastBusy >= idleAfter && c.peer.Flushed() {
+	if !c.compact && c.now-c.lastBusy >= idleAfter && c.idleLocked() {
 		c.compact = true
 		c.call(capture.Compact, nil, c.peer.Compact)
 		c.pushed = nil
 	}
 }
+
+// idleLocked reports whether nothing is under way. A request to end is, and takes
+// the last acknowledgements with it.
+func (c *Conn) idleLocked() bool { return c.peer.Flushed() && c.peer.State() != core.Disconnecting }
 
 // concludeAndUnlock ends what a handler has begun, and does behind it what cannot be
 // done with the lock held.
@@ -143,6 +147,9 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	if c.peer.State() >= core.Disconnected {
 		c.finishLocked()
 	}
+	if c.restAt != 0 {
+		return connected, !c.released && c.now >= c.lingersUntilLocked()
+	}
 	// A disconnected one goes on answering for a while, unless the Listener
 	// does that.
 	over = c.peer.State() == core.Zombie || c.peer.State() == core.Disconnected && c.dc.Features().Tombstone != nil
@@ -191,8 +198,11 @@ func (c *Conn) scheduleLocked() {
 		return // Step looks at the timers
 	}
 	at, ok := c.peer.Next(c.now)
+	if c.restAt != 0 {
+		at = min(at, c.lingersUntilLocked())
+	}
 	if !c.compact {
-		if compactAt := c.lastBusy + idleAfter; !ok || compactAt < at && c.peer.Flushed() {
+		if compactAt := c.lastBusy + idleAfter; !ok || compactAt < at && c.idleLocked() {
 			at, ok = max(compactAt, c.now), true
 		}
 	}

@@ -301,13 +301,12 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 // HandleUnknown answers a request of an unknown address with one of our own
 // whose id is a cookie, and keeps nothing. Who acknowledges that gets a
 // connection. An address whose connection has ended not long ago only has its
-// requests to end acknowledged (S4, D3).
+// requests to end acknowledged (S4, D3), and is told of the end if it goes on.
 func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	for _, b := range bufs {
 		if late {
-			if core.ParseBare(b, core.TypeDisconnect) {
-				core.AppendDisconnectAck(out.Extend(core.DisconnectAckSize)[:0])
+			if answerLate(b, out) {
 				return nil
 			}
 			continue
@@ -327,6 +326,22 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bu
 		}
 	}
 	return nil
+}
+
+// answerLate answers a frame of a peer whose connection has ended, and reports
+// whether it did: it acknowledges a request to end, and sends one to a peer that
+// still believes in the connection, since it has not heard the others.
+func answerLate(b []byte, out *wire.Batch) bool {
+	if core.ParseBare(b, core.TypeDisconnect) {
+		core.AppendDisconnectAck(out.Extend(core.DisconnectAckSize)[:0])
+		return true
+	}
+	_, pings := core.ParsePing(b, core.TypePing)
+	_, _, _, sends := core.ParseData(b)
+	if pings || sends {
+		core.AppendDisconnect(out.Extend(core.DisconnectSize)[:0])
+	}
+	return pings || sends
 }
 
 // welcome reports whether there may be a connection with an address.

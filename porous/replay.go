@@ -127,7 +127,8 @@ func (p *replayed) do(r *capture.Record) error {
 	case capture.Transmit:
 		p.peer.Transmit(p.now, p.batch, runFrames)
 	case capture.Abort:
-		p.peer.Abort(p.now, p.batch)
+		linger, _ := r.Arg()
+		p.peer.Abort(p.now, p.batch, linger != 0)
 	case capture.Disconnect:
 		p.peer.Disconnect(p.now, true)
 	case capture.Compact:

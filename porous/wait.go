@@ -6,7 +6,6 @@ import (
 	"net"
 	"time"
 
-	"volley/internal/datagram"
 	"volley/porous/internal/core"
 )
 
@@ -71,61 +70,66 @@ func (c *Conn) Flush(ctx context.Context) error {
 // at most. The error is an *[UndeliveredError] if that was not enough. The peer
 // reads what is there and then io.EOF. Close may be called more than once and
 // returns the first call's result.
+//
+// The peer is asked to end until it answers. Where everything was acknowledged and
+// it is silent then, Close returns after a second or two, and the connection below
+// stays open, but for that of a Listener, until the peer answers, for
+// Config.CloseTimeout at most. If it was the peer that has closed, the connection
+// below stays open for two seconds, in case that the peer asks again.
 func (c *Conn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.set.closeTimeout)
 	defer cancel()
 	return c.Shutdown(ctx)
 }
 
-// Shutdown is Close for as long as the context allows.
+// Shutdown is Close for as long as the context allows. A call while another one of
+// Shutdown or Close is under way waits for that, and returns the error of its own
+// context if that is over before.
 func (c *Conn) Shutdown(ctx context.Context) error {
-	c.closing.Do(func() {
-		if err := c.end(ctx.Done()); err != nil {
-			err.Err = cmp.Or(err.Err, ctx.Err(), net.ErrClosed)
-			c.closeErr = c.opError("close", err)
-		}
-	})
+	c.mu.Lock()
+	first := c.closing == nil
+	if first {
+		c.closing = make(chan struct{})
+	}
+	closing := c.closing
+	c.mu.Unlock()
+	if !first {
+		return c.awaitClose(ctx, closing)
+	}
+	defer close(closing)
+	if err := c.end(ctx.Done()); err != nil {
+		err.Err = cmp.Or(err.Err, ctx.Err(), net.ErrClosed)
+		c.closeErr = c.opError("close", err)
+	}
 	return c.closeErr
 }
 
-// Abort closes the connection at once: the peer is told, and what was accepted
-// and not acknowledged is lost. A peer that has messages in flight learns of it up
-// to 0.6 s later. A call of Close or Shutdown that waits returns.
+// awaitClose waits for the first call of Close or Shutdown.
+func (c *Conn) awaitClose(ctx context.Context, closing <-chan struct{}) error {
+	select {
+	case <-closing: // also if the context is over
+		return c.closeErr
+	default:
+	}
+	select {
+	case <-closing:
+		return c.closeErr
+	case <-ctx.Done():
+		return c.opError("close", ctx.Err())
+	}
+}
+
+// Abort closes the connection at once: the peer is told, as by Close, and what was
+// accepted and not acknowledged is lost. A peer that has messages in flight learns
+// of it up to 0.6 s later. A call of Close or Shutdown that waits returns.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	c.closeLocked()
-	c.finishUnlocking()
+	lingers := c.departUnlocking()
 	c.notifyLocked()
 	c.mu.Unlock()
-	return c.opError("close", c.release())
+	return c.opError("close", c.leave(lingers))
 }
-
-// finishUnlocking ends the protocol. The peer is told, behind what is about to
-// leave.
-func (c *Conn) finishUnlocking() {
-	if !c.released && !c.out.DrainUnlocking(func() {
-		c.timeLocked()
-		c.abortPeerLocked(c.out.Batch(c.now))
-		c.unlockInboxesLocked()
-	}) {
-		c.abortLocked()
-	}
-	c.finishLocked()
-	c.events = 0
-}
-
-// abortLocked ends the protocol without telling the peer.
-func (c *Conn) abortLocked() {
-	out := datagram.GetBatch()
-	c.timeLocked()
-	c.abortPeerLocked(out)
-	c.unlockInboxesLocked()
-	datagram.PutBatch(out)
-}
-
-// confirmTime is how long Close waits for the answer to its own request to end,
-// once everything else is acknowledged: enough for the request to be repeated.
-const confirmTime = 1100 * time.Millisecond
 
 // end closes the connection in order. It returns what was not delivered.
 func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
@@ -136,10 +140,10 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 		c.flushUnlocking(cancel)
 		c.confirmUnlocking(cancel)
 	}
-	c.finishUnlocking()
+	lingers := c.departUnlocking()
 	lost := c.lost
 	c.mu.Unlock()
-	c.release()
+	c.leave(lingers)
 	if lost.Messages == 0 || cause == net.ErrClosed {
 		return nil
 	}
@@ -171,18 +175,24 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	}
 }
 
-// confirmUnlocking waits for the peer's answer to the request to end.
+// confirmUnlocking waits for the peer's answer to the request to end, as long as
+// one is to be expected.
 func (c *Conn) confirmUnlocking(cancel <-chan struct{}) {
 	if c.peer.State() != core.Disconnecting {
 		return
 	}
 	c.tickAt = 0
 	c.scheduleLocked()
-	passed := make(chan struct{})
-	timer := time.AfterFunc(confirmTime, func() { close(passed) })
-	defer timer.Stop()
 	for c.peer.State() == core.Disconnecting {
-		if c.awaitUnlocking(cancel, passed) != woken {
+		left := c.peer.AnswerDue() - c.timeLocked()
+		if left <= 0 {
+			return
+		}
+		passed := make(chan struct{})
+		timer := time.AfterFunc(left, func() { close(passed) })
+		w := c.awaitUnlocking(cancel, passed)
+		timer.Stop()
+		if w == wokenCancel {
 			return
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // NewConn puts the protocol on inner, a connection that preserves message
 // boundaries: a session of package netcode, a connected UDP or Unix datagram
-// socket, a DTLS connection. It takes inner over: Close closes it, and nobody
-// else may use it. Both sides call NewConn; there is no client and no server.
+// socket, a DTLS connection. It takes inner over: Close closes it, at once or
+// later (see [Conn.Close]), and nobody else may use it. Both sides call NewConn; there is no client and no server.
 // It does not wait for the handshake: messages that are sent meanwhile are
 // queued, see [Conn.Connected]. Where datagrams of 1472 bytes do not fit, frames
 // are small ones (see Config.SmallFrames). With a cfg that does not fit, or an

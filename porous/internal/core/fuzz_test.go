@@ -87,7 +87,7 @@ func FuzzPeer(f *testing.F) {
 			_, unread := h.Unread(0)
 			bounded(t, p, unread)
 		}
-		p.Abort(now, &out)
+		p.Abort(now, &out, false)
 		if len(h.fates) != sent {
 			t.Fatalf("%d fates of %d packets", len(h.fates), sent)
 		}

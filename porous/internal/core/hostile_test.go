@@ -78,7 +78,7 @@ func TestHostileFragmentFlood(t *testing.T) {
 	}
 	require.NotZero(t, found)
 
-	p.Abort(ms(5000), &out)
+	p.Abort(ms(5000), &out, false)
 	require.Zero(t, reserved, "everything is given back")
 }
 
@@ -323,6 +323,11 @@ func TestR12Cookie(t *testing.T) {
 		require.False(t, c.Check(now, other, id), "byte %d of the address", i)
 	}
 	require.False(t, c.Check(now, from, id+1))
+	next := c.ID(now+10*time.Second, from)
+	require.Equal(t, next, c.Other(now+10*time.Second, from, id))
+	require.Equal(t, id, c.Other(now+10*time.Second, from, next))
+	first := c.ID(0, from)
+	require.Equal(t, first, c.Other(0, from, first), "there was none before")
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Check(now, from, id) }))
 }
 

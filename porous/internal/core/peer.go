@@ -85,6 +85,7 @@ type Peer struct {
 	rejoined   bool  // an eager request was sent
 	leaving    bool  // the peer has asked to end; acknowledgements are waited for
 	leaveAt    Clock
+	askedAt    Clock // when a request to end was last answered; 0: none was
 
 	send sending
 	recv receiving
@@ -257,6 +258,7 @@ func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
 // leave ends the connection because the peer has asked for that.
 func (p *Peer) leave(now Clock, out *wire.Batch) {
 	AppendDisconnectAck(out.Extend(DisconnectAckSize)[:0])
+	p.askedAt = now
 	was := p.state
 	p.become(now, Disconnected)
 	switch was {
@@ -378,12 +380,38 @@ func (p *Peer) finish(now Clock) {
 }
 
 // Abort ends the connection at once, and tells the peer once, which may be
-// connected already when we are not.
-func (p *Peer) Abort(now Clock, out *wire.Batch) {
-	if p.state == Connected || p.state == Disconnecting || p.state == Connecting && p.requested {
+// connected already when we are not. With linger, it tells a peer that is connected
+// until that answers, and goes on to answer it.
+func (p *Peer) Abort(now Clock, out *wire.Batch, linger bool) {
+	was := p.state
+	switch {
+	case linger && was == Connected:
+		p.become(now, Disconnecting)
 		p.requestEnd(now, out)
+	case linger && (was == Disconnecting || was == Disconnected):
+	case was == Connected || was == Disconnecting || was == Connecting && p.requested:
+		p.requestEnd(now, out)
+		fallthrough
+	default:
+		p.become(now, Zombie)
 	}
-	p.become(now, Zombie)
+}
+
+// AnswerDue returns until when the answer to our request to end, which may have to
+// be repeated, is to be expected: a peer that is still heard is alive, and may doubt
+// the request.
+func (p *Peer) AnswerDue() Clock {
+	begun := p.deadlineAt - p.cfg.Linger
+	return max(begun, p.lastHeard) + max(p.cfg.RequestInterval*11/5, p.cfg.RequestInterval+4*p.send.rtt.rto())
+}
+
+// RestAt returns when a peer that has asked to end the connection would have
+// repeated that by, if it had not heard our answer; 0: it has not asked.
+func (p *Peer) RestAt() Clock {
+	if p.askedAt == 0 {
+		return 0
+	}
+	return p.askedAt + 4*p.cfg.RequestInterval
 }
 
 // Tick does what is due by time: requests, pings, timeouts, and the detection

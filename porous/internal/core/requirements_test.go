@@ -80,7 +80,7 @@ func TestS1S2States(t *testing.T) {
 		}
 	}
 	p, _ := connectedPeer(t, cfg)
-	p.Abort(0, &out)
+	p.Abort(0, &out, false)
 	for _, b := range [][]byte{request(cfg, 1), AppendConnectAck(nil, 1000), AppendDisconnect(nil), AppendPing(nil, TypePing, 1)} {
 		frames(&out)
 		p.Receive(1, b, &out)
@@ -303,7 +303,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 			p.Receive(0, request(cfg, 1), &out)
 			frames(&out)
 		}
-		p.Abort(0, &out)
+		p.Abort(0, &out, false)
 		require.Equal(t, requested, len(frames(&out)) == 1)
 		require.Equal(t, Zombie, p.State())
 	}
@@ -409,7 +409,7 @@ func TestD1LastAcks(t *testing.T) {
 		frames(&out)
 		p.Receive(1, AppendDataHeader(nil, 1001, 0), &out)
 		if abort {
-			p.Abort(2, &out)
+			p.Abort(2, &out, false)
 		} else {
 			p.EndBatch(1, &out)
 			frames(&out)

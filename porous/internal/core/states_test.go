@@ -67,7 +67,7 @@ func happen(rng *rand.Rand, p *Peer, now *Clock, out *wire.Batch) {
 	case n == 20:
 		p.Disconnect(*now, rng.IntN(2) == 0)
 	case n == 21 && rng.IntN(4) == 0:
-		p.Abort(*now, out)
+		p.Abort(*now, out, rng.IntN(2) == 0)
 	default:
 		*now += ms(rng.IntN(8000) >> rng.IntN(12))
 		p.Tick(*now, out)

@@ -243,7 +243,7 @@ func sceneReceiver(st *stage) {
 		st.notes.phase(fmt.Sprint("disorder ", disorder), st.now, p)
 	}
 	p.Compact()
-	p.Abort(st.now, &st.out)
+	p.Abort(st.now, &st.out, false)
 	st.a.flush()
 	st.notes.step(st.a, 0, true)
 	st.notes.phase("end", st.now, p)

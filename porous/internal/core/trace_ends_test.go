@@ -235,7 +235,7 @@ func sceneAborts(r *notebook, c *Config) {
 			st.a.p.Disconnect(st.now, false)
 			st.a.step()
 		}
-		st.a.p.Abort(st.now, &st.out)
+		st.a.p.Abort(st.now, &st.out, false)
 		st.a.flush()
 		st.a.transmit()
 		st.phase(fmt.Sprint("aborted ", i), time.Second)

@@ -1,0 +1,72 @@
+package porous
+
+import (
+	"volley/internal/datagram"
+	"volley/porous/internal/core"
+)
+
+// A connection that the application has closed lingers where the layer below is its
+// own: it asks the peer to end until that answers, and answers a peer that asks. At
+// the socket of a Listener the address does so without the connection.
+
+// departUnlocking ends the connection for the application. The peer is told, behind
+// what is about to leave. It reports whether the connection lingers, and is to be
+// called by whoever calls leave then.
+func (c *Conn) departUnlocking() (lingers bool) {
+	if !c.released && c.restAt == 0 && !c.out.DrainUnlocking(func() {
+		c.timeLocked()
+		c.abortPeerLocked(c.out.Batch(c.now), c.mayLingerLocked())
+		c.unlockInboxesLocked()
+	}) {
+		c.abortLocked()
+	}
+	c.finishLocked()
+	c.events = 0
+	if c.released || c.restAt != 0 || !c.mayLingerLocked() {
+		return c.restAt != 0
+	}
+	if c.restAt = c.now + c.set.closeTimeout; c.now >= c.lingersUntilLocked() {
+		c.restAt = 0
+		return false
+	}
+	c.endCaptureLocked()
+	c.tickAt = 0
+	c.scheduleLocked()
+	return true
+}
+
+// abortLocked ends the protocol without telling the peer.
+func (c *Conn) abortLocked() {
+	out := datagram.GetBatch()
+	c.timeLocked()
+	c.abortPeerLocked(out, false)
+	c.unlockInboxesLocked()
+	datagram.PutBatch(out)
+}
+
+// mayLingerLocked reports whether the connection may linger once it is closed.
+func (c *Conn) mayLingerLocked() bool {
+	below := c.dc.Features()
+	return below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0
+}
+
+// lingersUntilLocked returns until when a connection that lingers does so.
+func (c *Conn) lingersUntilLocked() core.Clock {
+	switch c.peer.State() {
+	case core.Disconnecting:
+		return c.restAt
+	case core.Disconnected:
+		return min(c.restAt, c.peer.RestAt())
+	}
+	return 0
+}
+
+// leave gives the connection below back, at once or when it has lingered.
+func (c *Conn) leave(lingers bool) error {
+	if !lingers {
+		return c.release()
+	}
+	c.forget()
+	c.dc.Features().Linger.Linger()
+	return nil
+}
