@@ -60,6 +60,7 @@ type Channel struct {
 	closed        bool // guarded by Conn.mu
 	batch         bool // it is in Conn.pushed; guarded by Conn.mu
 	writers       int  // calls that wait for room; guarded by Conn.mu
+	least         int  // bytes of the smallest message of those; guarded by Conn.mu
 }
 
 var _ net.Conn = (*Channel)(nil)
@@ -229,7 +230,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 			}
 			return id, nil
 		}
-		if err := ch.waitUnlocking(ctx); err != nil {
+		if err := ch.waitUnlocking(ctx, len(b)); err != nil {
 			return 0, err
 		}
 	}
@@ -261,12 +262,15 @@ func (e *ModeError) Error() string {
 	return "porous: there is no mode " + strconv.Itoa(int(e.Mode))
 }
 
-// waitUnlocking waits until there may be room.
-func (ch *Channel) waitUnlocking(ctx context.Context) error {
+// waitUnlocking waits until there may be room for n bytes.
+func (ch *Channel) waitUnlocking(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	passed := ch.writeDeadline.Arm()
+	if ch.least = min(ch.least, n); ch.writers == 0 {
+		ch.least = n
+	}
 	ch.writers++
 	ch.c.writers++
 	defer func() {

@@ -29,6 +29,12 @@ func TestCloseIsVerified(t *testing.T) {
 				time.Sleep(idle)
 				start := time.Now()
 				require.NoError(t, a.Close())
+				if latency < 400*time.Millisecond {
+					a.mu.Lock()
+					state := a.peer.State()
+					a.mu.Unlock()
+					require.GreaterOrEqual(t, state, core.Disconnected, "Close waits for the answer while pings come")
+				}
 				require.Equal(t, "the last word", readString(t, b))
 				_, err := b.Read(make([]byte, 1))
 				require.Equal(t, io.EOF, err, "latency %v", latency)

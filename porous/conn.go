@@ -54,6 +54,7 @@ type Conn struct {
 	gathered  int32         // their bytes
 	waiters   int           // calls that wait for room or for fates
 	writers   int           // of them, those that wait for room
+	wakeAt    core.Clock    // when those are to be woken though there is little; 0: there is none
 	change    chan struct{} // closed when something has changed for them; nil without any
 	receipts  *receipts
 	lost      UndeliveredError // reliable messages that the end has lost
@@ -261,7 +262,7 @@ func (c *Conn) release() error {
 	c.mu.Lock()
 	c.released = true
 	c.endCaptureLocked()
-	if grave := c.dc.Features().Tombstone; grave != nil && c.vanished {
+	if grave := c.dc.Features().Tombstone; grave != nil && c.vanished && c.addr.IsValid() {
 		grave.SetTombstone(0)
 	}
 	c.mu.Unlock()

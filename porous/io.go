@@ -97,7 +97,7 @@ func (c *Conn) idleLocked() bool { return c.peer.Flushed() && c.peer.State() != 
 // done with the lock held.
 func (c *Conn) concludeAndUnlock() {
 	connected, over := c.handleEventsLocked()
-	if c.waiters > 0 && (c.out.Err() != nil || c.roomyLocked() || c.peer.Flushed()) {
+	if c.waiters > 0 && (c.out.Err() != nil || c.roomForWritersLocked() || c.peer.Flushed()) {
 		c.notifyLocked()
 	}
 	if !over {
@@ -112,12 +112,34 @@ func (c *Conn) concludeAndUnlock() {
 	}
 }
 
-// roomyLocked reports whether there is room for calls that wait for it.
-func (c *Conn) roomyLocked() bool {
+// wakeAfter is for how long there is room for a call that waits before it is woken,
+// unless there is so much that it may go on for long.
+const wakeAfter = 5 * time.Millisecond
+
+// roomForWritersLocked reports whether calls that wait for room are to be woken. Where
+// room comes message by message, to wake them for each would cost more than to send
+// it.
+func (c *Conn) roomForWritersLocked() bool {
+	fits := false
 	for n := 0; c.writers > 0 && n < len(c.channels); n++ {
-		if ch := c.channels[n].Load(); ch != nil && ch.writers > 0 && c.peer.Roomy(n) {
+		ch := c.channels[n].Load()
+		if ch == nil || ch.writers == 0 {
+			continue
+		}
+		if c.peer.Roomy(n) {
+			c.wakeAt = 0
 			return true
 		}
+		fits = fits || c.peer.Room(n, ch.least)
+	}
+	switch {
+	case !fits:
+		c.wakeAt = 0
+	case c.wakeAt == 0:
+		c.wakeAt = c.now + wakeAfter
+	case c.now >= c.wakeAt:
+		c.wakeAt = 0
+		return true
 	}
 	return false
 }
@@ -184,7 +206,7 @@ func (f *framer) Refill() {
 	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
 	c.transmitLocked(out)
-	if c.roomyLocked() { // messages whose time was over are gone
+	if c.roomForWritersLocked() { // messages whose time was over are gone
 		c.notifyLocked()
 	}
 	if out.Len() == 0 {
@@ -200,6 +222,9 @@ func (c *Conn) scheduleLocked() {
 	at, ok := c.peer.Next(c.now)
 	if c.restAt != 0 {
 		at = min(at, c.lingersUntilLocked())
+	}
+	if c.wakeAt != 0 {
+		at = min(at, c.wakeAt)
 	}
 	if !c.compact {
 		if compactAt := c.lastBusy + idleAfter; !ok || compactAt < at && c.idleLocked() {

@@ -10,19 +10,19 @@ import (
 // the socket of a Listener the address does so without the connection.
 
 // departUnlocking ends the connection for the application. The peer is told, behind
-// what is about to leave. It reports whether the connection lingers, and is to be
-// called by whoever calls leave then.
-func (c *Conn) departUnlocking() (lingers bool) {
+// what is about to leave. It reports whether the connection lingers, which leave is
+// told then. With answers, it does so also for a peer that has ended it.
+func (c *Conn) departUnlocking(answers bool) (lingers bool) {
 	if !c.released && c.restAt == 0 && !c.out.DrainUnlocking(func() {
 		c.timeLocked()
-		c.abortPeerLocked(c.out.Batch(c.now), c.mayLingerLocked())
+		c.abortPeerLocked(c.out.Batch(c.now), c.mayLingerLocked(answers))
 		c.unlockInboxesLocked()
 	}) {
 		c.abortLocked()
 	}
 	c.finishLocked()
 	c.events = 0
-	if c.released || c.restAt != 0 || !c.mayLingerLocked() {
+	if c.released || c.restAt != 0 || !c.mayLingerLocked(answers) {
 		return c.restAt != 0
 	}
 	if c.restAt = c.now + c.set.closeTimeout; c.now >= c.lingersUntilLocked() {
@@ -45,9 +45,9 @@ func (c *Conn) abortLocked() {
 }
 
 // mayLingerLocked reports whether the connection may linger once it is closed.
-func (c *Conn) mayLingerLocked() bool {
+func (c *Conn) mayLingerLocked(answers bool) bool {
 	below := c.dc.Features()
-	return below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0
+	return (answers || c.peer.State() != core.Disconnected) && below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0
 }
 
 // lingersUntilLocked returns until when a connection that lingers does so.

@@ -125,7 +125,7 @@ func (c *Conn) awaitClose(ctx context.Context, closing <-chan struct{}) error {
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	c.closeLocked()
-	lingers := c.departUnlocking()
+	lingers := c.departUnlocking(false)
 	c.notifyLocked()
 	c.mu.Unlock()
 	return c.opError("close", c.leave(lingers))
@@ -140,7 +140,7 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 		c.flushUnlocking(cancel)
 		c.confirmUnlocking(cancel)
 	}
-	lingers := c.departUnlocking()
+	lingers := c.departUnlocking(true)
 	lost := c.lost
 	c.mu.Unlock()
 	c.leave(lingers)
