@@ -20,9 +20,9 @@ type Config struct {
 	// sides: else the connection is refused. Default 1.
 	Channels int
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
-	// 1 to what 65536 frames carry. Larger ones of the peer never arrive, and
-	// what is behind a reliable one of them waits for ever: use the same
-	// value at both sides. Default 65536. Negative: an error.
+	// 1 to what 65536 frames carry. Larger ones of the peer are skipped, and
+	// counted in Stats.MessagesTooLarge, though their receipts say Delivered
+	// there: use the same value at both sides. Default 65536. Negative: an error.
 	MaxMessageSize int
 	// SmallFrames limits datagrams to 1200 bytes in place of 1472, for IPv6
 	// and tunnels. It must be the same at both sides (on the wire it is

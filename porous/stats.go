@@ -35,6 +35,9 @@ type Stats struct {
 	// those that a Read had too short a buffer for, MessagesDropped those of
 	// closed channels.
 	MessagesDelivered, MessagesLost, MessagesReceived, MessagesTruncated, MessagesDropped uint64
+	// MessagesTooLarge counts messages of the peer that are larger than
+	// Config.MaxMessageSize, and have been skipped.
+	MessagesTooLarge uint64
 	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
 	ReceiptsDropped uint64
 
@@ -66,7 +69,8 @@ func (c *Conn) Stats() Stats {
 		Window: k.Window, InFlight: k.InFlight, PacingRate: k.PacingRate, SendBandwidth: int64(k.SendBandwidth),
 		MessagesDelivered: c.counts.delivered, MessagesLost: c.counts.lost, MessagesReceived: c.counts.received,
 		MessagesTruncated: c.truncatedLocked(), MessagesDropped: c.counts.dropped,
-		FramesSent: k.FramesSent, FramesResent: k.FramesResent, FramesAcked: k.FramesAcked,
+		MessagesTooLarge: k.TooLarge,
+		FramesSent:       k.FramesSent, FramesResent: k.FramesResent, FramesAcked: k.FramesAcked,
 		FramesLost: k.FramesLost, FramesSpurious: k.Spurious, Timeouts: k.Timeouts,
 		FramesReceived: k.Received, FramesInvalid: k.Invalid, FramesRefused: k.Refused,
 		WriteErrors: c.dc.Stats().WriteErrors,

@@ -25,7 +25,8 @@ type incoming struct {
 	last     uint16
 	started  bool // there was a fragment, which told last
 	sentinel bool
-	bytes    int // that it counts against the budget
+	large    bool // larger than we take: it is dropped when its turn comes
+	bytes    int  // that it counts against the budget
 	pieces   []piece
 }
 
@@ -35,7 +36,9 @@ type piece struct {
 	data   []byte
 }
 
-func (e *incoming) complete() bool { return e.started && len(e.pieces) == int(e.last)+1 }
+func (e *incoming) complete() bool {
+	return e.large || e.started && len(e.pieces) == int(e.last)+1
+}
 
 // find returns the place of a fragment, and whether it is there.
 func (e *incoming) find(number uint16) (i int, ok bool) {
@@ -118,15 +121,21 @@ func (a *pool) getEntry() *incoming {
 	return new(incoming)
 }
 
-func (a *pool) putEntry(e *incoming) {
+// putPieces keeps the fragments of a packet.
+func (a *pool) putPieces(e *incoming) {
 	for i := range e.pieces {
 		a.putBuffer(e.pieces[i].data)
 	}
 	clear(e.pieces)
+	e.pieces = e.pieces[:0]
+}
+
+func (a *pool) putEntry(e *incoming) {
+	a.putPieces(e)
 	if a.entries >= keepEntries || cap(e.pieces) > 64 {
 		return
 	}
-	*e = incoming{pieces: e.pieces[:0], next: a.entry}
+	*e = incoming{pieces: e.pieces, next: a.entry}
 	a.entry = e
 	a.entries++
 }

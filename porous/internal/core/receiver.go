@@ -33,7 +33,7 @@ const (
 	duplicate          // it is there, or delivered or skipped already
 	outOfReach         // beyond the window
 	malformed          // sizes or numbers that contradict each other
-	tooLarge           // part of a packet larger than we take
+	tooLarge           // the first part of a packet larger than we take
 )
 
 func (r *receiver) init(a *pool, fragmentSize, maxPacket int, window, group, first uint32) {
@@ -52,7 +52,8 @@ func (r *receiver) check(m *Message) verdict {
 		n > r.fragmentSize,
 		m.Fragment < m.Last && n != r.fragmentSize:
 		return malformed
-	case m.Last > 0 && int(m.Last)*r.fragmentSize >= r.maxPacket, n > r.maxPacket:
+	case m.Last > 0 && int(m.Last)*r.fragmentSize >= r.maxPacket,
+		m.Fragment == m.Last && int(m.Last)*r.fragmentSize+n > r.maxPacket:
 		return tooLarge
 	}
 	return taken
@@ -197,7 +198,7 @@ func (r *receiver) fragment(m *Message) verdict {
 		if e.lead != m.Lead || e.started && e.last != m.Last {
 			return malformed
 		}
-		if _, there := e.find(m.Fragment); there {
+		if _, there := e.find(m.Fragment); there || e.large {
 			return duplicate
 		}
 	}
@@ -214,6 +215,29 @@ func (r *receiver) fragment(m *Message) verdict {
 		r.revisit(m.Packet)
 	}
 	return taken
+}
+
+// large notes a packet of which check has found that it is larger than we take. It
+// counts as complete, so that what is behind it does not wait for ever, and is
+// dropped when its turn comes.
+func (r *receiver) large(m *Message) verdict {
+	if v := r.lies(m.Packet); v != taken {
+		return v
+	}
+	e := r.get(m.Packet)
+	switch {
+	case e != nil && (e.lead != m.Lead || e.started && e.last != m.Last):
+		return malformed
+	case e != nil && e.large:
+		return duplicate
+	}
+	e = r.make(m)
+	e.started, e.last, e.large = true, m.Last, true
+	r.pool.putPieces(e)
+	r.bytes -= e.bytes - entryCost
+	e.bytes = entryCost
+	r.revisit(m.Packet)
+	return tooLarge
 }
 
 // sentinel notes that a packet need not be waited for (Q10).

@@ -97,8 +97,16 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 			continue
 		}
 		c := r.channel(int(m.Channel))
-		if c.lies(m.Packet) != taken || m.Type == MessageFragment && c.check(&m) != taken {
+		if c.lies(m.Packet) != taken {
 			continue
+		}
+		if m.Type == MessageFragment {
+			switch c.check(&m) {
+			case malformed:
+				continue
+			case tooLarge:
+				m.Type, m.Data = MessageSentinel, nil // it takes as much
+			}
 		}
 		cost := c.cost(&m, r.frames)
 		if most += cost; !r.fits(c, &m, most) {
@@ -218,12 +226,17 @@ func (r *receiving) message(m *Message) verdict {
 		return taken
 	}
 	before := c.bytes
-	var v verdict
+	v := taken
+	if m.Type == MessageFragment {
+		v = c.check(m)
+	}
 	switch {
 	case m.Type == MessageSentinel:
 		v = c.sentinel(m)
-	case c.check(m) != taken:
-		return c.check(m)
+	case v == malformed:
+		return v
+	case v == tooLarge:
+		v = c.large(m)
 	case c.immediate(m):
 		old := c.base
 		r.p.stats.Delivered++
@@ -270,8 +283,10 @@ func (r *receiving) drain(n int, c *receiver) {
 		if e == nil {
 			break
 		}
-		r.p.stats.Delivered++
-		r.p.h.HandlePacket(n, r.assemble(e))
+		if !e.large {
+			r.p.stats.Delivered++
+			r.p.h.HandlePacket(n, r.assemble(e))
+		}
 		c.advance(nextPacket(e.id))
 	}
 	r.held += c.bytes - before

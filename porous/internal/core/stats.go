@@ -8,8 +8,8 @@ type Stats struct {
 	// or refused for want of room, and those accepted.
 	Received, Invalid, OutOfWindow, Refused, Accepted uint64
 	// Messages of accepted frames: duplicates, those out of reach of the
-	// channel's window or for no channel, contradictory ones, and parts of
-	// packets that are too large.
+	// channel's window or for no channel, contradictory ones, and the first
+	// part of each packet that is too large.
 	Duplicates, OutOfReach, Malformed, TooLarge uint64
 	Delivered                                   uint64 // packets handed over
 
