@@ -2,6 +2,7 @@ package repotest
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -92,6 +93,38 @@ func write(t *testing.T, name, content string) {
 	}
 	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestExporterRecipe: what docs/observability.md says of go.mod names each exporter,
+// and the library, where they are.
+func TestExporterRecipe(t *testing.T) {
+	_, run := scratch(t)
+	run("go mod init example.com/game")
+	for _, command := range shBlock(t, "docs/observability.md", "go mod edit") {
+		if !strings.HasPrefix(command, "go mod tidy") { // which asks a proxy for the exporters' dependencies
+			run(command)
+		}
+	}
+	var mod struct {
+		Require []struct{ Path string }
+		Replace []struct{ Old, New struct{ Path string } }
+	}
+	if err := json.Unmarshal([]byte(run("go mod edit -json")), &mod); err != nil {
+		t.Fatal(err)
+	}
+	required, replaced := map[string]bool{}, map[string]string{}
+	for _, r := range mod.Require {
+		required[r.Path] = true
+	}
+	for _, r := range mod.Replace {
+		replaced[r.Old.Path] = r.New.Path
+	}
+	for _, path := range []string{"volley", "volley/exporters/volleyprom", "volley/exporters/volleyotel"} {
+		there, err := os.ReadFile(filepath.Join(replaced[path], "go.mod")) // in place of ../volley: absolute
+		if err != nil || !required[path] || !strings.HasPrefix(string(there), "module "+path+"\n") {
+			t.Errorf("%s: required %v, replaced by %q, error %v", path, required[path], replaced[path], err)
+		}
 	}
 }
 
