@@ -72,7 +72,7 @@ func (e *HandshakeError) Error() string {
 }
 
 const silentReasons = "a silent server may be down or unreachable, have another private key or protocol id, " +
-	"not find its own address in the token, have seen the token used or know its client as connected, " +
+	"not find its own address in the token, as behind a proxy or a NAT, have seen the token used or know its client as connected, " +
 	"have started after the token was issued, or find it expired by its clock"
 
 // reason explains the state.

@@ -172,7 +172,7 @@ func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 			case r.probe.kind == probeAccept:
 				return r.probe.number, nil
 			case r.probe.kind == probeRefused:
-				return 0, fmt.Errorf("%s does not measure: %s", b.address, r.body)
+				return 0, fmt.Errorf("%s does not measure: %s", b.address, harmless(string(r.body)))
 			case r.probe.kind == probeStart:
 				return 0, fmt.Errorf("%s echoes, but is no \"volley serve\", which bench needs", b.address)
 			}
@@ -232,6 +232,10 @@ func (b *bencher) prove() {
 func (b *bencher) report(r reply) {
 	var got benchFigures
 	if r.err == nil && r.probe.kind == probeReport && json.Unmarshal(r.body, &got) == nil {
+		if !got.plausible() {
+			b.view.note("the server has sent reports that cannot be true; they are left out")
+			return
+		}
 		b.reported = true
 		b.view.show(b.stream, got)
 	}
@@ -306,7 +310,7 @@ func (b *bencher) receive(ctx context.Context) error {
 				b.view.show(b.stream, b.own.figures(true))
 				return r.err
 			}
-			if r.err == nil && r.probe.kind == probeEnd {
+			if r.err == nil && r.probe.kind == probeEnd && r.probe.number <= mostMessages {
 				b.own.end(r.probe.number)
 				b.view.show(b.stream, b.own.figures(true))
 				b.view.sent(b.stream, benchSent{count: r.probe.number})

@@ -18,6 +18,21 @@ type benchFigures struct {
 	Final      bool          `json:"final"`
 }
 
+// Limits of what a report may say, so that sums over all connections and the rates
+// made of them stay numbers.
+const (
+	mostMessages = 1 << 40
+	mostBytes    = 1 << 50
+	mostSeconds  = 1e7
+)
+
+// plausible reports whether figures that another machine has sent can be those of
+// a measurement.
+func (f benchFigures) plausible() bool {
+	return max(f.Received, f.Expected, f.OutOfOrder) <= mostMessages && f.Bytes <= mostBytes &&
+		f.Elapsed >= 0 && f.Elapsed.Seconds() <= mostSeconds && f.Jitter >= 0 && f.Jitter <= mostSeconds
+}
+
 // lost returns how many messages are missing.
 func (f benchFigures) lost() uint64 { return f.Expected - min(f.Expected, f.Received) }
 

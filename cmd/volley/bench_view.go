@@ -146,7 +146,8 @@ func (e *benchEvent) setLoss() {
 func (v *benchView) show(s *benchStream, f benchFigures) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f.Received < s.now.Received || f.Elapsed <= s.now.Elapsed && !f.Final {
+	if now := s.now; f.Received < now.Received || f.Bytes < now.Bytes || f.Expected < now.Expected ||
+		f.OutOfOrder < now.OutOfOrder || f.Elapsed <= now.Elapsed && !f.Final {
 		return
 	}
 	if s.fresh && !f.Final {

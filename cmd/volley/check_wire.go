@@ -102,5 +102,6 @@ func parseCheckReply(b []byte) (r checkReply, err error) {
 	if err := json.Unmarshal(b[probeSize:], &r); err != nil {
 		return r, errNoReply
 	}
+	r.Address = harmless(r.Address)
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,9 @@ func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.
 		return err
 	}
 	script, err := simnet.ParseScript(o.script)
+	if err == nil {
+		err = needUnits(strings.FieldsFunc(o.script, isSeparator))
+	}
 	if err != nil {
 		return fmt.Errorf("--script: %w", err)
 	}

@@ -39,7 +39,7 @@ func TestDemoClean(t *testing.T) {
 
 func TestDemoImpaired(t *testing.T) {
 	patient(t)
-	o := command(t.Context(), devNull(t), "demo", "--rate", "300", "--duration", "1s", "--loss", "30", "--duplicate", "10%",
+	o := command(t.Context(), devNull(t), "demo", "--rate", "300", "--duration", "1s", "--loss", "30%", "--duplicate", "10%",
 		"--reorder", "10%", "--jitter", "20ms", "--max-size", "3000", "--script", "200ms blackout for 100ms")
 	received, acked := o.count("received"), o.count("acknowledged")
 	if o.status != exitOK || received < 50 || received > 250 || acked > received {
@@ -131,7 +131,7 @@ func TestDemoInterrupt(t *testing.T) {
 // summary as well.
 func TestDemoDeadLink(t *testing.T) {
 	patient(t)
-	o := command(t.Context(), devNull(t), "demo", "--loss", "100", "--duration", "300ms")
+	o := command(t.Context(), devNull(t), "demo", "--loss", "100%", "--duration", "300ms")
 	if o.status != exitOK {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}
@@ -141,6 +141,10 @@ func TestDemoDeadLink(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"demo --loss 101", "percentage"},
+		{"demo --loss 5", "no unit"},
+		{"demo --loss 0.05", "no unit"},
+		{"demo --duplicate 1", "no unit"},
+		{"demo --script 1s,loss=1", "no unit"},
 		{"demo --loss x", "percentage"},
 		{"demo --rtt -1s", "negative"},
 		{"demo --rate 0", "--rate"},

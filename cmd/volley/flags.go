@@ -80,7 +80,7 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 			return runDemo(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.loss, o.seed = 0.05, 1
+	o.loss, o.seed, o.duration = 0.05, 1, 10*time.Second
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&o.rtt, "rtt", 40*time.Millisecond, "round trip time of the link")
@@ -93,7 +93,7 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 	f.StringVar(&o.script, "script", "", "changes of the link over time, see above")
 	f.Var(&o.seed, "seed", "decides which datagrams meet what")
 	f.Float64Var(&o.rate, "rate", 60, "messages a second")
-	f.DurationVar(&o.duration, "duration", 10*time.Second, "how long to send, by the clock; input is sent to its end unless this is given")
+	f.Var((*span)(&o.duration), "duration", "how long to send, by the clock; input is sent to its end unless this is given")
 	f.IntVar(&o.minSize, "min-size", 1, "smallest generated message in bytes")
 	f.IntVar(&o.maxSize, "max-size", defaultMaxSize, "largest message in bytes; longer lines are split")
 	f.StringVar(&o.input, "input", "", `file to send, "-" for standard input, "none" to ignore it`)
@@ -156,16 +156,21 @@ func (o *options) recordSize() (int, error) {
 	return n, nil
 }
 
-// A percent is a flag that takes "5%" or "5", and is kept as a fraction.
+// A percent is a flag that takes "5%", and is kept as a fraction. A bare 5 would
+// be a fraction in settings of links.
 type percent float64
 
 func (p *percent) String() string { return strconv.FormatFloat(100*float64(*p), 'g', 4, 64) + "%" }
 func (p *percent) Type() string   { return "percent" }
 
 func (p *percent) Set(s string) error {
-	x, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s, "%")), 64)
-	if err != nil || !(x >= 0 && x <= 100) {
-		return errors.New("must be a percentage from 0 to 100")
+	num, unit := strings.CutSuffix(strings.TrimSpace(s), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+	switch {
+	case err != nil || !(x >= 0 && x <= 100):
+		return errors.New("must be a percentage from 0% to 100%")
+	case !unit && x != 0:
+		return fmt.Errorf("%s has no unit: it is a percentage, such as 5%%", num)
 	}
 	*p = percent(x / 100)
 	return nil

@@ -57,10 +57,10 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck), errors.Is(err, errDiverges):
-		fmt.Fprintln(stderr, "volley:", err)
+		fmt.Fprintln(stderr, "volley:", harmless(err.Error()))
 		return exitNegative
 	default:
-		fmt.Fprintln(stderr, "volley:", err)
+		fmt.Fprintln(stderr, "volley:", harmless(err.Error()))
 		return exitFailure
 	}
 }

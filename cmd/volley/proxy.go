@@ -74,7 +74,7 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 			return runProxy(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.seed = 1
+	o.seed, o.interval = 1, time.Second
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.to, "to", "", "HOST:PORT of the server")
@@ -103,8 +103,8 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 	f.StringVar(&o.scriptFile, "script-file", "", "file with changes over time, one a line")
 	f.Var(&o.seed, "seed", "decides which datagrams meet what")
 	f.IntVar(&o.maxClients, "max-clients", simnet.DefaultMaxClients, "most clients at once; a new one takes the place of the most silent")
-	f.DurationVar(&o.duration, "duration", 0, "how long to run (default until Ctrl-C)")
-	f.DurationVar(&o.interval, "interval", time.Second, "how often to print counters, 0 for never")
+	f.Var((*span)(&o.duration), "duration", "how long to run (default until Ctrl-C)")
+	f.Var((*span)(&o.interval), "interval", "how often to print counters, 0 for never")
 	f.BoolVar(&o.presets, "presets", false, "list the presets and end")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object a line")
 	return cmd
@@ -133,11 +133,9 @@ func (s *settingFlag) Set(value string) error {
 // parseSettings parses settings of a link, such as "loss 5% rate 2Mbit/s". Loss
 // without burst takes the place of the bursts there are, as those of a preset.
 func parseSettings(text string) (func(*simnet.Link), error) {
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\t' || r == '=' || r == ',' })
-	for i, w := range words {
-		if (w == "rate" || w == "bandwidth") && i+1 < len(words) && isPlainNumber(words[i+1]) {
-			return nil, fmt.Errorf("%s: %s has no unit: bit/s, kbit/s, Mbit/s or Gbit/s, as in %[2]sMbit/s", w, words[i+1])
-		}
+	words := strings.FieldsFunc(text, isSeparator)
+	if err := needUnits(words); err != nil {
+		return nil, err
 	}
 	set, err := simnet.ParseChange(text)
 	if err != nil {
@@ -147,11 +145,6 @@ func parseSettings(text string) (func(*simnet.Link), error) {
 		return func(l *simnet.Link) { set(l); l.Burst = nil }, nil
 	}
 	return set, nil
-}
-
-// isPlainNumber reports whether s is a number without a unit, other than 0.
-func isPlainNumber(s string) bool {
-	return strings.Trim(s, "0123456789.") == "" && strings.Trim(s, "0.") != ""
 }
 
 // links returns the links to begin with.

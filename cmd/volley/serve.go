@@ -379,5 +379,5 @@ func printJSON(w io.Writer, v any) {
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	w.Write(append(b, '\n'))
+	w.Write(append(harmlessJSON(b), '\n'))
 }

@@ -21,7 +21,7 @@ import (
 type topOptions struct {
 	sort     string
 	filter   string
-	interval time.Duration
+	interval span
 	count    int
 	rows     int
 	json     bool
@@ -31,7 +31,7 @@ type topOptions struct {
 const maxTopAnswer = 64 << 20
 
 func newTopCommand() *cobra.Command {
-	var o topOptions
+	o := topOptions{interval: span(time.Second)}
 	cmd := &cobra.Command{
 		Use:   "top [URL | HOST[:PORT]]",
 		Short: "Shows the connections of a process that are worst off",
@@ -51,7 +51,7 @@ elsewhere lines of text, once.`,
 	f := cmd.Flags()
 	f.StringVarP(&o.sort, "sort", "s", "loss", "what is worst: `loss`, rtt, or queue")
 	f.StringVar(&o.filter, "filter", "", "only connections with this `text` in their addresses, protocol or label")
-	f.DurationVarP(&o.interval, "interval", "i", time.Second, "`time` between two looks")
+	f.VarP(&o.interval, "interval", "i", "time from one look to the next")
 	f.IntVarP(&o.count, "count", "c", 0, "end after so many `looks`; 0: at Ctrl-C on a terminal, and else after one")
 	f.IntVarP(&o.rows, "rows", "n", 20, "show at most so many `connections`; 0: all")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each look")
@@ -67,8 +67,8 @@ func (o *topOptions) run(cmd *cobra.Command, address string) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("--sort is loss, rtt or queue, not %q", o.sort)
-	case o.interval < 100*time.Millisecond:
-		return fmt.Errorf("--interval is at least 100ms, not %v", o.interval)
+	case time.Duration(o.interval) < 100*time.Millisecond:
+		return fmt.Errorf("--interval is at least 100ms, not %v", &o.interval)
 	case o.count < 0 || o.rows < 0:
 		return errors.New("--count and --rows are not negative")
 	}
@@ -83,18 +83,18 @@ func (o *topOptions) run(cmd *cobra.Command, address string) error {
 
 // loop takes looks until there have been enough, or the context is over.
 func (o *topOptions) loop(ctx context.Context, w io.Writer, target string, key func(*topConn) float64, live bool) error {
-	tick := time.NewTicker(o.interval)
+	tick := time.NewTicker(time.Duration(o.interval))
 	defer tick.Stop()
 	var before *topAnswer
 	for n := 1; ; n++ {
-		a, err := topLook(ctx, target)
+		a, err := o.look(ctx, &target)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && (!live || before == nil):
 			return err
 		case err != nil:
-			fmt.Fprintf(w, "\x1b[Hno answer: %v\x1b[K\n", err)
+			fmt.Fprintf(w, "\x1b[Hno answer: %s\x1b[K\n", printable(err.Error()))
 		default:
 			a.since(before)
 			before = a
@@ -207,7 +207,31 @@ func (a *topAnswer) since(before *topAnswer) {
 	}
 }
 
-// topLook asks a process for its connections.
+// usualPath is where services have the debug page that have other pages, too.
+const usualPath = "/debug/volley/json"
+
+// errNotThere is the error of a look at a path that the process does not know.
+var errNotThere = errors.New("404 Not Found")
+
+// look asks a process for its connections. Where it knows no page at /, which
+// stands for an address without a path, the usual path becomes the target.
+func (o *topOptions) look(ctx context.Context, target *string) (*topAnswer, error) {
+	a, err := topLook(ctx, *target)
+	if !errors.Is(err, errNotThere) {
+		return a, err
+	}
+	u, parseErr := url.Parse(*target)
+	if parseErr == nil && u.Path == "/json" {
+		u.Path = usualPath
+		if a, err := topLook(ctx, u.String()); err == nil {
+			*target = u.String()
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("%w; at which path does the process serve volleydebug.Handler()? Give the whole URL, such as http://localhost:6060/debug/volley/", err)
+}
+
+// topLook asks a process for its connections at a URL.
 func topLook(ctx context.Context, target string) (*topAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -229,6 +253,8 @@ func topLook(ctx context.Context, target string) (*topAnswer, error) {
 		return nil, err
 	case len(b) > maxTopAnswer:
 		return nil, fmt.Errorf("%s: more than %d bytes", target, maxTopAnswer)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s: %w", target, errNotThere)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: %s: %s", target, resp.Status, firstLine(b))
 	}

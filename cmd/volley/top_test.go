@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,7 +63,7 @@ func TestTop(t *testing.T) {
 	require.Contains(t, lines[2], "accepted")
 	require.Regexp(t, ` 5\d\d\d  `, lines[2])
 
-	o = program(t, "top", "--json", "-c", "2", "-i", "200ms", "-s", "queue", "-n", "3", strings.TrimSuffix(url, "/"))
+	o = program(t, "top", "--json", "-c", "2", "-i", "0.2", "-s", "queue", "-n", "3", strings.TrimSuffix(url, "/"))
 	require.Equal(t, exitOK, o.status, o.stderr)
 	lines = strings.Split(strings.TrimSpace(o.stdout), "\n")
 	require.Len(t, lines, 2)
@@ -77,6 +79,11 @@ func TestTop(t *testing.T) {
 		require.Greater(t, a.Conns[0]["read_queue_bytes"], 4999.0)
 		require.Equal(t, "udp", a.Conns[0]["network"])
 	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
+	o = program(t, "top", host)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.Contains(t, o.stdout, "the worst by loss", "the usual path is found")
+
 	o = program(t, "top", "--filter", c.LocalAddr().String(), url)
 	require.Equal(t, exitOK, o.status, o.stderr)
 	require.Len(t, strings.Split(strings.TrimSpace(o.stdout), "\n"), 4, "both ends: %s", o.stdout)
@@ -120,6 +127,11 @@ func TestTopFails(t *testing.T) {
 		require.Equal(t, exitFailure, o.status, "%v", test.args)
 		require.Contains(t, o.stderr, test.want, "%v", test.args)
 	}
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	defer elsewhere.Close()
+	o := program(t, "top", strings.TrimPrefix(elsewhere.URL, "http://"))
+	require.Equal(t, exitFailure, o.status)
+	require.Contains(t, o.stderr, "404 Not Found; at which path does the process serve volleydebug.Handler()?")
 	for address, want := range map[string]string{
 		"6060": "http://localhost:6060/json", ":80": "http://localhost:80/json", "[::1]:5": "http://[::1]:5/json",
 		"localhost": "http://localhost:6060/json", "a:": "http://a:6060/json", "[::1]": "http://[::1]:6060/json",
@@ -141,7 +153,7 @@ func TestTopControls(t *testing.T) {
 			http.Error(w, "\x1b[2Jgone", http.StatusTeapot)
 			return
 		}
-		w.Write([]byte(`{"program":"a\u001b[2Jb","conns":[{"remote":"x\n\u009b2Jy","label":"\r\u0007z","explain":"é\u001b]0;t\u0007\nmore"}]}`))
+		w.Write([]byte(`{"program":"a\u001b[2Jb","conns":[{"remote":"x\n\u009b2Jy","label":"\r\u0007z","network":"` + "\u009b2J\x7f\U0001F600\U000E0001" + `","explain":"é\u001b]0;t\u0007\nmore"}]}`))
 	}))
 	defer srv.Close()
 	o := program(t, "top", srv.URL)
@@ -149,7 +161,65 @@ func TestTopControls(t *testing.T) {
 	require.False(t, strings.ContainsFunc(strings.ReplaceAll(o.stdout, "\n", ""), unicode.IsControl), "%q", o.stdout)
 	require.Len(t, strings.Split(strings.TrimSpace(o.stdout), "\n"), 3, "%q", o.stdout)
 	require.Contains(t, o.stdout, "é")
+	o = program(t, "top", "--json", srv.URL)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	require.False(t, strings.ContainsFunc(strings.ReplaceAll(o.stdout, "\n", ""), unicode.IsControl), "%q", o.stdout)
+	var a struct {
+		Conns []struct{ Network, Explain string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &a))
+	require.Equal(t, "\u009b2J\u007f\U0001F600\U000E0001", a.Conns[0].Network)
 	o = program(t, "top", srv.URL+"/elsewhere")
 	require.Contains(t, o.stderr, "gone")
 	require.False(t, strings.ContainsFunc(strings.ReplaceAll(o.stderr, "\n", ""), unicode.IsControl), "%q", o.stderr)
+}
+
+// topConns are connections of which the last is well.
+func topConns(n int) (list []*topConn) {
+	figure := 12345.678
+	for i := range n {
+		list = append(list, &topConn{
+			ID: uint64(i), Protocol: "volley", Over: "netcode", Remote: "203.0.113.9:50218", Role: "accepted", OK: i == n-1,
+			Explain: fmt.Sprintf("Reason %d is that the network loses some of the messages on the way there. And more.\nMore.", i),
+			RTT:     &figure, Jitter: &figure, Loss: &figure, Send: &figure, Receive: &figure,
+		})
+	}
+	return list
+}
+
+// TestTopScreen: a terminal of any size shows why the worst are so, and no line is
+// longer than it is wide.
+func TestTopScreen(t *testing.T) {
+	list := topConns(4)
+	list[1].Remote = strings.Repeat("é", 500)
+	for _, test := range []struct {
+		width     int
+		beside    bool
+		head, not string
+	}{
+		{40, false, "remote", "rtt ms"}, {79, false, "loss %", "sent bit/s"}, {99, false, "queued B", "sent bit/s"},
+		{139, false, "recv bit/s", "explain"}, {199, true, "explain", "\x00"},
+	} {
+		screen := topScreen(list, test.width, 100)
+		require.Contains(t, screen[0], test.head, test.width)
+		require.NotContains(t, screen[0], test.not, test.width)
+		for _, line := range screen {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), test.width)
+		}
+		text := strings.Join(screen, "\n")
+		for i := range 3 {
+			require.Contains(t, text, fmt.Sprintf("Reason %d is that", i), test.width)
+		}
+		if test.beside {
+			require.Len(t, screen, 5)
+			require.Contains(t, screen[4], "Reason 3")
+		} else {
+			require.Len(t, screen, 8, "what is well needs no reason: %s", text)
+			require.Regexp(t, "^    Reason 0", screen[2])
+		}
+	}
+	require.Len(t, topScreen(topConns(50), 79, 22), 21, "with a reason each, 10 connections fit below the head")
+	require.Len(t, topScreen(topConns(50), 199, 22), 22)
+	require.Len(t, topTable(topConns(50)), 51)
+	require.Contains(t, topTable(list)[2], list[1].Remote, "a pipe gets all")
 }

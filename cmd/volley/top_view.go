@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // show prints a look.
@@ -14,39 +17,147 @@ func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64,
 	if o.json {
 		return topJSON(w, a, list)
 	}
-	width, end := 0, "\n"
+	title := fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort)
+	f, ok := liveTerminal(w)
+	if !ok || !live {
+		_, err := io.WriteString(w, title+"\n"+strings.Join(topTable(list), "\n")+"\n")
+		return err
+	}
+	width, height := terminalSize(f)
 	var b strings.Builder
-	if f, ok := liveTerminal(w); ok && live {
-		width, end = terminalWidth(f), "\x1b[K\n"
-		b.WriteString("\x1b[H")
+	b.WriteString("\x1b[H")
+	for _, line := range append([]string{cut(title, width-1)}, topScreen(list, width-1, height-2)...) {
+		b.WriteString(line + "\x1b[K\n")
 	}
-	line := func(s string) {
-		if r := []rune(s); width > 0 && len(r) >= width {
-			s = string(r[:width-1])
-		}
-		b.WriteString(strings.TrimRight(s, " ") + end)
-	}
-	line(fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort))
-	line(fmt.Sprintf("%-17s %-28s %-10s %9s %9s %7s %9s %10s %10s %9s  %s",
-		"protocol", "remote", "peer", "rtt ms", "jitter ms", "loss %", "missed/s", "sent bit/s", "recv bit/s", "queued B", "explain"))
-	for _, c := range list {
-		protocol, peer := c.Protocol, c.Label
-		if c.Over != "" {
-			protocol += " / " + c.Over
-		}
-		if peer == "" {
-			peer = c.Role
-		}
-		explain, _, _ := strings.Cut(c.Explain, "\n")
-		line(fmt.Sprintf("%-17s %-28s %-10s %9s %9s %7s %9.1f %10s %10s %9.0f  %s", printable(protocol), printable(c.Remote), printable(peer),
-			topFigure(c.RTT, 1, 2), topFigure(c.Jitter, 1, 2), topFigure(c.Loss, 100, 2), c.missed,
-			topFigure(c.Send, 1, 0), topFigure(c.Receive, 1, 0), c.queue(), printable(explain)))
-	}
-	if live {
-		b.WriteString("\x1b[J")
-	}
+	b.WriteString("\x1b[J")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// A topColumn is a column of the list of connections.
+type topColumn struct {
+	head  string
+	width int // at least; negative if texts begin at the left
+	rank  int // columns of higher ranks give way first where there is no room; 0: never
+	cell  func(*topConn) string
+}
+
+var topColumns = []topColumn{
+	{"protocol", -8, 0, func(c *topConn) string {
+		if c.Over != "" {
+			return printable(c.Protocol + " / " + c.Over)
+		}
+		return printable(c.Protocol)
+	}},
+	{"remote", -21, 0, func(c *topConn) string { return printable(c.Remote) }},
+	{"peer", -8, 1, func(c *topConn) string { return printable(cmp.Or(c.Label, c.Role)) }},
+	{"rtt ms", 7, 0, func(c *topConn) string { return topFigure(c.RTT, 1, 2) }},
+	{"jitter ms", 9, 4, func(c *topConn) string { return topFigure(c.Jitter, 1, 2) }},
+	{"loss %", 7, 0, func(c *topConn) string { return topFigure(c.Loss, 100, 2) }},
+	{"missed/s", 8, 2, func(c *topConn) string { return fmt.Sprintf("%.1f", c.missed) }},
+	{"sent bit/s", 10, 5, func(c *topConn) string { return topFigure(c.Send, 1, 0) }},
+	{"recv bit/s", 10, 6, func(c *topConn) string { return topFigure(c.Receive, 1, 0) }},
+	{"queued B", 9, 3, func(c *topConn) string { return fmt.Sprintf("%.0f", c.queue()) }},
+}
+
+// explained returns the first line of what limits or hurts the connection.
+func (c *topConn) explained() string {
+	line, _, _ := strings.Cut(c.Explain, "\n")
+	return printable(line)
+}
+
+// widest is how many characters of a text the columns of a screen have.
+const widest = 28
+
+// topLines returns the head and a line for each connection, of those columns that
+// fit the width, or of all if that is 0; and how long the lines are.
+func topLines(list []*topConn, width int) (lines []string, length int) {
+	columns := slices.Clone(topColumns)
+	cells := func(c topColumn) []string {
+		texts := []string{c.head}
+		for _, conn := range list {
+			text := c.cell(conn)
+			if width > 0 {
+				text = cut(text, widest)
+			}
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	for {
+		lines, length = make([]string, len(list)+1), 0
+		last := 0
+		for i, c := range columns {
+			if c.rank > columns[last].rank {
+				last = i
+			}
+			texts, size, left := cells(c), max(c.width, -c.width), c.width < 0
+			for _, t := range texts {
+				size = max(size, utf8.RuneCountInString(t))
+			}
+			for k, t := range texts {
+				if gap := strings.Repeat(" ", size-utf8.RuneCountInString(t)); left {
+					t += gap
+				} else {
+					t = gap + t
+				}
+				lines[k] += t + " "
+			}
+			length += size + 1
+		}
+		if width == 0 || length <= width || columns[last].rank == 0 {
+			return lines, length
+		}
+		columns = slices.Delete(columns, last, last+1)
+	}
+}
+
+// topTable returns the lines of a list that need not fit anywhere.
+func topTable(list []*topConn) []string {
+	lines, _ := topLines(list, 0)
+	for i, c := range list {
+		lines[i+1] = strings.TrimRight(lines[i+1]+" "+c.explained(), " ")
+	}
+	lines[0] += " explain"
+	return lines
+}
+
+// beside is how many characters explanations need to be beside the figures.
+const beside = 60
+
+// topScreen returns the lines that a screen of a size shows. Where explanations have
+// no room beside the figures, those of what is serious are below.
+func topScreen(list []*topConn, width, height int) (screen []string) {
+	lines, length := topLines(list, width)
+	wide := width-length >= beside
+	if wide {
+		lines[0] += " explain"
+	}
+	screen = append(screen, cut(lines[0], width))
+	for i, c := range list {
+		rows := []string{lines[i+1]}
+		if explained := c.explained(); wide {
+			rows[0] += " " + explained
+		} else if !c.OK && explained != "" {
+			rows = append(rows, "    "+explained)
+		}
+		if len(screen)+len(rows) > height {
+			break
+		}
+		for _, r := range rows {
+			screen = append(screen, cut(r, width))
+		}
+	}
+	return screen
+}
+
+// cut returns text of at most n characters, and marks where it was longer.
+func cut(s string, n int) string {
+	s = strings.TrimRight(s, " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:max(0, n-1)]) + "~"
+	}
+	return s
 }
 
 // topFigure returns a figure times a factor, and - for what is not known.
@@ -64,11 +175,16 @@ func topJSON(w io.Writer, a *topAnswer, list []*topConn) error {
 	for i, c := range list {
 		conns[i] = c.raw
 	}
-	return json.NewEncoder(w).Encode(struct {
+	b, err := json.Marshal(struct {
 		Time    time.Time         `json:"time"`
 		Program string            `json:"program"`
 		PID     int               `json:"pid"`
 		Total   int               `json:"total"`
 		Conns   []json.RawMessage `json:"conns"`
 	}{a.Time, printable(a.Program), a.PID, a.Total, conns})
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(harmlessJSON(b), '\n'))
+	return err
 }

@@ -78,6 +78,38 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
+// needUnits refuses words of settings whose number has no unit, since its meaning
+// would be anybody's guess: rates, and shares, which are percentages in one place
+// and fractions in another.
+func needUnits(words []string) error {
+	for i, w := range words {
+		if i+1 == len(words) {
+			break
+		}
+		value := words[i+1]
+		switch w {
+		case "rate", "bandwidth":
+			if isPlainNumber(value) {
+				return fmt.Errorf("%s: %s has no unit: bit/s, kbit/s, Mbit/s or Gbit/s, as in %[2]sMbit/s", w, value)
+			}
+		case "loss", "duplicate", "reorder", "corrupt", "burst":
+			if share, _, _ := strings.Cut(value, "/"); isPlainNumber(share) {
+				return fmt.Errorf("%s: %s has no unit: it is a percentage, such as 5%%", w, share)
+			}
+		}
+	}
+	return nil
+}
+
+// isSeparator reports whether a character separates the words of settings.
+func isSeparator(r rune) bool { return strings.ContainsRune(" \t\r\n=,;", r) }
+
+// isPlainNumber reports whether s is a number without a unit, other than 0.
+func isPlainNumber(s string) bool {
+	v, err := strconv.ParseFloat(s, 64)
+	return err == nil && v != 0
+}
+
 // formatCount formats a number of messages.
 func formatCount(n uint64) string { return strconv.FormatUint(n, 10) }
 

@@ -42,11 +42,17 @@ func isTerminal(f *os.File) bool {
 }
 
 func terminalWidth(f *os.File) int {
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || width <= 0 {
-		return 80
-	}
+	width, _ := terminalSize(f)
 	return width
+}
+
+// terminalSize returns the columns and lines of a terminal.
+func terminalSize(f *os.File) (width, height int) {
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return 80, 24
+	}
+	return width, height
 }
 
 // textWidth returns the length of lines of text: 80 characters, or less on a

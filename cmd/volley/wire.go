@@ -149,7 +149,7 @@ func (o *wireOptions) dialSecure(ctx context.Context, address string) (messageCo
 		if !errors.As(err, &he) {
 			return nil, err
 		}
-		return nil, o.unreachable(err, address, " --secure, the same --key and --protocol-id")
+		return nil, o.noSession(err, address)
 	}
 	if o.protocol == protocolPorous {
 		c := porous.NewConn(nc, o.porousConfig())
@@ -187,6 +187,14 @@ func (o *wireOptions) unreachable(err error, address, flags string) error {
 		flags = " --protocol " + o.protocol
 	}
 	return fmt.Errorf("%w\nis \"volley serve%s\" running at %s, and does UDP pass the firewalls on the way?", err, flags, address)
+}
+
+// noSession says what may be wrong where a server does not answer a token. It is
+// silent also where it does not find the address that was dialed among its own.
+func (o *wireOptions) noSession(err error, address string) error {
+	return fmt.Errorf(`%w
+is "volley serve --secure" running at %s, with the same --key and --protocol-id, and does UDP pass the firewalls on the way?
+Is %[2]s the server's own address? If a proxy or a NAT stands before it, make a token that has both: "volley token new --server %[2]s --internal ITS-OWN-ADDRESS", and dial with --token`, err, address)
 }
 
 // maxServed is how many connections serve has at one time, of those that need no
