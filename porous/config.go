@@ -110,16 +110,23 @@ const (
 	// with pacing, losses found by later acknowledgements, and back-offs taken
 	// back that proved wrong. It takes less of the window back for losses
 	// during which the round-trip time shows no queue. It shares a bottleneck
-	// with TCP.
+	// with TCP, also where that has a short queue.
 	CUBIC Congestion = iota
-	// PaperAIMD is that of the POROUS paper, literally: a window that begins
-	// with one frame, no pacing, and losses found by timeouts alone. It is
-	// here for comparisons.
+	// PaperAIMD is that of the POROUS paper: a window that begins with one
+	// frame, grows by one for each acknowledged frame and later for each window,
+	// and is halved by losses, which timeouts alone find; no pacing, and no
+	// ageing in idleness. Three things are not the paper's: the timeout has a
+	// floor of 25 ms or half the round trip beyond it instead of T_step; pings
+	// are sent in silence only, not each round trip; and frames are sent again
+	// while the bytes under way leave room in the window, which the paper
+	// measures from the front of the queue. It is here for comparisons.
 	PaperAIMD
 	// LossTolerant sends as fast as frames have been seen to arrive, whatever
 	// is lost, after the model of BBR. On links that lose without being full,
-	// such as radio, it is several times as fast as CUBIC. It takes more than
-	// its share beside TCP, which keeps at least a quarter.
+	// such as radio, it is several times as fast as CUBIC. Beside TCP it takes
+	// more than its share: TCP keeps a quarter where the bottleneck has a queue for
+	// a round trip, and next to nothing where that is four times shorter. Choose
+	// it where the path is known to lose by itself, or is not shared.
 	LossTolerant
 )
 

@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// A paperController is the paper's, literally (T11 to T13): slow start and
+// A paperController is the paper's (T11 to T13): slow start and
 // congestion avoidance in bytes, without pacing.
 type paperController struct {
 	mtu, window, threshold, limit int
