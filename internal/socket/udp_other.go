@@ -8,6 +8,13 @@ import "net"
 const minSocketBuffer = 256 << 10
 
 func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(uintptr) {}) // fails if c is closed
+	}
+	if err != nil {
+		return nil, err
+	}
 	askBuffer(c.SetReadBuffer, bufferSize(cfg.ReadBuffer))
 	askBuffer(c.SetWriteBuffer, bufferSize(cfg.WriteBuffer))
 	return newPlainSocket(c), nil
