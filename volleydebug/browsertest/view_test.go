@@ -74,6 +74,24 @@ func TestPageWidths(t *testing.T) {
 	}
 }
 
+// In a browser that takes longer for the graphs than a look, all of them are drawn.
+func TestPageSlow(t *testing.T) {
+	chromium(t)
+	newNetwork(t, 1).settled(t)
+	p := open(t, serve(t, volleydebug.Config{}), false, 1200, 800)
+	p.await(t, "ticks > 1")
+	eval[bool](t, p, `(() => {
+		window.drawn = new Set();
+		const one = charts.drawOne.bind(charts);
+		charts.drawOne = p => { drawn.add(charts.plots.indexOf(p)); one(p); };
+		const look = () => { charts.draw(); requestAnimationFrame(look); };
+		look();
+		return true;
+	})()`)
+	p.await(t, "drawn.size === 6")
+	p.clean(t)
+}
+
 // The overview shows the one connection that is in trouble: as the worst, beside the
 // median.
 func TestPageWorst(t *testing.T) {

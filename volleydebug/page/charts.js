@@ -52,6 +52,7 @@ class Charts {
     const style = getComputedStyle(document.documentElement);
     const color = name => style.getPropertyValue(name).trim();
     for (const p of this.plots) p.plot.destroy();
+    this.due = []; // those that wait to be drawn
     this.root.replaceChildren();
     this.plots = CHARTS.map(chart => {
       const of = !this.single && chart.several || chart.of;
@@ -113,10 +114,11 @@ class Charts {
   }
 
   // draw has the graphs drawn, one a frame, beginning with the next but one: the
-  // table may take the next.
+  // table may take the next. Those that wait already keep their turn, so that a slow
+  // browser comes to all of them.
   draw() {
     if (!this.times) return;
-    this.due = this.plots.slice();
+    for (const p of this.plots) if (!this.due.includes(p)) this.due.push(p);
     if (this.asked) return;
     this.asked = true;
     requestAnimationFrame(() => this.drawNext());
