@@ -268,7 +268,7 @@ func (ch *Channel) waitUnlocking(ctx context.Context, n int) error {
 		return err
 	}
 	passed := ch.writeDeadline.Arm()
-	if ch.least = min(ch.least, n); ch.writers == 0 {
+	if ch.writers == 0 || n < ch.least {
 		ch.least = n
 	}
 	ch.writers++

@@ -175,6 +175,39 @@ func TestLingering(t *testing.T) {
 	})
 }
 
+// What lingers holds nobody up: there is no goroutine, and the test may end.
+func TestLingeringHoldsNobodyUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		a := simDial(t, n, "10.0.0.1:1", "10.0.0.2:1", nil)
+		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
+		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, b.Connected(t.Context()))
+		n.SetDefault(simnet.Link{Blackout: true})
+		abort(a, b)
+	}) // or it panics
+}
+
+// The last acknowledgements go with each request to end, however late it is.
+func TestLateEndHasTheAcks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 100 * time.Millisecond})
+		a := simDial(t, n, "10.0.0.1:1", "10.0.0.2:1", nil)
+		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
+		require.NoError(t, b.Connected(t.Context()))
+		b.Write([]byte("x"))
+		time.AfterFunc(50*time.Millisecond, func() { n.SetDefault(simnet.Link{Blackout: true}) })
+		require.Equal(t, "x", readString(t, a))
+		time.AfterFunc(4*time.Second, func() { n.SetDefault(simnet.Link{Latency: 100 * time.Millisecond}) })
+		require.NoError(t, a.Abort())
+		_, err := b.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.NoError(t, b.Close())
+	})
+}
+
 // A closeCounter counts calls of Close, and requests to end that are acknowledged.
 type closeCounter struct {
 	net.Conn

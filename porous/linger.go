@@ -30,7 +30,6 @@ func (c *Conn) departUnlocking(answers bool) (lingers bool) {
 		return false
 	}
 	c.endCaptureLocked()
-	c.tickAt = 0
 	c.scheduleLocked()
 	return true
 }

@@ -72,10 +72,11 @@ func (c *Conn) Flush(ctx context.Context) error {
 // returns the first call's result.
 //
 // The peer is asked to end until it answers. Where everything was acknowledged and
-// it is silent then, Close returns after a second or two, and the connection below
-// stays open, but for that of a Listener, until the peer answers, for
-// Config.CloseTimeout at most. If it was the peer that has closed, the connection
-// below stays open for two seconds, in case that the peer asks again.
+// it is silent then, Close returns after a second or two, and the socket or the
+// connection below stays open until the peer answers, for Config.CloseTimeout at
+// most. If it was the peer that has closed, it stays open for two seconds, in case
+// that the peer asks again. That is not so for connections of a [Listener], and over
+// sessions that share a socket.
 func (c *Conn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.set.closeTimeout)
 	defer cancel()

@@ -52,10 +52,20 @@ func (p *Peer) Stats() Stats {
 	st.InFlight, st.Queued, st.Packets = s.queue.flight, s.queued, s.packets
 	st.Held = p.recv.held
 	st.SendBandwidth, st.Limit = p.bandwidth, s.limit
+	if p.state == Connected && s.unheeded() {
+		st.Limit = LimitSilence
+	}
 	if (st.Limit == LimitWindow || st.Limit == LimitPacing) && s.control.Reduced() {
 		st.Limit = LimitBackoff
 	}
 	return st
+}
+
+// unheeded reports whether nothing at all was acknowledged for a while, though
+// frames have left. A peer that takes nothing of some channels acknowledges the
+// frames that are sent empty in their place.
+func (s *sending) unheeded() bool {
+	return s.loss.failing && s.queue.now-s.loss.first >= 3*max(maxProbe, s.rtt.rto())
 }
 
 // ChannelStats tells how a channel stands.
@@ -70,7 +80,7 @@ type ChannelStats struct {
 func (p *Peer) ChannelStats(n int) (st ChannelStats) {
 	if n < len(p.send.channels) && p.send.channels[n] != nil {
 		ch := p.send.channels[n]
-		st.Queued, st.High, st.Unread = ch.queued, ch.high, ch.trust.level == choked
+		st.Queued, st.High, st.Unread = ch.queued, ch.high, ch.trust.level == choked && !p.send.unheeded()
 	}
 	if n < len(p.recv.channels) && p.recv.channels[n] != nil {
 		st.Held = p.recv.channels[n].bytes
