@@ -279,7 +279,7 @@ func TestIntroduction(t *testing.T) {
 			require.Len(t, fates.delivered, sent)
 			if idle {
 				e.Compact(testTime(0))
-				require.Nil(t, e.talk)
+				require.Nil(t, e.acks.talk)
 			}
 			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
 			wait, due := e.ControlDue(testTime(0))
@@ -318,7 +318,7 @@ func TestWindowOfAnswered(t *testing.T) {
 		if answered {
 			want = 16
 		}
-		require.Len(t, e.sent.ring, want)
+		require.Len(t, e.out.ring, want)
 	}
 }
 

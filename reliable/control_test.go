@@ -161,7 +161,7 @@ func TestAckOfLateMessage(t *testing.T) {
 		h = h.plain()
 		return h.Ack-s < 32 && h.AckBits>>(h.Ack-s)&1 != 0
 	}
-	d.e.talk.left = 50 // none of those is a sample
+	d.e.acks.talk.left = 50 // none of those is a sample
 	for _, s := range []uint16{31, 30} {
 		d.receive(4010, s, 'x')
 	}
@@ -258,17 +258,17 @@ func TestMarginDecays(t *testing.T) {
 	d.warm(10)
 	first := d.e.lossMargin()
 	for range 50 {
-		d.e.noteLate(markLost, 0)
+		d.e.out.overtaken()
 	}
 	most := d.e.lossMargin()
 	if want := maxScale / scaleUnit * first; most > want || most < want*9/10 {
 		t.Errorf("the margin has grown to %v, want %v", time.Duration(most), time.Duration(want))
 	}
 	at := 2000.0
-	for d.e.sent.scale > 0 && at < 200_000 {
+	for d.e.out.scale > 0 && at < 200_000 {
 		d.send(at)
 		d.send(at + 900) // more than the margin
-		d.hear(at+940, Header{d.e.received.seen.Next(), d.e.NextSequence() - 1, 1}, 'x')
+		d.hear(at+940, Header{d.e.in.seen.Next(), d.e.NextSequence() - 1, 1}, 'x')
 		at += 1000
 	}
 	if m := d.e.lossMargin(); m >= most {
@@ -469,7 +469,7 @@ func TestAckOfLateFragment(t *testing.T) {
 		}
 	}
 	d.header(4500)
-	d.e.talk.left = 10 // so that it is no sample
+	d.e.acks.talk.left = 10 // so that it is no sample
 	fragment(5000, 1)
 	d.control(5000, 5+ackLate, 0x3ffe)
 }
@@ -512,10 +512,10 @@ func (d *dialogue) talkEvery(from, step float64, n int) (sampled int, at float64
 	d.t.Helper()
 	at = from
 	for range n {
-		s := d.e.received.seen.Next()
-		h := Header{s, uint16(d.e.nextID) - 1, 1<<32 - 1}
-		if d.e.nextID < 32 {
-			h.AckBits = 1<<d.e.nextID - 1
+		s := d.e.in.seen.Next()
+		h := Header{s, uint16(d.e.out.nextID) - 1, 1<<32 - 1}
+		if d.e.out.nextID < 32 {
+			h.AckBits = 1<<d.e.out.nextID - 1
 		}
 		d.hear(at, h, 'x')
 		if d.e.ControlPresses() {
@@ -543,9 +543,9 @@ func TestSamplesOfManyMessages(t *testing.T) {
 			break // many are to come before the next sample
 		}
 	}
-	before := d.e.talk.sampledAt
+	before := d.e.acks.talk.sampledAt
 	d.talkEvery(at+100, 100, 120)
-	if since := d.e.talk.sampledAt - before; since <= int64(time.Second) {
+	if since := d.e.acks.talk.sampledAt - before; since <= int64(time.Second) {
 		t.Errorf("at 10 messages a second there was no sample in 12 s")
 	}
 	n, _ := d.talkEvery(at+12100, 100, 120)

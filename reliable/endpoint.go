@@ -48,41 +48,21 @@ type FateHandler interface {
 
 // An Endpoint is one end of the protocol. It must be used by one goroutine at
 // a time, and not be copied once it is in use.
+//
+// It is made of parts, each of which owns what it knows: they are told the settings,
+// the time and the account of memory by a ground, and return what follows. Only the
+// Endpoint passes from one part to another what they have to know.
 type Endpoint struct {
-	cfg     *Config
+	ground
 	handler Handler
 	fates   FateHandler // nil if the handler is none
-	base    time.Time   // time 0; constant after Init
 
-	// Settings that every packet needs, with the defaults filled in.
-	maxPacket     int32
-	fragmentAbove int32
-	fragmentSize  int32
-	headerSize    int32 // of the layers below
-	maxFragments  uint16
-
-	partsNext uint16 // one past the newest sequence that reassembly knows
-	newsSeq   uint16 // of the packet accepted last
-	busy      bool   // a callback is running
-	prompts   bool   // the other side says which acks did not wait
-	now       int64  // newest time heard of, in nanoseconds since base
-	newsAt    int64  // when the last packet was accepted, or never
-	nextID    uint64 // of the next packet; its low 16 bits are the sequence
-
-	sent     sentWindow
-	received receivedWindow
-	parts    *reassemblies // noReassemblies before the first fragment
-	rtt      rttHistory
-	talk     *talk  // nil before the first message, and with a Config.AckDelay of zero
-	rare     *rare  // what few have need of; nil before
-	flows    *flows // nil before the first packet, and without Config.MaxWindow
-	ackFloor uint64 // acks of packets before this id say nothing, see credible
-
-	updated  int64 // time of the last Update
-	mem      int   // bytes held beyond the struct
-	stats    Stats
-	parked   int32 // sequence that JumpGuard waits to see confirmed, or -1
-	counters counters
+	out   outbound
+	in    inbound
+	parts reassembler
+	acks  acks
+	meter meter
+	rare  seldom
 }
 
 // never is a time before all others, from which durations do not overflow.
@@ -113,102 +93,66 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 	if h == nil {
 		h = discard{}
 	}
-	*e = Endpoint{
-		cfg:           cfg,
-		handler:       h,
-		base:          now,
-		maxPacket:     int32(or(cfg.MaxPacketSize, defaultMaxPacketSize)),
-		fragmentAbove: int32(or(cfg.FragmentAbove, defaultFragmentAbove)),
-		fragmentSize:  int32(or(cfg.FragmentSize, defaultFragmentSize)),
-		maxFragments:  uint16(or(cfg.MaxFragments, defaultMaxFragments)),
-		headerSize:    int32(orOff(cfg.PacketHeaderSize, defaultPacketHeaderSize)),
-		newsAt:        never,
-		parked:        -1,
-		parts:         &noReassemblies,
-	}
-	e.received.unmet = cfg.MidStream
+	*e = Endpoint{ground: newGround(cfg, now), handler: h, parts: reassembler{reassemblies: &noReassemblies}}
 	e.fates, _ = h.(FateHandler)
-	n, track := or(cfg.ReceivedBuffer, defaultReceivedBuffer), or(cfg.ReceivedBuffer, defaultReceivedBuffer)
-	if cfg.MaxWindow > 0 {
-		n, track = cfg.MaxWindow, minReceivedTrack
-	}
-	e.received.seen.Init(n, track)
-	e.mem = e.received.seen.Bytes()
+	e.in = newInbound(&e.ground)
 	return nil
 }
 
-// advance moves the endpoint's clock to now. It never runs backwards.
-func (e *Endpoint) advance(now time.Time) { e.now = max(e.now, int64(now.Sub(e.base))) }
-
-// Start returns the time that New, or Init, was given.
-func (e *Endpoint) Start() time.Time { return e.base }
-
-// Time returns the newest time that e was told.
-func (e *Endpoint) Time() time.Time { return e.base.Add(time.Duration(e.now)) }
-
-// Elapsed returns the newest time that e was told, since Start.
-func (e *Endpoint) Elapsed() time.Duration { return time.Duration(e.now) }
-
 // NextSequence returns the sequence number of the next packet.
-func (e *Endpoint) NextSequence() uint16 { return uint16(e.nextID) }
+func (e *Endpoint) NextSequence() uint16 { return uint16(e.out.nextID) }
 
 // NextID returns the id of the next packet: the number of sequences used so far,
 // of which a probe skips one. Reset rounds it up to a multiple of 65536, so that ids are never used twice.
-func (e *Endpoint) NextID() uint64 { return e.nextID }
-
-// idOf returns the id of sequence s, which was sent among the last 65536.
-func (e *Endpoint) idOf(s uint16) uint64 {
-	last := e.nextID - 1
-	return last - uint64(uint16(last)-s)
-}
+func (e *Endpoint) NextID() uint64 { return e.out.nextID }
 
 // AckedAt returns when the newest packet was sent that the other side has
 // acknowledged; before that, any time.
-func (e *Endpoint) AckedAt() time.Time { return e.base.Add(time.Duration(e.sent.ackedAt)) }
+func (e *Endpoint) AckedAt() time.Time { return e.base.Add(time.Duration(e.out.ackedAt)) }
 
 // Acks returns the sequences acknowledged since ClearAcks, in the order in
 // which that was learned. The slice is valid until the next call of Receive,
 // ClearAcks, Reset or Compact.
-func (e *Endpoint) Acks() []uint16 {
-	if e.rare == nil {
-		return nil
-	}
-	return e.rare.acks
-}
+func (e *Endpoint) Acks() []uint16 { return e.rare.acks() }
 
 // ClearAcks empties the list of acks.
-func (e *Endpoint) ClearAcks() {
-	if e.rare != nil {
-		e.rare.acks = e.rare.acks[:0]
-	}
+func (e *Endpoint) ClearAcks() { e.rare.clearAcks() }
+
+// Unacknowledged reports whether the packet with this sequence number is in the
+// window of sent packets, and was not acknowledged.
+func (e *Endpoint) Unacknowledged(sequence uint16) bool { return e.out.unacked(sequence, 1) != 0 }
+
+// InFlight returns the number of packets with a payload whose fate is not yet
+// known.
+func (e *Endpoint) InFlight() int { return int(e.out.open) }
+
+// SentFates calls f for each packet that is still in the window of sent
+// packets and whose fate is decided, oldest first. The round-trip times are
+// rounded to microseconds. It serves one who begins to care late: what it does
+// not report is either older or yet to be told to the FateHandler.
+func (e *Endpoint) SentFates(f func(id uint64, fate Fate, rtt time.Duration)) {
+	e.out.each(func(id uint64, r *sentRecord) {
+		switch {
+		case r.mark&markLost != 0:
+			f(id, FateLost, 0)
+		case r.mark&markAcked != 0 && r.mark&markEmpty == 0:
+			f(id, FateDelivered, r.rtt())
+		}
+	})
 }
 
-// Acked reports whether the other side has acknowledged a packet since New or
-// Reset, and so hears what is sent to it.
-func (e *Endpoint) Acked() bool { return e.counters.packetsAcked > 0 }
+// lost tells the handler that packet id is presumed lost.
+func (e *Endpoint) lost(id uint64) { e.tell(id, FateLost, 0) }
 
-// MemoryUsage returns the bytes held beyond the Endpoint itself.
-func (e *Endpoint) MemoryUsage() int { return e.mem }
-
-// take asks for n bytes and accounts for them.
-func (e *Endpoint) take(n int) bool {
-	if n > 0 && e.cfg.Reserve != nil && !e.cfg.Reserve(n, e.Acked()) {
-		return false
+// tell reports a fate to the handler.
+func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
+	if e.fates == nil {
+		return
 	}
-	e.mem += n
-	return true
+	was := e.enter()
+	e.fates.HandleFate(id, fate, rtt)
+	e.leave(was)
 }
-
-// give accounts for n bytes that are no longer held.
-func (e *Endpoint) give(n int) {
-	if n > 0 && e.cfg.Reserve != nil {
-		e.cfg.Reserve(-n, e.Acked())
-	}
-	e.mem -= n
-}
-
-// grows reports whether the windows have no fixed size.
-func (e *Endpoint) grows() bool { return e.cfg.MaxWindow > 0 }
 
 // Reset makes e forget all packets, acks and counters and start again at
 // sequence 0. The figures of Stats stay, as does the history of round-trip
@@ -216,37 +160,21 @@ func (e *Endpoint) grows() bool { return e.cfg.MaxWindow > 0 }
 //
 // Packets whose fate is open are presumed lost; HandleFate must not call Send then.
 func (e *Endpoint) Reset() {
-	e.loseAll()
-	e.nextID = (e.nextID + 65535) &^ 65535
-	e.parked, e.newsAt = -1, never
-	e.sent.reset()
-	e.resetReceived()
-	e.dropReassemblies()
-	e.partsNext = 0
-	e.ClearAcks()
-	e.freeTalk()
-	e.freeFlows()
-	e.ackFloor = 0
-	e.counters = counters{}
-	if e.rare != nil {
-		e.rare.faults = Counters{}
-	}
-}
-
-func (e *Endpoint) resetReceived() {
-	e.received.unmet = e.cfg.MidStream
-	e.received.seen.Reset()
-	e.received.turnedAt, e.received.turnedNext = e.now, 0
-	e.received.ring.reset(0)
+	e.out.loseAll(e.lost)
+	e.out.restart()
+	e.in.forget(&e.ground)
+	e.parts.restart(&e.ground, 0)
+	e.acks.free(&e.ground)
+	e.meter.freeFlows(&e.ground)
+	e.counters.reset()
+	e.rare.forget()
 }
 
 // ResetAll is Reset, and clears the figures of Stats too.
 func (e *Endpoint) ResetAll(now time.Time) {
 	e.advance(now)
 	e.Reset()
-	e.freeHistory()
-	e.stats = Stats{}
-	e.updated = e.now
+	e.meter.reset(&e.ground)
 }
 
 // Free releases all memory that e holds beyond the Endpoint itself, and tells
@@ -254,13 +182,12 @@ func (e *Endpoint) ResetAll(now time.Time) {
 // must not be used afterwards, except by Init, Stats, Counters and the like.
 func (e *Endpoint) Free() {
 	e.Reset()
-	e.freeHistory()
-	e.freeSent()
-	e.freeReceivedRing()
-	e.freeReassembly()
-	e.freeAcks()
-	e.rare = nil
-	e.give(e.receivedCharge())
-	e.received = receivedWindow{}
-	e.mem = 0
+	e.meter.rtt.free(&e.ground)
+	e.out.free(&e.ground)
+	e.in.freeRing(&e.ground)
+	e.parts.shrink(&e.ground)
+	e.rare.freeAcks(&e.ground)
+	e.rare = seldom{}
+	e.in.free(&e.ground)
+	e.hold(-e.mem)
 }

@@ -109,7 +109,7 @@ func TestReentry(t *testing.T) {
 	from, _ := New(nil, testTime(0), nil)
 	var packets, out Batch
 	mustSend(t, from, testTime(0), make([]byte, 3000), &packets)
-	from.nextID += 100 // a packet that would drop the reassembly
+	from.out.nextID += 100 // a packet that would drop the reassembly
 	mustSend(t, from, testTime(0), []byte{1}, &packets)
 	n.do = func() bool {
 		before := e.Counters()
@@ -125,7 +125,7 @@ func TestReentry(t *testing.T) {
 	if h, _, err := ParseHeader(out.At(0)); err != nil || h.Ack != 0 || h.AckBits != 0 {
 		t.Errorf("header sent from the callback: %+v, %v, want ack 0 and no bits", h, err)
 	}
-	from.nextID = 200
+	from.out.nextID = 200
 	out.Reset()
 	mustSend(t, e, testTime(0), []byte("later"), &out)
 	if h, _, _ := ParseHeader(out.At(0)); h.AckBits != 1 {
@@ -152,7 +152,7 @@ func TestRefused(t *testing.T) {
 		if got := len(e.Acks()) == 1; got != ackRefused {
 			t.Errorf("AckRefused %v: acks %v", ackRefused, e.Acks())
 		}
-		if e.received.seen.Next() != 0 {
+		if e.in.seen.Next() != 0 {
 			t.Error("a refused packet moved the window")
 		}
 		n.do = func() bool { return true }

@@ -45,32 +45,3 @@ func (f *flow) rate(now int64) float32 {
 type flows struct{ sent, acked, received flow }
 
 const flowsSize = int(unsafe.Sizeof(flows{}))
-
-// flowing returns the flows, which it makes if there are none.
-func (e *Endpoint) flowing() *flows {
-	if e.flows == nil {
-		now := uint32(e.now >> flowShift)
-		f := flow{last: now, marks: [3]uint32{now, now, now}}
-		e.flows = &flows{f, f, f}
-		e.mem += flowsSize
-	}
-	return e.flows
-}
-
-func (e *Endpoint) freeFlows() {
-	if e.flows != nil {
-		e.flows = nil
-		e.mem -= flowsSize
-	}
-}
-
-// updateFlows moves the bandwidths towards the rates of the flows.
-func (e *Endpoint) updateFlows(factor float32) {
-	var sent, acked, received float32
-	if f := e.flows; f != nil {
-		sent, acked, received = f.sent.rate(e.now), f.acked.rate(e.now), f.received.rate(e.now)
-	}
-	smooth(&e.stats.SentBandwidth, sent, factor)
-	smooth(&e.stats.AckedBandwidth, acked, factor)
-	smooth(&e.stats.ReceivedBandwidth, received, factor)
-}

@@ -174,14 +174,14 @@ func newFuzzNet(t *testing.T, mode uint8) *fuzzNet {
 
 // startAt makes e one that has sent and seen all packets before id.
 func startAt(e *Endpoint, id uint64) {
-	e.nextID = id
-	e.ensureSent()
+	e.out.nextID = id
+	e.out.ensure(&e.ground)
 	for _, s := range []uint16{30000, 60000, uint16(id) - 1} {
-		if e.sent.odd != nil {
-			e.sent.odd.Forward(s)
+		if e.out.odd != nil {
+			e.out.odd.Forward(s)
 		}
-		e.received.seen.Forward(s)
-		e.forwardReassemblies(s)
+		e.in.seen.Forward(s)
+		e.parts.forward(&e.ground, s)
 	}
 }
 

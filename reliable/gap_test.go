@@ -19,7 +19,7 @@ func TestAckOfGap(t *testing.T) {
 		d.e.SendControl(ms(at+90), &d.out)
 	}
 	at += 1000
-	d.e.talk.left = 100 // no samples
+	d.e.acks.talk.left = 100 // no samples
 	d.receive(at, s+2, 'x')
 	d.due(at, at) // nothing of ours has left for long
 	d.e.SendControl(ms(at), &d.out)

@@ -152,3 +152,22 @@ func (h Header) parseAckBits(b []byte, n int) (Header, int, FormatError) {
 	}
 	return h, n, 0
 }
+
+// patient returns the header of a packet without payload that says nothing of
+// when Ack arrived.
+func (h Header) patient() Header {
+	if h.AckBits&1 != 0 {
+		h.Ack++
+		h.AckBits <<= 1
+	}
+	return h
+}
+
+// plain undoes patient.
+func (h Header) plain() Header {
+	if h.AckBits&3 == 2 {
+		h.Ack--
+		h.AckBits >>= 1
+	}
+	return h
+}

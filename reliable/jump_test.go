@@ -178,7 +178,7 @@ func TestJumpGuardFragments(t *testing.T) {
 		return last
 	}
 	send()
-	from.nextID += 20000
+	from.out.nextID += 20000
 	if v := send(); v != Parked {
 		t.Errorf("first packet after the gap: %v, want Parked", v)
 	}
@@ -237,7 +237,7 @@ func TestJumpGuardConfirmation(t *testing.T) {
 func TestJumpGuardGrown(t *testing.T) {
 	for ahead, want := range map[int]Verdict{1000: Delivered, 2047: Delivered, 2048: Parked, 4095: Parked} {
 		s := newStream(t, connConfig())
-		for s.to.received.seen.Track() < 2048 {
+		for s.to.in.seen.Track() < 2048 {
 			s.run(1)
 		}
 		next := len(s.packets)
@@ -265,7 +265,7 @@ func TestForgedSequence(t *testing.T) {
 		s := newSim(t, connConfig(), simLink{delay: 20 * time.Millisecond})
 		for i := range 60 * 20 {
 			if i == 60*5 {
-				h := Header{s.peers[1].received.seen.Next() + ahead, 65535, 0}
+				h := Header{s.peers[1].in.seen.Next() + ahead, 65535, 0}
 				s.peers[1].Receive(s.time(), AppendHeader(nil, h))
 			}
 			for k, p := range s.peers {
@@ -317,17 +317,17 @@ func TestGrownWindow(t *testing.T) {
 		}
 		late := i - id
 		v, want := growing.receive(id), fixed.receive(id)
-		if v != want && (late < growing.to.received.seen.Track() || v == Delivered) && i > 30000 {
+		if v != want && (late < growing.to.in.seen.Track() || v == Delivered) && i > 30000 {
 			t.Fatalf("packet %d, %d late: %v, want %v", id, late, v, want)
 		}
 		if late < 32 && v != want {
 			t.Fatalf("packet %d, %d late: %v, want %v", id, late, v, want)
 		}
-		if growing.to.received.seen.Next() != fixed.to.received.seen.Next() {
+		if growing.to.in.seen.Next() != fixed.to.in.seen.Next() {
 			t.Fatalf("packet %d: the windows differ", id)
 		}
-		_, a := growing.to.received.seen.Acks()
-		if _, b := fixed.to.received.seen.Acks(); a != b {
+		_, a := growing.to.in.seen.Acks()
+		if _, b := fixed.to.in.seen.Acks(); a != b {
 			t.Fatalf("packet %d: ack bits %x, want %x", id, a, b)
 		}
 	}

@@ -127,16 +127,16 @@ func TestReceivedTurn(t *testing.T) {
 	}{{time.Second - 1, true}, {time.Second, false}} {
 		e, err := New(&Config{MaxWindow: 256}, testTime(0), nil)
 		require.NoError(t, err)
-		before := e.received.seen.Track()
+		before := e.in.seen.Track()
 		for s := range uint16(before) {
 			now := testTime(0)
 			if int(s) == before-1 {
 				now = now.Add(test.took)
 			}
-			require.Equal(t, before, e.received.seen.Track(), "packet %d", s)
+			require.Equal(t, before, e.in.seen.Track(), "packet %d", s)
 			require.Equal(t, Delivered, e.Receive(now, packet(Header{s, 65535, 0})))
 		}
-		require.Equal(t, test.grows, e.received.seen.Track() > before, "in %v", test.took)
+		require.Equal(t, test.grows, e.in.seen.Track() > before, "in %v", test.took)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestGrowthAge(t *testing.T) {
 			out.Reset()
 			mustSend(t, e, now, []byte{1}, &out)
 		}
-		for len(e.sent.ring) < trustedWindow || int(e.NextID())%trustedWindow < trustedWindow/2 {
+		for len(e.out.ring) < trustedWindow || int(e.NextID())%trustedWindow < trustedWindow/2 {
 			send(testTime(0))
 		}
-		require.Len(t, e.sent.ring, 256)
+		require.Len(t, e.out.ring, 256)
 		now := testTime(0).Add(test.age)
 		send(now)
-		require.Equal(t, test.grows, len(e.sent.ring) > trustedWindow, "packets of %v", test.age)
+		require.Equal(t, test.grows, len(e.out.ring) > trustedWindow, "packets of %v", test.age)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestOverdueAge(t *testing.T) {
 		require.NoError(t, err)
 		var out Batch
 		mustSend(t, e, testTime(0), []byte{1}, &out)
-		e.stats.RTT = test.rtt
+		e.meter.stats.RTT = test.rtt
 		e.Update(testTime(0).Add(test.age))
 		require.Equal(t, test.loss, e.Stats().PacketLoss > 0, "%v of age, round trips of %v ms", test.age, test.rtt)
 	}
@@ -200,14 +200,14 @@ func TestSpares(t *testing.T) {
 			require.Equal(t, FragmentStored, e.Receive(testTime(0), datagram))
 		}
 		each := (e.MemoryUsage() - tableSize(len(e.parts.table)) - e.receivedRest()) / test.open
-		require.Equal(t, e.partSize()+test.size, each, "one of %d bytes", test.size)
+		require.Equal(t, partSize(&e.ground)+test.size, each, "one of %d bytes", test.size)
 		e.Reset()
 		require.Equal(t, test.want, (e.MemoryUsage()-tableSize(len(e.parts.table))-e.receivedRest())/each, "%d of %d bytes", test.open, test.size)
 	}
 }
 
 // receivedRest is the memory of the window of received packets.
-func (e *Endpoint) receivedRest() int { return e.received.seen.Bytes() }
+func (e *Endpoint) receivedRest() int { return e.in.seen.Bytes() }
 
 // ReassemblyDue is zero from when on there is something to expire, not less.
 func TestReassemblyOverdue(t *testing.T) {

@@ -40,12 +40,12 @@ func TestLossOfSilence(t *testing.T) {
 			if loss := a.Stats().PacketLoss; loss > 2 {
 				t.Errorf("loss figure %.2f after the silence, want next to none", loss)
 			}
-			if o := a.sent.overdue; o.count < 0 || int(o.count) > a.InFlight() {
+			if o := a.out.overdue; o.count < 0 || int(o.count) > a.InFlight() {
 				t.Errorf("%d packets are overdue, of %d in flight", o.count, a.InFlight())
 			}
 			s.settle()
 			s.check()
-			if n := a.sent.overdue.count; n != 0 {
+			if n := a.out.overdue.count; n != 0 {
 				t.Errorf("%d packets are overdue with none in flight", n)
 			}
 		})
@@ -121,7 +121,7 @@ func TestLossOfSlowLink(t *testing.T) {
 	for i := range 10 * 60 {
 		s.send(0, a.message(20))
 		a.Update(s.time())
-		overdue = max(overdue, int(a.sent.overdue.count))
+		overdue = max(overdue, int(a.out.overdue.count))
 		if loss := a.Stats().PacketLoss; i > 100 && loss > 2 {
 			t.Fatalf("loss figure %.2f after %v", loss, s.now)
 		}
@@ -132,7 +132,7 @@ func TestLossOfSlowLink(t *testing.T) {
 	}
 	s.settle()
 	s.check()
-	if n := a.sent.overdue.count; n != 0 {
+	if n := a.out.overdue.count; n != 0 {
 		t.Errorf("%d packets are overdue with none in flight", n)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestLossMargin(t *testing.T) {
 	e, err := New(connConfig(), testTime(0), nil)
 	require.NoError(t, err)
-	e.stats.RTT = 80
+	e.meter.stats.RTT = 80
 	p := &e.talking().prober
 	for samples, want := range map[uint8]int64{0: 90 + 40, 1: 90 + 20, 3: 90 + 10, 7: 90 + 5} {
 		p.samples = samples
@@ -26,9 +26,9 @@ func TestLossMargin(t *testing.T) {
 	require.EqualValues(t, 107e6, e.lossMargin(), "the samples vary by 7 ms")
 	p.recent = 160e6
 	require.EqualValues(t, 180e6+20e6+7e6, e.lossMargin(), "the last one was longer")
-	e.sent.scale = scaleUnit
+	e.out.scale = scaleUnit
 	require.EqualValues(t, 2*(180e6+20e6+7e6), e.lossMargin(), "it was wrong before")
-	e.sent.scale, p.vary, p.recent, e.stats.RTT = 0, 0, 0, 1
+	e.out.scale, p.vary, p.recent, e.meter.stats.RTT = 0, 0, 0, 1
 	require.EqualValues(t, 5e6, e.lossMargin(), "5 ms at least")
 }
 
@@ -38,7 +38,7 @@ func TestProbeWaits(t *testing.T) {
 	e, fates := sending(t, connConfig(), 2)
 	e.Receive(testTime(0), AppendHeader(nil, Header{0, 0, 1}))
 	require.Equal(t, []uint64{0}, fates.delivered)
-	e.stats.RTT = 80
+	e.meter.stats.RTT = 80
 	p := &e.talking().prober
 	for _, test := range []struct{ usual, want int64 }{
 		{0, 90},      // a round trip and half of the delay of 20 ms
@@ -49,7 +49,7 @@ func TestProbeWaits(t *testing.T) {
 		p.usual = test.usual * 1e6
 		at, ok := e.probeDue()
 		require.True(t, ok)
-		require.Equal(t, e.talk.latest+test.want*1e6*9/8+2e6, at, "%d ms are usual", test.usual)
+		require.Equal(t, e.acks.talk.latest+test.want*1e6*9/8+2e6, at, "%d ms are usual", test.usual)
 	}
 }
 
@@ -84,4 +84,21 @@ func TestLateAckIsNoLoss(t *testing.T) {
 	e.Receive(testTime(0.1), AppendHeader(nil, Header{1, 7, 0xff}))
 	e.Update(testTime(0.1))
 	require.InDelta(t, 100*8./48, e.Stats().PacketLoss, 1e-4)
+}
+
+// lossMargin returns the margin as it is now.
+func (e *Endpoint) lossMargin() int64 { return e.out.margin(e.acks.variation(e.meter.roundTrip())) }
+
+// talking returns the talk, which it makes if there is none.
+func (e *Endpoint) talking() *talk { return e.acks.open(&e.ground, e.in.newest()) }
+
+// probeDue returns when the next probe is due.
+func (e *Endpoint) probeDue() (at int64, ok bool) {
+	t := e.acks.talk
+	return t.due(t.latest, e.meter.roundTrip(), int64(e.cfg.AckDelay))
+}
+
+// ackDue returns when the next acknowledgement is due.
+func (e *Endpoint) ackDue() (at int64, ok bool) {
+	return e.acks.due(&e.ground, e.view(), e.meter.stats.RTT)
 }

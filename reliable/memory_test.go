@@ -70,8 +70,8 @@ func TestFullEndpoint(t *testing.T) {
 		}
 		p := s.peers[0]
 		total := p.MemoryUsage() + int(unsafe.Sizeof(Endpoint{}))
-		t.Logf("%s: %d bytes, sent window %d, received %d", name, total, len(p.Endpoint.sent.ring), p.received.seen.Track())
-		if total > 24<<10 || len(p.Endpoint.sent.ring) != 256 {
+		t.Logf("%s: %d bytes, sent window %d, received %d", name, total, len(p.Endpoint.out.ring), p.in.seen.Track())
+		if total > 24<<10 || len(p.Endpoint.out.ring) != 256 {
 			t.Errorf("%s: an endpoint in use takes %d bytes, want at most 24 KiB", name, total)
 		}
 	}
@@ -124,30 +124,33 @@ func TestFlood(t *testing.T) {
 
 // measure adds up what e holds.
 func measure(e *Endpoint) int {
-	n := e.received.seen.Bytes() + cap(e.received.ring.records)*receivedRecordSize
-	if e.sent.ring != nil {
-		n += sentBytes(len(e.sent.ring))
+	n := e.in.seen.Bytes()
+	if e.in.ring != nil {
+		n += cap(e.in.ring.records) * receivedRecordSize
 	}
-	if e.flows != nil {
+	if e.out.ring != nil {
+		n += sentBytes(len(e.out.ring))
+	}
+	if e.meter.flows != nil {
 		n += flowsSize
 	}
-	if e.talk != nil {
+	if e.acks.talk != nil {
 		n += talkSize
 	}
-	if r := e.rare; r != nil {
+	if r := e.rare.rare; r != nil {
 		n += rareSize + 2*cap(r.acks)
 	}
-	n += historyBytes(len(e.rtt.samples))
+	n += historyBytes(len(e.meter.rtt.samples))
 	if e.parts.table != nil {
 		n += tableSize(len(e.parts.table))
 	}
 	for _, r := range e.parts.table {
 		if r != nil {
-			n += e.partSize() + cap(r.buf)
+			n += partSize(&e.ground) + cap(r.buf)
 		}
 	}
 	for _, r := range e.parts.spare {
-		n += e.partSize() + cap(r.buf)
+		n += partSize(&e.ground) + cap(r.buf)
 	}
 	return n
 }
@@ -343,12 +346,12 @@ func TestReassemblyDue(t *testing.T) {
 	check(3, 6, 3)
 	check(5.9, 6, 3)
 	check(6, 7, 2)
-	e.closeReassembly(e.parts.find(1))
+	e.parts.close(&e.ground, e.parts.find(1))
 	check(6.5, 7, 1) // no later than what is open
 	check(7, 8, 1)
 	check(8, -1, 0)
 	open(9, 3)
-	e.closeReassembly(e.parts.find(3))
+	e.parts.close(&e.ground, e.parts.find(3))
 	check(9, 14, 0) // its buffer is kept
 	check(14, -1, 0)
 }

@@ -69,5 +69,5 @@ func TestJumpConfirmsOne(t *testing.T) {
 	now = testTime(11) // so that nothing is stale
 	require.Equal(t, Parked, receive(3), "a packet that comes alone")
 	require.Equal(t, Refused, receive(4))
-	require.Nil(t, to.talk)
+	require.Nil(t, to.acks.talk)
 }

@@ -94,7 +94,7 @@ func (f *flight) late() {
 func (f *flight) settle() {
 	for range 70_000 {
 		f.stream(1, 0, false)
-		if f.to.received.seen.Next() == uint16(f.next) {
+		if f.to.in.seen.Next() == uint16(f.next) {
 			return
 		}
 	}
@@ -182,7 +182,7 @@ func (f *flight) gapPassed() {
 // wherever it may be, but where the window has taken it for a duplicate.
 func (f *flight) silence() {
 	f.now = f.now.Add(10 * time.Second)
-	w := &f.to.received.seen
+	w := &f.to.in.seen
 	if d := int(w.Next() - 1 - uint16(f.next)); d < w.Len()+2 {
 		f.settle()
 		return

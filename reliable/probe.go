@@ -43,42 +43,40 @@ func (p *prober) measured(rtt, smoothed int64) {
 	p.vary += (max(rtt-smoothed, smoothed-rtt) - p.vary) / 4
 }
 
-// RTTVariation returns the mean distance of the latest round-trip times from the
-// smoothed one, of the last four or so; zero before there are some, and with a
-// zero Config.AckDelay.
-func (e *Endpoint) RTTVariation() time.Duration {
-	if e.talk == nil {
-		return 0
-	}
-	return time.Duration(e.talk.vary)
+// noted notes that a message leaves, or news came.
+func (p *prober) noted() { p.count = 0 }
+
+// repeats reports whether the header of a message says what the last one did.
+func (p *prober) repeats(h Header) bool {
+	return h.AckBits != 0 && h.AckBits == p.heardBits && h.Ack == p.heardAck
 }
 
-// probeDue returns when a probe has to leave.
-func (e *Endpoint) probeDue() (at int64, ok bool) {
-	p := &e.talk.prober
-	if e.sent.open == 0 || e.counters.packetsAcked == 0 || p.count >= maxProbes {
+// handled notes what the header of a message said.
+func (p *prober) handled(h Header) { p.heardAck, p.heardBits = h.Ack, h.AckBits }
+
+// renewed notes that the next header may tell something new, whatever it says.
+func (p *prober) renewed() { p.heardBits = 0 }
+
+// variation returns the longer one of the round-trip time and the latest one, and how
+// much they vary. The fewer were measured, the less is known of them.
+func (p *prober) variation(rtt int64) (longer, vary int64) {
+	longer = max(rtt, p.recent)
+	return longer, p.vary + longer/2/(1+int64(p.samples))
+}
+
+// due returns when a probe has to leave, if messages wait for an acknowledgement of
+// which the newest left at some time.
+func (p *prober) due(latest, rtt, delay int64) (at int64, ok bool) {
+	if p.count >= maxProbes {
 		return 0, false
 	}
-	rtt := e.roundTrip()
-	delay := int64(e.cfg.AckDelay)
 	wait := min(max(p.usual, rtt+delay/2), 2*(rtt+delay))
 	wait += wait/8 + probeMin
-	return max(e.talk.latest, p.at) + wait<<p.count, true
+	return max(latest, p.at) + wait<<p.count, true
 }
 
-// sendProbe asks for an acknowledgement: it leaves a sequence out, and a gap is
-// always answered.
-func (e *Endpoint) sendProbe(out *Batch) {
-	e.talk.prober.at = e.now
-	e.talk.prober.count++
-	e.skip()
-	e.sendEmpty(out)
-}
-
-// roundTrip returns the round-trip time in nanoseconds, a guess if none is known.
-func (e *Endpoint) roundTrip() int64 {
-	if e.stats.RTT == 0 {
-		return probeFirst / 3
-	}
-	return int64(float64(e.stats.RTT) * 1e6)
+// probed notes that a probe leaves.
+func (p *prober) probed(now int64) {
+	p.at = now
+	p.count++
 }

@@ -1,21 +1,11 @@
 package reliable
 
 import (
+	"math/bits"
 	"time"
 
 	"volley/internal/seq"
 )
-
-// Limits of the jump guard, in sequences.
-const (
-	jumpAhead   = 4096    // a packet further ahead than this, or than the window, is not believed at once
-	halfRange   = 1 << 15 // of sequences: further ahead is behind
-	jumpConfirm = 16      // one that follows it by at most this confirms it
-)
-
-// jumpSilence is how long no packet must have been accepted before one from
-// behind is believed. It has to be longer than a datagram lives in the network.
-const jumpSilence = int64(10 * time.Second)
 
 // Receive takes a datagram from the other side. It calls the Handler if that
 // completes a packet, and the FateHandler for what the packet's header tells.
@@ -26,21 +16,21 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	}
 	e.advance(now)
 	if len(datagram) > int(e.maxPacket)+datagramSlack {
-		e.rarely().faults.PacketsTooLargeToReceive++
+		e.rare.count(&e.ground, packetTooLargeToReceive)
 		return TooLarge
 	}
 	if len(datagram) > 0 && datagram[0]&prefixFragment != 0 {
 		return e.receiveFragment(datagram)
 	}
-	e.counters.packetsReceived++
+	e.counters.received()
 	h, n, reason := parseHeader(datagram)
 	if reason != 0 {
-		e.rarely().faults.PacketsInvalid++
+		e.rare.count(&e.ground, packetInvalid)
 		return Invalid
 	}
-	if e.cfg.JumpGuard && (h.Sequence != e.received.seen.Next() || e.received.unmet) && len(datagram)-n <= int(e.maxPacket) {
-		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h) {
-			e.rarely().faults.PacketsStale++
+	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
+		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h) {
+			e.rare.count(&e.ground, packetStale)
 			return v
 		}
 	}
@@ -52,115 +42,140 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 // time begun; for others that is never.
 func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64) Verdict {
 	if len(payload) > int(e.maxPacket) {
-		e.rarely().faults.PacketsTooLargeToReceive++
+		e.rare.count(&e.ground, packetTooLargeToReceive)
 		return TooLarge
 	}
-	switch status := e.received.seen.Status(h.Sequence); {
-	case status == seq.Fresh || e.anew(h):
+	switch status := e.in.seen.Status(h.Sequence); {
+	case status == seq.Fresh || e.anew(h.Sequence, &h):
 	case status == seq.Stale:
-		e.rarely().faults.PacketsStale++
+		e.rare.count(&e.ground, packetStale)
 		return Stale
 	default:
-		e.rarely().faults.PacketsDuplicate++
+		e.rare.count(&e.ground, packetDuplicate)
 		if h.heardNothing() && len(payload) > 0 {
-			e.answerBeginner()
+			e.acks.answerBeginner(&e.ground, e.in.newest())
 		}
 		return Duplicate
 	}
-	e.busy = true
+	was := e.enter()
 	taken := e.handler.HandleMessage(h.Sequence, payload)
-	e.busy = false
+	e.leave(was)
 	if !taken {
 		if e.cfg.AckRefused {
 			e.handleAcks(h, len(payload) > 0)
-			e.introduce()
+			if e.out.nextID == 0 {
+				e.acks.introduce(&e.ground, e.in.newest())
+			}
 		}
 		return Refused
 	}
 	// An empty packet that comes late tells nothing that is worth an answer.
-	gap := begun == never && h.Sequence != e.received.seen.Next() && (len(payload) > 0 || e.received.seen.Ahead(h.Sequence))
-	e.noteReceived(h.Sequence, size)
-	if e.parts.open == 0 && e.partsNext == h.Sequence {
-		e.partsNext++
-	} else {
-		e.forwardReassemblies(h.Sequence)
+	gap := begun == never && h.Sequence != e.in.seen.Next() && (len(payload) > 0 || e.in.seen.Ahead(h.Sequence))
+	if first := e.in.accept(&e.ground, h.Sequence, e.headered(size)); first {
+		e.meter.heardFirst(e.out.nextID)
 	}
+	if e.grows() {
+		e.meter.received(&e.ground, e.headered(size))
+	}
+	e.parts.received(&e.ground, h.Sequence)
 	e.handleAcks(h, len(payload) > 0)
 	if e.cfg.AckDelay > 0 {
-		e.noteArrival(h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
+		e.acks.arrived(&e.ground, e.view(), h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
 	}
 	return Delivered
 }
 
-// guard reports whether the packet s may be believed, or else the verdict on
-// it. Near the window every packet is. One that is behind it is a late copy,
-// whatever else comes, unless the other side has been silent for so long that
-// there can be none. So is one that is behind the packet accepted last: if that
-// came after a gap of nearly the whole range, and filled a hole of the window,
-// the other side is a turn further on than the window. One so far ahead that
-// those in between, should they still come, would be taken for duplicates is
-// believed if it follows another such one that was parked; where that is very
-// far, the windows start again with it.
-func (e *Endpoint) guard(s uint16) (Verdict, bool) {
-	if e.received.unmet {
-		e.begin(s)
+// handleAcks learns from the header of an accepted packet, one with a message or
+// without.
+func (e *Endpoint) handleAcks(told Header, message bool) {
+	h, prompt := told, false
+	if e.cfg.AckDelay > 0 || e.cfg.AckGuard {
+		var ok bool
+		if h, prompt, ok = e.heed(told, message); !ok {
+			return
+		}
 	}
-	w := &e.received.seen
-	ahead := s - w.Next()
-	if int(ahead) < min(jumpAhead, w.Track()) || int(w.Next()-1-s) < w.Len() {
-		return 0, true
+	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
+	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
+		t.handled(told)
 	}
-	if behind := ahead >= halfRange || s-e.newsSeq >= halfRange; behind && e.now-e.newsAt < jumpSilence {
-		return Stale, false
+	if prompt {
+		if rtt, ok := e.out.prompt(&e.ground, h.Ack, e.meter.roundTrip()); ok {
+			e.meter.samplePrompt(&e.ground, h.Ack, rtt)
+			e.acks.open(&e.ground, e.in.newest()).measured(rtt, e.meter.roundTrip())
+		}
 	}
-	if d := s - uint16(e.parked); e.parked < 0 || d < 1 || d > jumpConfirm {
-		e.parked = int32(s)
-		return Parked, false
+	news := mask != 0
+	for ; mask != 0; mask &= mask - 1 {
+		s := h.Ack - uint16(bits.TrailingZeros32(mask))
+		if !e.rare.list(&e.ground, s) {
+			continue
+		}
+		e.acked(s)
+		if e.out.nextID != next { // the FateHandler has sent something, which may have taken a record of the others
+			next = e.out.nextID
+			mask &= e.out.unacked(h.Ack, h.AckBits) | mask&-mask // the bit of s, which the loop takes out, stays
+		}
 	}
-	if ahead >= jumpAhead {
-		e.jump(s)
+	switch {
+	case e.cfg.AckDelay > 0:
+		if news {
+			rtt, vary := e.acks.variation(e.meter.roundTrip())
+			e.out.losePassedBy(h, rtt, vary, e.lost)
+		}
+	case e.fates != nil || e.grows():
+		e.out.loseFarBehind(h.Ack, e.lost)
 	}
-	return 0, true
 }
 
-// jump makes s the next sequence of the windows of the receiving side.
-func (e *Endpoint) jump(s uint16) {
-	e.parked = -1
-	e.received.seen.Restart(s)
-	e.received.turnedNext = s
-	e.received.ring.reset(s)
-	e.dropReassemblies()
-	e.partsNext = s
+// heed returns a header with the acks that may be true and tell something, or reports
+// that there are none, and whether it left when the packet Ack arrived.
+func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
+	if t := e.acks.talk; t != nil {
+		if message && t.repeats(h) {
+			return h, false, false // as in a flood
+		}
+		t.renewed()
+	}
+	if !message && (e.cfg.AckDelay > 0 || e.cfg.AckGuard) {
+		prompt = e.cfg.AckDelay > 0 && h.AckBits&1 != 0
+		h = h.plain() // as written, its ack may be of a packet that is yet to be sent
+	}
+	if !e.cfg.AckGuard {
+		return h, prompt, true
+	}
+	h, claim := e.out.claims.judge(h, e.out.nextID, message, e.Acked(), e.acks.floorSilent(e.now))
+	if claim == credible {
+		return h, prompt, true
+	}
+	e.acks.judged(claim, e.now)
+	e.rare.count(&e.ground, ackInvalid)
+	return h, false, false
+}
+
+// acked notes that packet s was acknowledged. Of those that acknowledged nothing,
+// since they left before anything was received, the time is no sample: to whoever
+// acknowledges nothing the other side does not answer at once, see acks.arrived.
+func (e *Endpoint) acked(s uint16) {
+	e.counters.acked()
+	a := e.out.acknowledge(&e.ground, s)
+	if e.grows() {
+		e.meter.acked(&e.ground, a.bytes)
+	}
+	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && a.id >= uint64(e.meter.blind) {
+		e.meter.sample(&e.ground, s, a.rtt)
+	}
+	if t := e.acks.talk; t != nil {
+		t.confirmed(a.id)
+	}
+	if a.was&markEmpty != 0 {
+		return
+	}
 	if e.cfg.AckDelay > 0 {
-		e.talking().tellFrom(s - ackAhead) // so that the peer hears of it at once
+		e.acks.open(&e.ground, e.in.newest()).heard(a.rtt)
 	}
-}
-
-// introduce makes an ack due if no packet of ours has left yet, although what
-// came was refused: a peer that hears nothing has nothing to acknowledge, and a budget
-// that trusts those more that do would go on refusing it.
-func (e *Endpoint) introduce() {
-	if e.cfg.AckDelay == 0 {
-		return
-	}
-	if e.nextID == 0 {
-		e.talking().owe(e.received.seen.Next()-1, e.now)
-	}
-}
-
-// beginnerPause is how long the duplicates of a sender that has acknowledged nothing
-// yet, whose address may be forged, have no other answer.
-const beginnerPause = int64(100 * time.Millisecond)
-
-// answerBeginner makes an ack due for a duplicate whose sender has heard nothing from
-// us. It may have started again, so that the packet is none: then what we have received
-// from its predecessor tells its AckGuard so.
-func (e *Endpoint) answerBeginner() {
-	if e.cfg.AckDelay == 0 {
-		return
-	}
-	if t := e.talking(); e.Acked() || e.now-t.sentAt >= beginnerPause {
-		t.owe(e.received.seen.Next()-1, e.now)
-		t.urgent, t.pressed = true, true
+	if a.was&markLost == 0 {
+		e.out.settle(a)
+		e.tell(a.id, FateDelivered, time.Duration(a.rtt))
 	}
 }

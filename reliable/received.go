@@ -1,18 +1,6 @@
 package reliable
 
-import (
-	"math"
-	"time"
-	"unsafe"
-
-	"volley/internal/seq"
-)
-
-const (
-	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
-	maxReceivedCompact = 1024               // and at most after Compact
-	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
-)
+import "unsafe"
 
 // A receivedRecord is what is remembered of a packet received.
 type receivedRecord struct {
@@ -23,29 +11,21 @@ type receivedRecord struct {
 
 const receivedRecordSize = int(unsafe.Sizeof(receivedRecord{}))
 
-// A receivedWindow knows which packets were received, and when.
-type receivedWindow struct {
-	seen       seq.Window
-	ring       receivedRing // without Config.MaxWindow
-	turnedAt   int64        // when a growing window was last all new
-	turnedNext uint16       // what it expected then
-	samples    uint8        // messages sampled, up to sampledFirst
-	unmet      bool         // no packet has come yet, with a Config.MidStream
-	asking     bool         // an inquiry is due, see InquiryDue
-}
-
 // A receivedRing has the records of the newest packets, by sequence modulo its
 // length. Where that is a power of two, sums over the older half are kept up
 // to date as it moves.
 type receivedRing struct {
-	records []receivedRecord // nil before the first packet
-	next    uint16           // one past the newest sequence
-	late    int32            // packets in the older half with late set
-	bytes   int64            // of those in the older half; 0 if there are none
+	records []receivedRecord
+	next    uint16 // one past the newest sequence
+	late    int32  // packets in the older half with late set
+	bytes   int64  // of those in the older half; 0 if there are none
 }
 
-// reset empties the ring; next is the sequence it expects.
+// reset empties the ring, if there is one; next is the sequence it expects.
 func (r *receivedRing) reset(next uint16) {
+	if r == nil {
+		return
+	}
 	clear(r.records)
 	*r = receivedRing{records: r.records, next: next}
 }
@@ -72,6 +52,9 @@ func (r *receivedRing) forward(next uint16) {
 	}
 }
 
+// push adds the record of the next sequence.
+func (r *receivedRing) push(rec receivedRecord) { *r.step() = rec }
+
 // put adds a record for s, which is not ahead of the ring.
 func (r *receivedRing) put(s uint16, rec receivedRecord) {
 	n := len(r.records)
@@ -89,9 +72,15 @@ func (r *receivedRing) put(s uint16, rec receivedRecord) {
 	}
 }
 
-// span returns the earliest and the latest time in the older half, which is
-// not empty. Packets that were the newest when they came are in order of time.
-func (r *receivedRing) span() (earliest, latest int64) {
+// set puts the record of s into a ring whose length is not a power of two.
+func (r *receivedRing) set(s uint16, rec receivedRecord) { r.records[int(s)%len(r.records)] = rec }
+
+// span returns the span of the older half. Packets that were the newest when they
+// came are in order of time.
+func (r *receivedRing) span() (got span) {
+	if r.bytes == 0 {
+		return got
+	}
 	n := len(r.records)
 	first := r.next - uint16(n)
 	at := func(i int) *receivedRecord { return &r.records[int(first+uint16(i))&(n-1)] }
@@ -103,113 +92,33 @@ func (r *receivedRing) span() (earliest, latest int64) {
 		for at(j).bytes == 0 {
 			j--
 		}
-		return at(i).at, at(j).at
+		return span{r.bytes, at(i).at, at(j).at, true}
 	}
-	earliest = 1<<63 - 1
 	for i := range n / 2 {
 		if rec := at(i); rec.bytes > 0 {
-			earliest, latest = min(earliest, rec.at), max(latest, rec.at)
+			got.add(rec.at, rec.bytes)
 		}
 	}
-	return earliest, latest
-}
-
-// noteReceived records a packet of size bytes.
-func (e *Endpoint) noteReceived(s uint16, size int) {
-	w := &e.received
-	if e.newsAt == never {
-		e.rtt.blind = uint16(min(e.nextID, math.MaxUint16))
-	}
-	e.newsAt, e.newsSeq = e.now, s
-	bytes := uint32(e.headerSize) + uint32(size)
-	ahead := s == w.seen.Next() || w.seen.Ahead(s)
-	if ahead {
-		e.parked = -1
-	}
-	if w.seen.Insert(s); !e.grows() {
-		e.noteRecord(s, receivedRecord{at: e.now, bytes: bytes})
-		return
-	}
-	e.flowing().received.add(bytes, e.now)
-	if ahead {
-		e.turnReceived()
-	}
-}
-
-// noteRecord puts the record of a packet into the ring.
-func (e *Endpoint) noteRecord(s uint16, rec receivedRecord) {
-	w := &e.received
-	switch r := &w.ring; {
-	case r.records == nil && !e.ensureReceivedRing():
-	case !w.seen.Bitwise():
-		r.records[int(s)%len(r.records)] = rec
-	case s == r.next:
-		*r.step() = rec
-	default:
-		r.forward(w.seen.Next())
-		r.put(s, rec)
-	}
-}
-
-// forwardReceived makes s the newest sequence seen, though not received.
-func (e *Endpoint) forwardReceived(s uint16) {
-	w := &e.received
-	gap := s != w.seen.Next()
-	if !gap && w.seen.Bitwise() {
-		w.seen.Skip()
-	} else if !w.seen.Forward(s) {
-		return
-	}
-	e.parked = -1
-	e.noteStart(gap)
-	if w.ring.records != nil && w.seen.Bitwise() {
-		w.ring.forward(w.seen.Next())
-	}
-}
-
-// turnReceived doubles a growing window that has turned over too quickly to
-// tell late packets from duplicates.
-func (e *Endpoint) turnReceived() {
-	w := &e.received
-	track := w.seen.Track()
-	if w.seen.Next()-w.turnedNext < uint16(track) {
-		return
-	}
-	fast := e.now-w.turnedAt < receivedTurn
-	w.turnedAt, w.turnedNext = e.now, w.seen.Next()
-	if !fast || track >= e.cfg.MaxWindow || !e.take(track/8) {
-		return
-	}
-	w.seen.Resize(2 * track)
-}
-
-// receivedCharge is the memory of the window beyond that of a fresh one.
-func (e *Endpoint) receivedCharge() int {
-	if !e.grows() {
-		return 0
-	}
-	return e.received.seen.Bytes() - minReceivedTrack/8
+	return got
 }
 
 // ringCharge is the memory of n records beyond the first few.
 func ringCharge(n int) int { return max(0, n-firstSentWindow) * receivedRecordSize }
 
-// ensureReceivedRing makes the ring of records.
-func (e *Endpoint) ensureReceivedRing() bool {
-	w := &e.received
-	n := w.seen.Len()
-	if !e.take(ringCharge(n)) {
-		return false
+// newReceivedRing returns a ring of n records, or nil if there is no memory.
+func newReceivedRing(g *ground, n int, next uint16) *receivedRing {
+	if !g.take(ringCharge(n)) {
+		return nil
 	}
-	e.mem += n*receivedRecordSize - ringCharge(n)
-	w.ring = receivedRing{records: make([]receivedRecord, n), next: w.seen.Next()}
-	return true
+	g.hold(n*receivedRecordSize - ringCharge(n))
+	return &receivedRing{records: make([]receivedRecord, n), next: next}
 }
 
-func (e *Endpoint) freeReceivedRing() {
-	r := &e.received.ring
-	n := len(r.records)
-	e.give(ringCharge(n))
-	e.mem -= n*receivedRecordSize - ringCharge(n)
-	*r = receivedRing{}
+// free gives the memory of a ring back, if there is one.
+func (r *receivedRing) free(g *ground) {
+	if r != nil {
+		n := len(r.records)
+		g.give(ringCharge(n))
+		g.hold(ringCharge(n) - n*receivedRecordSize)
+	}
 }

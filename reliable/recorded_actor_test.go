@@ -128,11 +128,11 @@ func (s *actor) start() {
 func (s *actor) structs() (parts, all int) {
 	p := s.e.parts
 	parts = (p.open + len(p.spare)) * int(unsafe.Sizeof(reassembly{}))
-	if p != &noReassemblies {
+	if p.reassemblies != &noReassemblies {
 		parts += tableSize(len(p.table)) - len(p.table)
 	}
 	all = parts
-	if s.e.talk != nil && s.e.cfg.AckDelay > 0 {
+	if s.e.acks.talk != nil && s.e.cfg.AckDelay > 0 {
 		all += talkSize
 	}
 	return parts, all

@@ -71,9 +71,9 @@ func TestRepeatedHeaderAfterWrongOne(t *testing.T) {
 	d.send(0)
 	d.hear(40, Header{0, 0, 0b10}, 'x')
 	d.hear(40, Header{1, 100, noBits}, 'x')
-	require.NotZero(t, d.e.ackFloor)
+	require.NotZero(t, d.e.out.claims.floor)
 	d.hear(40, Header{2, 0, 0b10}, 'x')
-	require.Zero(t, d.e.ackFloor)
+	require.Zero(t, d.e.out.claims.floor)
 }
 
 // Without an AckDelay nobody counts arrivals.
@@ -83,14 +83,14 @@ func TestNoAckDelay(t *testing.T) {
 		d.receive(0, s, 'x')
 		d.due(0, -1)
 		require.False(t, d.e.AckOwed())
-		require.Nil(t, d.e.talk)
+		require.Nil(t, d.e.acks.talk)
 	}
 
 	// Nor does anybody introduce himself to whom all is refused.
 	e, err := New(&Config{AckRefused: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return false }))
 	require.NoError(t, err)
 	require.Equal(t, Refused, e.Receive(testTime(0), packet(Header{0, 65535, 0})))
-	require.Nil(t, e.talk)
+	require.Nil(t, e.acks.talk)
 }
 
 // A packet without payload says that it did not wait by bits that a message may

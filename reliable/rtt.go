@@ -23,7 +23,6 @@ type rttHistory struct {
 	samples  []float32  // -1 where there is none; nil before the first
 	blocks   []rttBlock // nil where one would do
 	dirty    bool       // a block is dirty
-	blind    uint16     // packets that left before any was accepted tell nothing, see acked
 	pos      uint32     // next slot of a growing history
 	turnedAt int64      // when pos was last 0
 }
@@ -117,47 +116,35 @@ func (h *rttHistory) combine() rttBlock {
 	return all
 }
 
-// sampleRTT takes the round-trip time of packet s.
-func (e *Endpoint) sampleRTT(s uint16, rtt int64) {
-	ms := float32(float64(rtt) / 1e6)
-	if old := e.stats.RTT; old == 0 && ms > 0 || abs(old-ms) < rttSmallChange {
-		e.stats.RTT = ms
-	} else {
-		e.stats.RTT += float32(float32(ms-old) * orOff(e.cfg.RTTSmoothing, defaultRTTSmoothing))
+// ensure makes room for the first samples, if there is memory.
+func (h *rttHistory) ensure(g *ground) bool {
+	n := or(g.cfg.RTTHistory, defaultRTTHistory)
+	if g.grows() {
+		n = min(n, rttFirst)
 	}
-	h := &e.rtt
-	if h.samples == nil && !e.ensureHistory() {
-		return
-	}
-	if e.grows() {
-		h.put(e.nextRTTSlot(), ms)
-	} else {
-		h.put(int(s)%len(h.samples), ms)
-	}
+	return h.resize(g, n)
 }
 
-// forgetRTT starts the round-trip figures anew.
-func (e *Endpoint) forgetRTT() {
-	e.stats.RTT = 0
-	for i := range e.rtt.samples {
-		e.rtt.samples[i] = -1
+// forget empties the history.
+func (h *rttHistory) forget() {
+	for i := range h.samples {
+		h.samples[i] = -1
 	}
-	for i := range e.rtt.blocks {
-		e.rtt.blocks[i].dirty = true
+	for i := range h.blocks {
+		h.blocks[i].dirty = true
 	}
-	e.rtt.pos = 0
+	h.pos = 0
 }
 
-// nextRTTSlot returns the slot of the next sample in a growing history.
-func (e *Endpoint) nextRTTSlot() int {
-	h := &e.rtt
+// nextSlot returns the slot of the next sample in a growing history.
+func (h *rttHistory) nextSlot(g *ground) int {
 	if int(h.pos) == len(h.samples) {
-		full := or(e.cfg.RTTHistory, defaultRTTHistory)
-		slow := len(h.samples) >= rttBlockLen && e.now-h.turnedAt >= rttGrowTurn
-		if slow || len(h.samples) >= full || !e.resizeHistory(min(full, 2*len(h.samples))) {
+		full := or(g.cfg.RTTHistory, defaultRTTHistory)
+		slow := len(h.samples) >= rttBlockLen && g.now-h.turnedAt >= rttGrowTurn
+		if slow || len(h.samples) >= full || !h.resize(g, min(full, 2*len(h.samples))) {
 			h.pos = 0
 		}
-		h.turnedAt = e.now
+		h.turnedAt = g.now
 	}
 	h.pos++
 	return int(h.pos - 1)
@@ -174,19 +161,9 @@ func rttBlocks(n int) int {
 	return (n + rttBlockLen - 1) / rttBlockLen
 }
 
-func (e *Endpoint) ensureHistory() bool {
-	n := or(e.cfg.RTTHistory, defaultRTTHistory)
-	if e.grows() {
-		n = min(n, rttFirst)
-	}
-	return e.resizeHistory(n)
-}
-
-// resizeHistory makes room for n samples, and keeps those there are.
-func (e *Endpoint) resizeHistory(n int) bool {
-	h := &e.rtt
-	old := len(h.samples)
-	if !e.take(historyBytes(n) - historyBytes(old)) {
+// resize makes room for n samples, and keeps those there are.
+func (h *rttHistory) resize(g *ground, n int) bool {
+	if !g.take(historyBytes(n) - historyBytes(len(h.samples))) {
 		return false
 	}
 	samples := make([]float32, n)
@@ -204,24 +181,9 @@ func (e *Endpoint) resizeHistory(n int) bool {
 	return true
 }
 
-func (e *Endpoint) freeHistory() {
-	e.give(historyBytes(len(e.rtt.samples)))
-	e.rtt = rttHistory{blind: e.rtt.blind}
-}
-
-// updateRTT brings the figures that rest on the history up to date.
-func (e *Endpoint) updateRTT() {
-	if !e.rtt.dirty {
-		return
-	}
-	all, s := e.rtt.combine(), &e.stats
-	s.RTTMin, s.RTTMax, s.RTTAvg = all.min, all.max, float32(all.mean)
-	if s.RTTMin >= rttNoMin {
-		s.RTTMin = 0
-	}
-	s.JitterAvg = float32(all.mean - float64(s.RTTMin))
-	s.JitterMax = s.RTTMax - s.RTTMin
-	s.JitterStddev = float32(math.Sqrt(max(0, all.m2) / float64(all.n)))
+func (h *rttHistory) free(g *ground) {
+	g.give(historyBytes(len(h.samples)))
+	*h = rttHistory{}
 }
 
 func abs(x float32) float32 { return max(x, -x) }

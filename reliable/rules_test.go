@@ -460,7 +460,7 @@ func TestCompactKeepsOpenPackets(t *testing.T) {
 			for want < n-open {
 				want *= 2
 			}
-			require.Len(t, e.sent.ring, want, "packet %d of %d", open, n)
+			require.Len(t, e.out.ring, want, "packet %d of %d", open, n)
 			fates.delivered = nil
 			e.Receive(testTime(1), AppendHeader(nil, Header{1, uint16(n - 1), acks}))
 			require.Equal(t, []uint64{uint64(open)}, fates.delivered)

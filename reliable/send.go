@@ -9,31 +9,29 @@ import "time"
 func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
 	e.advance(now)
 	if len(payload) > int(e.maxPacket) {
-		e.rarely().faults.PacketsTooLargeToSend++
+		e.rare.count(&e.ground, packetTooLargeToSend)
 		return 0, &PacketTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
 	}
-	if e.sent.ring == nil && !e.ensureSent() {
+	if e.out.ring == nil && !e.out.ensure(&e.ground) {
 		return 0, ErrNoMemory
 	}
+	h := e.in.header(e.out.nextID)
 	if len(payload) == 0 {
-		return e.sendEmpty(out), nil
+		return e.sendEmpty(h, false, out), nil
 	}
 	if e.cfg.AckDelay > 0 {
-		t := e.talking()
-		t.rhythm.note(e.now)
-		t.prober.count = 0
+		t := e.acks.open(&e.ground, e.in.newest())
+		t.note(e.now)
+		t.noted()
 	}
-	h := Header{Sequence: uint16(e.nextID)}
-	h.Ack, h.AckBits = e.received.seen.Acks()
 	return e.sendHeader(h, h.Ack, payload, out), nil
 }
 
-// sendEmpty appends a packet without payload. There is a window.
-func (e *Endpoint) sendEmpty(out *Batch) (id uint64) {
-	h := Header{Sequence: uint16(e.nextID)}
-	h.Ack, h.AckBits = e.received.seen.Acks()
+// sendEmpty appends a packet without payload. There is a window. If it is prompt, what
+// it acknowledges has arrived just now.
+func (e *Endpoint) sendEmpty(h Header, prompt bool, out *Batch) (id uint64) {
 	newest := h.Ack
-	if e.cfg.AckDelay > 0 {
+	if e.cfg.AckDelay > 0 && !prompt {
 		h = h.patient()
 	}
 	return e.sendHeader(h, newest, nil, out)
@@ -42,36 +40,35 @@ func (e *Endpoint) sendEmpty(out *Batch) (id uint64) {
 // sendHeader appends the datagrams of a packet whose header tells of all up to
 // newest.
 func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batch) (id uint64) {
-	lostID, lost := e.remember(len(payload))
+	if t := e.acks.talk; t != nil {
+		t.renewed()
+	}
+	id = e.out.nextID
+	lostID, lost := e.out.next(&e.ground, len(payload))
+	fragments := 0
 	if len(payload) > int(e.fragmentAbove) {
-		e.sendFragments(h, payload, out)
+		fragments = putFragments(h, payload, int(e.fragmentSize), out)
 	} else {
 		n := h.Size()
 		b := out.Extend(n + len(payload))
 		h.put(b)
 		copy(b[n:], payload)
 	}
-	id = e.nextID
-	e.nextID++
-	e.counters.packetsSent++
+	e.counters.sent(fragments)
 	if e.grows() {
-		e.flowing().sent.add(uint32(e.headerSize)+uint32(len(payload)), e.now)
+		e.meter.sent(&e.ground, e.headered(len(payload)))
 	}
-	if t := e.talk; t != nil {
-		if e.parts.open > 0 && int16(newest-t.newest) > 0 {
-			newest -= min(newest-t.newest, ackLead) // those that lack fragments are yet to be told of
-		}
-		t.sent(id, newest, e.now)
+	if t := e.acks.talk; t != nil {
+		t.departed(id, newest, e.parts.open, e.now)
 	}
 	if lost {
-		e.tell(lostID, FateLost, 0)
+		e.lost(lostID)
 	}
 	return id
 }
 
-// sendFragments appends the fragments of a packet to out.
-func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
-	size := int(e.fragmentSize)
+// putFragments appends the fragments of a packet to out, and returns how many there are.
+func putFragments(h Header, payload []byte, size int, out *Batch) int {
 	f := FragmentHeader{Sequence: h.Sequence, Count: int(uint32(len(payload)+size-1) / uint32(size))}
 	n := h.Size()
 	first := min(size, len(payload))
@@ -87,5 +84,5 @@ func (e *Endpoint) sendFragments(h Header, payload []byte, out *Batch) {
 		f.put(b)
 		copy(b[FragmentHeaderSize:], part)
 	}
-	e.counters.fragmentsSent += uint64(f.Count)
+	return f.Count
 }

@@ -205,7 +205,7 @@ func testConformanceFragments(t *testing.T, lines [][]byte) {
 		if err != nil {
 			t.Fatalf("line %d: %v", line, err)
 		}
-		e.nextID = uint64(v.Sequence)
+		e.out.nextID = uint64(v.Sequence)
 		var out Batch
 		if _, err := e.Send(testTime(0), payload, &out); err != nil || out.Len() != len(v.Datagrams) {
 			t.Fatalf("line %d: Send = %d datagrams, %v, want %d", line, out.Len(), err, len(v.Datagrams))

@@ -44,8 +44,8 @@ func TestFirstWindows(t *testing.T) {
 				a.say(b)
 				b.say(a)
 			}
-			if len(a.sent.ring) < firstSentWindow {
-				t.Errorf("the window has %d entries, want at least %d", len(a.sent.ring), firstSentWindow)
+			if len(a.out.ring) < firstSentWindow {
+				t.Errorf("the window has %d entries, want at least %d", len(a.out.ring), firstSentWindow)
 			}
 			if a.Update(a.now); a.Stats().PacketLoss != 0 {
 				t.Errorf("PacketLoss = %v on a link that lost nothing", a.Stats().PacketLoss)

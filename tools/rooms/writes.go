@@ -70,6 +70,9 @@ func (p *pkg) write(to ast.Expr, states map[*types.Named]bool) []string {
 			to = e.X
 			continue
 		case *ast.StarExpr:
+			if _, pointer := p.info.TypeOf(e).Underlying().(*types.Pointer); pointer {
+				return nil
+			}
 			return p.outside(e, p.named(p.info.TypeOf(e)), states, "*")
 		case *ast.SelectorExpr:
 			sel := p.info.Selections[e]

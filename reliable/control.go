@@ -1,0 +1,84 @@
+package reliable
+
+import "time"
+
+// view returns what acknowledgements depend on.
+func (e *Endpoint) view() view {
+	return view{&e.in.seen, e.parts.open, e.meter.stats.PacketLoss > lossyPercent}
+}
+
+// ControlDue reports whether a control packet is wanted, and how long it may
+// still wait for a message to take its place: with a wait of 0 call SendControl
+// now. Nothing is ever wanted with a Config.AckDelay of zero.
+//
+// An acknowledgement is owed for every message. While this side sends messages
+// in a rhythm that brings the next one within the AckDelay, it waits for that, and
+// for an eighth of it at least; else for half the AckDelay, or up to an eighth more
+// where the other side's rhythm brings a message by then that is acknowledged at
+// once to measure. It does not wait when 16 sequences are to be acknowledged (6
+// where some are missing), for a gap that a probe has made, and where it serves to
+// measure the round-trip time, which is one message a second or so.
+//
+// A probe asks the other side for an acknowledgement, when a message has had
+// none for longer than usual and none was sent since. None is sent before the
+// other side has acknowledged anything.
+func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
+	if e.acks.idle(e.out.open) {
+		return 0, false
+	}
+	e.advance(now)
+	at, ok := e.acks.due(&e.ground, e.view(), e.meter.stats.RTT)
+	if e.out.open > 0 && e.Acked() {
+		t := e.acks.talk
+		if probe, wanted := t.due(t.latest, e.meter.roundTrip(), int64(e.cfg.AckDelay)); wanted && (!ok || probe < at) {
+			at, ok = probe, true
+		}
+	}
+	return time.Duration(max(0, at-e.now)), ok
+}
+
+// ControlPresses reports whether the packets received since the last control packet
+// want one whatever the time: it is the part of ControlDue that has to be looked
+// at after each packet of a batch, at a fraction of its cost.
+func (e *Endpoint) ControlPresses() bool {
+	return e.acks.talk != nil && e.acks.talk.pressed && e.acks.presses(e.view())
+}
+
+// SendControl appends the control packet that ControlDue asks for to out, and
+// nothing if there is no memory for it. A probe asks for an acknowledgement: it leaves
+// a sequence out, and a gap is always answered.
+func (e *Endpoint) SendControl(now time.Time, out *Batch) {
+	e.advance(now)
+	if !e.out.ensure(&e.ground) {
+		return
+	}
+	t := e.acks.open(&e.ground, e.in.newest())
+	at, owed := e.acks.due(&e.ground, e.view(), e.meter.stats.RTT)
+	if t.answered(e.now) {
+		e.sendEmpty(e.in.headerOf(e.out.nextID, t.anchor), true, out)
+	} else if s, late := t.answeredLate(e.now); late {
+		e.sendEmpty(e.in.headerOf(e.out.nextID, s), false, out)
+	} else {
+		if !owed || at > e.now {
+			t.probed(e.now)
+			if id, lost := e.out.skip(&e.ground); lost {
+				e.lost(id)
+			}
+		}
+		e.sendEmpty(e.in.header(e.out.nextID), false, out)
+	}
+}
+
+// AckOwed reports whether something was received that no packet of ours has
+// acknowledged, with a Config.AckDelay.
+func (e *Endpoint) AckOwed() bool { return e.acks.talk != nil && e.acks.talk.owed }
+
+// RTTVariation returns the mean distance of the latest round-trip times from the
+// smoothed one, of the last four or so; zero before there are some, and with a
+// zero Config.AckDelay.
+func (e *Endpoint) RTTVariation() time.Duration {
+	if e.acks.talk == nil {
+		return 0
+	}
+	return time.Duration(e.acks.talk.vary)
+}

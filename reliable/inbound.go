@@ -1,0 +1,258 @@
+package reliable
+
+import (
+	"time"
+
+	"volley/internal/seq"
+)
+
+const (
+	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
+	maxReceivedCompact = 1024               // and at most after Compact
+	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
+)
+
+// Limits of the jump guard, in sequences.
+const (
+	jumpAhead   = 4096    // a packet further ahead than this, or than the window, is not believed at once
+	halfRange   = 1 << 15 // of sequences: further ahead is behind
+	jumpConfirm = 16      // one that follows it by at most this confirms it
+)
+
+// jumpSilence is how long no packet must have been accepted before one from
+// behind is believed. It has to be longer than a datagram lives in the network.
+const jumpSilence = int64(10 * time.Second)
+
+// An inbound knows which packets were received, and which sequences to believe.
+type inbound struct {
+	seen       seq.Window
+	ring       *receivedRing // nil before the first packet, and with Config.MaxWindow
+	turnedAt   int64         // when a growing window was last all new
+	newsAt     int64         // when the last packet was accepted, or never
+	parked     int32         // sequence that JumpGuard waits to see confirmed, or -1
+	newsSeq    uint16        // of the packet accepted last
+	turnedNext uint16        // what a growing window expected at turnedAt
+	unmet      bool          // no packet has come yet, with a Config.MidStream
+	asking     bool          // an inquiry is due, see InquiryDue
+}
+
+func newInbound(g *ground) (in inbound) {
+	n := or(g.cfg.ReceivedBuffer, defaultReceivedBuffer)
+	track := n
+	if g.grows() {
+		n, track = g.cfg.MaxWindow, minReceivedTrack
+	}
+	in.seen.Init(n, track)
+	in.newsAt, in.parked, in.unmet = never, -1, g.cfg.MidStream
+	g.hold(in.seen.Bytes())
+	return in
+}
+
+// forget makes in as it is before the first packet.
+func (in *inbound) forget(g *ground) {
+	in.seen.Reset()
+	in.ring.reset(0)
+	in.turnedAt, in.turnedNext = g.now, 0
+	in.newsAt, in.parked, in.unmet = never, -1, g.cfg.MidStream
+}
+
+// renew has the window begin with the next packet.
+func (in *inbound) renew(g *ground) {
+	in.forget(g)
+	in.unmet = true
+}
+
+// begin makes s the beginning of the window if it is of the first packet of the
+// other side, and reports whether that moves the window. Those little older may
+// still come: they have been overtaken.
+func (in *inbound) begin(s uint16) bool {
+	if !in.unmet {
+		return false
+	}
+	in.unmet = false
+	if s < minReceivedTrack {
+		return false // the window begins at 0
+	}
+	in.seen.Begin(s)
+	in.turnedNext = s
+	in.ring.reset(s)
+	return true
+}
+
+// restart makes s the next sequence, and leaves all before it behind.
+func (in *inbound) restart(s uint16) {
+	in.seen.Restart(s)
+	in.turnedNext = s
+	in.ring.reset(s)
+}
+
+// beginAfter is restart, where copies may come of what was sent before, of which the
+// last packet was accepted at some time.
+func (in *inbound) beginAfter(newsAt int64, s uint16) {
+	in.newsAt, in.newsSeq = newsAt, s
+	in.restart(s)
+}
+
+// silent reports whether nothing was accepted for longer than datagrams live.
+func (in *inbound) silent(now int64) bool { return now-in.newsAt >= jumpSilence }
+
+// newest returns the newest sequence seen.
+func (in *inbound) newest() uint16 { return in.seen.Next() - 1 }
+
+// header returns the header of packet id, if it leaves now.
+func (in *inbound) header(id uint64) Header {
+	ack, ackBits := in.seen.Acks()
+	return Header{uint16(id), ack, ackBits}
+}
+
+// headerOf is header for one that acknowledges s and the 31 before it.
+func (in *inbound) headerOf(id uint64, s uint16) Header {
+	return Header{uint16(id), s, in.seen.AcksAt(s)}
+}
+
+// ask makes an inquiry due.
+func (in *inbound) ask() { in.asking = true }
+
+// asked takes the inquiry that is due.
+func (in *inbound) asked() { in.asking = false }
+
+// guard reports whether the packet s may be believed, or else the verdict on
+// it. Near the window every packet is. One that is behind it is a late copy,
+// whatever else comes, unless the other side has been silent for so long that
+// there can be none. So is one that is behind the packet accepted last: if that
+// came after a gap of nearly the whole range, and filled a hole of the window,
+// the other side is a turn further on than the window. One so far ahead that
+// those in between, should they still come, would be taken for duplicates is
+// believed if it follows another such one that was parked; where that is very
+// far, the window starts again with it: it jumps.
+func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool) {
+	w := &in.seen
+	ahead := s - w.Next()
+	if int(ahead) < min(jumpAhead, w.Track()) || int(w.Next()-1-s) < w.Len() {
+		return 0, true, false
+	}
+	if behind := ahead >= halfRange || s-in.newsSeq >= halfRange; behind && !in.silent(now) {
+		return Stale, false, false
+	}
+	if d := s - uint16(in.parked); in.parked < 0 || d < 1 || d > jumpConfirm {
+		in.parked = int32(s)
+		return Parked, false, false
+	}
+	if ahead >= jumpAhead {
+		in.parked = -1
+		in.restart(s)
+		jumped = true
+	}
+	return 0, true, jumped
+}
+
+// accept records a packet with its bytes. It reports whether it is the first.
+func (in *inbound) accept(g *ground, s uint16, bytes uint32) (first bool) {
+	first = in.newsAt == never
+	in.newsAt, in.newsSeq = g.now, s
+	ahead := s == in.seen.Next() || in.seen.Ahead(s)
+	if ahead {
+		in.parked = -1
+	}
+	if in.seen.Insert(s); !g.grows() {
+		in.record(g, s, receivedRecord{at: g.now, bytes: bytes})
+	} else if ahead {
+		in.turn(g)
+	}
+	return first
+}
+
+// record puts the record of a packet into the ring.
+func (in *inbound) record(g *ground, s uint16, rec receivedRecord) {
+	if in.ring == nil {
+		in.ring = newReceivedRing(g, in.seen.Len(), in.seen.Next())
+	}
+	switch r := in.ring; {
+	case r == nil: // there is no memory
+	case !in.seen.Bitwise():
+		r.set(s, rec)
+	case s == r.next:
+		r.push(rec)
+	default:
+		r.forward(in.seen.Next())
+		r.put(s, rec)
+	}
+}
+
+// forward makes s the newest sequence seen, though not received. It reports whether
+// it is, and whether it leaves a gap.
+func (in *inbound) forward(s uint16) (moved, gap bool) {
+	gap = s != in.seen.Next()
+	if !gap && in.seen.Bitwise() {
+		in.seen.Skip()
+	} else if !in.seen.Forward(s) {
+		return false, false
+	}
+	in.parked = -1
+	if in.ring != nil && in.seen.Bitwise() {
+		in.ring.forward(in.seen.Next())
+	}
+	return true, gap
+}
+
+// turn doubles a growing window that has turned over too quickly to tell late
+// packets from duplicates.
+func (in *inbound) turn(g *ground) {
+	track := in.seen.Track()
+	if in.seen.Next()-in.turnedNext < uint16(track) {
+		return
+	}
+	fast := g.now-in.turnedAt < receivedTurn
+	in.turnedAt, in.turnedNext = g.now, in.seen.Next()
+	if fast && track < g.cfg.MaxWindow && g.take(track/8) {
+		in.seen.Resize(2 * track)
+	}
+}
+
+// shrink gives memory back.
+func (in *inbound) shrink(g *ground) {
+	in.freeRing(g)
+	if !g.grows() {
+		return
+	}
+	before := in.seen.Bytes()
+	if n := in.seen.Trim(minReceivedTrack, maxReceivedCompact); n < in.seen.Track() {
+		in.seen.Resize(n)
+		in.turnedAt, in.turnedNext = g.now, in.seen.Next()
+	}
+	g.give(before - in.seen.Bytes())
+}
+
+// freeRing frees the records of packets.
+func (in *inbound) freeRing(g *ground) {
+	in.ring.free(g)
+	in.ring = nil
+}
+
+// free gives the memory of the window back, as far as it was taken.
+func (in *inbound) free(g *ground) {
+	if g.grows() {
+		g.give(in.seen.Bytes() - minReceivedTrack/8)
+	}
+	*in = inbound{newsAt: never, parked: -1}
+}
+
+// olderHalf returns the span of the packets in the older half of a fixed window.
+func (in *inbound) olderHalf() (got span) {
+	r := in.ring
+	switch {
+	case r == nil:
+		return got
+	case in.seen.Bitwise():
+		return r.span()
+	}
+	n := in.seen.Len()
+	first := in.seen.Next() - uint16(n)
+	for i := range uint16(n / 2) {
+		s := first + i
+		if rec := &r.records[int(s)%n]; in.seen.Exists(s) && rec.bytes > 0 {
+			got.add(rec.at, rec.bytes)
+		}
+	}
+	return got
+}

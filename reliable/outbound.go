@@ -1,0 +1,504 @@
+package reliable
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"volley/internal/seq"
+)
+
+const (
+	minSentWindow   = 4                      // entries of a growing window at first
+	firstSentWindow = 16                     // a growing window reaches this in any case
+	trustedWindow   = 256                    // a growing window reaches this whatever the age of its packets
+	growthAge       = int64(2 * time.Second) // beyond it, it grows for packets younger than this
+)
+
+const (
+	lossDistance = 64                     // sequences behind the peer's ack at which a packet is presumed lost
+	overdueAge   = int64(2 * time.Second) // age beyond which an undecided packet counts as lost in PacketLoss, if not below twice RTT
+)
+
+// A header names a packet with a bit of its ack_bits. Packets that it does not
+// name, though they were sent earlier than one that it does by more than any
+// overtaking takes, are lost (RFC 9002, section 6.1.2). Both times are ours, so
+// it does not matter how long the acknowledgement waited.
+const (
+	marginMin   = int64(5 * time.Millisecond)
+	marginRatio = 9  // eighths of the round-trip time, times the scale
+	scaleUnit   = 64 // a scale of 1
+	maxScale    = 16 * scaleUnit
+	scaleDecay  = 16   // lost packets after which the scale falls by a 64th
+	maxPassedBy = 1024 // sequences after which a packet is lost whatever the times
+)
+
+// An outbound numbers the packets sent, and remembers the newest of them until their
+// fates are decided. Where the size of its window is a power of two, and fixed, the sums
+// over its older half are kept up to date as it moves. Other sizes leave that to a
+// scan, and to a seq.Window which packets are present.
+//
+// Methods that may presume packets lost are given a function that tells of each.
+// It may send, and so move the window.
+type outbound struct {
+	nextID  uint64       // of the next packet; its low 16 bits are the sequence
+	ring    []sentRecord // by sequence modulo its length; nil before the first packet
+	pending seq.Bits     // packets not acknowledged; for powers of two only
+	odd     *seq.Window  // for other sizes only
+	count   int          // packets present, the newest ones; for powers of two only
+
+	open      int32  // packets whose fate is undecided
+	scale     int16  // by how much the loss margin has grown, see scaleUnit
+	falls     uint8  // packets presumed lost since the scale changed
+	halved    bool   // there is an older half of which sums are kept
+	decidedTo uint64 // packets before this one are decided, or out of the window
+	overdue   overdue
+	recent    recentFates
+	ackedAt   int64 // when the newest packet was sent that is acknowledged
+	claims    claims
+	half      halfSums
+}
+
+// idOf returns the id of sequence s, which was sent among the last 65536.
+func (o *outbound) idOf(s uint16) uint64 {
+	last := o.nextID - 1
+	return last - uint64(uint16(last)-s)
+}
+
+func (o *outbound) record(s uint16) *sentRecord {
+	if o.odd == nil {
+		return &o.ring[int(s)&(len(o.ring)-1)]
+	}
+	return &o.ring[int(s)%len(o.ring)]
+}
+
+// restart forgets all packets, which are decided, and begins with sequence 0.
+func (o *outbound) restart() {
+	o.nextID = (o.nextID + 65535) &^ 65535
+	o.claims = claims{}
+	o.empty()
+}
+
+func (o *outbound) empty() {
+	o.count, o.open, o.half, o.overdue = 0, 0, halfSums{}, overdue{}
+	o.recent, o.ackedAt = 0, 0
+	if o.odd != nil {
+		o.odd.Reset()
+	}
+}
+
+// push adds a packet to a window that is a power of two. It returns the record
+// that it pushes out, if that was present.
+func (o *outbound) push(s uint16, r sentRecord) (out sentRecord, evicted bool) {
+	n := len(o.ring)
+	slot := &o.ring[int(s)&(n-1)]
+	half := n / 2
+	if o.halved && o.count >= half {
+		o.half.add(&o.ring[(int(s)-half)&(n-1)], 1)
+	}
+	if o.count == n {
+		out, evicted = *slot, true
+		if o.halved {
+			o.half.add(slot, -1)
+		}
+	} else {
+		o.count++
+	}
+	slot.set(r)
+	o.pending.Set(s)
+	return out, evicted
+}
+
+// unacked returns which of the packets that ackBits covers are in the window and not
+// acknowledged.
+func (o *outbound) unacked(ack uint16, ackBits uint32) uint32 {
+	if o.odd != nil {
+		return o.unackedOdd(ack, ackBits)
+	}
+	if o.count == 0 {
+		return 0
+	}
+	return ackBits & o.pending.Last32(ack) & validAcks(uint16(o.nextID)-1-ack, o.count)
+}
+
+// unackedOdd is unacked for a size that is not a power of two.
+func (o *outbound) unackedOdd(ack uint16, ackBits uint32) uint32 {
+	var mask uint32
+	for b := ackBits; b != 0; b &= b - 1 {
+		i := bits.TrailingZeros32(b)
+		if s := ack - uint16(i); o.odd.Exists(s) && o.record(s).mark&markAcked == 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// ensure makes the window if there is none yet. It reports whether there is one.
+func (o *outbound) ensure(g *ground) bool {
+	if o.ring != nil {
+		return true
+	}
+	n := or(g.cfg.SentBuffer, defaultSentBuffer)
+	if g.grows() {
+		n = minSentWindow
+	}
+	if !g.take(sentCharge(n)) {
+		return false
+	}
+	g.hold(sentBytes(n) - sentCharge(n))
+	o.ring = make([]sentRecord, n)
+	o.halved = n&(n-1) == 0 && n > 1 && !g.grows() // growing windows go by other figures
+	if n&(n-1) == 0 {
+		o.pending = seq.MakeBits(n)
+	} else {
+		o.odd = new(seq.Window)
+		o.odd.Init(n, n)
+		o.odd.Restart(uint16(o.nextID))
+	}
+	return true
+}
+
+func (o *outbound) free(g *ground) {
+	if n := len(o.ring); n > 0 {
+		g.give(sentCharge(n))
+		g.hold(sentCharge(n) - sentBytes(n))
+		o.ring, o.pending, o.odd = nil, seq.Bits{}, nil
+		o.empty()
+	}
+}
+
+// resize gives the window n entries, a power of two, if there is memory, and keeps as
+// many of the newest packets as fit.
+func (o *outbound) resize(g *ground, n int) {
+	delta := sentCharge(n) - sentCharge(len(o.ring))
+	if !g.take(max(0, delta)) {
+		return
+	}
+	g.give(max(0, -delta))
+	g.hold(sentBytes(n) - sentBytes(len(o.ring)) - delta)
+	count := min(o.count, n)
+	ring := make([]sentRecord, n)
+	for i := range count {
+		s := uint16(o.nextID) - 1 - uint16(i)
+		ring[int(s)&(n-1)] = *o.record(s)
+	}
+	o.pending = o.pending.Resize(n, uint16(o.nextID)-1, count)
+	o.ring, o.count = ring, count
+}
+
+// grow doubles a growing window when it is full for the first few times, and
+// when a packet that is still undecided is about to enter its older half.
+func (o *outbound) grow(g *ground) {
+	n := len(o.ring)
+	switch {
+	case o.count < n/2 || n >= g.cfg.MaxWindow:
+		return
+	case n < firstSentWindow:
+		if o.count == n {
+			o.resize(g, 2*n)
+		}
+		return
+	}
+	r := o.record(uint16(o.nextID) - uint16(n/2))
+	if r.undecided() && (n < trustedWindow || g.now-r.at < growthAge) {
+		o.resize(g, 2*n)
+	}
+}
+
+// next records the next packet, of size bytes, which is about to be sent. It returns
+// the id of the one that this pushes out, if the fate of that was open.
+func (o *outbound) next(g *ground, size int) (lostID uint64, lost bool) {
+	s := uint16(o.nextID)
+	r := sentRecord{at: g.now, bytes: g.headered(size)}
+	if size == 0 {
+		r.mark = markEmpty
+	} else {
+		o.open++
+	}
+	if o.odd != nil {
+		return o.nextOdd(s, r)
+	}
+	if g.grows() {
+		o.grow(g)
+	}
+	out, evicted := o.push(s, r)
+	if evicted && out.undecided() {
+		id := o.nextID - uint64(len(o.ring))
+		o.open--
+		o.overdue.decided(id)
+		o.recent.add(true)
+		lostID, lost = id, true
+	}
+	o.nextID++
+	return lostID, lost
+}
+
+// nextOdd is next for a size that is not a power of two.
+func (o *outbound) nextOdd(s uint16, r sentRecord) (lostID uint64, lost bool) {
+	slot := o.record(s)
+	if old, ok := o.odd.Occupant(s); ok && slot.undecided() {
+		o.open--
+		lostID, lost = o.idOf(old), true
+	}
+	o.odd.Insert(s)
+	slot.set(r)
+	o.nextID++
+	return lostID, lost
+}
+
+// skip leaves a sequence out. There was no packet, so nothing acknowledges it.
+func (o *outbound) skip(g *ground) (lostID uint64, lost bool) {
+	lostID, lost = o.next(g, 0)
+	s := uint16(o.nextID) - 1
+	o.pending.Clear(s)
+	o.record(s).void()
+	return lostID, lost
+}
+
+// An acknowledged packet is one that a header has acknowledged for the first time.
+type acknowledged struct {
+	id    uint64
+	rtt   int64  // from Send to now
+	bytes uint32 // with lower headers
+	was   uint32 // its mark before
+}
+
+// acknowledge notes that packet s was acknowledged.
+func (o *outbound) acknowledge(g *ground, s uint16) acknowledged {
+	r := o.record(s)
+	id := o.idOf(s)
+	a := acknowledged{id, g.now - r.at, r.bytes, r.mark}
+	if o.odd == nil {
+		o.pending.Clear(s)
+	}
+	o.ackedAt = max(o.ackedAt, r.at)
+	r.ack(a.rtt)
+	if o.halved && int(o.nextID-1-id) >= len(o.ring)/2 {
+		o.half.addAcked(r, 1)
+	}
+	if a.was&markLost != 0 {
+		o.recent.revoke()
+		if g.cfg.AckDelay > 0 {
+			o.overtaken()
+		}
+	}
+	return a
+}
+
+// overtaken notes that packets overtake each other by more than was thought.
+func (o *outbound) overtaken() {
+	o.scale = min((o.scale+scaleUnit)*5/4-scaleUnit, maxScale-scaleUnit)
+}
+
+// settle takes an acknowledged packet out of those whose fate is open.
+func (o *outbound) settle(a acknowledged) {
+	o.recent.add(false)
+	o.open--
+	o.overdue.decided(a.id)
+}
+
+// prompt returns the round-trip time that an acknowledgement which left when packet
+// s arrived tells. One that names s a usual round trip after another one did comes from a
+// peer that does not know what it says with that.
+func (o *outbound) prompt(g *ground, s uint16, usual int64) (rtt int64, ok bool) {
+	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
+		return 0, false
+	}
+	r := o.record(s)
+	if r.mark&markEmpty != 0 || r.mark&markAcked != 0 && g.now-r.at-int64(r.rtt()) > usual {
+		return 0, false
+	}
+	return g.now - r.at, true
+}
+
+// span returns how many packets back the window may reach. At a size that
+// is not a power of two, some stay for longer around sequence 0.
+func (o *outbound) span() int {
+	if o.odd == nil {
+		return o.count
+	}
+	return int(min(uint64(2*len(o.ring)), o.nextID))
+}
+
+// has reports whether s, one of the last span packets, is present.
+func (o *outbound) has(s uint16) bool { return o.odd == nil || o.odd.Exists(s) }
+
+// each calls f for the packets in the window, oldest first.
+func (o *outbound) each(f func(id uint64, r *sentRecord)) {
+	for id, end := o.nextID-uint64(o.span()), o.nextID; id != end; id++ {
+		if o.has(uint16(id)) {
+			f(id, o.record(uint16(id)))
+		}
+	}
+}
+
+// lose presumes packet id lost.
+func (o *outbound) lose(id uint64, r *sentRecord, lost func(id uint64)) {
+	r.lose()
+	o.open--
+	o.overdue.decided(id)
+	o.recent.add(true)
+	lost(id)
+}
+
+// loseAll presumes lost all packets whose fate is open.
+func (o *outbound) loseAll(lost func(id uint64)) {
+	o.each(func(id uint64, r *sentRecord) {
+		if r.undecided() {
+			o.lose(id, r, lost)
+		}
+	})
+}
+
+// losePassed presumes lost what the peer's ack has passed and is not young:
+// reordering is over.
+func (o *outbound) losePassed(now int64, lost func(id uint64)) {
+	for id := max(o.decidedTo, o.nextID-uint64(o.span())); id+1 < o.overdue.heard; id++ {
+		if r := o.record(uint16(id)); r.undecided() && now-r.at > growthAge {
+			o.lose(id, r, lost)
+		}
+	}
+}
+
+// loseBefore presumes lost what is undecided among the packets that are at
+// least distance before the packet id-1.
+func (o *outbound) loseBefore(id, distance uint64, lost func(id uint64)) {
+	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.span()))
+	for id > distance && o.decidedTo < id-distance {
+		i := o.decidedTo
+		o.decidedTo++
+		if r := o.record(uint16(i)); r.undecided() && o.has(uint16(i)) {
+			o.lose(i, r, lost)
+		}
+	}
+}
+
+// loseFarBehind presumes lost the packets that are 64 or more behind the peer's ack.
+func (o *outbound) loseFarBehind(ack uint16, lost func(id uint64)) {
+	d := uint64(uint16(o.nextID) - 1 - ack)
+	if d < uint64(o.span()) {
+		o.overdue.passed(o.nextID - d)
+		o.loseBefore(o.nextID-d, lossDistance, lost)
+	}
+}
+
+// margin returns by how much later a packet must have been sent to show that one
+// without an acknowledgement is lost. The times are a round trip, and how much
+// those vary.
+func (o *outbound) margin(rtt, vary int64) int64 {
+	return max(marginMin, (rtt*marginRatio/8+vary)*int64(o.scale+scaleUnit)/scaleUnit)
+}
+
+// losePassedBy presumes lost what a header has passed by.
+func (o *outbound) losePassedBy(h Header, rtt, vary int64, lost func(id uint64)) {
+	named := h.Ack - uint16(bits.TrailingZeros32(h.AckBits))
+	d := uint64(uint16(o.nextID) - 1 - named)
+	if d >= uint64(o.count) {
+		return
+	}
+	id := o.nextID - 1 - d
+	o.overdue.passed(id + 1)
+	o.loseBefore(id+1, maxPassedBy, lost)
+	limit := int64(never) // of the time of sending; reckoned when there is need
+	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.count))
+	for ; o.decidedTo < id; o.decidedTo++ {
+		r := o.record(uint16(o.decidedTo))
+		if !r.undecided() {
+			continue
+		}
+		if limit == never {
+			limit = o.record(named).at - o.margin(rtt, vary)
+		}
+		if r.at > limit {
+			break
+		}
+		if o.falls++; o.falls >= scaleDecay && o.scale > 0 {
+			o.falls, o.scale = 0, o.scale-1-o.scale/scaleUnit
+		}
+		o.lose(o.decidedTo, r, lost)
+	}
+}
+
+// age looks at the packets that have grown old since the last time, in nanoseconds,
+// and presumes lost those that are far too old.
+func (o *outbound) age(g *ground, old int64, lost func(id uint64)) {
+	first := o.nextID - uint64(o.span())
+	for id := max(o.overdue.to, first); id < o.nextID; id++ {
+		r := o.record(uint16(id))
+		if g.now-r.at <= old {
+			break
+		}
+		o.overdue.old(id, r.undecided())
+	}
+	for o.decidedTo = max(o.decidedTo, first); o.decidedTo < o.nextID; o.decidedTo++ {
+		r := o.record(uint16(o.decidedTo))
+		if r.undecided() {
+			if g.now-r.at < g.lostAfter() {
+				break
+			}
+			o.lose(o.decidedTo, r, lost)
+		}
+	}
+}
+
+// lossDue returns when the age of a packet alone shows that it is lost, if there is such
+// a packet.
+func (o *outbound) lossDue(g *ground) (at int64, pending bool) {
+	limit := g.lostAfter()
+	if o.open == 0 || !g.grows() || limit == math.MaxInt64 {
+		return 0, false
+	}
+	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.count))
+	for ; o.decidedTo < o.nextID; o.decidedTo++ {
+		if r := o.record(uint16(o.decidedTo)); r.undecided() {
+			return r.at + limit, true
+		}
+	}
+	return 0, false
+}
+
+// shrink gives memory back: a fixed window if no ack could still make a difference to
+// a packet in it; of a growing one, what is older than all undecided packets, after it
+// has presumed lost what it can.
+func (o *outbound) shrink(g *ground, old int64, lost func(id uint64)) {
+	switch {
+	case o.ring == nil:
+	case g.grows():
+		o.age(g, old, lost)
+		o.losePassed(g.now, lost)
+		o.recent = 0
+		o.trim(g)
+	default:
+		ackable := false
+		o.each(func(_ uint64, r *sentRecord) { ackable = ackable || r.mark&markAcked == 0 })
+		if !ackable {
+			o.free(g)
+		}
+	}
+}
+
+// trim drops the packets of a growing window that are older than all undecided ones,
+// and makes it as small as that allows.
+func (o *outbound) trim(g *ground) {
+	keep := 0
+	for d := o.count - 1; d >= 0; d-- {
+		if o.record(uint16(o.nextID) - 1 - uint16(d)).undecided() {
+			keep = d + 1
+			break
+		}
+	}
+	n := minSentWindow
+	if keep > n {
+		n = 1 << bits.Len(uint(keep-1))
+	}
+	if keep == o.count && n == len(o.ring) {
+		return
+	}
+	o.count = keep
+	o.resize(g, n)
+}
+
+// lostShare returns the percentage that was lost of the packets with a payload that
+// were decided last; those that are overdue count as lost too. While nothing is decided,
+// as in idleness, it is zero.
+func (o *outbound) lostShare() float32 { return 100 * o.recent.share(int(o.overdue.count)) }

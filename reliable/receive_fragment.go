@@ -1,0 +1,83 @@
+package reliable
+
+// receiveFragment takes a fragment.
+func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
+	if r := e.parts.expected(datagram); r != nil && !e.in.seen.Knows(r.sequence) && r.storeNext(datagram, int(e.fragmentSize)) {
+		return e.added(r)
+	}
+	var f Fragment
+	if f.parse(datagram, int(e.maxFragments), int(e.fragmentSize)) != 0 {
+		e.rare.count(&e.ground, fragmentInvalid)
+		return Invalid
+	}
+	r, v := e.place(&f)
+	if v == NoRoom && e.cfg.AckRefused {
+		stranger := !e.Acked()
+		if h := e.parts.header(&f); h != nil {
+			e.handleAcks(*h, true)
+		}
+		if e.out.nextID == 0 {
+			e.acks.introduce(&e.ground, e.in.newest())
+		}
+		if stranger && e.Acked() { // for those who have acknowledged something there may be memory
+			r, v = e.place(&f)
+		}
+	}
+	if v != FragmentStored {
+		if v != Duplicate {
+			e.rare.count(&e.ground, fragmentInvalid)
+		}
+		return v
+	}
+	e.parts.store(r, &f, int(e.fragmentSize))
+	return e.added(r)
+}
+
+// place returns the reassembly that a fragment belongs to, with room for it. If the
+// fragment is refused, the verdict is another one than FragmentStored.
+func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
+	if e.in.begin(f.Sequence) {
+		e.startAt(f.Sequence)
+	}
+	var h *Header
+	if f.ID == 0 {
+		h = &f.Header
+	}
+	if e.in.seen.Knows(f.Sequence) && !e.anew(f.Sequence, h) {
+		return nil, Duplicate
+	}
+	if r := e.parts.find(f.Sequence); r != nil {
+		return r, e.parts.extend(&e.ground, r, f)
+	}
+	if e.cfg.JumpGuard {
+		if v, believed := e.guard(f.Sequence); !believed && !e.anew(f.Sequence, h) {
+			return nil, v
+		}
+	}
+	r, v := e.parts.begin(&e.ground, f)
+	if r == nil {
+		return nil, v
+	}
+	if moved, gap := e.in.forward(f.Sequence); moved && e.cfg.AckDelay > 0 {
+		e.acks.begun(&e.ground, e.view(), gap)
+	}
+	return r, v
+}
+
+// added takes the packet of r if the fragment that was added completes it.
+func (e *Endpoint) added(r *reassembly) Verdict {
+	v := FragmentStored
+	if r.got == r.count {
+		payload := r.payload(int(e.fragmentSize))
+		if size := r.headerSize + len(payload); size > int(e.maxPacket)+datagramSlack {
+			e.rare.count(&e.ground, packetTooLargeToReceive)
+			v = TooLarge
+		} else {
+			e.counters.received()
+			v = e.receivePacket(r.header, payload, size, r.openedAt)
+		}
+		e.parts.close(&e.ground, r)
+	}
+	e.counters.stored()
+	return v
+}
