@@ -2,8 +2,10 @@ package repotest
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"volley/internal/loopback"
 )
 
 // A goBlock is a Go block of a document, with the comment before it.
@@ -151,12 +155,15 @@ func TestGuide(t *testing.T) {
 	run("go vet ./...")
 
 	talk := shBlock(t, "docs/guide.md", "go run ./server")
-	run("go build -o bin/ ./server")
-	program := filepath.Join(dir, "bin", "server")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
+	run("go build -o bin/ ./server ./client")
+	program := func(name string) string {
+		if runtime.GOOS == "windows" {
+			name += ".exe"
+		}
+		return filepath.Join(dir, "bin", name)
 	}
-	server := exec.CommandContext(t.Context(), program, "127.0.0.1:0")
+	checkUnheard := tryUnheard(t, program("client"))
+	server := exec.CommandContext(t.Context(), program("server"), "127.0.0.1:0")
 	out, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +183,32 @@ func TestGuide(t *testing.T) {
 		t.Errorf("the client says %q", answer)
 	}
 
+	checkUnheard()
+
 	tool := shBlock(t, "docs/guide.md", "go -C ../volley/cmd/volley run .")
 	if out := run(tool[0]); !strings.Contains(out, "volley") {
 		t.Errorf("%s prints %q", tool[0], out)
+	}
+}
+
+// tryUnheard has a client talk to a port where nobody listens, and returns what
+// checks that it went on trying, though the system says each time that the
+// connection is refused.
+func tryUnheard(t *testing.T, client string) (check func()) {
+	l, err := net.ListenPacket("udp", loopback.Addr()) // where the port stays free
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	cmd := exec.CommandContext(t.Context(), client, l.LocalAddr().String())
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "no answer") {
+			t.Errorf("a client to whom nobody listens ends with %v, and says %q", err, out.String())
+		}
 	}
 }
