@@ -57,25 +57,32 @@ var (
 // start sets up c on dc and attaches it. An err that is not nil makes a
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
-	now := time.Now()
-	c.dc, c.set = dc, set
-	c.out.Init((*framer)(c), dc.Features().Waits)
 	if err != nil {
-		c.set, c.last = &settings{}, &Stats{}
-		_ = c.endpoint.Init(nil, now, nil) // for its clock
+		c.dc, c.set, c.last = dc, &settings{}, &Stats{}
+		c.out.Init((*framer)(c), dc.Features().Waits)
+		_ = c.endpoint.Init(nil, time.Now(), nil) // for its clock
 		c.out.End(err)
 		c.user.In.Init(0, nil)
 		c.user.In.Fail(err)
 		return err
 	}
-	c.noteEarlier()
+	return c.startAfter(dc, set, dc.Stats())
+}
+
+// startAfter is start on a connection below for which something happened earlier.
+func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stats) error {
+	now := time.Now()
+	c.dc, c.set = dc, set
+	features := dc.Features()
+	c.out.Init((*framer)(c), features.Waits)
+	c.noteEarlier(earlier)
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
 	c.known = set.reserve == nil
 	if err := c.endpoint.Init(c.coreConfig(now), now, (*sink)(c)); err != nil {
 		return err
 	}
-	if e := dc.Features().Errors; e != nil {
+	if e := features.Errors; e != nil {
 		e.OnRefusal(c.user.In.Notice)
 	}
 	if err := dc.Attach((*handler)(c)); err != nil {

@@ -3,6 +3,7 @@ package volley
 import (
 	"cmp"
 
+	"volley/internal/datagram"
 	"volley/internal/socket"
 )
 
@@ -81,8 +82,7 @@ type earlier struct{ drops, writeErrors, memoryRefused uint64 }
 
 // noteEarlier keeps what is not to be blamed for what happens from now on. Mostly
 // that is nothing.
-func (c *Conn) noteEarlier() {
-	s := c.dc.Stats()
+func (c *Conn) noteEarlier(s datagram.Stats) {
 	e := earlier{drops: uint64(s.Socket.Drops), writeErrors: s.WriteErrors}
 	if b := c.set.budget; b != nil {
 		e.memoryRefused = b.Refused()

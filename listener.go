@@ -343,7 +343,7 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 	l := (*Listener)(a)
 	c := new(Conn)
 	l.side.Add()
-	if c.start(dc, l.set, nil) != nil {
+	if c.startAfter(dc, l.set, glance(dc)) != nil {
 		l.forget(c)
 		dc.Close()
 		return
@@ -353,6 +353,15 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 		return
 	}
 	l.accepted.Add(1)
+}
+
+// glance returns the Stats of a Conn that is being admitted, without a system call if
+// that can be: a flood of strangers makes many.
+func glance(dc datagram.Conn) datagram.Stats {
+	if g := dc.Features().Glance; g != nil {
+		return g.Glance()
+	}
+	return dc.Stats()
 }
 
 // forget counts a connection that has ended.

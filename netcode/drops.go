@@ -50,6 +50,10 @@ const (
 	DropNoHandshake // neither a session nor a handshake for the address
 	DropChallenge   // the challenge is not one of ours for this handshake
 
+	// Of addresses without a session, at a server.
+
+	DropFlood // not looked at, since more came than they are given time for
+
 	// NumDropReasons is the number of reasons, DropNone included.
 	NumDropReasons
 )
@@ -88,6 +92,7 @@ var dropLabels = [NumDropReasons]string{
 	DropPendingFull:       "handshakes_full",
 	DropNoHandshake:       "no_handshake",
 	DropChallenge:         "challenge",
+	DropFlood:             "flood",
 }
 
 // String returns a label such as "replay" or "token_expired".

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/datagram"
 	"volley/internal/listen"
 	"volley/internal/socket"
@@ -128,6 +130,34 @@ func connectFake(t *testing.T, sock *fakeSocket, from netip.AddrPort, c *client)
 	if c.state != StateConnected {
 		t.Fatalf("client is %v", c.state)
 	}
+}
+
+// TestDropFlood: requests that come faster than a server gives time to are counted, all
+// of them.
+func TestDropFlood(t *testing.T) {
+	sock := newFakeSocket()
+	l := listenFake(t, sock, 4)
+	defer l.Close()
+	forged := make([]byte, requestSize)
+	putRequest(forged, issueAt(t, time.Now(), 1))
+	forged[500] ^= 1
+	var ps []socket.Packet
+	for i := range 8 {
+		ps = append(ps, socket.Packet{Buf: forged, Addr: clientAddr(i)})
+	}
+	n := uint64(0)
+	for l.Stats().Drops[DropFlood] == 0 {
+		for range 100 {
+			sock.in <- ps
+			n += 8
+		}
+	}
+	sock.put(testServerAddr, nil) // a stranger; what came before is done
+	sock.put(testServerAddr, nil)
+	s := l.Stats()
+	require.GreaterOrEqual(t, s.Drops.Total(), n)
+	require.LessOrEqual(t, s.Drops.Total(), n+2)
+	require.EqualValues(t, n-s.Drops[DropFlood], s.Drops[DropTokenDecrypt])
 }
 
 // TestListenerFlood: 10^6 garbage datagrams from 10^5 addresses through a

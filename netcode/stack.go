@@ -162,6 +162,7 @@ func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
 	f.Viewer = (*handler)(s)
+	f.Glance = nil // who stacks on a session does so later than it was admitted
 	if f.Gather != nil {
 		f.Gather = s
 	}

@@ -58,12 +58,13 @@ func (l *Listener) Stats() ListenerStats {
 		Refused:  l.refused.Load(),
 		TimedOut: l.shared.timeouts.Load(),
 	}
+	for r := range s.Drops {
+		s.Drops[r] = l.shared.drops[r].Load()
+	}
 	for _, d := range l.side.Stats() {
 		s.ReadErrors += d.ReadErrors
 		s.WriteErrors += d.WriteErrors
-	}
-	for r := range s.Drops {
-		s.Drops[r] = l.shared.drops[r].Load()
+		s.Drops[DropFlood] += d.Shed
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,6 +78,8 @@ type Features struct {
 	Unread UnreadTeller
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
+	// Glance tells what Stats does, at less cost, to whoever admits the Conn.
+	Glance Glancer
 	// Viewer is the connection below as package volleydebug shows it, with what
 	// stands on it: for a protocol that counts what has ended.
 	Viewer registry.Viewer
@@ -138,6 +140,13 @@ type UnreadTeller interface {
 	Unread() bool
 }
 
+// A Glancer is a Conn whose Stats ask the system.
+type Glancer interface {
+	// Glance returns Stats without asking the system, for the Admit of the Conn: of the
+	// socket there are only the Drops, as of its first datagram.
+	Glance() Stats
+}
+
 // A TombstoneSetter is a Conn whose address stays closed for a while after
 // Close.
 type TombstoneSetter interface {
@@ -192,6 +201,9 @@ type Stats struct {
 	ReadErrors, WriteErrors uint64
 	// Unknown counts datagrams of addresses without a Conn that were dropped.
 	Unknown uint64
+	// Shed counts those of them that nobody has looked at, since more came than
+	// there was time for.
+	Shed uint64
 	// Socket is what the socket itself tells.
 	Socket socket.Stats
 }

@@ -67,14 +67,16 @@ type Mux struct {
 	// somebody in already. Whoever closes meanwhile leaves the socket to it.
 	entering bool
 
-	reading                          readState
-	readErrors, writeErrors, unknown atomic.Uint64
+	reading                                readState
+	drops                                  atomic.Uint32 // of the socket, as a stranger's packet said last
+	readErrors, writeErrors, unknown, shed atomic.Uint64
 }
 
 // readState belongs to who reads.
 type readState struct {
-	bufs bufList
-	out  wire.Batch
+	bufs      bufList
+	out       wire.Batch
+	strangers strangers
 }
 
 // NewMux returns a Mux on sock, which it takes over. Nothing is read before
@@ -109,12 +111,15 @@ func (m *Mux) Peers() int {
 }
 
 // Stats returns what happened below the Conns.
-func (m *Mux) Stats() Stats {
+func (m *Mux) Stats() Stats { return m.stats(m.sock.Stats()) }
+
+func (m *Mux) stats(sock socket.Stats) Stats {
 	return Stats{
 		ReadErrors:  m.readErrors.Load(),
 		WriteErrors: m.writeErrors.Load(),
 		Unknown:     m.unknown.Load(),
-		Socket:      m.sock.Stats(),
+		Shed:        m.shed.Load(),
+		Socket:      sock,
 	}
 }
 
@@ -219,27 +224,49 @@ func (m *Mux) handleBroken(err error) {
 }
 
 // handlePackets hands packets on, those of one route that follow each other as
-// one batch.
+// one batch: first those of Conns, then those of strangers.
 func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 	r := &m.reading
 	for i := 0; i < len(ps); {
 		from := route{ps[i].Addr, ps[i].Local}
-		r.bufs.bufs = r.bufs.bufs[:0]
-		for i < len(ps) && ps[i].Addr == from.remote && ps[i].Local == from.local {
-			r.bufs.add(&ps[i])
-			i++
+		end := i + 1
+		for end < len(ps) && ps[end].Addr == from.remote && ps[end].Local == from.local {
+			end++
 		}
-		m.deliver(now, from, r.bufs.bufs)
+		if !m.handleKnown(now, from, ps[i:end]) {
+			r.strangers.put(from, ps[i:end])
+		}
+		i = end
+	}
+	if len(r.strangers.waiting) > 0 {
+		m.handleStrangers(now, len(ps))
 	}
 	clear(r.bufs.bufs)
 }
 
-func (m *Mux) deliver(now time.Time, from route, bufs [][]byte) {
+// handleKnown hands on the packets of a route that has a Conn, and returns false if
+// there is none.
+func (m *Mux) handleKnown(now time.Time, from route, ps []socket.Packet) bool {
+	bufs := m.reading.bufs.of(ps)
 	p := m.last.Load()
 	if p == nil || p.addr != from.remote || !p.hears(from.local) || p.closed.Load() {
-		if p = m.lookup(now, from, bufs); p == nil {
-			return
+		if m.reading.strangers.has(from) {
+			return false // what came before it is yet to be handled
 		}
+		m.mu.Lock()
+		found, there := m.findLocked(from, bufs)
+		m.mu.Unlock()
+		if found == nil {
+			return there
+		}
+		p = found
+	}
+	m.deliver(now, p, bufs)
+	return true
+}
+
+func (m *Mux) deliver(now time.Time, p *Peer, bufs [][]byte) {
+	if m.last.Load() != p {
 		m.last.Store(p)
 		if p.closed.Load() {
 			m.last.CompareAndSwap(p, nil) // remove may have been too early
@@ -256,73 +283,6 @@ func (m *Mux) answer(to route) {
 		sendBatch(&m.turns, to, out, &m.writeErrors)
 		out.Reset()
 	}
-}
-
-// lookup finds or makes the Conn of an address; nil: the datagrams are done
-// with.
-func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
-	m.mu.Lock()
-	if p, there := m.findLocked(from, bufs); there {
-		m.mu.Unlock()
-		return p
-	}
-	late := m.tombstones.has(from, now)
-	refuse := m.closing || m.cfg.Acceptor == nil || m.crowdedLocked(from.remote)
-	m.entering = !refuse
-	m.mu.Unlock()
-	if refuse {
-		m.unknown.Add(uint64(len(bufs)))
-		return nil
-	}
-	defer m.entered()
-	admit := m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, late, bufs, &m.reading.out)
-	m.answer(from)
-	if admit == nil {
-		m.unknown.Add(uint64(len(bufs)))
-		return nil
-	}
-	return m.admit(now, from, bufs, admit)
-}
-
-// entered ends what lookup has begun.
-func (m *Mux) entered() {
-	m.mu.Lock()
-	m.entering = false
-	last := m.lastLocked()
-	m.mu.Unlock()
-	if last {
-		m.leave()
-	}
-}
-
-// admit makes a Conn, even if the Mux has been closed since the Acceptor
-// decided: the other side may know already that it is let in, and only its Admit
-// can tell it otherwise.
-func (m *Mux) admit(now time.Time, from route, bufs [][]byte, admit Admit) *Peer {
-	p := newPeer(m, from)
-	m.mu.Lock()
-	if other, there := m.findLocked(from, bufs); there {
-		m.mu.Unlock()
-		return other
-	}
-	m.addLocked(p)
-	m.tombstones.forget(p.place())
-	m.admitting = p
-	m.mu.Unlock()
-	admit(now, p)
-	refused := p.handler == nil || p.closed.Load()
-	m.mu.Lock()
-	m.admitting = nil
-	if !refused {
-		m.countLocked()
-	}
-	m.mu.Unlock()
-	if refused {
-		p.Close()
-		return nil
-	}
-	m.turns.reconsider()
-	return p
 }
 
 // countLocked notes whether there is one Peer only.

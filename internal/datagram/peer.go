@@ -9,6 +9,7 @@ import (
 	"unique"
 
 	"volley/internal/deadline"
+	"volley/internal/socket"
 	"volley/internal/wire"
 )
 
@@ -149,6 +150,9 @@ func (p *Peer) AddrPort() netip.AddrPort { return p.addr }
 // Stats returns what happened below all Conns of the Mux.
 func (p *Peer) Stats() Stats { return p.mux.Stats() }
 
+// Glance implements Glancer.
+func (p *Peer) Glance() Stats { return p.mux.stats(socket.Stats{Drops: p.mux.drops.Load()}) }
+
 // Linger implements Lingerer. A Mux that accepts, or has other Conns, reads on.
 func (p *Peer) Linger() {
 	if p.mayRead() && p.mux.lingers() {
@@ -162,6 +166,9 @@ func (p *Peer) Features() Features {
 	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: below.System}
 	if below.Peek != nil {
 		f.Unread = p
+	}
+	if below.Drops {
+		f.Glance = p
 	}
 	return f
 }

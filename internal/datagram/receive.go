@@ -30,6 +30,15 @@ func (l *bufList) add(p *socket.Packet) {
 	}
 }
 
+// of returns the datagrams of packets, until the next call.
+func (l *bufList) of(ps []socket.Packet) [][]byte {
+	l.bufs = l.bufs[:0]
+	for i := range ps {
+		l.add(&ps[i])
+	}
+	return l.bufs
+}
+
 const readPackets = 8
 
 // serve reads from a socket and calls handle with each batch, until an error.

@@ -82,6 +82,7 @@ type Features struct {
 	System   System         // it is one of the system
 	Peek     Peeker         // it can tell whether it has something to be read
 	Release  Releaser       // its Close may return before its address is free
+	Drops    bool           // its Packets tell of Drops, and its Stats ask the system for newer ones
 }
 
 // A Looper can do without the step back to its caller between two reads.
