@@ -68,22 +68,25 @@ func (w *world) mustDial(c *Client, from string) {
 // A journal collects lines from several goroutines.
 type journal struct {
 	mu    sync.Mutex
-	lines []string
+	lines []timed
 }
 
 func (j *journal) add(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprintf(format, args...))
+	j.lines = append(j.lines, timed{fmt.Sprintf(format, args...), time.Now()})
 }
 
-func (j *journal) take() []string {
+// timed returns what was added since the last call, and when.
+func (j *journal) timed() []timed {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lines := j.lines
 	j.lines = nil
 	return lines
 }
+
+func (j *journal) take() []string { return whats(j.timed()) }
 
 // want compares what was added since the last call, once everything rests.
 func (j *journal) want(t *testing.T, want ...string) {

@@ -42,6 +42,7 @@ type recorded struct {
 
 type recordedData struct {
 	Clients  int `json:"max_clients"`
+	Attempts int
 	ID       uint16
 	From     uint16
 	Mode     string
@@ -61,19 +62,41 @@ func testSessions(t *testing.T, version Version, data []byte) {
 		t.Fatal("file without sessions")
 	}
 	for _, r := range file.Sessions {
-		t.Run(r.Name, func(t *testing.T) {
-			if !(r.Fault && version == V21) { // a fault of that server
-				t.Run("server", func(t *testing.T) { r.testServer(t, version) })
-			}
-			for n := 1; n <= r.clients(); n++ {
-				t.Run(fmt.Sprint("client", n), func(t *testing.T) { r.testClient(t, version, n) })
-			}
-		})
+		t.Run(r.Name, func(t *testing.T) { r.test(t, version) })
+	}
+}
+
+// test plays both sides of a recording.
+func (r *recording) test(t *testing.T, version Version) {
+	if !(r.Fault && version == V21) { // a fault of that server
+		t.Run("server", func(t *testing.T) { r.testServer(t, version) })
+	}
+	for n := 1; n <= r.clients(); n++ {
+		t.Run(fmt.Sprint("client", n), func(t *testing.T) { r.testClient(t, version, n) })
 	}
 }
 
 // recordedConfig has the times of the released library.
 func recordedConfig(v Version) *Config { return &Config{Version: v, MinResend: 10 * time.Millisecond} }
+
+// attempts returns how often a client was told to try to connect; 0 if that was not
+// recorded.
+func (r *recording) attempts(number int) int {
+	for _, e := range r.Log {
+		if e.Name == "connect_called" && e.Side == fmt.Sprint("client", number) {
+			return e.Data.Attempts
+		}
+	}
+	return 0
+}
+
+// end returns when the recording ends. Nobody knows what would have followed.
+func (r *recording) end() float64 { return r.Log[len(r.Log)-1].T }
+
+// sameMoment is how much later than ours the recorded ones may act, which look at
+// their sockets and timers each 2 ms, on a busy machine. What ours do in the last such
+// time may not have been recorded.
+const sameMoment = 20.0
 
 func (r *recording) clients() (n int) {
 	for _, e := range r.Log {
@@ -120,7 +143,13 @@ type wiretap struct {
 	conn   net.Conn
 	stream bool
 	mu     sync.Mutex
-	got    []string // what ours has sent
+	got    []timed // what ours has sent
+}
+
+// timed is what ours has sent or been told, and when.
+type timed struct {
+	what string
+	at   time.Time
 }
 
 func newWiretap(c net.Conn, stream bool) *wiretap {
@@ -145,7 +174,7 @@ func (w *wiretap) read() {
 			return
 		}
 		w.mu.Lock()
-		w.got = append(w.got, hex.EncodeToString(buf[:n]))
+		w.got = append(w.got, timed{hex.EncodeToString(buf[:n]), time.Now()})
 		w.mu.Unlock()
 	}
 }
@@ -157,7 +186,7 @@ func (w *wiretap) send(b []byte) {
 	w.conn.Write(b)
 }
 
-func (w *wiretap) sent() []string {
+func (w *wiretap) sent() []timed {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.got)
@@ -215,6 +244,7 @@ func (r *recording) testServer(t *testing.T, version Version) {
 				taps[i+1] = newWiretap(c, false)
 			}
 		}
+		begin := time.Now()
 		r.serverTimeline(s, taps, l).run()
 		s.Close()
 		for _, w := range taps[1:] {
@@ -224,9 +254,9 @@ func (r *recording) testServer(t *testing.T, version Version) {
 		}
 		synctest.Wait()
 		for i, w := range taps[1:] {
-			compareTraffic(t, i+1, r.sends("s2c", i+1), w.sent(), serverSide)
+			r.compareTraffic(t, i+1, r.sends("s2c", i+1), w.sent(), serverSide, begin)
 		}
-		r.compareEvents(t, "server", j.take())
+		r.compareEvents(t, "server", j.timed(), begin)
 	})
 }
 
@@ -356,6 +386,16 @@ func (r *recording) sendTime(e *recorded) float64 {
 	return at
 }
 
+// lastFrame returns when the last came of the frames that a client had sent by a time.
+func (r *recording) lastFrame(client int, by float64) (at float64) {
+	for _, e := range r.sends("c2s", client) {
+		if e.T <= by && len(e.Deliver) > 0 {
+			at = max(at, slices.Max(e.Deliver))
+		}
+	}
+	return at
+}
+
 // serverTimeline is what happens to a server: datagrams come, and its
 // application acts.
 func (r *recording) serverTimeline(s *Server, taps []*wiretap, l *pipeListener) (line timeline) {
@@ -376,15 +416,15 @@ func (r *recording) serverTimeline(s *Server, taps []*wiretap, l *pipeListener) 
 	}
 	for _, e := range r.Log {
 		if e.Kind == "closed" && e.Dir == "c2s" {
-			line.add(e.T+10, func() {
+			line.add(max(e.T, r.lastFrame(e.Client, e.T)), func() {
 				if w := taps[e.Client]; w.conn != nil {
 					w.conn.Close()
 				}
 			})
 		}
 	}
-	line.add(r.Log[len(r.Log)-1].T+100, func() {})
-	peers := make(map[int]uint16)
+	line.add(r.end()+100, func() {})
+	peers, kicked := make(map[int]uint16), make(map[uint16]int)
 	for _, e := range r.sends("s2c", 0) {
 		if p, _ := (codec{}).parse(serverSide, e.Hex); p.typ == typeWelcome {
 			peers[e.Client] = p.client
@@ -397,10 +437,19 @@ func (r *recording) serverTimeline(s *Server, taps []*wiretap, l *pipeListener) 
 		case m != nil:
 			line.add(r.sendTime(e), func() { s.Peer(peers[e.Client]).Send(m) })
 		case e.Type == "disconnect" && e.Hex[0] == 0x45:
+			kicked[peers[e.Client]]++
 			line.add(e.T, func() { s.Peer(peers[e.Client]).Kick(dataFrom(e.Hex[1:])) })
 		case e.Type == "disconnect" && !stopped:
 			stopped = true
 			line.add(e.T, func() { s.Close() })
+		}
+	}
+	for _, e := range r.Log {
+		if e.Name != "client_disconnected" || e.Data.Reason != "kicked" {
+			continue
+		}
+		if kicked[e.Data.ID]--; kicked[e.Data.ID] < 0 { // the datagram was not recorded any more
+			line.add(e.T, func() { s.Peer(e.Data.ID).Kick(nil) })
 		}
 	}
 	return line
@@ -411,6 +460,7 @@ func (r *recording) testClient(t *testing.T, version Version, number int) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		c := r.newClient(&j, version)
+		c.Config.ConnectAttempts = r.attempts(number)
 		n := simnet.New(1)
 		defer n.Close()
 		var near, far net.Conn
@@ -426,12 +476,15 @@ func (r *recording) testClient(t *testing.T, version Version, number int) {
 			}
 		}
 		w := newWiretap(far, r.Transport == "tcp")
+		begin := time.Now()
 		r.clientTimeline(c, number, near, w, &j).run()
+		synctest.Wait()
+		told := j.timed()
 		c.Close()
 		w.conn.Close()
 		synctest.Wait()
-		compareTraffic(t, number, r.sends("c2s", number), w.sent(), clientSide)
-		r.compareEvents(t, fmt.Sprint("client", number), j.take())
+		r.compareTraffic(t, number, r.sends("c2s", number), w.sent(), clientSide, begin)
+		r.compareEvents(t, fmt.Sprint("client", number), told, begin)
 	})
 }
 
@@ -487,7 +540,7 @@ func (r *recording) clientTimeline(c *Client, number int, near net.Conn, w *wire
 			line.add(e.T, func() { c.Close() })
 		}
 	}
-	line.add(r.Log[len(r.Log)-1].T+100, func() {})
+	line.add(r.end()+100, func() {})
 	for _, e := range r.sends("s2c", number) {
 		for _, at := range e.Deliver {
 			line.add(at, func() { w.send(e.Hex) })
