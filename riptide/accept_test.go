@@ -287,8 +287,8 @@ func TestSpoofedConnects(t *testing.T) {
 				t.Errorf("memory grew by %d bytes", grown)
 			}
 			s.mu.Lock()
-			if n := len(s.lobby.peers); n > 200 || s.lobby.pending > 100 {
-				t.Errorf("%d in the lobby, %d pending", n, s.lobby.pending)
+			if n := len(s.lobby.peers); n > 200 || len(s.lobby.pending[overDatagrams].peers) > 100 {
+				t.Errorf("%d in the lobby, %d pending", n, len(s.lobby.pending[overDatagrams].peers))
 			}
 			s.mu.Unlock()
 			if accept == nil { // and others find a place when it is over

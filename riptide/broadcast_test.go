@@ -31,7 +31,7 @@ func manyPeers(tb testing.TB, n int) (s *Server, peers []*Peer) {
 	for i := range n {
 		conn, err := m.Dial(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1))
 		require.NoError(tb, err)
-		p := &Peer{server: s}
+		p := &Peer{server: s, stage: stageGone} // not in the lobby
 		p.s.init((*peerOwner)(p), conn, s.set, serverSide, time.Now())
 		require.NoError(tb, conn.Attach(&p.s))
 		p.s.core.state = stateConnected

@@ -18,7 +18,8 @@ import (
 // connection has ended. Fields must not be changed while it is connected.
 //
 // Functions given to it are called one after the other, on a goroutine of its
-// own that reads no socket.
+// own that reads no socket. When one panics, that is logged with its stack, and the
+// connection ends, as if by Close; the program goes on.
 type Client struct {
 	// Config is for the connection; nil: the defaults.
 	Config *Config
@@ -51,7 +52,8 @@ type Client struct {
 
 	// KickOnError ends the connection when a handler returns an error.
 	KickOnError bool
-	// Logger is told of errors of handlers. Nil: silence.
+	// Logger is told of errors of handlers. Nil: silence, except for panics of
+	// functions, which go to slog.Default then.
 	Logger *slog.Logger
 
 	handlers handlerTable[*Client]
@@ -346,6 +348,11 @@ func (cc *clientOwner) left(e end) {
 	}
 }
 
+func (cc *clientOwner) panicked(v any) {
+	logPanic(cc.client.Logger, v)
+	(*clientConn)(cc).leave()
+}
+
 // event implements owner.
 func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
 	c := cc.client
@@ -372,10 +379,10 @@ func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
 		if cc.shown {
 			clientConns.Ended((*clientConn)(cc))
 		}
+		defer close(cc.done)
 		if e := endOf(body); cc.stands && c.Disconnected != nil {
 			c.Disconnected(c, e.reason, e.message(cc.s.set))
 		}
-		close(cc.done)
 	}
 }
 

@@ -1,6 +1,7 @@
 package riptide
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -23,8 +24,8 @@ type lobby struct {
 	nextID  uint16   // from here on no id has been used
 	freed   []uint16 // in the order in which they became free
 	peers   map[*Peer]struct{}
-	pending int     // of peers, those that are not connected
-	called  []*Peer // accepted, and have not answered, in the order of acceptance
+	pending [numTransports]places // of peers, those that are not connected
+	called  []*Peer               // accepted, and have not answered, in the order of acceptance
 }
 
 // confirmAfter is how long an accepted client may take to answer before it has
@@ -33,16 +34,36 @@ const confirmAfter = time.Second
 
 func (l *lobby) init(maxClients, maxPending int) {
 	*l = lobby{maxClients: maxClients, maxPending: maxPending, nextID: 1, peers: make(map[*Peer]struct{})}
+	for i := range l.pending {
+		l.pending[i] = newPlaces()
+	}
 }
 
 // enter admits a client that is not accepted yet.
 func (l *lobby) enter(p *Peer) bool {
-	if l.pending >= l.maxPending {
+	if l.crowded(p.transport) {
 		return false
 	}
-	l.pending++
+	l.pending[p.transport].add(p)
 	l.peers[p] = struct{}{}
 	return true
+}
+
+// crowded reports whether all places of a transport are taken.
+func (l *lobby) crowded(t transport) bool { return len(l.pending[t].peers) >= l.maxPending }
+
+// yields returns the client that has to give way to one of a host, for which there
+// is no place, or no id; nil if there is none.
+func (l *lobby) yields(now time.Time, t transport, host netip.Addr) *Peer {
+	if l.crowded(t) {
+		if p := l.pending[t].crowding(host); p != nil {
+			return p
+		}
+		if p := l.pending[t].silent(now); p != nil {
+			return p
+		}
+	}
+	return l.unanswered(now)
 }
 
 // full reports whether no id is free.
@@ -70,7 +91,7 @@ func (l *lobby) accept(p *Peer, now time.Time) (id uint16, ok bool) {
 func (l *lobby) connected(p *Peer) {
 	l.uncall(p)
 	p.stage = stageConnected
-	l.pending--
+	l.pending[p.transport].remove(p)
 }
 
 // uncall forgets that a client was accepted, since it has answered or gone.
@@ -85,7 +106,7 @@ func (l *lobby) left(p *Peer) stage {
 	was := p.stage
 	l.uncall(p)
 	if was == stagePending || was == stageAccepted {
-		l.pending--
+		l.pending[p.transport].remove(p)
 	}
 	p.stage = stageGone
 	delete(l.peers, p)

@@ -32,7 +32,7 @@ func TestLobbyForgets(t *testing.T) {
 	require.Equal(t, 1, len(l.called))
 	require.LessOrEqual(t, cap(l.called)+cap(l.freed), 256)
 	require.Len(t, l.peers, 1)
-	require.Equal(t, 1, l.pending)
+	require.Len(t, l.pending[overDatagrams].peers, 1)
 	require.Nil(t, l.unanswered(start.Add(confirmAfter-1)))
 	require.Equal(t, silent, l.unanswered(start.Add(confirmAfter)))
 }

@@ -2,7 +2,9 @@ package riptide
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"volley/internal/wire"
@@ -16,8 +18,13 @@ type Peer struct {
 	id     uint16             // set before it is connected
 	cancel context.CancelFunc // of the request; guarded by s.mu
 
+	transport transport
+	host      netip.Addr
+
 	// guarded by Server.mu
 	stage    stage
+	entered  time.Time
+	spoke    bool  // has asked to be accepted
 	was      stage // before it had gone
 	accepted time.Time
 	order    uint64 // number of its join
@@ -128,6 +135,11 @@ func (p *peerOwner) requested(now time.Time, data []byte, out *wire.Batch) {
 }
 func (p *peerOwner) joined() bool { return p.server.joined((*Peer)(p)) }
 func (p *peerOwner) left(end)     { p.server.left((*Peer)(p)) }
+
+func (p *peerOwner) panicked(v any) {
+	logPanic(p.server.Logger, v, slog.Int("client", int(p.id)), slog.Any("remote", (*Peer)(p).RemoteAddr()))
+	(*Peer)(p).kick(Kicked, Kicked, nil)
+}
 
 // event implements owner.
 func (p *peerOwner) event(kind packetType, body []byte, m *Message) {

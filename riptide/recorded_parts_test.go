@@ -273,9 +273,9 @@ func recordLobby(s *tape.Scene) {
 		if p := l.unanswered(now); p != nil {
 			s.Note(int64(p.order))
 		}
-		s.Note(tape.Truth(l.full()), int64(l.pending), int64(len(l.peers)), int64(len(l.called)), int64(len(l.freed)), int64(l.nextID))
+		s.Note(tape.Truth(l.full()), int64(len(l.pending[overDatagrams].peers)), int64(len(l.peers)), int64(len(l.called)), int64(len(l.freed)), int64(l.nextID))
 		if i%150 == 149 {
-			s.Phase("clients", "pending", l.pending, "there", len(l.peers), "called", len(l.called), "free", len(l.freed), "next", l.nextID)
+			s.Phase("clients", "pending", len(l.pending[overDatagrams].peers), "there", len(l.peers), "called", len(l.called), "free", len(l.freed), "next", l.nextID)
 		}
 	}
 }

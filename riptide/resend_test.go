@@ -224,8 +224,8 @@ func TestTickLooksForAcks(t *testing.T) {
 		require.NoError(t, err)
 		s := &Server{}
 		require.NoError(t, s.init())
-		p := &Peer{server: s}
-		now := time.Now().Add(time.Hour) // so that no timer is in the way
+		p := &Peer{server: s, stage: stageGone} // not in the lobby
+		now := time.Now().Add(time.Hour)        // so that no timer is in the way
 		p.s.init((*peerOwner)(p), conn, s.set, serverSide, now)
 		p.s.core.state = stateConnected
 		var out wire.Batch

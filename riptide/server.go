@@ -22,7 +22,9 @@ import (
 // Functions given to it are called on a goroutine of the client that they are
 // about, one after the other, and never on one that reads a socket: while one
 // waits, messages of this client wait, and nobody else's. What waits is limited
-// by [Config.ReadBuffer].
+// by [Config.ReadBuffer]. When one panics, that is logged with its stack, as package
+// net/http does, and this client is disconnected; of its messages that wait none is
+// handled any more, and Disconnected is called. The server and all others go on.
 type Server struct {
 	// Config is for the connections; nil: the defaults.
 	Config *Config
@@ -30,9 +32,13 @@ type Server struct {
 	// answered yet included; others are told that the server is full. 1 to
 	// 65534; default 64.
 	MaxClients int
-	// MaxPending limits the clients that are not connected yet: those that
-	// Accept decides about, those that have not answered, and TCP connections
-	// on which nothing has come. Others are not heard. Default 256.
+	// MaxPending limits the clients that are not connected yet, those over
+	// streams such as TCP apart from those over datagrams: clients that Accept
+	// decides about, those that have not answered, and streams on which
+	// nothing has come. When all places are taken, the host that has the most
+	// gives one to a host that has fewer, a stream on which nothing has come
+	// for a second to anybody, and so does a client that has been accepted and
+	// has not answered for a second. Others are not heard. Default 256.
 	MaxPending int
 
 	// Sockets is how many sockets share each UDP port that ListenAndServe opens,
@@ -74,7 +80,7 @@ type Server struct {
 	// takes as many messages as there are clients whenever one comes or goes.
 	NoAnnouncements bool
 	// Logger is told of clients, their ends, and errors of handlers. Nil:
-	// silence.
+	// silence, except for panics of functions, which go to slog.Default then.
 	Logger *slog.Logger
 
 	handlers handlerTable[*Peer]
@@ -166,7 +172,7 @@ func (s *Server) init() error {
 		s.peers = make(map[uint16]*Peer)
 		s.done = make(chan struct{})
 		s.list.Store(new([]*Peer))
-		s.admit = func(now time.Time, conn datagram.Conn) { s.newPeer(now, conn, s.set) }
+		s.admit = func(now time.Time, conn datagram.Conn) { s.newPeer(now, conn, s.set, overDatagrams) }
 	})
 	return s.err
 }

@@ -19,13 +19,19 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown sees the datagrams of an address without a connection. A
 // connect makes one, if there is room.
-func (a *acceptor) HandleUnknown(now time.Time, _ netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
+func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	s := (*Server)(a)
 	for _, b := range bufs {
 		p, ok := s.set.parse(clientSide, b)
 		if ok && p.typ == typeConnect && len(b) <= s.set.maxPayload+maxHeaderSize {
-			if s.hasRoom(now, out) {
+			full, ok := s.makeRoom(now, overDatagrams, hostOfAddr(from.Addr()))
+			switch {
+			case ok:
 				return s.admit
+			case full:
+				for range rejectSends {
+					s.set.appendReject(out, ServerFull, nil)
+				}
 			}
 			break
 		}
@@ -33,28 +39,25 @@ func (a *acceptor) HandleUnknown(now time.Time, _ netip.AddrPort, _ bool, bufs [
 	return nil
 }
 
-// hasRoom reports whether a client may ask to be accepted. If all places are
-// taken it makes one free, if it can, for the next attempt, or says that the
-// server is full.
-func (s *Server) hasRoom(now time.Time, out *wire.Batch) bool {
+// makeRoom reports whether a client of a host may ask to be accepted. If all places
+// or ids are taken, it makes one free if it can: a place at once, an id for the next
+// attempt. Full says that there is no id and that none will be free soon.
+func (s *Server) makeRoom(now time.Time, t transport, host netip.Addr) (full, ok bool) {
 	s.mu.Lock()
-	full, pending := s.lobby.full(), s.lobby.pending >= s.lobby.maxPending
+	full = s.lobby.full()
+	crowded := s.lobby.crowded(t)
 	var late *Peer
-	if full || pending {
-		late = s.lobby.unanswered(now)
+	if full || crowded {
+		late = s.lobby.yields(now, t, host)
 	}
 	s.mu.Unlock()
-	switch {
-	case !full && !pending:
-		return true
-	case late != nil:
+	if late != nil {
 		late.s.end(TimedOut)
-	case full:
-		for range rejectSends {
-			s.set.appendReject(out, ServerFull, nil)
-		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return false, !full && !s.lobby.crowded(t)
 	}
-	return false
+	return full, !full && !crowded
 }
 
 // serveConn serves a client on a connection of its own.
@@ -65,12 +68,17 @@ func (s *Server) serveConn(c net.Conn) {
 		c.Close()
 		return
 	}
-	s.newPeer(time.Now(), conn, set)
+	t, now := overDatagrams, time.Now()
+	if isStream(c) {
+		t = overStreams
+	}
+	s.makeRoom(now, t, hostOf(conn.RemoteAddr()))
+	s.newPeer(now, conn, set, t)
 }
 
 // newPeer makes the connection of a client.
-func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings) {
-	p := &Peer{server: s}
+func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings, t transport) {
+	p := &Peer{server: s, transport: t, host: hostOf(conn.RemoteAddr()), entered: now}
 	p.s.init((*peerOwner)(p), conn, set, serverSide, now)
 	s.mu.Lock()
 	ok := !s.isClosedLocked() && s.lobby.enter(p)
@@ -90,13 +98,16 @@ func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings) {
 // locked.
 func (p *Peer) requested(now time.Time, data []byte, out *wire.Batch) {
 	s, c := p.server, &p.s.core
+	s.mu.Lock()
+	if p.stage == stagePending {
+		s.lobby.pending[p.transport].spoke(p)
+	}
+	full := s.lobby.full()
+	s.mu.Unlock()
 	if s.Accept == nil {
 		p.admit(now, out)
 		return
 	}
-	s.mu.Lock()
-	full := s.lobby.full()
-	s.mu.Unlock()
 	if full {
 		c.reject(ServerFull, nil, out)
 		return
@@ -129,7 +140,7 @@ func (p *Peer) decide(r *Request) {
 	defer p.server.work.Done()
 	// Not with the answer to the request: that could leave after the decision.
 	p.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.pend(out) })
-	err := p.server.Accept(r)
+	err := p.ask(r)
 	reason, body := Rejected, []byte(nil)
 	if re, ok := errors.AsType[*RejectError](err); ok {
 		var bad error
@@ -150,6 +161,17 @@ func (p *Peer) decide(r *Request) {
 			p.admit(now, out)
 		}
 	})
+}
+
+// ask asks the application. If that panics, the client is refused.
+func (p *Peer) ask(r *Request) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			logPanic(p.server.Logger, v, slog.Any("remote", p.RemoteAddr()))
+			err = errPanicked
+		}
+	}()
+	return p.server.Accept(r)
 }
 
 // A notice says that a client has come or gone, to those that joined before.
@@ -245,6 +267,9 @@ func (s *Server) ended(p *Peer, e end) {
 	s.mu.Lock()
 	was := p.was
 	s.mu.Unlock()
+	if was == stageConnected || was == stageAccepted {
+		defer s.free(p.id) // whatever becomes of the function of the application
+	}
 	switch was {
 	case stageConnected:
 		s.log(slog.LevelInfo, "client disconnected", "client", p.id, "remote", p.RemoteAddr(), "reason", e.reason)
@@ -258,9 +283,12 @@ func (s *Server) ended(p *Peer, e end) {
 		}
 	default:
 		s.log(slog.LevelDebug, "client not accepted", "remote", p.RemoteAddr(), "reason", e.reason)
-		return
 	}
+}
+
+// free lets an id be given to another client.
+func (s *Server) free(id uint16) {
 	s.mu.Lock()
-	s.lobby.free(p.id)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.lobby.free(id)
 }

@@ -34,6 +34,9 @@ type owner interface {
 	requested(now time.Time, data []byte, out *wire.Batch)
 	joined() bool
 	left(end)
+	// panicked is called with what a function of the application has panicked
+	// with. It ends the connection.
+	panicked(any)
 	// started and stopped enclose the life of the session's goroutine.
 	started()
 	stopped()
@@ -49,7 +52,8 @@ type session struct {
 	run   func() // dispatch, made once
 	born  time.Time
 
-	held atomic.Int64 // bytes of events that wait or are being handled
+	held   atomic.Int64 // bytes of events that wait or are being handled
+	broken bool         // a function has panicked; belongs to dispatch
 
 	// mu guards everything below. It is never held while something is sent,
 	// or while code of the application runs.
@@ -80,7 +84,9 @@ func (s *session) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	if s.asked {
 		s.asked = false
-		s.owner.requested(now, s.data, out)
+		if s.core.state == statePending { // and has not gone since
+			s.owner.requested(now, s.data, out)
+		}
 		s.data = nil
 	}
 	s.unlock(out)
@@ -304,7 +310,7 @@ func (s *session) dispatch() {
 		s.mu.Unlock()
 		for q.len() > 0 {
 			kind, body := q.pop()
-			s.owner.event(kind, body, m)
+			s.give(kind, body, m)
 			s.held.Add(-eventCost(body))
 		}
 		putQueue(q)
@@ -312,6 +318,21 @@ func (s *session) dispatch() {
 	}
 	s.running = false
 	s.mu.Unlock()
+}
+
+// give hands an event to the owner. If a function of the application panics, the
+// connection ends, and of what waits only the end is handed over.
+func (s *session) give(kind packetType, body []byte, m *Message) {
+	if s.broken && kind != eventEnded {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.broken = true
+			s.owner.panicked(v)
+		}
+	}()
+	s.owner.event(kind, body, m)
 }
 
 func eventCost(body []byte) int64 { return int64(len(body) + messageCost) }

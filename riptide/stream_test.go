@@ -119,7 +119,7 @@ func TestLyingLengths(t *testing.T) {
 				c.Close()
 				synctest.Wait()
 				w.server.mu.Lock()
-				if len(w.server.lobby.peers) != 0 || w.server.lobby.pending != 0 {
+				if len(w.server.lobby.peers) != 0 || len(w.server.lobby.pending[overStreams].peers) != 0 {
 					t.Error("the client is still there")
 				}
 				w.server.mu.Unlock()
