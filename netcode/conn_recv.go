@@ -50,6 +50,9 @@ func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over
 		}
 		switch p.typ {
 		case packetDisconnect:
+			if c.shared != nil {
+				c.shared.departed.add(c.sess.addr)
+			}
 			return payloads, true
 		case packetPayload:
 			c.received.add(len(p.body))

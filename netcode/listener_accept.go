@@ -27,6 +27,10 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 		if l.closed {
 			return nil
 		}
+		if l.shared.departed.takes(from, b) {
+			bufs[i] = b[:0]
+			continue
+		}
 		sess, reason := l.core.receive(now, from, b, out)
 		if reason != DropNone {
 			l.shared.drop(reason, from)

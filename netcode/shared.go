@@ -18,7 +18,8 @@ type shared struct {
 	timeouts atomic.Uint64
 	logger   *slog.Logger // may be nil
 
-	memory listen.Budget
+	memory   listen.Budget
+	departed departed
 
 	logMu  sync.Mutex
 	logged [NumDropReasons]logState
