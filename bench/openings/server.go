@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime/pprof"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"volley"
+	"volley/bench/internal/cputime"
+	"volley/netcode"
+)
+
+// serverEnv tells a process that it is a server, and which.
+const serverEnv = "VOLLEY_BENCH_OPENINGS"
+
+// profileEnv names a file for a profile of the server's processor time.
+const profileEnv = "VOLLEY_BENCH_PROFILE"
+
+const (
+	serverUDP     = "udp"
+	serverVolley  = "volley"
+	serverSilent  = "volley-accepted"
+	serverNetcode = "netcode"
+
+	serverMessage = 200 // bytes of a session's message
+	maxConns      = 1 << 20
+)
+
+func serverNames() []string { return []string{serverUDP, serverVolley, serverSilent, serverNetcode} }
+
+// key is shared by both ends of sessions.
+var key = netcode.Key{1}
+
+// A mark is what the server has done and used so far.
+type mark struct {
+	Opened uint64 // connections, or datagrams from strangers that the server has dealt with
+	CPU    time.Duration
+	At     time.Time
+}
+
+// serve answers messages until in ends. For each line of in it writes a mark.
+func serve(name string, in io.Reader, out io.Writer) error {
+	if path := os.Getenv(profileEnv); path != "" {
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	listen := map[string]func() (net.Addr, func() uint64, error){
+		serverUDP: listenUDP, serverVolley: listenVolley, serverSilent: listenSilent, serverNetcode: listenNetcode,
+	}[name]
+	if listen == nil {
+		return fmt.Errorf("no server %q, want one of %q", name, serverNames())
+	}
+	addr, opened, err := listen()
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(out)
+	if err := enc.Encode(addr.String()); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if err := enc.Encode(mark{opened(), cputime.Process(), time.Now()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenUDP answers each datagram, whoever sends it.
+func listenUDP() (net.Addr, func() uint64, error) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.SetReadBuffer(4 << 20); err != nil {
+		return nil, nil, err
+	}
+	var opened atomic.Uint64
+	go func() {
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				continue
+			}
+			if n != serverMessage {
+				opened.Add(1)
+			}
+			_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+		}
+	}()
+	return c.LocalAddr(), opened.Load, nil
+}
+
+func listenVolley() (net.Addr, func() uint64, error) { return listenConns(true) }
+
+// listenSilent accepts strangers, and has nothing to say to them.
+func listenSilent() (net.Addr, func() uint64, error) { return listenConns(false) }
+
+func listenConns(answers bool) (net.Addr, func() uint64, error) {
+	lc := volley.ListenConfig{MaxConns: maxConns, Backlog: maxConns, MaxMemory: 4 << 30}
+	l, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		for {
+			c, err := l.AcceptConn()
+			if err != nil {
+				return
+			}
+			if answers || isSession(c.RemoteAddr()) {
+				go answer(c)
+			}
+		}
+	}()
+	return l.Addr(), func() uint64 { return l.Stats().Accepted }, nil
+}
+
+// isSession tells addresses of sessions from those of the flood.
+func isSession(a net.Addr) bool { return a.(*net.UDPAddr).IP.Equal(net.IPv4(127, 0, 0, 1)) }
+
+// listenNetcode has sessions with connect tokens.
+func listenNetcode() (net.Addr, func() uint64, error) {
+	lc := netcode.ListenConfig{PrivateKey: key, MaxClients: 1 << 16}
+	ln, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	l := volley.NewListener(ln, nil)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answer(c)
+		}
+	}()
+	return l.Addr(), func() uint64 { return ln.Stats().Requests }, nil
+}
+
+// answer answers all messages.
+func answer(c net.Conn) {
+	buf := make([]byte, serverMessage)
+	for {
+		n, err := c.Read(buf)
+		if err == nil {
+			_, err = c.Write(buf[:n])
+		}
+		if err != nil {
+			c.Close()
+			return
+		}
+	}
+}
+
+// A child is a server, as the process sees it that has started it.
+type child struct {
+	Addr string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *json.Decoder
+}
+
+func start(name string) (*child, error) {
+	if !slices.Contains(serverNames(), name) {
+		return nil, fmt.Errorf("no server %q, want one of %q", name, serverNames())
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), serverEnv+"="+name)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
+	if err := s.out.Decode(&s.Addr); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// mark asks the server what it has done so far.
+func (s *child) mark() (m mark, err error) {
+	if _, err = io.WriteString(s.in, "\n"); err == nil {
+		err = s.out.Decode(&m)
+	}
+	return m, err
+}
+
+func (s *child) stop() error {
+	s.in.Close()
+	return s.cmd.Wait()
+}
