@@ -72,6 +72,14 @@ func TestAckTimeLimit(t *testing.T) {
 	require.EqualValues(t, 180, (&ackTime{smooth: 100, variance: 10, worst: 160}).limit())
 }
 
+// What acknowledgements mostly take is a quarter more than their mean, or more where
+// they vary by more.
+func TestAckTimeSoon(t *testing.T) {
+	require.Zero(t, (&ackTime{}).soon())
+	require.EqualValues(t, 125, (&ackTime{smooth: 100, variance: 6}).soon())
+	require.EqualValues(t, 128, (&ackTime{smooth: 100, variance: 7}).soon())
+}
+
 // Each counter of a Server is the sum of those of its connections.
 func TestStatsPlus(t *testing.T) {
 	numbered := func(step uint64) (s Stats) {
