@@ -6,13 +6,14 @@ import "time"
 type Fate int
 
 const (
-	// Delivered: the peer has acknowledged every part of the message, and has
-	// room for it. A reliable message will be read there if anybody reads; an
-	// unreliable or passive one may have come too late, and be skipped.
+	// Delivered: the peer has acknowledged every part of the message, and of all
+	// reliable messages before it on its channel. A reliable message can be read
+	// there; an unreliable or passive one may have come too late, and be skipped.
 	Delivered Fate = iota
 	// Lost: a part of the message was not acknowledged and is not sent again,
-	// its time was over, or the connection has ended. Such a message may have
-	// arrived all the same.
+	// its time was over, or the connection has ended, before this message or a
+	// reliable one before it was acknowledged. Such a message may have arrived all
+	// the same.
 	Lost
 )
 
@@ -28,7 +29,7 @@ type Receipt struct {
 	ID      uint64        // as returned by Send
 	Channel int           // the number of the channel it was sent on
 	Fate    Fate          // Delivered or Lost, which is final
-	RTT     time.Duration // from Send to the last acknowledgement; 0 if lost
+	RTT     time.Duration // from Send to the acknowledgement that made it Delivered; 0 if lost
 }
 
 // receipts is a bounded queue of receipts. There is none until somebody asks.

@@ -155,19 +155,14 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 // flushUnlocking waits until everything is acknowledged and the protocol's own end
 // has begun.
 func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
-	for c.peer.State() == core.Connecting && c.peer.Stats().Packets > 0 {
-		if c.awaitUnlocking(cancel, nil) == wokenCancel {
-			return
-		}
-	}
-	if c.peer.State() == core.Connecting {
+	if c.peer.State() == core.Connecting && c.peer.Stats().Packets == 0 {
 		return // Abort tells the peer, if there is one
 	}
 	c.timeLocked()
 	c.disconnectLocked()
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(nil)
-	for c.peer.State() == core.Connected {
+	for c.peer.State() <= core.Connected {
 		c.tickAt = 0
 		c.scheduleLocked()
 		if c.awaitUnlocking(cancel, nil) == wokenCancel {

@@ -12,8 +12,9 @@ import (
 type ackList struct {
 	ids    []uint32
 	recent [2][]uint32
-	repeat int // batches in which an id is repeated
-	max    int // ids that one frame holds
+	repeat int  // batches in which an id is repeated
+	max    int  // ids that one frame holds
+	none   bool // a frame without ids is to leave: nothing is accepted any more
 }
 
 // maxRepeats is how many ids of a batch are repeated, the last ones.
@@ -34,6 +35,10 @@ func (a *ackList) full() bool { return len(a.ids) >= maxAcks }
 // flush appends the frames that acknowledge what was collected. No frame lists
 // an id twice (T5).
 func (a *ackList) flush(out *wire.Batch) {
+	if a.none {
+		a.none = false
+		AppendDataAck(out.Extend(DataAckHeaderSize)[:0], nil)
+	}
 	if len(a.ids) == 0 {
 		return
 	}

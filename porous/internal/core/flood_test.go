@@ -95,7 +95,7 @@ func TestTakeRun(t *testing.T) {
 		one.base, many.base = one.next, many.next
 	}
 	require.False(t, many.ready())
-	require.Nil(t, many.tail)
+	require.Nil(t, many.head)
 	require.Greater(t, inRuns, 100)
 
 	s := newSender()

@@ -39,6 +39,9 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 		return ok
 	}
 	s := &p.send
+	if len(list) == 0 && p.flushing && p.vainAt == 0 {
+		p.vainAt = now + s.rtt.rto() // acknowledgements may be on their way
+	}
 	s.queue.now = now
 	a := Ack{Now: now, InFlight: s.queue.flight}
 	var newest uint64 // transmission

@@ -41,7 +41,7 @@ type Fate struct {
 	Mode      Mode
 	Size      int // bytes
 	Delivered bool
-	RTT       time.Duration // from Send to the last acknowledgement; 0 if lost
+	RTT       time.Duration // from Send to the acknowledgement that delivered it; 0 if lost
 }
 
 // A Handler is told what a Peer receives.
@@ -63,9 +63,10 @@ type Peer struct {
 	h   Handler
 
 	state      State
-	acked      bool // our request was
-	requested  bool // by the peer, compatibly
-	flushing   bool // to disconnect when everything is sent
+	acked      bool  // our request was
+	requested  bool  // by the peer, compatibly
+	flushing   bool  // to disconnect when everything is sent
+	vainAt     Clock // when to disconnect all the same, since the peer is closing and takes nothing; 0: never
 	ownID      uint32
 	otherID    uint32 // of a request that the peer may have seen in its place; ownID: there is none
 	remoteID   uint32
@@ -351,7 +352,9 @@ func (p *Peer) EndBatch(now Clock, out *wire.Batch) {
 func (p *Peer) Disconnect(now Clock, flush bool) {
 	switch p.state {
 	case Connecting:
-		p.become(now, Disconnected)
+		if p.flushing = flush && p.send.packets > 0; !p.flushing {
+			p.become(now, Disconnected)
+		}
 	case Connected:
 		p.flushing = true
 		if !flush {
@@ -374,7 +377,7 @@ func (p *Peer) requestEnd(now Clock, out *wire.Batch) {
 
 // finish begins to disconnect when everything has been flushed.
 func (p *Peer) finish(now Clock) {
-	if p.flushing && p.state == Connected && p.send.idle() {
+	if p.flushing && p.state == Connected && (p.send.idle() || p.vainAt != 0 && now >= p.vainAt) {
 		p.become(now, Disconnecting)
 	}
 }
@@ -493,6 +496,9 @@ func (p *Peer) Next(now Clock) (at Clock, ok bool) {
 		at = min(p.lastHeard+p.cfg.Watchdog, p.pingAt(), p.send.nextAt(now))
 		if p.leaving {
 			at = min(at, p.leaveAt)
+		}
+		if p.vainAt != 0 {
+			at = min(at, p.vainAt)
 		}
 		if p.asksAgain() {
 			at = min(at, p.requestAt)

@@ -49,7 +49,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 		p.stats.OutOfWindow++
 		return true
 	}
-	if r.acks.full() || !r.admit(now, n, body) {
+	if r.acks.full() || p.flushing && r.refuses(n, body) || !r.admit(now, n, body) {
 		p.stats.Refused++
 		r.takeWindowAcks(n, body)
 		return true
@@ -68,6 +68,25 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 	r.acks.add(id)
 	p.stats.Accepted++
 	return true
+}
+
+// refuses reports whether a frame has a message that nobody will read, since the
+// connection is being closed here. It is not acknowledged, so that the peer does not
+// take it for delivered; and if the peer is closing, too, it is told that waiting is
+// in vain.
+func (r *receiving) refuses(n int, body []byte) bool {
+	var m Message
+	for range n {
+		m, body, _ = NextMessage(body)
+		if m.Type == MessageWindowAck {
+			continue
+		}
+		if c := r.channel(int(m.Channel)); c != nil && c.lies(m.Packet) == taken {
+			r.acks.none = true
+			return true
+		}
+	}
+	return false
 }
 
 // takeWindowAcks takes what needs no room from a frame that is refused: who only

@@ -243,7 +243,7 @@ func TestT5ForgedAcks(t *testing.T) {
 		p.Receive(1, AppendDataAck(nil, []uint32{ids[1], ids[1], ids[1]}), &out)
 		require.Equal(t, flight*4/5, p.Stats().InFlight, "counted once")
 	}
-	require.Len(t, h.fates, 1)
+	require.Empty(t, h.fates, "the first one is missing")
 	p.Receive(1, AppendDataAck(nil, ids), &out)
 	require.Zero(t, p.Stats().InFlight)
 	require.Len(t, h.fates, 5)

@@ -16,6 +16,7 @@ const (
 // An outgoing is a packet that was accepted for sending.
 type outgoing struct {
 	next    *outgoing
+	prev    *outgoing // of those without a fate
 	ch      *sender
 	data    []byte
 	number  uint64 // counts the packets of all channels, from 1
@@ -51,6 +52,9 @@ func newOutgoing(n int) *outgoing {
 
 func (o *outgoing) fragments() int32 { return int32(o.last) + 1 }
 
+// over reports whether it is known what became of all fragments.
+func (o *outgoing) over() bool { return o.settled >= o.fragments() }
+
 func (o *outgoing) fragmentLen(n, size int) int {
 	return min(size, len(o.data)-n*size)
 }
@@ -76,13 +80,15 @@ type sender struct {
 	lastReliable uint32
 	hasReliable  bool
 
-	head, tail *outgoing // packets of which fragments are to be sent
-	back       []part    // parts of frames that were given up, to be sent again
-	backAt     int       // those of back before this have been sent again
-	sentinel   part      // to follow the fragments of its packet
-	hasMark    bool      // whether there is one
-	mark       uint32    // the newest window acknowledgement
-	markDue    bool      // it is to be sent
+	oldest, tail *outgoing // packets without a fate, in the order of their numbers
+	head         *outgoing // the first of them of which fragments are to be sent
+	missing      *outgoing // the first reliable one of them that has not arrived: the peer reads none behind it
+	back         []part    // parts of frames that were given up, to be sent again
+	backAt       int       // those of back before this have been sent again
+	sentinel     part      // to follow the fragments of its packet
+	hasMark      bool      // whether there is one
+	mark         uint32    // the newest window acknowledgement
+	markDue      bool      // it is to be sent
 
 	active bool // in the schedule
 	trust  trust
@@ -111,19 +117,35 @@ func (s *sender) handleWindowAck(id uint32) bool {
 }
 
 func (s *sender) push(o *outgoing) {
-	if s.tail == nil {
-		s.head = o
+	if o.prev = s.tail; s.tail == nil {
+		s.oldest = o
 	} else {
 		s.tail.next = o
 	}
 	s.tail = o
+	if s.head == nil {
+		s.head = o
+	}
+	if s.missing == nil && o.mode == Reliable {
+		s.missing = o
+	}
 }
 
-func (s *sender) pop() {
-	s.head = s.head.next
-	if s.head == nil {
-		s.tail = nil
+func (s *sender) pop() { s.head = s.head.next }
+
+// remove takes out a packet that has its fate.
+func (s *sender) remove(o *outgoing) {
+	if o.prev == nil {
+		s.oldest = o.next
+	} else {
+		o.prev.next = o.next
 	}
+	if o.next == nil {
+		s.tail = o.prev
+	} else {
+		o.next.prev = o.prev
+	}
+	o.prev, o.next = nil, nil
 }
 
 // ready reports whether there is something to send within the peer's window, beside

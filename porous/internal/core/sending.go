@@ -209,11 +209,31 @@ func (s *sending) settlePart(p *part, acked bool) {
 	s.complete(o)
 }
 
-// complete reports the fate of a packet once it is known.
+// complete reports the fate of a packet once it is known. What has arrived behind a
+// reliable packet that is missing is not delivered yet: nobody can read it before
+// that, and never will if the connection ends.
 func (s *sending) complete(o *outgoing) {
-	if o.settled < o.fragments() {
-		return
+	ch := o.ch
+	switch {
+	case !o.over():
+	case o == ch.missing:
+		next := o.next
+		s.conclude(o)
+		for next != nil && (next.over() || next.mode != Reliable) {
+			x := next
+			if next = x.next; x.over() {
+				s.conclude(x)
+			}
+		}
+		ch.missing = next
+	case o.lost || ch.missing == nil || o.number < ch.missing.number:
+		s.conclude(o)
 	}
+}
+
+// conclude tells the fate of a packet.
+func (s *sending) conclude(o *outgoing) {
+	o.ch.remove(o)
 	n := len(o.data) + PacketOverhead
 	s.packets--
 	s.queued -= n
@@ -303,24 +323,21 @@ func (s *sending) compact() {
 	}
 }
 
-// release gives everything up: packets without a fate are lost.
+// release gives everything up: packets without a fate are lost, but for those that
+// have arrived and can be read.
 func (s *sending) release() {
-	for id := s.queue.base; id != s.queue.next; id++ {
-		if f := s.queue.at(id); f.state != frameGone {
-			for i := range f.parts {
-				s.settlePart(&f.parts[i], false)
-			}
-		}
-	}
 	for _, ch := range s.channels {
 		if ch == nil {
 			continue
 		}
-		for i := ch.backAt; i < len(ch.back); i++ {
-			s.settlePart(&ch.back[i], false)
-		}
-		for ch.head != nil {
-			s.giveUp(ch)
+		readable := true // by the peer, if it has arrived
+		for o := ch.oldest; o != nil; {
+			x := o
+			o = x.next
+			arrived := x.over() && !x.lost || x.seen
+			readable = readable && (arrived || x.mode != Reliable)
+			x.lost = !arrived || !readable
+			s.conclude(x)
 		}
 	}
 	s.queue, s.spare = transfer{}, nil
