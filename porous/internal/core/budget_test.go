@@ -237,7 +237,9 @@ func TestWhenUnfinishedPacketsGiveWay(t *testing.T) {
 			require.True(t, data(0, fragment(0, 1)))
 			require.True(t, data(0, fragment(1, 1)))
 			h.unread = map[int]int{0: test.unread, 1: cfg.ReceiveBuffer}
-			for n := 2; data(0, fragment(1, n)); n++ {
+			for n := 2; n <= 40 && data(0, fragment(1, n)); n++ {
+			}
+			for n := 0; data(0, fragment(3, n)); n++ {
 				require.Less(t, n, 40)
 			}
 			last := fragment(2, 0)

@@ -80,7 +80,7 @@ func TestCountedCosts(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) < 8 {
 		t.Skip("the counts are those of 64 bits")
 	}
-	require.EqualValues(t, 2064, pageCost)
+	require.EqualValues(t, 2160, pageCost)
 	require.LessOrEqual(t, int(unsafe.Sizeof(page{})), pageCost)
 	require.EqualValues(t, 80, entryCost)
 	require.LessOrEqual(t, int(unsafe.Sizeof(incoming{})), entryCost)

@@ -1,18 +1,48 @@
 package core
 
+import "math/bits"
+
 const pageSize = 256
 
 // A page is a part of a channel's queue of received packets: one entry for
 // each of 256 consecutive ids.
 type page struct {
 	entries [pageSize]*incoming
+	marks   [markKinds][pageSize / 64]uint64
 	count   int
 	next    *page
 }
 
+// A markKind is a property of entries by which they are found, however many others
+// there are: what a peer never finishes makes nothing slower.
+type markKind uint8
+
+const (
+	markThere    markKind = iota
+	markStop              // it is complete, or waited for another packet when last looked at
+	markSentinel          // a sentinel has come
+	markKinds
+)
+
+func (p *page) mark(k markKind, id uint32)   { p.marks[k][id%pageSize/64] |= 1 << (id % 64) }
+func (p *page) unmark(k markKind, id uint32) { p.marks[k][id%pageSize/64] &^= 1 << (id % 64) }
+
+// find returns the first place from i on with a mark; pageSize: none.
+func (p *page) find(k markKind, i uint32) uint32 {
+	w := i / 64
+	x := p.marks[k][w] >> (i % 64) << (i % 64)
+	for x == 0 {
+		if w++; w == pageSize/64 {
+			return pageSize
+		}
+		x = p.marks[k][w]
+	}
+	return w*64 + uint32(bits.TrailingZeros64(x))
+}
+
 // What the parts of a queue count against the budget, in bytes.
 const (
-	pageCost  = 8*pageSize + 16
+	pageCost  = 8*pageSize + 16 + int(markKinds)*pageSize/8
 	entryCost = 80
 	pieceCost = 32
 )
@@ -27,6 +57,7 @@ type incoming struct {
 	sentinel bool
 	large    bool // larger than we take: it is dropped when its turn comes
 	bytes    int  // that it counts against the budget
+	extra    int  // of them, those that its channel took beyond its share
 	pieces   []piece
 }
 
@@ -66,6 +97,7 @@ type pool struct {
 	kept    int // bytes in buffers
 	pages   int
 	entries int
+	steps   int // that were made to find entries, for tests
 }
 
 // bufferSizes are the sizes in bytes of buffers for fragments. Larger ones are

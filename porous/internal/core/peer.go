@@ -437,6 +437,9 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 		if p.settleLeave(now, out); p.state != Connected {
 			return
 		}
+		if p.recv.dirty {
+			p.recv.deliver() // what the last batch has left
+		}
 		p.send.tick(now)
 		if p.asksAgain() && now >= p.requestAt {
 			p.request(now, out)
@@ -496,6 +499,9 @@ func (p *Peer) Next(now Clock) (at Clock, ok bool) {
 		at = min(p.lastHeard+p.cfg.Watchdog, p.pingAt(), p.send.nextAt(now))
 		if p.leaving {
 			at = min(at, p.leaveAt)
+		}
+		if p.recv.dirty {
+			at = min(at, now)
 		}
 		if p.vainAt != 0 {
 			at = min(at, p.vainAt)

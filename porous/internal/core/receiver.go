@@ -14,15 +14,20 @@ type receiver struct {
 	mask   uint32  // of ids in the ring
 	count  int     // entries
 	newest uint32  // the newest id of them
-	from   uint32  // those before were looked at: incomplete, and not to be waited for
 	bytes  int     // what the queue counts against the budget
+	extra  int     // of them, those beyond the channel's share
+	over   uint64  // number of the frame that may take some of these
+	asking uint64  // number of the frame for which asked counts
+	asked  int     // bytes that the messages of that frame cost here
+	ran    uint64  // number of the frame for which ahead counts
+	ahead  uint32  // the base when what that frame has so far will have been delivered
 	dirty  bool    // to be scanned
 
 	refusing  bool  // for want of room, and nothing was taken
 	refusedAt Clock // since when, and everything was read
 
-	frame uint64 // number of the frame in which page was last counted
-	page  uint32
+	frame uint64 // number of the frame in which a page was last counted, and which that was
+	index uint32
 }
 
 // A verdict says what became of a received message.
@@ -42,7 +47,7 @@ func (r *receiver) init(a *pool, fragmentSize, maxPacket int, window, group, fir
 		size *= 2
 	}
 	*r = receiver{pool: a, fragmentSize: fragmentSize, maxPacket: maxPacket, window: window, group: group,
-		base: first, from: first, mask: size - 1}
+		base: first, mask: size - 1}
 }
 
 // check returns what is wrong with a fragment by itself.
@@ -111,10 +116,10 @@ func (r *receiver) cost(m *Message, frame uint64) int {
 	}
 	n += entryCost
 	page, first := m.Packet&r.mask/pageSize, r.frame != frame
-	if !first && r.page == page {
+	if !first && r.index == page {
 		return n
 	}
-	r.frame, r.page = frame, page
+	r.frame, r.index = frame, page
 	if r.dir == nil && first {
 		n += 8 * int(r.mask+1) / pageSize
 	}
@@ -143,28 +148,23 @@ func (r *receiver) make(m *Message) *incoming {
 	e.bytes = entryCost
 	r.bytes += entryCost
 	(*p).entries[m.Packet%pageSize] = e
+	(*p).mark(markThere, e.id)
+	if r.waits(e) {
+		(*p).mark(markStop, e.id)
+	}
 	(*p).count++
 	r.count++
 	r.inserted(m.Packet)
 	return e
 }
 
+// page returns the page of an entry.
+func (r *receiver) page(e *incoming) *page { return r.dir[e.id&r.mask/pageSize] }
+
 func (r *receiver) inserted(id uint32) {
 	if r.count == 1 || packetLead(id, r.base) > packetLead(r.newest, r.base) {
 		r.newest = id
-		if packetLead(id, r.base) >= r.window-r.group {
-			r.revisit(r.base) // a sentinel may have come of age
-		}
-	}
-	if packetLead(id, r.base) < packetLead(r.from, r.base) {
-		r.from = id
-	}
-}
-
-func (r *receiver) revisit(id uint32) {
-	r.dirty = true
-	if packetLead(id, r.base) < packetLead(r.from, r.base) {
-		r.from = id
+		r.dirty = r.dirty || packetLead(id, r.base) >= r.window-r.group // a sentinel may have come of age
 	}
 }
 
@@ -172,9 +172,13 @@ func (r *receiver) revisit(id uint32) {
 func (r *receiver) drop(e *incoming) {
 	p := &r.dir[e.id&r.mask/pageSize]
 	(*p).entries[e.id%pageSize] = nil
+	for k := range markKinds {
+		(*p).unmark(k, e.id)
+	}
 	(*p).count--
 	r.count--
 	r.bytes -= e.bytes
+	r.extra -= e.extra
 	if (*p).count == 0 {
 		r.pool.putPage(*p)
 		*p = nil
@@ -212,7 +216,8 @@ func (r *receiver) fragment(m *Message) verdict {
 	e.bytes += n
 	r.bytes += n
 	if e.complete() {
-		r.revisit(m.Packet)
+		r.page(e).mark(markStop, e.id)
+		r.dirty = true
 	}
 	return taken
 }
@@ -236,7 +241,12 @@ func (r *receiver) large(m *Message) verdict {
 	r.pool.putPieces(e)
 	r.bytes -= e.bytes - entryCost
 	e.bytes = entryCost
-	r.revisit(m.Packet)
+	if less := e.extra - e.bytes; less > 0 {
+		e.extra -= less
+		r.extra -= less
+	}
+	r.page(e).mark(markStop, e.id)
+	r.dirty = true
 	return tooLarge
 }
 
@@ -252,31 +262,31 @@ func (r *receiver) sentinel(m *Message) verdict {
 	if e != nil && e.sentinel {
 		return duplicate
 	}
-	r.make(m).sentinel = true
-	if packetLead(r.newest, r.base) >= r.window-r.group {
-		r.revisit(m.Packet)
-	}
+	e = r.make(m)
+	e.sentinel = true
+	r.page(e).mark(markSentinel, e.id)
+	r.dirty = r.dirty || packetLead(r.newest, r.base) >= r.window-r.group
 	return taken
 }
 
 // first returns the first entry at id or behind it.
-func (r *receiver) first(id uint32) *incoming {
+func (r *receiver) first(id uint32) *incoming { return r.find(markThere, id) }
+
+// find returns the first entry with a mark at id or behind it.
+func (r *receiver) find(k markKind, id uint32) *incoming {
 	end := r.base + r.window
-	for left := end - id; r.count > 0 && int32(left) > 0; left = end - id {
-		p := r.dir[id&r.mask/pageSize]
-		if p == nil {
-			id += pageSize - id%pageSize
-			continue
-		}
-		for {
-			if e := p.entries[id%pageSize]; e != nil {
-				return e
-			}
-			id++
-			if id%pageSize == 0 || id == end {
-				break
+	for r.count > 0 && int32(end-id) > 0 {
+		r.pool.steps++
+		start := id % pageSize
+		if p := r.dir[id&r.mask/pageSize]; p != nil {
+			if i := p.find(k, start); i < pageSize {
+				if int32(end-(id-start+i)) <= 0 {
+					return nil // that place is one before the base
+				}
+				return p.entries[i]
 			}
 		}
+		id += pageSize - start
 	}
 	return nil
 }
@@ -289,37 +299,78 @@ func depends(id uint32, lead uint16, base uint32) bool {
 	return lead != 0 && packetLead(id, base) >= uint32(lead)
 }
 
+// maxLooks is how many entries a scan looks at of those that waited and are not
+// complete. It goes on with the next batch.
+const maxLooks = 64
+
+// reach returns the base as it will be when what was looked at of a frame has been
+// delivered.
+func (r *receiver) reach(frame uint64) uint32 {
+	if r.ran == frame {
+		return r.ahead
+	}
+	return r.base
+}
+
+// pass notes that a message of a frame will be taken.
+func (r *receiver) pass(m *Message, frame uint64) {
+	if base := r.reach(frame); m.Type == MessageFragment && m.Last == 0 &&
+		packetLead(m.Packet, base) < r.window && !depends(m.Packet, m.Lead, base) {
+		r.ran, r.ahead = frame, nextPacket(m.Packet)
+	}
+}
+
 // scan returns the next packet to deliver (Q6), after which advance is called;
 // nil: none. What cannot come any more is skipped.
 func (r *receiver) scan() *incoming {
 	r.dirty = false
-	for r.count > 0 {
-		e := r.first(r.base + packetLead(r.from, r.base))
-		if e == nil || r.waits(e) {
-			break
+	at := r.base // no entry before this one stops
+	for looks := 0; r.count > 0; looks++ {
+		e := r.find(markStop, at)
+		if r.skipAged(e) {
+			at = r.base
 		}
-		if e.complete() {
+		switch {
+		case e == nil || r.waits(e):
+			return nil
+		case e.complete():
 			return e
+		case looks == maxLooks:
+			r.dirty = true
+			return nil
 		}
-		if e.sentinel && packetLead(r.newest, e.id) >= r.window-r.group {
-			r.advance(nextPacket(e.id))
-			continue
-		}
-		r.from = nextPacket(e.id)
+		r.page(e).unmark(markStop, e.id) // it waits no more
+		at = r.base + packetLead(e.id, r.base)
 	}
 	return nil
 }
 
+// skipAged gives up packets of which only a sentinel has come, and one of nearly the
+// whole window later (Q10), as far as they lie before e, and reports whether it did.
+func (r *receiver) skipAged(e *incoming) (any bool) {
+	for r.count > 0 && packetLead(r.newest, r.base) >= r.window-r.group {
+		s := r.find(markSentinel, r.base)
+		if s == nil || packetLead(r.newest, s.id) < r.window-r.group ||
+			e != nil && packetLead(s.id, r.base) >= packetLead(e.id, r.base) {
+			break
+		}
+		r.advance(nextPacket(s.id))
+		any = true
+	}
+	return any
+}
+
 // advance moves the window, and forgets what lies behind it.
 func (r *receiver) advance(to uint32) {
-	for r.count > 0 {
-		e := r.first(r.base)
+	for id := r.base; r.count > 0; {
+		e := r.first(id)
 		if e == nil || packetLead(e.id, r.base) >= packetLead(to, r.base) {
 			break
 		}
+		id = r.base + packetLead(e.id, r.base)
 		r.drop(e)
 	}
-	r.base, r.from = to, to
+	r.base = to
 }
 
 // due returns the window acknowledgement to send when the window has moved
@@ -331,23 +382,6 @@ func (r *receiver) due(old uint32) (id uint32, ok bool) {
 		return 0, false
 	}
 	return (r.base - behind - 1) & (packetIDs - 1), true
-}
-
-// needed reports whether a packet may be one that has to arrive before anything
-// else can be delivered, and how many bytes are held for such ones.
-func (r *receiver) needed(id uint32) (held int, ok bool) {
-	if r.count == 0 {
-		return 0, true
-	}
-	lead := packetLead(id, r.base)
-	last := packetLead(r.first(r.base).id, r.base)
-	if e := r.first(r.base + packetLead(r.from, r.base)); e != nil && r.waits(e) {
-		last = max(last, packetLead(e.id, r.base)-uint32(e.lead))
-	}
-	for e := r.first(r.base); e != nil && packetLead(e.id, r.base) <= last; e = r.first(r.base + packetLead(e.id, r.base) + 1) {
-		held += e.bytes
-	}
-	return held, lead <= last
 }
 
 // reset gives all memory back.

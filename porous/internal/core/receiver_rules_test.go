@@ -26,56 +26,6 @@ func queued(t *testing.T) (*pool, *receiver) {
 	return a, r
 }
 
-// What everything else waits for is the first packet there is, those before it, and
-// what the first one that waits depends on; what is held for them is what they
-// count.
-func TestNeededPackets(t *testing.T) {
-	_, r := queued(t)
-	const piece = 1472 + pieceCost
-	for id, want := range map[uint32]bool{0: true, 1: true, 2: true, 3: false, 4: false, 9: false, 20: false} {
-		held, ok := r.needed(id)
-		require.Equal(t, want, ok, "packet %d", id)
-		require.Equal(t, entryCost+2*piece, held)
-	}
-	require.Nil(t, r.scan(), "4 waits for 0")
-
-	r.advance(1)
-	require.Nil(t, r.get(0))
-	e := r.scan()
-	require.EqualValues(t, 4, e.id, "0 is over")
-	r.advance(5)
-	require.Nil(t, r.scan(), "9 waits for 6")
-	for id, want := range map[uint32]bool{5: true, 6: true, 9: true, 10: false} {
-		held, ok := r.needed(id)
-		require.Equal(t, want, ok, "packet %d", id)
-		require.Equal(t, entryCost+64+pieceCost, held)
-	}
-
-	_, r = queued(t)
-	m := Message{Packet: 3, Lead: 1, Last: 1, Data: make([]byte, 1000)}
-	require.Equal(t, taken, r.fragment(&m))
-	m = Message{Packet: 1, Last: 1, Data: make([]byte, 1000)}
-	require.Equal(t, taken, r.fragment(&m))
-	r.from = 4 // the first three were looked at
-	for id, want := range map[uint32]bool{0: true, 1: true, 2: false, 3: false} {
-		held, ok := r.needed(id)
-		require.Equal(t, want, ok, "packet %d", id)
-		require.Equal(t, entryCost+piece, held)
-	}
-	r.from = 9 // which waits for 6
-	held, ok := r.needed(6)
-	require.True(t, ok)
-	require.Equal(t, 4*entryCost+4*piece+64+pieceCost, held)
-	_, ok = r.needed(7)
-	require.False(t, ok)
-
-	r.reset()
-	require.Zero(t, r.bytes)
-	held, ok = r.needed(63)
-	require.Zero(t, held)
-	require.True(t, ok, "of an empty channel any packet may be the one")
-}
-
 // An entry that is kept does not hold on to buffers that others use, or that are
 // not kept.
 func TestKeptEntriesForgetTheirBuffers(t *testing.T) {

@@ -104,11 +104,11 @@ func (r *receiving) takeWindowAcks(n int, body []byte) {
 // admit reports whether there is room for all messages of a frame (R11). If
 // there is none, the frame is not acknowledged, and comes again.
 func (r *receiving) admit(now Clock, n int, body []byte) bool {
+	r.frames++
 	if r.ample(n, len(body)) {
 		return true
 	}
 	most := 0
-	r.frames++
 	for rest := body; len(rest) > 0; {
 		var m Message
 		m, rest, _ = NextMessage(rest)
@@ -128,9 +128,14 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 			}
 		}
 		cost := c.cost(&m, r.frames)
+		if c.asking != r.frames {
+			c.asking, c.asked = r.frames, 0
+		}
+		c.asked += cost
 		if most += cost; !r.fits(c, &m, most) {
 			return r.skip(now, c, &m) && r.admit(now, n, body)
 		}
+		c.pass(&m, r.frames)
 	}
 	return most == 0 || r.reserve(most)
 }
@@ -145,8 +150,11 @@ func (r *receiving) ample(messages, size int) bool {
 }
 
 // fits reports whether a message may be taken that brings a frame's cost to n
-// bytes. A channel may hold its share, and beyond that the one packet that
-// everything waits for.
+// bytes. A channel may hold its share. Beyond that, it may hold as much as one packet
+// takes of what waits for none: it can be delivered as soon as it is complete, and
+// what all others wait for in the end is such a packet. The first one of the window
+// may take as much again, since those that are never finished may have taken that.
+// What waits itself gets nothing, or it would take the place of what it waits for.
 func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	cfg := r.p.cfg
 	unread, all := r.p.h.Unread(int(m.Channel))
@@ -155,8 +163,23 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	if own+n <= limit {
 		return true
 	}
-	held, needed := c.needed(m.Packet)
-	return needed && held+unread+n <= limit+packetCost(cfg)
+	one := packetCost(cfg)
+	base := c.reach(r.frames)
+	if m.Packet == base {
+		first := 0
+		if e := c.get(base); e != nil {
+			first = e.bytes
+		}
+		if unread+first+c.asked <= one {
+			return true
+		}
+	}
+	if depends(m.Packet, m.Lead, base) || c.extra+c.asked > one ||
+		own+c.asked > limit+one && unread+c.extra+c.asked > one {
+		return false
+	}
+	c.over = r.frames
+	return true
 }
 
 // skipAfter is how long a channel refuses everything before packets are skipped.
@@ -237,7 +260,7 @@ func (r *receiving) message(m *Message) verdict {
 		// As nearly always where nothing is lost: nothing is queued, nor will be.
 		r.p.stats.Delivered++
 		c.base = nextPacket(m.Packet)
-		c.from, c.dirty, c.refusing = c.base, false, false
+		c.dirty, c.refusing = false, false
 		if c.base%c.group == 0 {
 			r.p.send.mark(int(m.Channel), m.Packet)
 		}
@@ -266,6 +289,10 @@ func (r *receiving) message(m *Message) verdict {
 	default:
 		v = c.fragment(m)
 	}
+	if grown := c.bytes - before; grown > 0 && c.over == r.frames {
+		c.get(m.Packet).extra += grown
+		c.extra += grown
+	}
 	r.held += c.bytes - before
 	r.dirty = r.dirty || c.dirty
 	c.refusing = c.refusing && v != taken
@@ -289,6 +316,7 @@ func (r *receiving) deliver() {
 	for n, c := range r.channels {
 		if c != nil && c.dirty {
 			r.drain(n, c)
+			r.dirty = r.dirty || c.dirty
 		}
 	}
 	r.settle()

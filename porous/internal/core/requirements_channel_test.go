@@ -51,7 +51,7 @@ func TestQ2PacketIDs(t *testing.T) {
 	ch.base, ch.next = first, first
 	q, h := connectedPeer(t, testConfig())
 	r := q.recv.channel(0)
-	r.base, r.from = first, first
+	r.base = first
 	var out wire.Batch
 	for i := range 10 {
 		p.Send(0, 0, numbered(i, 4), Mode(i%3), 0)

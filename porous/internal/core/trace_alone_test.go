@@ -209,7 +209,7 @@ func sceneReceiver(st *stage) {
 	for i := range list {
 		list[i] = &origin{number: uint8(i), next: packetIDs - 200}
 		c := p.recv.channel(i)
-		c.base, c.from = list[i].next, list[i].next
+		c.base = list[i].next
 	}
 	id := p.ownID
 	for _, disorder := range []int{1, 5, 20, 60, 3} {

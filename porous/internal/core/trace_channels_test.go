@@ -62,7 +62,7 @@ func (st *stage) wrap() {
 		for c := range n.p.cfg.Channels {
 			s, r := n.p.send.channel(c), n.p.recv.channel(c)
 			s.base = packetIDs - 100
-			s.next, r.base, r.from = s.base, s.base, s.base
+			s.next, r.base = s.base, s.base
 		}
 	}
 }
