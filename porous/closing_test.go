@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,7 +118,7 @@ func TestCloseGoesOn(t *testing.T) {
 			} else {
 				require.NoError(t, a.Close())
 			}
-			require.Zero(t, below.closed)
+			require.Zero(t, below.closed.Load())
 			_, err = a.Write([]byte("x"))
 			require.ErrorIs(t, err, net.ErrClosed)
 			require.NoError(t, a.Close())
@@ -126,7 +127,7 @@ func TestCloseGoesOn(t *testing.T) {
 			require.Equal(t, io.EOF, err)
 			require.Less(t, time.Since(start), 3600*time.Millisecond)
 			time.Sleep(10 * time.Second)
-			require.Equal(t, 1, below.closed)
+			require.EqualValues(t, 1, below.closed.Load())
 			abort(b)
 		})
 	}
@@ -150,9 +151,9 @@ func TestLingering(t *testing.T) {
 			if first {
 				n.SetDefault(simnet.Link{Blackout: true})
 				require.NoError(t, a.Close())
-				require.Zero(t, below.closed)
+				require.Zero(t, below.closed.Load())
 				hear(core.AppendDisconnectAck(nil))
-				require.Equal(t, 1, below.closed)
+				require.EqualValues(t, 1, below.closed.Load())
 				n.SetDefault(simnet.Link{})
 				abort(b)
 				continue
@@ -163,14 +164,14 @@ func TestLingering(t *testing.T) {
 			require.NoError(t, a.Close())
 			for range 4 {
 				time.Sleep(1100 * time.Millisecond)
-				require.Zero(t, below.closed)
-				before := below.acks
+				require.Zero(t, below.closed.Load())
+				before := below.acks.Load()
 				hear(core.AppendDisconnect(nil))
 				synctest.Wait()
-				require.Equal(t, before+1, below.acks)
+				require.Equal(t, before+1, below.acks.Load())
 			}
 			time.Sleep(time.Second)
-			require.Equal(t, 1, below.closed, "CloseTimeout")
+			require.EqualValues(t, 1, below.closed.Load(), "CloseTimeout")
 		}
 	})
 }
@@ -211,18 +212,18 @@ func TestLateEndHasTheAcks(t *testing.T) {
 // A closeCounter counts calls of Close, and requests to end that are acknowledged.
 type closeCounter struct {
 	net.Conn
-	closed, acks int
+	closed, acks atomic.Int32
 }
 
 func (c *closeCounter) Write(b []byte) (int, error) {
 	if core.ParseBare(b, core.TypeDisconnectAck) {
-		c.acks++
+		c.acks.Add(1)
 	}
 	return c.Conn.Write(b)
 }
 
 func (c *closeCounter) Close() error {
-	c.closed++
+	c.closed.Add(1)
 	return c.Conn.Close()
 }
 
@@ -238,7 +239,7 @@ func TestNothingLingers(t *testing.T) {
 		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
 		require.NoError(t, a.Connected(t.Context()))
 		require.NoError(t, a.Close())
-		require.Equal(t, 1, below.closed)
+		require.EqualValues(t, 1, below.closed.Load())
 		_, err = b.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)
 		abort(b)

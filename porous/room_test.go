@@ -90,3 +90,18 @@ func TestBlockedWriteIsWokenRarely(t *testing.T) {
 		abort(a, b)
 	})
 }
+
+// The time of a wake-up is one of those that a tick is asked for.
+func TestWakeUpIsScheduled(t *testing.T) {
+	bubbles(t, func(t *testing.T, pair pairing) {
+		a, b, _ := pair(t, simnet.Link{}, nil)
+		require.NoError(t, a.Connected(t.Context()))
+		time.Sleep(10 * time.Second)
+		a.mu.Lock()
+		a.wakeAt = a.timeLocked() + wakeAfter
+		a.scheduleLocked()
+		require.LessOrEqual(t, a.tickAt, a.wakeAt)
+		a.mu.Unlock()
+		abort(a, b)
+	})
+}

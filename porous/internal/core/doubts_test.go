@@ -188,3 +188,19 @@ func TestAlsoAsked(t *testing.T) {
 	p.Receive(0, AppendConnectAck(nil, 1001), &out)
 	require.Equal(t, Disconnected, p.State(), "C5")
 }
+
+// D1: the answer to our request to end is waited for as long as the peer is heard,
+// and as long as a path takes.
+func TestAnswerDue(t *testing.T) {
+	p, _ := connectedPeer(t, testConfig())
+	var out wire.Batch
+	p.send.sample(ms(20))
+	p.Disconnect(ms(1000), false)
+	require.Equal(t, ms(2100), p.AnswerDue())
+	p.Receive(ms(1500), AppendPing(nil, TypePing, 1), &out)
+	require.Equal(t, ms(2600), p.AnswerDue())
+	for range 20 {
+		p.send.sample(ms(700))
+	}
+	require.Equal(t, ms(2000)+4*p.send.rtt.rto(), p.AnswerDue())
+}
