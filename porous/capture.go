@@ -8,10 +8,8 @@ import (
 	"volley/porous/internal/core"
 )
 
-// A connection that is captured (Config.Capture) makes those calls of its core that
-// change it through the methods of this file, which note what goes in and out. Who
-// calls the core in a new way that changes it has to do so here, or replays
-// diverge.
+// A connection makes all calls that change its core through the methods of this file.
+// If it is captured (Config.Capture), they note what goes in and comes out.
 
 // coreProtocol names captures of this package's core.
 const coreProtocol = "porous"
@@ -77,21 +75,99 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 	return &own
 }
 
-// call makes a call of the core; out is where its datagrams go, nil if there are
-// none.
-func (c *Conn) call(kind capture.Kind, out *wire.Batch, f func()) {
-	if c.tape == nil {
-		f()
-		return
+// A call is a call that changes a core. Connections and replays make all such calls
+// by its method do, so that each call can be noted and replayed.
+type call struct {
+	kind capture.Kind
+	args [3]int64 // as many as the kind has
+	data []byte   // the datagram that came in, or the message to send
+}
+
+// arguments returns how many arguments a kind of call has.
+func arguments(kind capture.Kind) int {
+	switch kind {
+	case capture.Send: // channel, mode, deadline
+		return 3
+	case capture.Priority: // channel, whether it is high
+		return 2
+	case capture.Abort: // whether the connection lingers
+		return 1
 	}
-	c.tape.Begin(kind, c.now)
-	n := 0
+	return 0
+}
+
+// do makes the call at now. Datagrams to send go to out. The result is the id of a
+// message, or -1 if the core did not take it, and 0 of other calls.
+func (k call) do(p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
+	switch k.kind {
+	case capture.Receive:
+		p.Receive(now, k.data, out)
+	case capture.EndBatch:
+		p.EndBatch(now, out)
+	case capture.Tick:
+		p.Tick(now, out)
+	case capture.Transmit:
+		p.Transmit(now, out, runFrames)
+	case capture.Send:
+		id, ok := p.Send(now, int(k.args[0]), k.data, core.Mode(k.args[1]), core.Clock(k.args[2]))
+		if !ok {
+			return -1
+		}
+		return int64(id)
+	case capture.Priority:
+		p.SetPriority(int(k.args[0]), k.args[1] != 0)
+	case capture.Disconnect:
+		p.Disconnect(now, true)
+	case capture.Abort:
+		p.Abort(now, out, k.args[0] != 0)
+	case capture.Compact:
+		p.Compact()
+	}
+	return 0
+}
+
+// doNoted makes the call, and notes what comes of it.
+func (k call) doNoted(notes *capture.Outputs, p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
+	before := 0
 	if out != nil {
-		n = out.Len()
+		before = out.Len()
 	}
-	f()
-	noteSent(c.tape.Outputs(), out, n)
+	result = k.do(p, now, out)
+	noteSent(notes, out, before)
+	switch k.kind {
+	case capture.Send:
+		notes.Result(result)
+	case capture.Close:
+		noteFigures(notes, p)
+	}
+	return result
+}
+
+// doLocked makes a call of the connection's core at now, which is noted if the
+// connection is captured.
+func (c *Conn) doLocked(now core.Clock, k call, out *wire.Batch) (result int64) {
+	if c.tape == nil {
+		return k.do(&c.peer, now, out)
+	}
+	c.tape.Begin(k.kind, now)
+	for _, v := range k.args[:arguments(k.kind)] {
+		c.tape.Arg(v)
+	}
+	if k.kind == capture.Receive || k.kind == capture.Send {
+		c.tape.Data(k.data, len(k.data))
+	}
+	result = k.doNoted(c.tape.Outputs(), &c.peer, now, out)
 	c.tape.End()
+	return result
+}
+
+// endCaptureLocked notes the figures of the end.
+func (c *Conn) endCaptureLocked() {
+	if c.tape != nil {
+		c.doLocked(c.now, call{kind: capture.Close}, nil)
+		c.tape.Close()
+		c.tape = nil
+	}
 }
 
 // noteSent notes the datagrams of a batch, which may be nil, from number n on.
@@ -110,85 +186,6 @@ func noteFate(notes *capture.Outputs, f core.Fate) {
 		fate = Delivered
 	}
 	notes.Fate(f.Number, uint8(fate), f.RTT)
-}
-
-func (c *Conn) receiveLocked(b []byte, out *wire.Batch) {
-	if c.tape == nil {
-		c.peer.Receive(c.now, b, out)
-		return
-	}
-	c.call(capture.Receive, out, func() {
-		c.tape.Data(b, len(b))
-		c.peer.Receive(c.now, b, out)
-	})
-}
-
-func (c *Conn) endBatchLocked(out *wire.Batch) {
-	c.call(capture.EndBatch, out, func() { c.peer.EndBatch(c.now, out) })
-}
-
-func (c *Conn) tickLocked(out *wire.Batch) {
-	c.call(capture.Tick, out, func() { c.peer.Tick(c.now, out) })
-}
-
-func (c *Conn) transmitLocked(out *wire.Batch) {
-	c.call(capture.Transmit, out, func() { c.peer.Transmit(c.now, out, runFrames) })
-}
-
-func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
-	c.call(capture.Abort, out, func() {
-		if c.tape != nil {
-			c.tape.Arg(truth(linger))
-		}
-		c.peer.Abort(c.now, out, linger)
-	})
-}
-
-func (c *Conn) disconnectLocked() {
-	c.call(capture.Disconnect, nil, func() { c.peer.Disconnect(c.now, true) })
-}
-
-func (c *Conn) setPriorityLocked(channel int, high bool) {
-	c.call(capture.Priority, nil, func() {
-		if c.tape != nil {
-			c.tape.Arg(int64(channel))
-			c.tape.Arg(truth(high))
-		}
-		c.peer.SetPriority(channel, high)
-	})
-}
-
-func (c *Conn) sendLocked(now core.Clock, channel int, b []byte, mode core.Mode, until core.Clock) (id uint64, ok bool) {
-	if c.tape == nil {
-		return c.peer.Send(now, channel, b, mode, until)
-	}
-	c.tape.Begin(capture.Send, now)
-	c.tape.Arg(int64(channel))
-	c.tape.Arg(int64(mode))
-	c.tape.Arg(int64(until))
-	c.tape.Data(b, len(b))
-	id, ok = c.peer.Send(now, channel, b, mode, until)
-	noteSend(c.tape.Outputs(), id, ok)
-	c.tape.End()
-	return id, ok
-}
-
-func noteSend(notes *capture.Outputs, id uint64, ok bool) {
-	if !ok {
-		notes.Result(-1)
-		return
-	}
-	notes.Result(int64(id))
-}
-
-// endCaptureLocked notes the figures of the end.
-func (c *Conn) endCaptureLocked() {
-	if c.tape == nil {
-		return
-	}
-	c.call(capture.Close, nil, func() { noteFigures(c.tape.Outputs(), &c.peer) })
-	c.tape.Close()
-	c.tape = nil
 }
 
 func noteFigures(notes *capture.Outputs, p *core.Peer) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"volley/capture"
 	"volley/internal/deadline"
 	"volley/internal/netconn"
 	"volley/porous/internal/core"
@@ -138,7 +139,7 @@ func (ch *Channel) SetPriority(p Priority) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
-		c.setPriorityLocked(ch.number, p >= High)
+		c.doLocked(c.now, call{kind: capture.Priority, args: [3]int64{int64(ch.number), truth(p >= High)}}, nil)
 	}
 }
 
@@ -219,7 +220,8 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 		if !expires.IsZero() {
 			until = max(1, expires.Sub(c.born))
 		}
-		if id, ok := c.sendLocked(now, ch.number, b, core.Mode(mode), until); ok {
+		k := call{kind: capture.Send, args: [3]int64{int64(ch.number), int64(mode), int64(until)}, data: b}
+		if id := c.doLocked(now, k, nil); id >= 0 {
 			c.busyLocked(now)
 			switch {
 			case c.set.manual:
@@ -228,7 +230,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 			default:
 				c.out.PumpUnlocking(&ch.writeDeadline)
 			}
-			return id, nil
+			return uint64(id), nil
 		}
 		if err := ch.waitUnlocking(ctx, len(b)); err != nil {
 			return 0, err

@@ -33,10 +33,10 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c.unread = c.unreadLocked()
 	out = c.answersLocked(out)
 	for _, b := range bufs {
-		c.receiveLocked(b, out)
+		c.doLocked(c.now, call{kind: capture.Receive, data: b}, out)
 	}
 	if !c.manualLocked() {
-		c.endBatchLocked(out)
+		c.doLocked(c.now, call{kind: capture.EndBatch}, out)
 	}
 	c.unlockInboxesLocked()
 	if !c.manualLocked() {
@@ -69,7 +69,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	}
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
-		c.tickLocked(c.answersLocked(out))
+		c.doLocked(c.now, call{kind: capture.Tick}, c.answersLocked(out))
 		c.unlockInboxesLocked()
 		if !c.manualLocked() {
 			c.out.PumpUnlocking(nil)
@@ -84,7 +84,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 func (c *Conn) compactLocked() {
 	if !c.compact && c.now-c.lastBusy >= idleAfter && c.idleLocked() {
 		c.compact = true
-		c.call(capture.Compact, nil, c.peer.Compact)
+		c.doLocked(c.now, call{kind: capture.Compact}, nil)
 		c.pushed = nil
 	}
 }
@@ -205,7 +205,7 @@ func (f *framer) Refill() {
 	}
 	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
-	c.transmitLocked(out)
+	c.doLocked(c.now, call{kind: capture.Transmit}, out)
 	if c.roomForWritersLocked() { // messages whose time was over are gone
 		c.notifyLocked()
 	}
@@ -339,8 +339,8 @@ func (c *Conn) Step() {
 	}
 	c.unread = c.unreadLocked()
 	out := c.out.Batch(c.timeLocked())
-	c.endBatchLocked(out)
-	c.tickLocked(out)
+	c.doLocked(c.now, call{kind: capture.EndBatch}, out)
+	c.doLocked(c.now, call{kind: capture.Tick}, out)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(c.out.Patience())
 	c.concludeAndUnlock()

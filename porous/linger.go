@@ -1,7 +1,9 @@
 package porous
 
 import (
+	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
 
@@ -41,6 +43,11 @@ func (c *Conn) abortLocked() {
 	c.abortPeerLocked(out, false)
 	c.unlockInboxesLocked()
 	datagram.PutBatch(out)
+}
+
+// abortPeerLocked ends the protocol at once.
+func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
+	c.doLocked(c.now, call{kind: capture.Abort, args: [3]int64{truth(linger)}}, out)
 }
 
 // mayLingerLocked reports whether the connection may linger once it is closed.

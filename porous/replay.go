@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"volley/capture"
 	"volley/internal/datagram"
-	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
 
@@ -32,9 +30,8 @@ type replayed struct {
 	now  core.Clock
 
 	// Of the present call:
-	call  *capture.Record
-	out   *capture.Outputs
-	batch *wire.Batch
+	record *capture.Record
+	notes  *capture.Outputs
 }
 
 func newReplayed(info *capture.Info) (capture.Core, error) {
@@ -87,15 +84,14 @@ func (p *replayed) reserve(delta int) bool {
 	if delta <= 0 {
 		return true
 	}
-	p.out.Asked(delta)
-	ok, _ := p.call.Answer()
+	p.notes.Asked(delta)
+	ok, _ := p.record.Answer()
 	return ok
 }
 
 // Call implements capture.Core.
-func (p *replayed) Call(r *capture.Record, out *capture.Outputs) error {
-	p.call, p.out, p.batch = r, out, datagram.GetBatch()
-	defer datagram.PutBatch(p.batch)
+func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
+	p.record, p.notes = r, notes
 	if r.At < p.now {
 		return errors.New("the time runs backwards")
 	}
@@ -103,10 +99,13 @@ func (p *replayed) Call(r *capture.Record, out *capture.Outputs) error {
 	if len(r.Data) != r.Size {
 		return errors.New("data that were left out")
 	}
-	if err := p.do(r); err != nil {
+	k, err := p.call(r)
+	if err != nil {
 		return err
 	}
-	noteSent(out, p.batch, 0)
+	out := datagram.GetBatch()
+	defer datagram.PutBatch(out)
+	k.doNoted(notes, &p.peer, p.now, out)
 	return nil
 }
 
@@ -116,79 +115,52 @@ func (p *replayed) Memory() int {
 	return st.Held + st.Queued + p.peer.Memory()
 }
 
-func (p *replayed) do(r *capture.Record) error {
-	switch r.Kind {
-	case capture.Receive:
-		p.peer.Receive(p.now, r.Data, p.batch)
-	case capture.EndBatch:
-		p.peer.EndBatch(p.now, p.batch)
-	case capture.Tick:
-		p.peer.Tick(p.now, p.batch)
-	case capture.Transmit:
-		p.peer.Transmit(p.now, p.batch, runFrames)
-	case capture.Abort:
-		linger, _ := r.Arg()
-		p.peer.Abort(p.now, p.batch, linger != 0)
-	case capture.Disconnect:
-		p.peer.Disconnect(p.now, true)
-	case capture.Compact:
-		p.peer.Compact()
-	case capture.Close:
-		noteFigures(p.out, &p.peer)
-	case capture.Send:
-		return p.send(r)
-	case capture.Priority:
-		channel, err := p.channel(r)
-		if err != nil {
-			return err
+// call returns the call of a record, if a connection can have made it.
+func (p *replayed) call(r *capture.Record) (k call, err error) {
+	k = call{kind: r.Kind, data: r.Data}
+	for i := range arguments(r.Kind) {
+		v, ok := r.Arg()
+		if !ok {
+			return k, fmt.Errorf("%v without its arguments", r.Kind)
 		}
-		high, _ := r.Arg()
-		p.peer.SetPriority(channel, high != 0)
-	default:
-		return fmt.Errorf("the core has no call %v", r.Kind)
+		k.args[i] = v
 	}
-	return nil
+	switch r.Kind {
+	case capture.Send:
+		if mode := k.args[1]; mode < 0 || mode > int64(core.Passive) || len(r.Data) > p.cfg.MaxPacket {
+			return k, errors.New("a message that no connection sends")
+		}
+		return k, p.checkChannel(k.args[0])
+	case capture.Priority:
+		return k, p.checkChannel(k.args[0])
+	case capture.Receive, capture.EndBatch, capture.Tick, capture.Transmit, capture.Abort, capture.Disconnect, capture.Compact, capture.Close:
+		return k, nil
+	}
+	return k, fmt.Errorf("the core has no call %v", r.Kind)
 }
 
-func (p *replayed) send(r *capture.Record) error {
-	channel, err := p.channel(r)
-	if err != nil {
-		return err
+func (p *replayed) checkChannel(n int64) error {
+	if n < 0 || n >= int64(p.cfg.Channels) {
+		return errors.New("a channel that the connection does not have")
 	}
-	mode, _ := r.Arg()
-	until, ok := r.Arg()
-	if !ok || mode < 0 || mode > int64(core.Passive) || len(r.Data) > p.cfg.MaxPacket {
-		return errors.New("a message that no connection sends")
-	}
-	id, taken := p.peer.Send(p.now, channel, r.Data, core.Mode(mode), time.Duration(until))
-	noteSend(p.out, id, taken)
 	return nil
-}
-
-// channel takes the number of a channel.
-func (p *replayed) channel(r *capture.Record) (int, error) {
-	n, ok := r.Arg()
-	if !ok || n < 0 || n >= int64(p.cfg.Channels) {
-		return 0, errors.New("a channel that the connection does not have")
-	}
-	return int(n), nil
 }
 
 // HandlePacket implements core.Handler.
-func (p *replayed) HandlePacket(channel int, b []byte) { p.out.Delivered(uint64(channel), b) }
+func (p *replayed) HandlePacket(channel int, b []byte) { p.notes.Delivered(uint64(channel), b) }
 
 // HandleFate implements core.Handler.
-func (p *replayed) HandleFate(f core.Fate) { noteFate(p.out, f) }
+func (p *replayed) HandleFate(f core.Fate) { noteFate(p.notes, f) }
 
 // HandleEvent implements core.Handler.
-func (p *replayed) HandleEvent(e core.Event) { p.out.Result(int64(e)) }
+func (p *replayed) HandleEvent(e core.Event) { p.notes.Result(int64(e)) }
 
 // Unread implements core.Handler: what was recorded.
 func (p *replayed) Unread(int) (one, all int) {
-	a, ok := p.call.AnswerNumber()
-	b, also := p.call.AnswerNumber()
+	a, ok := p.record.AnswerNumber()
+	b, also := p.record.AnswerNumber()
 	if !ok || !also {
-		p.out.Result(-1) // which no recording has here, so that it shows
+		p.notes.Result(-1) // which no recording has here, so that it shows
 	}
 	return int(min(a, 1<<30)), int(min(b, 1<<30))
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"volley/capture"
 	"volley/porous/internal/core"
 )
 
@@ -159,7 +160,7 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 		return // Abort tells the peer, if there is one
 	}
 	c.timeLocked()
-	c.disconnectLocked()
+	c.doLocked(c.now, call{kind: capture.Disconnect}, nil)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(nil)
 	for c.peer.State() <= core.Connected {
