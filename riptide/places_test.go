@@ -19,7 +19,7 @@ import (
 func TestHostOf(t *testing.T) {
 	for addr, want := range map[string]string{
 		"10.1.2.3:4": "10.1.2.3", "[::ffff:10.1.2.3]:4": "10.1.2.3",
-		"[2001:db8:1:2:3:4:5:6]:7": "2001:db8:1:2::", "[fe80::1%eth0]:7": "fe80::",
+		"[2001:db8:1:2:ffff:4:5:6]:7": "2001:db8:1:2::", "[fe80::1%eth0]:7": "fe80::",
 	} {
 		ap := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
 		require.Equal(t, netip.MustParseAddr(want), hostOf(ap), addr)
