@@ -102,3 +102,37 @@ func (e *Endpoint) probeDue() (at int64, ok bool) {
 func (e *Endpoint) ackDue() (at int64, ok bool) {
 	return e.acks.due(&e.ground, e.view(), e.meter.stats.RTT)
 }
+
+// A header that names no packet tells no news, though the packets before its ack wait
+// for an acknowledgement: the window does not begin again with it.
+func TestNoBitsAreNoNews(t *testing.T) {
+	for _, ackBits := range []uint32{0, 1} {
+		e, err := New(&Config{MaxWindow: 64, JumpGuard: true, MidStream: true}, testTime(0), nil)
+		require.NoError(t, err)
+		var out Batch
+		for range 40 {
+			mustSend(t, e, testTime(0), []byte{1}, &out)
+		}
+		require.Equal(t, Delivered, e.Receive(testTime(1), AppendHeader(nil, Header{1000, 65535, 0})))
+		want := map[uint32]Verdict{0: Stale, 1: Delivered}[ackBits]
+		require.Equal(t, want, e.Receive(testTime(2), AppendHeader(nil, Header{5, 39, ackBits})), "bits %b", ackBits)
+	}
+}
+
+// An acknowledgement that says to be prompt measures, also when it names a packet once
+// more, up to a usual round trip after it was acknowledged.
+func TestPromptNamedAgain(t *testing.T) {
+	e, _ := sending(t, connConfig(), 1)
+	e.Receive(testTime(0.04), AppendHeader(nil, Header{0, 0, 1}))
+	for _, test := range []struct {
+		at time.Duration
+		ok bool
+	}{{80 * time.Millisecond, true}, {80*time.Millisecond + 1, false}} {
+		e.advance(testTime(0).Add(test.at))
+		rtt, ok := e.out.prompt(&e.ground, 0, int64(40*time.Millisecond))
+		require.Equal(t, test.ok, ok, "named again after %v", test.at)
+		if ok {
+			require.EqualValues(t, test.at, rtt)
+		}
+	}
+}
