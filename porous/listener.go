@@ -33,7 +33,7 @@ type ListenConfig struct {
 	Backlog int
 	// MaxMemory limits what all connections together hold of what they have
 	// received, in bytes. Frames that would exceed it are refused, and come
-	// again. Default 256 MiB; at least what the largest message takes, which is
+	// again. No connection has a part of its own. Default 256 MiB; at least what the largest message takes, which is
 	// also the least Config.ReceiveBuffer, rounded up to 4 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
