@@ -52,7 +52,7 @@ const (
 
 	// Of addresses without a session, at a server.
 
-	DropFlood // not looked at, since more came than they are given time for
+	DropFlood // not looked at, since more of them came than there is time for
 
 	// NumDropReasons is the number of reasons, DropNone included.
 	NumDropReasons
