@@ -48,15 +48,14 @@ type FateHandler interface {
 
 // An Endpoint is one end of the protocol. It must be used by one goroutine at
 // a time, and not be copied once it is in use.
-//
-// It is made of parts, each of which owns what it knows: they are told the settings,
-// the time and the account of memory by a ground, and return what follows. Only the
-// Endpoint passes from one part to another what they have to know.
 type Endpoint struct {
 	ground
 	handler Handler
 	fates   FateHandler // nil if the handler is none
 
+	// Each part owns what it knows, is told the settings, the time and the account of
+	// memory by the ground, and returns what follows. What one has to learn from
+	// another, only the Endpoint passes on.
 	out   outbound
 	in    inbound
 	parts reassembler

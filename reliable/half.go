@@ -72,3 +72,8 @@ func (o *outbound) scan() (lost float32, sent, acked span) {
 	}
 	return lost, sent, acked
 }
+
+// lostShare returns the percentage that was lost of the packets with a payload that
+// were decided last; those that are overdue count as lost too. While nothing is decided,
+// as in idleness, it is zero.
+func (o *outbound) lostShare() float32 { return 100 * o.recent.share(int(o.overdue.count)) }

@@ -497,8 +497,3 @@ func (o *outbound) trim(g *ground) {
 	o.count = keep
 	o.resize(g, n)
 }
-
-// lostShare returns the percentage that was lost of the packets with a payload that
-// were decided last; those that are overdue count as lost too. While nothing is decided,
-// as in idleness, it is zero.
-func (o *outbound) lostShare() float32 { return 100 * o.recent.share(int(o.overdue.count)) }
