@@ -180,9 +180,12 @@ func (a *ackState) outOfOrder(gap, message bool, now int64) {
 // whole message counts before the ack field loses some.
 func (a *ackState) far(v view) bool {
 	distance := int16(a.newest - a.last) // to the newest whole message
+	return (distance >= ackDistanceLossy || v.open > 0) && a.tooFar(v, distance)
+}
+
+// tooFar is far where that is not clear at once.
+func (a *ackState) tooFar(v view, distance int16) bool {
 	switch {
-	case distance < ackDistanceLossy && v.open == 0:
-		return false // as nearly always
 	case distance >= ackDistance:
 		return true
 	case v.open > 0 && int16(v.newest()-a.last) >= ackAhead:

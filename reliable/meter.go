@@ -50,11 +50,6 @@ func (m *meter) freeFlows(g *ground) {
 	}
 }
 
-// sent, acked and received note bytes of packets, where windows grow.
-func (m *meter) sent(g *ground, bytes uint32)     { m.flowing(g).sent.add(bytes, g.now) }
-func (m *meter) acked(g *ground, bytes uint32)    { m.flowing(g).acked.add(bytes, g.now) }
-func (m *meter) received(g *ground, bytes uint32) { m.flowing(g).received.add(bytes, g.now) }
-
 // reset clears all figures.
 func (m *meter) reset(g *ground) {
 	m.rtt.free(g)

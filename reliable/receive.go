@@ -75,7 +75,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		e.meter.heardFirst(e.out.nextID)
 	}
 	if e.grows() {
-		e.meter.received(&e.ground, e.headered(size))
+		e.meter.flowing(&e.ground).received.add(e.headered(size), e.now)
 	}
 	e.parts.received(&e.ground, h.Sequence)
 	e.handleAcks(h, len(payload) > 0)
@@ -160,7 +160,7 @@ func (e *Endpoint) acked(s uint16) {
 	e.counters.acked()
 	a := e.out.acknowledge(&e.ground, s)
 	if e.grows() {
-		e.meter.acked(&e.ground, a.bytes)
+		e.meter.flowing(&e.ground).acked.add(a.bytes, e.now)
 	}
 	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && a.id >= uint64(e.meter.blind) {
 		e.meter.sample(&e.ground, s, a.rtt)

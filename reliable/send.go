@@ -56,7 +56,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	}
 	e.counters.sent(fragments)
 	if e.grows() {
-		e.meter.sent(&e.ground, e.headered(len(payload)))
+		e.meter.flowing(&e.ground).sent.add(e.headered(len(payload)), e.now)
 	}
 	if t := e.acks.talk; t != nil {
 		t.departed(id, newest, e.parts.open, e.now)
