@@ -64,8 +64,8 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 		return cfg
 	}
 	own := *cfg
-	own.Reserve = func(delta int) bool {
-		ok := cfg.Reserve(delta)
+	own.Reserve = func(delta, has int) bool {
+		ok := cfg.Reserve(delta, has)
 		if out := tape.Outputs(); out != nil && delta > 0 {
 			out.Asked(delta)
 			tape.Answer(ok)

@@ -72,7 +72,11 @@ const maxInbox = math.MaxInt
 
 func (ch *Channel) init(c *Conn, n int) {
 	ch.c, ch.number = c, n
-	ch.user.Init(c.dc, maxInbox, nil)
+	var count func(int) bool
+	if c.set.limits != nil {
+		count = c.countChunk
+	}
+	ch.user.Init(c.dc, maxInbox, count)
 }
 
 // Number returns the channel's number.

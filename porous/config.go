@@ -160,6 +160,7 @@ type settings struct {
 	closeTimeout time.Duration
 	manual       bool
 	capture      *capture.Recorder // nil: none
+	limits       *limits           // of a Listener; nil: none
 }
 
 // newSettings checks cfg for a connection on datagrams of the given size.

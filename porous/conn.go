@@ -31,7 +31,6 @@ type Conn struct {
 	channels []atomic.Pointer[Channel]
 	zero     Channel
 	gone     sync.Once
-	closeErr error // of the first call of Close or Shutdown, once closing is closed
 
 	// mu guards everything below. Its holder owns the peer. It is never held
 	// across I/O. The inboxes' locks may be taken inside.
@@ -52,16 +51,18 @@ type Conn struct {
 	flood     outbox.Flood  // of Writes
 	messages  uint16        // of a flood, that have gathered since frames were last filled
 	gathered  int32         // their bytes
-	waiters   int           // calls that wait for room or for fates
-	writers   int           // of them, those that wait for room
+	waiters   int32         // calls that wait for room or for fates
+	writers   int32         // of them, those that wait for room
 	wakeAt    core.Clock    // when those are to be woken though there is little; 0: there is none
 	change    chan struct{} // closed when something has changed for them; nil without any
 	receipts  *receipts
-	lost      UndeliveredError // reliable messages that the end has lost
-	last      *core.Stats      // of the end
-	closing   chan struct{}    // closed when the first call of Close or Shutdown is over; nil before it
-	restAt    core.Clock       // until when a closed connection lingers at most; 0: it does not
+	lost      *undelivered // what the end has lost; nil: nothing
+	last      *core.Stats  // of the end
+	closing   *closing     // the first call of Close or Shutdown; nil before it
+	restAt    core.Clock   // until when a closed connection lingers at most; 0: it does not
 	counts    counts
+	hoard     *hoard          // nil: it has no more than its share
+	chunks    atomic.Int64    // bytes in which messages wait for Read, of limits
 	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
 }
 
@@ -72,6 +73,9 @@ var (
 	_ outbox.Owner     = (*framer)(nil)
 	_ outbox.Refiller  = (*framer)(nil)
 )
+
+// undelivered are reliable messages that the end of a connection has lost.
+type undelivered struct{ messages, bytes int }
 
 // ids are those of our request to connect.
 type ids struct {

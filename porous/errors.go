@@ -35,6 +35,9 @@ var (
 	ErrHandshakeTimeout error = &closedError{"porous: the peer did not complete the handshake in time"}
 )
 
+// errUnfinished ends a connection that keeps memory which others need.
+var errUnfinished error = &closedError{"porous: the peer has left messages unfinished for too long, while there was little left of MaxMemory"}
+
 // errReplaced ends a connection whose peer has started again.
 var errReplaced error = replacedError{}
 

@@ -39,6 +39,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 		c.doLocked(c.now, call{kind: capture.EndBatch}, out)
 	}
 	c.unlockInboxesLocked()
+	c.endHoardLocked()
 	if !c.manualLocked() {
 		c.out.PumpUnlocking(nil)
 	}
@@ -71,6 +72,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	if !c.manualLocked() || c.peer.State() != core.Connected {
 		c.doLocked(c.now, call{kind: capture.Tick}, c.answersLocked(out))
 		c.unlockInboxesLocked()
+		c.endHoardLocked()
 		if !c.manualLocked() {
 			c.out.PumpUnlocking(nil)
 		}
@@ -260,6 +262,9 @@ func (s *sink) HandlePacket(n int, b []byte) {
 	ch := c.channelLocked(n)
 	if ch.closed {
 		c.counts.dropped++
+		if c.set.limits != nil {
+			c.keepLocked(0)
+		}
 		return
 	}
 	if !ch.batch {
@@ -267,8 +272,13 @@ func (s *sink) HandlePacket(n int, b []byte) {
 		ch.user.In.Lock()
 		c.pushed = append(c.pushed, ch)
 	}
-	if ch.user.In.Push(b) {
+	kept, ok := ch.user.In.PushKept(b)
+	if c.set.limits != nil {
+		c.keepLocked(kept)
+	}
+	if ok {
 		c.counts.received++
+		c.counts.bytes += uint64(len(b))
 		c.unread += len(b)
 	} else {
 		c.counts.dropped++ // the connection is being closed
@@ -301,8 +311,11 @@ func (s *sink) HandleFate(f core.Fate) {
 	} else {
 		c.counts.lost++
 		if f.Mode == core.Reliable && c.peer.State() != core.Connected {
-			c.lost.Messages++
-			c.lost.Bytes += f.Size
+			if c.lost == nil {
+				c.lost = new(undelivered)
+			}
+			c.lost.messages++
+			c.lost.bytes += f.Size
 		}
 	}
 	if c.receipts != nil {

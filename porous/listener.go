@@ -31,10 +31,14 @@ type ListenConfig struct {
 	MaxConns int
 	// Backlog limits the connections that wait for Accept. Default 4096.
 	Backlog int
-	// MaxMemory limits what all connections together hold of what they have
-	// received, in bytes. Frames that would exceed it are refused, and come
-	// again. No connection has a part of its own. Default 256 MiB; at least what the largest message takes, which is
-	// also the least Config.ReceiveBuffer, rounded up to 4 KiB.
+	// MaxMemory limits the memory, in bytes, in which all connections together hold
+	// messages that wait for Read, for others or for their fragments. Frames that
+	// would exceed it are refused, and come again. The last quarter is for
+	// connections with little: at most 16 KiB, or an equal part of the quarter if
+	// that is more. If the rest is taken, a connection ends that for 10 s has had
+	// more than that of unfinished messages, and has finished fewer bytes than it
+	// holds. Default 256 MiB. Three quarters of it have to hold the largest message,
+	// which takes as much as the least Config.ReceiveBuffer, rounded up to 4 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome. It is called on the goroutine that reads the socket, which may
@@ -66,7 +70,7 @@ type Listener struct {
 	set      *settings
 	maxConns int
 	filter   func(netip.AddrPort) bool
-	budget   listen.Budget
+	limits   limits
 	side     listen.Listener[waiting]
 	born     time.Time
 	ended    registry.Ended
@@ -145,7 +149,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		cookie:   core.NewCookie(secret),
 		pending:  make(map[netip.AddrPort]pending),
 	}
-	l.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
+	l.limits.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
 	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
 	var err error
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP); err != nil {
@@ -154,10 +158,11 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if lc.Sockets > listen.MaxSockets {
 		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: fmt.Sprintf("%d is more than %d", lc.Sockets, listen.MaxSockets)}
 	}
-	if one := core.MinReserve(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < int64(one) {
-		return nil, &ConfigError{Field: "ListenConfig.MaxMemory", Reason: fmt.Sprintf("%d does not hold one message, which takes %d", lc.MaxMemory, one)}
+	if least := leastMemory(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < least {
+		return nil, &ConfigError{Field: "ListenConfig.MaxMemory", Reason: fmt.Sprintf("%d does not hold one message, which takes %d", lc.MaxMemory, least)}
 	}
-	l.set.core.Reserve = l.budget.ReserveKnown // all have proved their address
+	l.limits.conns = l.side.Conns
+	l.set.limits, l.set.core.Reserve = &l.limits, l.limits.reserve
 	return l, nil
 }
 
@@ -281,7 +286,7 @@ type ListenerStats struct {
 func (l *Listener) Stats() ListenerStats {
 	s := ListenerStats{
 		Conns:      l.side.Conns(),
-		Memory:     l.budget.Used(),
+		Memory:     l.limits.budget.Used(),
 		Challenged: l.challenged.Load(),
 		Accepted:   l.accepted.Load(),
 		Refused:    l.refused.Load(),

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/loopback"
-	"volley/porous/internal/core"
 	"volley/simnet"
 )
 
@@ -57,14 +56,14 @@ func TestLeastMaxMemory(t *testing.T) {
 			cfg := &Config{MaxMessageSize: size}
 			set, err := newSettings(cfg, 65507)
 			require.NoError(t, err)
-			least := core.MinReserve(&set.core)
-			_, err = (&ListenConfig{Config: cfg, MaxMemory: int64(least) - 1}).Listen(t.Context(), "udp4", loopback.Addr())
+			least := leastMemory(&set.core)
+			_, err = (&ListenConfig{Config: cfg, MaxMemory: least - 1}).Listen(t.Context(), "udp4", loopback.Addr())
 			require.ErrorContains(t, err, "MaxMemory")
 
 			n := simnet.New(1)
 			defer n.Close()
 			n.SetDefault(simnet.Link{Latency: time.Millisecond})
-			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: int64(least)})
+			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: least})
 			defer l.Close()
 			a := simDial(t, n, "10.0.0.2:1", "10.0.0.1:7", cfg)
 			b, err := l.AcceptConn()

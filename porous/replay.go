@@ -80,7 +80,7 @@ func (c *coreConfig) config() (*core.Config, error) {
 
 func (c *coreConfig) ids() ids { return ids{c.ID, c.OtherID, c.Accepted} }
 
-func (p *replayed) reserve(delta int) bool {
+func (p *replayed) reserve(delta, _ int) bool {
 	if delta <= 0 {
 		return true
 	}
@@ -147,7 +147,13 @@ func (p *replayed) checkChannel(n int64) error {
 }
 
 // HandlePacket implements core.Handler.
-func (p *replayed) HandlePacket(channel int, b []byte) { p.notes.Delivered(uint64(channel), b) }
+func (p *replayed) HandlePacket(channel int, b []byte) {
+	p.notes.Delivered(uint64(channel), b)
+	if p.cfg.Reserve != nil {
+		n, _ := p.record.AnswerNumber()
+		p.peer.Keep(int(min(n, 1<<30)))
+	}
+}
 
 // HandleFate implements core.Handler.
 func (p *replayed) HandleFate(f core.Fate) { noteFate(p.notes, f) }

@@ -10,7 +10,10 @@ import (
 )
 
 // counts are kept by the Conn, not by its core.
-type counts struct{ received, dropped, delivered, lost uint64 }
+type counts struct {
+	received, dropped, delivered, lost uint64
+	bytes                              uint64 // of those received
+}
 
 // Stats tells what a connection has done and how it stands. Fields may be
 // added.

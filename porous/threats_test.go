@@ -19,7 +19,7 @@ func TestThreatDefaults(t *testing.T) {
 	require.EqualValues(t, 4<<20, d.SendBuffer)
 	l, err := (&ListenConfig{}).newListener()
 	require.NoError(t, err)
-	require.EqualValues(t, 256<<20, l.budget.Limit())
+	require.EqualValues(t, 256<<20, l.limits.budget.Limit())
 	require.Equal(t, 131_072, l.maxConns)
 }
 

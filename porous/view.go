@@ -65,7 +65,7 @@ func (v *listenerView) View(r *registry.Listener) {
 	r.Protocol, r.Kind, r.Born = "porous", "listener", l.born
 	r.Known |= registry.Memory
 	l.side.View(r)
-	r.Memory, r.MaxMemory = l.budget.Used(), max(0, l.budget.Limit())
+	r.Memory, r.MaxMemory = l.limits.budget.Used(), max(0, l.limits.budget.Limit())
 	r.Accepted, r.Refused, r.Filtered = l.accepted.Load(), l.refused.Load(), l.filtered.Load()
 	r.Ended = l.ended.Totals()
 }

@@ -89,33 +89,40 @@ func (c *Conn) Close() error {
 // context if that is over before.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
-	first := c.closing == nil
+	k := c.closing
+	first := k == nil
 	if first {
-		c.closing = make(chan struct{})
+		k = &closing{done: make(chan struct{})}
+		c.closing = k
 	}
-	closing := c.closing
 	c.mu.Unlock()
 	if !first {
-		return c.awaitClose(ctx, closing)
+		return c.awaitClose(ctx, k)
 	}
-	defer close(closing)
+	defer close(k.done)
 	if err := c.end(ctx.Done()); err != nil {
 		err.Err = cmp.Or(err.Err, ctx.Err(), net.ErrClosed)
-		c.closeErr = c.opError("close", err)
+		k.err = c.opError("close", err)
 	}
-	return c.closeErr
+	return k.err
+}
+
+// A closing is the first call of Close or Shutdown.
+type closing struct {
+	done chan struct{} // closed when the call is over
+	err  error         // its result, once done is closed
 }
 
 // awaitClose waits for the first call of Close or Shutdown.
-func (c *Conn) awaitClose(ctx context.Context, closing <-chan struct{}) error {
+func (c *Conn) awaitClose(ctx context.Context, k *closing) error {
 	select {
-	case <-closing: // also if the context is over
-		return c.closeErr
+	case <-k.done: // also if the context is over
+		return k.err
 	default:
 	}
 	select {
-	case <-closing:
-		return c.closeErr
+	case <-k.done:
+		return k.err
 	case <-ctx.Done():
 		return c.opError("close", ctx.Err())
 	}
@@ -146,11 +153,10 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 	lost := c.lost
 	c.mu.Unlock()
 	c.leave(lingers)
-	if lost.Messages == 0 || cause == net.ErrClosed {
+	if lost == nil || cause == net.ErrClosed {
 		return nil
 	}
-	lost.Err = cause
-	return &lost
+	return &UndeliveredError{Messages: lost.messages, Bytes: lost.bytes, Err: cause}
 }
 
 // flushUnlocking waits until everything is acknowledged and the protocol's own end

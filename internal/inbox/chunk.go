@@ -3,6 +3,7 @@ package inbox
 import (
 	"encoding/binary"
 	"sync"
+	"unsafe"
 )
 
 // A chunk holds messages one behind the other, each after a head: its length in
@@ -16,6 +17,7 @@ type chunk struct {
 	read int       // how many of from have been read
 
 	front uint8 // bytes before each message
+	tight bool  // made for one message
 }
 
 const (
@@ -57,7 +59,20 @@ func ChunkSize(n int) int {
 }
 
 // size returns the memory that c counts for, in bytes.
-func (c *chunk) size() int { return len(c.buf) + cap(c.from)*originSize }
+func (c *chunk) size() int {
+	n := len(c.buf) + cap(c.from)*originSize
+	if c.tight {
+		n += chunkHead
+	}
+	return n
+}
+
+// chunkHead is what a chunk takes beside its buffer, in bytes. Where messages share
+// a chunk it is nothing.
+const chunkHead = int(unsafe.Sizeof(chunk{}))
+
+// TightOverhead is how many bytes PushKept keeps at most beside a message.
+const TightOverhead = chunkHead + lengthSize + numberSize
 
 // free gives c back to its pool.
 func (c *chunk) free() {

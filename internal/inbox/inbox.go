@@ -129,6 +129,27 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 	return true
 }
 
+// PushKept is Push for a message that cannot be refused for want of memory, because
+// its sender believes that it has been taken. If reserve grants no chunk of the usual
+// size, the message is kept in one of its own, which reserve was not asked for but is
+// told of when it is given back: kept is its size in bytes, at most TightOverhead
+// more than the message.
+func (q *Inbox) PushKept(p []byte) (kept int, ok bool) {
+	if q.Push(p) {
+		return 0, true
+	}
+	n := int(q.front) + len(p)
+	if q.end != nil || int64(n) > q.room {
+		return 0, false
+	}
+	c := &chunk{buf: make([]byte, n), tight: true}
+	q.addChunk(c, nil)
+	q.tail.push(p, 0)
+	q.pushed += int64(n)
+	q.room -= int64(n)
+	return c.size(), true
+}
+
 // makeRoom counts anew how much room there is, and reports whether a message of
 // n bytes fits, with its head.
 func (q *Inbox) makeRoom(n int) bool {

@@ -40,7 +40,7 @@ func TestCostIsExact(t *testing.T) {
 func TestReserveSteps(t *testing.T) {
 	cfg := testConfig()
 	var asked []int
-	cfg.Reserve = func(n int) bool { asked = append(asked, n); return true }
+	cfg.Reserve = func(n, _ int) bool { asked = append(asked, n); return true }
 	p, _ := connectedPeer(t, cfg)
 	r := &p.recv
 	want := func(reserved int, calls ...int) {
@@ -83,7 +83,7 @@ func TestReserveSteps(t *testing.T) {
 // A frame that needs no memory is taken though there is none.
 func TestFrameWithoutCostIsTaken(t *testing.T) {
 	cfg := testConfig()
-	cfg.Reserve = func(int) bool { return false }
+	cfg.Reserve = func(int, int) bool { return false }
 	p, h := connectedPeer(t, cfg)
 	h.unread = map[int]int{0: 5000}
 	sendFrames(t, p, 0, 1, Reliable)
@@ -109,7 +109,7 @@ func (h *strictHandler) Unread(channel int) (one, all int) {
 func TestUnreadOfChannelsThereAre(t *testing.T) {
 	cfg := testConfig()
 	cfg.Channels = 1
-	cfg.Reserve = func(int) bool { return true }
+	cfg.Reserve = func(int, int) bool { return true }
 	h := &strictHandler{t: t, n: 1}
 	p := new(Peer)
 	p.Init(0, cfg, 1000, h)

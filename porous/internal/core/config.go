@@ -58,9 +58,12 @@ type Config struct {
 	// acknowledged (C12): a peer that has started again answers none.
 	VerifyRequest bool
 
-	// Reserve, if not nil, is asked before memory is taken for received
-	// packets and told when it is given back. Where it refuses, frames are.
-	Reserve func(delta int) bool `json:"-"`
+	// Reserve, if not nil, is asked before memory is taken for received packets
+	// and told when it is given back. It gets the bytes, and how many the
+	// connection has already, with the packets that wait for Read. If it refuses,
+	// the frame is refused. The memory of a packet that was handed out is the
+	// Handler's to count, see Peer.Keep.
+	Reserve func(delta, own int) bool `json:"-"`
 }
 
 // bufferShare returns how many bytes of a buffer one of several channels may have when

@@ -30,7 +30,7 @@ func TestHostileFragmentFlood(t *testing.T) {
 	cfg := testConfig()
 	cfg.Channels, cfg.ReceiveBuffer, cfg.MaxPacket = 256, 1<<20, 16<<10
 	reserved := 0
-	cfg.Reserve = func(n int) bool { reserved += n; return true }
+	cfg.Reserve = func(n, _ int) bool { reserved += n; return true }
 	p, h := connectedPeer(t, cfg)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var out wire.Batch
@@ -87,7 +87,7 @@ func TestHostileFragmentFlood(t *testing.T) {
 func TestHostileNoMemory(t *testing.T) {
 	cfg := testConfig()
 	allowed := 0
-	cfg.Reserve = func(n int) bool {
+	cfg.Reserve = func(n, _ int) bool {
 		if n > 0 && n > allowed {
 			return false
 		}

@@ -14,9 +14,9 @@ const (
 // those that are gone. It comes in powers of two, so that no frame has more than
 // twice what it needs, whatever the frames before it had.
 type partPool struct {
-	free [partClasses][][]part
-	kept int // parts that free has room for
-	used int // parts that frames have room for
+	free *[partClasses][][]part // nil while nothing is kept
+	kept int                    // parts that free has room for
+	used int                    // parts that frames have room for
 }
 
 // partClass returns the exponent of the least power of two that holds n parts.
@@ -27,7 +27,8 @@ func (a *partPool) copy(p []part) []part {
 	c := partClass(len(p))
 	size := 1 << c
 	a.used += size
-	if list := a.free[min(c, partClasses-1)]; c < partClasses && len(list) > 0 {
+	if a.free != nil && c < partClasses && len(a.free[c]) > 0 {
+		list := a.free[c]
 		last := len(list) - 1
 		q := append(list[last], p...)
 		list[last] = nil
@@ -46,6 +47,9 @@ func (a *partPool) put(p []part) {
 	}
 	a.used -= size
 	if c := partClass(size); c < partClasses && a.kept+size <= keepParts {
+		if a.free == nil {
+			a.free = new([partClasses][][]part)
+		}
 		p = p[:size]
 		clear(p)
 		a.free[c] = append(a.free[c], p[:0])

@@ -327,9 +327,7 @@ func (r *receiver) scan() *incoming {
 	at := r.base // no entry before this one stops
 	for looks := 0; r.count > 0; looks++ {
 		e := r.find(markStop, at)
-		if r.skipAged(e) {
-			at = r.base
-		}
+		r.skipAged(e)
 		switch {
 		case e == nil || r.waits(e):
 			return nil
@@ -346,8 +344,8 @@ func (r *receiver) scan() *incoming {
 }
 
 // skipAged gives up packets of which only a sentinel has come, and one of nearly the
-// whole window later (Q10), as far as they lie before e, and reports whether it did.
-func (r *receiver) skipAged(e *incoming) (any bool) {
+// whole window later (Q10), as far as they lie before e.
+func (r *receiver) skipAged(e *incoming) {
 	for r.count > 0 && packetLead(r.newest, r.base) >= r.window-r.group {
 		s := r.find(markSentinel, r.base)
 		if s == nil || packetLead(r.newest, s.id) < r.window-r.group ||
@@ -355,9 +353,7 @@ func (r *receiver) skipAged(e *incoming) (any bool) {
 			break
 		}
 		r.advance(nextPacket(s.id))
-		any = true
 	}
-	return any
 }
 
 // advance moves the window, and forgets what lies behind it.

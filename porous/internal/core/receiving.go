@@ -153,7 +153,8 @@ func (r *receiving) ample(messages, size int) bool {
 // bytes. A channel may hold its share. Beyond that, it may hold as much as one packet
 // takes of what waits for none: it can be delivered as soon as it is complete, and
 // what all others wait for in the end is such a packet. The first one of the window
-// may take as much again, since those that are never finished may have taken that.
+// may take as much again, since those that are never finished may have taken that,
+// and is finished once it was begun, or the peer would send the rest in vain.
 // What waits itself gets nothing, or it would take the place of what it waits for.
 func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	cfg := r.p.cfg
@@ -170,7 +171,7 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 		if e := c.get(base); e != nil {
 			first = e.bytes
 		}
-		if unread+first+c.asked <= one {
+		if first+c.asked <= one && (first > 0 || unread+c.asked <= one) {
 			return true
 		}
 	}
@@ -213,18 +214,18 @@ func packetCost(c *Config) int {
 	return max(packet, frame) + int(c.Packets)/pageSize*8
 }
 
-// reserve asks for memory for what is held and what nobody has read, in steps.
+// reserve asks for memory for n bytes beside what is held, in steps.
 func (r *receiving) reserve(n int) bool {
 	if r.p.cfg.Reserve == nil {
 		return true
 	}
-	_, unread := r.p.h.Unread(0)
-	missing := r.held + unread + n - r.reserved
+	missing := r.held + n - r.reserved
 	if missing <= 0 {
 		return true
 	}
+	_, unread := r.p.h.Unread(0)
 	step := (missing + reserveStep - 1) / reserveStep * reserveStep
-	if !r.p.cfg.Reserve(step) {
+	if !r.p.cfg.Reserve(step, r.reserved+unread) {
 		return false
 	}
 	r.reserved += step
@@ -238,14 +239,24 @@ func (r *receiving) settle() {
 	if r.p.cfg.Reserve == nil {
 		return
 	}
-	_, unread := r.p.h.Unread(0)
-	used := r.held + unread
-	if spare := r.reserved - used; spare >= 4*reserveStep || used == 0 && spare > 0 {
+	spare := r.reserved - r.held
+	if r.held > 0 {
 		spare -= spare % reserveStep
-		r.p.cfg.Reserve(-spare)
+	}
+	if spare >= 4*reserveStep || r.held == 0 && spare > 0 {
+		r.p.cfg.Reserve(-spare, 0)
 		r.reserved -= spare
 	}
 }
+
+// Keep passes n bytes of what Config.Reserve has granted on to the Handler, which
+// keeps a packet in them: it is called in HandlePacket, and n is at most what the
+// packet has cost.
+func (p *Peer) Keep(n int) { p.recv.reserved -= n }
+
+// Unfinished returns the bytes of packets that wait for others, or for their
+// fragments.
+func (p *Peer) Unfinished() int { return p.recv.held }
 
 // message handles one message of an accepted frame.
 func (r *receiving) message(m *Message) verdict {
@@ -364,7 +375,7 @@ func (r *receiving) free() {
 	r.channels, r.held, r.dirty = nil, 0, false
 	r.compact()
 	if r.reserved > 0 {
-		r.p.cfg.Reserve(-r.reserved)
+		r.p.cfg.Reserve(-r.reserved, 0)
 		r.reserved = 0
 	}
 }
@@ -372,6 +383,15 @@ func (r *receiving) free() {
 // MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of what
 // packetCost counts.
 func MinReceiveBuffer(c *Config) int { return packetCost(c) }
+
+// MessageCost returns what a packet of n bytes counts at least, while it is queued.
+func MessageCost(c *Config, n int) int {
+	cost, piece := entryCost, FragmentSize(c.MTU)
+	for ; n > piece; n -= piece {
+		cost += bufferCost(piece)
+	}
+	return cost + bufferCost(n)
+}
 
 // MinReserve returns how much Config.Reserve has to grant for one such message.
 func MinReserve(c *Config) int {

@@ -33,7 +33,7 @@ func TestRecordedAlone(t *testing.T) {
 				}
 				c.Channels, c.AckRepeats, c.MaxPacket, c.ReceiveBuffer = 1+i%3, i%3, 6000, 30_000+i*10_000
 				if i%2 == 1 {
-					c.Reserve = func(delta int) bool {
+					c.Reserve = func(delta, _ int) bool {
 						ok := delta <= budget
 						if ok {
 							budget -= delta

@@ -37,7 +37,7 @@ func TestRecordedChannels(t *testing.T) {
 			budget, used := 40_000, 0
 			c := traceConfig(0, func(c *Config) {
 				c.MaxPacket = 8000
-				c.Reserve = func(delta int) bool {
+				c.Reserve = func(delta, _ int) bool {
 					ok := used+delta <= budget
 					if ok {
 						used += delta

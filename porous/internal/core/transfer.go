@@ -164,7 +164,7 @@ func (t *transfer) shrink() {
 	if t.base == t.next {
 		t.ring = nil
 	}
-	t.parts.free, t.parts.kept, t.scratch = [partClasses][][]part{}, 0, nil
+	t.parts.free, t.parts.kept, t.scratch = nil, 0, nil
 }
 
 // ringFrames returns how many frames a window of ids may have so that the ring takes a

@@ -55,7 +55,7 @@ func TestWritingWithoutReadingGoesOn(t *testing.T) {
 // A refused frame is not acknowledged; what is in it for windows counts.
 func TestRefusedFramesMoveWindows(t *testing.T) {
 	cfg := testConfig()
-	cfg.Reserve = func(int) bool { return false }
+	cfg.Reserve = func(int, int) bool { return false }
 	p, _ := connectedPeer(t, cfg)
 	sendFrames(t, p, 0, 4, Reliable)
 	b := AppendMessage(AppendDataHeader(nil, 1000, 3), &Message{Packet: 3, Lead: 3, Data: make([]byte, 1000)})

@@ -1,0 +1,107 @@
+package porous
+
+import (
+	"math"
+	"time"
+
+	"volley/capture"
+	"volley/internal/listen"
+	"volley/porous/internal/core"
+)
+
+// limits are what the connections of a Listener share: ListenConfig.MaxMemory.
+type limits struct {
+	budget listen.Budget
+	conns  func() int // how many connections there are
+}
+
+const (
+	// leastShare is what the last quarter of MaxMemory is for: so many bytes of each
+	// connection, or an equal part of the quarter if that is more.
+	leastShare = 16 << 10
+	// hoardTime is how long a connection may have more than its share of unfinished
+	// messages while three quarters of MaxMemory are taken.
+	hoardTime = 10 * time.Second
+)
+
+// leastMemory returns the least MaxMemory, of which three quarters hold one message.
+func leastMemory(c *core.Config) int64 { return (int64(core.MinReserve(c))*4 + 2) / 3 }
+
+// share returns how many bytes of a connection the last quarter of MaxMemory takes.
+func (l *limits) share() int {
+	quarter := min(l.budget.Limit()/4, math.MaxInt32)
+	return max(leastShare, int(quarter)/max(1, l.conns()))
+}
+
+// reserve asks for delta bytes for a connection that has own bytes already.
+func (l *limits) reserve(delta, own int) bool {
+	return l.budget.Reserve(delta, delta <= 0 || own+delta <= l.share())
+}
+
+// short reports whether only the last quarter is left.
+func (l *limits) short() bool { return l.budget.Used() > l.budget.Limit()/4*3-reserveSlack }
+
+// reserveSlack is by how much less than three quarters may be taken while a
+// connection finds no room.
+const reserveSlack = 64 << 10
+
+// A hoard is what a connection that has more than its share holds of messages that
+// are not finished.
+type hoard struct {
+	since core.Clock // when that began
+	read  uint64     // bytes that had been received by then
+}
+
+// hoardsLocked reports whether the connection keeps others from receiving: for
+// hoardTime it has had more than its share of unfinished messages, it has finished
+// fewer bytes than it holds, and there is only the last quarter of MaxMemory left.
+func (c *Conn) hoardsLocked() bool {
+	l, held := c.set.limits, c.peer.Unfinished()
+	if l == nil {
+		return false
+	}
+	switch {
+	case held <= leastShare || held <= l.share() || l.conns() == 1 || !l.short():
+		c.hoard = nil
+	case c.hoard == nil || c.counts.bytes-c.hoard.read >= uint64(held):
+		c.hoard = &hoard{c.now, c.counts.bytes}
+	case c.now-c.hoard.since >= hoardTime:
+		return true
+	}
+	return false
+}
+
+// endHoardLocked ends a connection that hoards.
+func (c *Conn) endHoardLocked() {
+	if c.out.Err() != nil || !c.hoardsLocked() {
+		return
+	}
+	out := c.out.Batch(c.now)
+	c.doLocked(c.now, call{kind: capture.Abort, args: [3]int64{truth(false)}}, out)
+	c.endLocked(errUnfinished)
+	c.events = 0
+}
+
+// countChunk asks for memory in which an inbox of the connection keeps messages, and
+// is told when it is given back, by the goroutine that reads.
+func (c *Conn) countChunk(delta int) bool {
+	l := c.set.limits
+	if delta > 0 && !l.reserve(delta, int(c.chunks.Load())+c.peer.Unfinished()) {
+		return false
+	}
+	if delta < 0 {
+		l.reserve(delta, 0)
+	}
+	c.chunks.Add(int64(delta))
+	return true
+}
+
+// keepLocked passes memory on to an inbox that found none of its own: that which the
+// core had asked for the message.
+func (c *Conn) keepLocked(n int) {
+	if c.tape.Outputs() != nil {
+		c.tape.AnswerNumber(n)
+	}
+	c.chunks.Add(int64(n))
+	c.peer.Keep(n)
+}
