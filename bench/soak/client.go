@@ -123,7 +123,7 @@ func (c *clientPlace) write() {
 	n := c.end.flow.begin()
 	c.message = appendMessage(c.message[:0], c.end.flow.name, n, c.size(n))
 	id, err := c.end.conn.WriteMessage(c.message)
-	if id != 0 {
+	if id != 0 || err == nil { // 0 is the number of a first message
 		c.end.flow.wrote(n, id)
 	}
 	if err != nil {

@@ -142,9 +142,9 @@ func (p *serverPlace) write() {
 		if e.flow == nil {
 			continue
 		}
-		if w := p.written[k]; w.ID != 0 {
+		if w := p.written[k]; w.Err == nil {
 			e.flow.wrote(p.numbers[k], w.ID)
-		} else if w.Err != nil {
+		} else {
 			p.counted.writeErrors.Add(1)
 		}
 		k++
