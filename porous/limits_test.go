@@ -133,6 +133,36 @@ func TestHoardersStarveNobody(t *testing.T) {
 	})
 }
 
+// Unfinished messages end no connection if they keep nobody from receiving: a
+// connection is alone, or there is memory left.
+func TestHoardersMayHold(t *testing.T) {
+	for _, test := range []struct {
+		limit int64
+		conns int
+	}{{1 << 20, 1}, {4 << 20, 3}} {
+		bubble(t, func(t *testing.T) {
+			n := simnet.New(1)
+			defer n.Close()
+			n.SetDefault(simnet.Link{Latency: time.Millisecond})
+			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{MaxMemory: test.limit})
+			defer l.Close()
+			hoarders := make([]*hoarder, test.conns)
+			for i := range hoarders {
+				hoarders[i] = newHoarder(t, n, "10.0.0.1:7")
+				defer hoarders[i].conn.Close()
+			}
+			for range 60 {
+				for _, h := range hoarders {
+					h.hoard(20)
+				}
+				time.Sleep(250 * time.Millisecond)
+			}
+			require.Greater(t, l.Stats().Memory, test.limit/2)
+			require.Equal(t, test.conns, l.Stats().Conns)
+		})
+	}
+}
+
 // Memory of messages that wait for Read is counted as it is held, and given back
 // with them. Where there is little left, no message that was acknowledged is lost.
 func TestUnreadMemoryIsCounted(t *testing.T) {
@@ -185,6 +215,7 @@ func TestUnreadMemoryIsCounted(t *testing.T) {
 				readers.Wait()
 				require.NoError(t, a.Flush(t.Context()))
 				require.Zero(t, b.Stats().MessagesDropped)
+				require.Zero(t, b.chunks.Load())
 				abort(a, b)
 				time.Sleep(time.Minute)
 				require.Zero(t, l.Stats().Memory)

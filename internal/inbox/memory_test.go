@@ -1,10 +1,13 @@
 package inbox
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"volley/internal/deadline"
+
+	"github.com/stretchr/testify/require"
 )
 
 // One short message holds little memory, more of them more at a time, and what
@@ -120,4 +123,35 @@ func TestOriginsAreBounded(t *testing.T) {
 			t.Fatalf("ReadFrom: %v", err)
 		}
 	}
+}
+
+// A message that must not be refused is kept in memory of its own size if no piece
+// of the usual size is granted, and that memory is told of when it is given back.
+func TestPushKept(t *testing.T) {
+	var q Inbox
+	granted, given := true, 0
+	q.Init(math.MaxInt, func(delta int) bool {
+		if delta > 0 && !granted {
+			return false
+		}
+		given += delta
+		return true
+	})
+	q.Lock()
+	kept, ok := q.PushKept(make([]byte, 100))
+	require.True(t, ok)
+	require.Zero(t, kept)
+	require.Equal(t, 1<<10, given)
+	granted = false
+	kept, ok = q.PushKept(make([]byte, 2000))
+	require.True(t, ok)
+	require.Equal(t, lengthSize+2000+chunkHead, kept)
+	require.Equal(t, 1<<10, given)
+	q.Unlock()
+	for _, want := range []int{100, 2000} {
+		b, err := q.ReadAppend(nil, new(deadline.Deadline))
+		require.NoError(t, err)
+		require.Len(t, b, want)
+	}
+	require.Equal(t, -kept, given)
 }
