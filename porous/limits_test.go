@@ -137,9 +137,9 @@ func TestHoardersStarveNobody(t *testing.T) {
 // connection is alone, or there is memory left.
 func TestHoardersMayHold(t *testing.T) {
 	for _, test := range []struct {
-		limit int64
-		conns int
-	}{{1 << 20, 1}, {4 << 20, 3}} {
+		limit         int64
+		conns, frames int
+	}{{1 << 20, 1, 2000}, {4 << 20, 3, 900}} {
 		bubble(t, func(t *testing.T) {
 			n := simnet.New(1)
 			defer n.Close()
@@ -151,9 +151,15 @@ func TestHoardersMayHold(t *testing.T) {
 				hoarders[i] = newHoarder(t, n, "10.0.0.1:7")
 				defer hoarders[i].conn.Close()
 			}
+			for range test.frames / 50 {
+				for _, h := range hoarders {
+					h.hoard(50)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
 			for range 60 {
 				for _, h := range hoarders {
-					h.hoard(20)
+					h.hoard(1)
 				}
 				time.Sleep(250 * time.Millisecond)
 			}
