@@ -72,8 +72,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 
 // refuses reports whether a frame has a message that nobody will read, since the
 // connection is being closed here. It is not acknowledged, so that the peer does not
-// take it for delivered; and if the peer is closing, too, it is told that waiting is
-// in vain.
+// take it for delivered. A peer that is closing, too, is told that waiting is in vain.
 func (r *receiving) refuses(n int, body []byte) bool {
 	var m Message
 	for range n {
@@ -89,8 +88,9 @@ func (r *receiving) refuses(n int, body []byte) bool {
 	return false
 }
 
-// takeWindowAcks takes what needs no room from a frame that is refused: who only
-// writes, and never reads, could not write any more without it.
+// takeWindowAcks takes the window acknowledgements from a frame that is refused. They
+// need no room, and without them a program that writes and never reads could not
+// write any more.
 func (r *receiving) takeWindowAcks(n int, body []byte) {
 	var m Message
 	for range n {
@@ -150,12 +150,15 @@ func (r *receiving) ample(messages, size int) bool {
 }
 
 // fits reports whether a message may be taken that brings a frame's cost to n
-// bytes. A channel may hold its share. Beyond that, it may hold as much as one packet
-// takes of what waits for none: it can be delivered as soon as it is complete, and
-// what all others wait for in the end is such a packet. The first one of the window
-// may take as much again, since those that are never finished may have taken that,
-// and is finished once it was begun, or the peer would send the rest in vain.
-// What waits itself gets nothing, or it would take the place of what it waits for.
+// bytes. A channel may hold its share. Beyond that:
+//
+//   - Packets that depend on no other may hold as much as one packet takes. They can
+//     be delivered as soon as they are complete, and all others wait for such packets.
+//   - The first packet of the window may hold as much again, because packets that are
+//     never finished may have taken that. Once begun, it may be finished, or the peer
+//     would send the rest in vain.
+//   - A packet that waits for another one gets nothing, or it would take the place of
+//     that one.
 func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	cfg := r.p.cfg
 	unread, all := r.p.h.Unread(int(m.Channel))
