@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 // BenchmarkDatagram sends datagrams one at a time over a link without delay.
@@ -80,7 +82,7 @@ func (c *Conn) queued() int {
 // TestAllocs checks that the steady state allocates nothing, with and without
 // delay.
 func TestAllocs(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("sync.Pool drops items at random under the race detector")
 	}
 	for _, l := range []Link{{}, {Latency: 5 * ms, Jitter: ms, Bandwidth: 1e9}} {

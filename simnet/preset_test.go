@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 // TestPresets measures what each preset does, in virtual time, and compares it
@@ -24,7 +26,7 @@ func TestPresets(t *testing.T) {
 					t.Errorf("round trips from %v to %v", rtts[0], rtts[len(rtts)-1])
 				}
 			})
-			if raceEnabled {
+			if testenv.Race {
 				return // what follows is long, and has nothing to race
 			}
 			bubble(t, func(t *testing.T) {

@@ -100,8 +100,11 @@ var publicPackages = []string{"volley", "volley/capture", "volley/reliable", "vo
 
 const anyModule = "..."
 
-// testModules may be imported by every test.
-var testModules = []string{"golang.org/x/net", "github.com/stretchr/testify/require"}
+// testModules and testPackages may be imported by every test.
+var (
+	testModules  = []string{"golang.org/x/net", "github.com/stretchr/testify/require"}
+	testPackages = []string{"volley/internal/testenv"}
+)
 
 // coreDenied are families of the standard library that a core has no use for.
 var coreDenied = []string{"net/...", "sync/...", "log/...", "os/...", "runtime/...", "syscall/...", "context/...", "math/rand/..."}
@@ -152,7 +155,7 @@ func checkImport(pkg, imported string, kind fileKind) string {
 	first, _, _ := strings.Cut(imported, "/")
 	switch {
 	case first == "volley":
-		if matches(rule.allow, imported) || kind == externalTest || kind == internalTest && matches(rule.test, imported) {
+		if matches(rule.allow, imported) || kind == externalTest || kind == internalTest && matches(slices.Concat(rule.test, testPackages), imported) {
 			return ""
 		}
 	case strings.Contains(first, "."):
@@ -454,6 +457,8 @@ func TestImportRules(t *testing.T) {
 		{"volley/netplay", "encoding/binary", source, true},
 		{"volley/netplay", "volley/internal/wire", source, false},
 		{"volley/simnet", "volley/internal/wire", source, false},
+		{"volley/simnet", "volley/internal/testenv", internalTest, true},
+		{"volley/simnet", "volley/internal/testenv", source, false},
 		{"volley/examples/echo", "volley", source, true},
 		{"volley/examples/echo", "volley/internal/wire", source, false},
 		{"volley/examples/echo", "github.com/spf13/cobra", source, false},
