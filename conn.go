@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -127,7 +128,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 // ReadMessage waits for a message, appends it to dst, and returns the result.
 // Its errors are those of Read, without io.ErrShortBuffer.
 func (c *Conn) ReadMessage(dst []byte) ([]byte, error) {
-	p, err := c.user.ReadAppend(dst)
+	p, _, err := c.user.ReadMessage(context.Background(), dst)
 	return p, c.opError("read", err)
 }
 

@@ -228,7 +228,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	c, err := l.side.Accept()
+	c, err := l.side.Accept(context.Background())
 	if err == nil {
 		c.markAccepted()
 	}

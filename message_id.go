@@ -1,5 +1,7 @@
 package volley
 
+import "context"
+
 // ReadMessageID is [Conn.ReadMessage], and also returns the message's number: the
 // one that the peer's WriteMessage returned for it. Of two messages the one with
 // the larger number was written later. So a program that wants only the newest
@@ -13,7 +15,7 @@ package volley
 // (ListenConfig.AdmitMidStream), only the low 16 bits are the peer's own; later
 // numbers are still larger than those before.
 func (c *Conn) ReadMessageID(dst []byte) (msg []byte, id uint64, err error) {
-	msg, id, err = c.user.ReadNumbered(dst)
+	msg, id, err = c.user.ReadMessage(context.Background(), dst)
 	return msg, id, c.opError("read", err)
 }
 

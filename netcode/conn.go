@@ -1,6 +1,7 @@
 package netcode
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 // ReadPayload waits for a payload, appends it to dst, and returns the result.
 // Its errors are those of Read, without io.ErrShortBuffer.
 func (c *Conn) ReadPayload(dst []byte) ([]byte, error) {
-	p, err := c.user.ReadAppend(dst)
+	p, _, err := c.user.ReadMessage(context.Background(), dst)
 	return p, c.opError("read", err)
 }
 

@@ -100,7 +100,7 @@ func (ch *Channel) Read(b []byte) (n int, err error) {
 // Its errors are those of Read, without io.ErrShortBuffer. An empty message
 // leaves dst as it is.
 func (ch *Channel) ReadMessage(dst []byte) ([]byte, error) {
-	p, err := ch.user.ReadAppend(dst)
+	p, _, err := ch.user.ReadMessage(context.Background(), dst)
 	return p, ch.c.opError("read", err)
 }
 

@@ -193,7 +193,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a *Conn.
 func (l *Listener) AcceptConn() (*Conn, error) {
-	w, err := l.side.Accept()
+	w, err := l.side.Accept(context.Background())
 	if err != nil {
 		return nil, err
 	}

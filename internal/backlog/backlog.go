@@ -3,6 +3,7 @@
 package backlog
 
 import (
+	"context"
 	"io"
 	"net"
 	"os"
@@ -121,13 +122,13 @@ func (q *Queue[C]) removeLocked(i int) (c C) {
 	return e.conn
 }
 
-// Accept waits for a connection. Its error is what Close was given, or
-// os.ErrDeadlineExceeded; both come before what is queued.
-func (q *Queue[C]) Accept() (c C, err error) {
+// Accept waits for a connection. Its error is what Close was given,
+// os.ErrDeadlineExceeded, or the cause of ctx's end; all come before what is queued.
+func (q *Queue[C]) Accept(ctx context.Context) (c C, err error) {
 	passed := q.deadline.Arm()
 	defer q.deadline.Disarm()
 	for {
-		c, ok, err := q.take()
+		c, ok, err := q.take(ctx)
 		if ok || err != nil {
 			return c, err
 		}
@@ -135,13 +136,14 @@ func (q *Queue[C]) Accept() (c C, err error) {
 		case <-q.ready:
 		case <-passed:
 			return c, os.ErrDeadlineExceeded
+		case <-ctx.Done():
 		case <-q.done:
 		}
 	}
 }
 
 // take is Accept without waiting.
-func (q *Queue[C]) take() (c C, ok bool, err error) {
+func (q *Queue[C]) take(ctx context.Context) (c C, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -152,6 +154,9 @@ func (q *Queue[C]) take() (c C, ok bool, err error) {
 	}
 	if q.deadline.Exceeded() {
 		return c, false, os.ErrDeadlineExceeded
+	}
+	if ctx.Err() != nil {
+		return c, false, context.Cause(ctx)
 	}
 	if len(q.conns) == 0 {
 		return c, false, nil

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -20,11 +21,11 @@ func TestQueue(t *testing.T) {
 	if !q.Push(a) || !q.Push(b) || !q.Full() || q.Push(new(conn)) {
 		t.Error("a Queue of 2 does not take two, and two only")
 	}
-	if c, err := q.Accept(); c != a || err != nil {
+	if c, err := q.Accept(context.Background()); c != a || err != nil {
 		t.Errorf("Accept = %v, %v, want the first", c, err)
 	}
 	q.SetDeadline(time.Now().Add(-time.Second))
-	if _, err := q.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := q.Accept(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Accept past the deadline with a connection there: %v", err)
 	}
 	cause := errors.New("cause")
@@ -33,7 +34,7 @@ func TestQueue(t *testing.T) {
 	if !b.closed || a.closed {
 		t.Error("Close closed the wrong connections")
 	}
-	if _, err := q.Accept(); err != cause {
+	if _, err := q.Accept(context.Background()); err != cause {
 		t.Errorf("Accept after Close: %v, want the cause, also past the deadline", err)
 	}
 	if q.Push(new(conn)) {
@@ -62,10 +63,10 @@ func TestEnded(t *testing.T) {
 	if q.Full() || !q.Push(d) || !b.closed || c.closed {
 		t.Errorf("Push beside two that have ended: Full %v, closed %v and %v, want false, true and false", q.Full(), b.closed, c.closed)
 	}
-	if x, _ := q.Accept(); x != a {
+	if x, _ := q.Accept(context.Background()); x != a {
 		t.Error("Accept did not return the first")
 	}
-	if x, _ := q.Accept(); x != c {
+	if x, _ := q.Accept(context.Background()); x != c {
 		t.Error("Accept did not return the one that has ended and kept its place")
 	}
 	if !q.Remove(d) || q.Remove(d) {
@@ -85,7 +86,7 @@ func TestAcceptWaits(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := q.Accept(); err != nil && !errors.Is(err, net.ErrClosed) {
+				if _, err := q.Accept(context.Background()); err != nil && !errors.Is(err, net.ErrClosed) {
 					t.Errorf("Accept: %v", err)
 				}
 			})
@@ -98,8 +99,27 @@ func TestAcceptWaits(t *testing.T) {
 		q = New[*conn](1)
 		begin := time.Now()
 		q.SetDeadline(begin.Add(time.Minute))
-		if _, err := q.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Minute {
+		if _, err := q.Accept(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Minute {
 			t.Errorf("Accept: %v after %v, want the deadline after 1m", err, time.Since(begin))
+		}
+	})
+}
+
+// Accept ends with its context, also if a connection waits.
+func TestAcceptContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[*conn](1)
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		for range 2 {
+			if _, err := q.Accept(ctx); err != cause {
+				t.Errorf("Accept = %v, want the cause", err)
+			}
+			q.Push(new(conn))
+		}
+		if _, err := q.Accept(t.Context()); err != nil {
+			t.Errorf("Accept = %v, and a connection waits", err)
 		}
 	})
 }

@@ -3,6 +3,8 @@
 package deadline
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +20,9 @@ type Deadline struct {
 }
 
 type state struct {
-	set atomic.Bool // whether at is non-zero, so that Exceeded is cheap without one
+	set atomic.Bool // whether at is non-zero or follows, so that Exceeded is cheap without one
+
+	follows bool // constant: another deadline sets this one
 
 	mu      sync.Mutex
 	at      time.Time
@@ -26,6 +30,8 @@ type state struct {
 	timer   *time.Timer
 	passed  chan struct{} // closed when the deadline passes; nil until a call blocked
 	closed  bool          // whether passed is closed
+
+	followers []*Deadline
 }
 
 // state returns d's state, which it makes if there is none.
@@ -52,7 +58,10 @@ func (d *Deadline) Set(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = t
-	s.set.Store(!t.IsZero())
+	s.set.Store(!t.IsZero() || s.follows)
+	for _, f := range s.followers {
+		f.Set(t)
+	}
 	if s.closed {
 		s.passed, s.closed = nil, false
 	}
@@ -80,7 +89,32 @@ func Passed() *Deadline { return &gone }
 // call.
 func (d *Deadline) Expire() { d.Set(longAgo) }
 
-// IsSet reports whether there is a deadline, passed or not.
+// Within returns a deadline that passes when d does, or when ctx ends, which calls
+// wake. It follows d until stop is called.
+func (d *Deadline) Within(ctx context.Context, wake func()) (follower *Deadline, stop func()) {
+	s, f := d.state(), &state{follows: true}
+	f.set.Store(true)
+	follower = new(Deadline)
+	follower.p.Store(f)
+	s.mu.Lock()
+	f.at = s.at
+	s.followers = append(s.followers, follower)
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.followers = slices.DeleteFunc(s.followers, func(x *Deadline) bool { return x == follower })
+	}
+	unregister := context.AfterFunc(ctx, func() {
+		leave()
+		follower.Expire()
+		wake()
+	})
+	return follower, func() { unregister(); leave() }
+}
+
+// IsSet reports whether there is a deadline, passed or not, or may be one because
+// this one follows another.
 func (d *Deadline) IsSet() bool {
 	s := d.p.Load()
 	return s != nil && s.set.Load()

@@ -279,6 +279,12 @@ func (q *Inbox) ReadNumbered(dst []byte, d *deadline.Deadline) (p []byte, number
 	return dst, number, err
 }
 
+// TryNumbered is ReadNumbered without waiting. It reports whether there was a message.
+func (q *Inbox) TryNumbered(dst []byte, d *deadline.Deadline) (p []byte, number uint64, ok bool, err error) {
+	ok, err = q.try(d, func(p []byte, n uint64) { dst, number = append(dst, p...), n })
+	return dst, number, ok, err
+}
+
 // next calls f with the next message and its number, 0 if the Inbox is not
 // numbered. It may use the message until it returns.
 func (q *Inbox) next(d *deadline.Deadline, f func(p []byte, number uint64)) error {

@@ -79,7 +79,7 @@ func TestHooks(t *testing.T) {
 			Over:   func() { log = append(log, "over") },
 		}
 		send(t, n, 1, 0, "hello")
-		c, err := l.side.Accept()
+		c, err := l.side.Accept(context.Background())
 		require.NoError(t, err)
 		synctest.Wait() // the socket's reader may not have done with what it let in
 		require.NoError(t, l.side.Close())
@@ -135,7 +135,7 @@ func TestShutdownEndsAll(t *testing.T) {
 		}
 		for i := range peers {
 			send(t, n, i, i%2, "hello")
-			_, err := l.side.Accept()
+			_, err := l.side.Accept(context.Background())
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func TestShutdownInTime(t *testing.T) {
 		defer n.Close()
 		l := listenToy(t, n, 1, 1)
 		send(t, n, 1, 0, "hello")
-		c, err := l.side.Accept()
+		c, err := l.side.Accept(context.Background())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

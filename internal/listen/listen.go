@@ -6,6 +6,7 @@
 package listen
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -132,9 +133,9 @@ func (l *Listener[C]) less() {
 	}
 }
 
-// Accept waits for a connection.
-func (l *Listener[C]) Accept() (c C, err error) {
-	c, err = l.queue.Accept()
+// Accept waits for a connection, or until ctx ends.
+func (l *Listener[C]) Accept(ctx context.Context) (c C, err error) {
+	c, err = l.queue.Accept(ctx)
 	return c, l.opError("accept", err)
 }
 

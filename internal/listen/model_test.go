@@ -127,7 +127,7 @@ func (r *run) arrive() {
 func (r *run) accept() {
 	r.note("accept")
 	r.l.side.SetDeadline(time.Now().Add(time.Second))
-	c, err := r.l.side.Accept()
+	c, err := r.l.side.Accept(context.Background())
 	if len(r.m.queue) == 0 {
 		require.Error(r.t, err)
 		return

@@ -5,6 +5,7 @@
 package netconn
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -55,15 +56,27 @@ func (s *Side) Read(b []byte) (n int, err error) {
 	return n, noticed(err)
 }
 
-// ReadAppend waits for a message and appends it to dst.
-func (s *Side) ReadAppend(dst []byte) ([]byte, error) {
-	p, err := s.In.ReadAppend(dst, &s.deadline)
-	return p, noticed(err)
-}
-
-// ReadNumbered is ReadAppend, with the message's number, where In is numbered.
-func (s *Side) ReadNumbered(dst []byte) (p []byte, number uint64, err error) {
-	p, number, err = s.In.ReadNumbered(dst, &s.deadline)
+// ReadMessage waits for a message and appends it to dst. The number is the
+// message's if In is numbered, otherwise 0. If ctx ends first, the error is its
+// cause.
+func (s *Side) ReadMessage(ctx context.Context, dst []byte) (p []byte, number uint64, err error) {
+	if ctx.Done() == nil {
+		p, number, err = s.In.ReadNumbered(dst, &s.deadline)
+		return p, number, noticed(err)
+	}
+	if ctx.Err() != nil {
+		return dst, 0, context.Cause(ctx)
+	}
+	p, number, ok, err := s.In.TryNumbered(dst, &s.deadline) // which costs less
+	if ok || err != nil {
+		return p, number, noticed(err)
+	}
+	d, stop := s.deadline.Within(ctx, s.In.Interrupt)
+	defer stop()
+	p, number, err = s.In.ReadNumbered(dst, d)
+	if err == os.ErrDeadlineExceeded && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return p, number, noticed(err)
 }
 

@@ -1,6 +1,7 @@
 package netconn
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -61,7 +62,7 @@ func TestRead(t *testing.T) {
 	n, err = o.Read(buf)
 	require.NoError(t, err)
 	require.Equal(t, "one", string(buf[:n]))
-	p, err := o.ReadAppend([]byte("and "))
+	p, _, err := o.ReadMessage(t.Context(), []byte("and "))
 	require.NoError(t, err)
 	require.Equal(t, "and two", string(p))
 	n, err = o.Read(buf)
@@ -86,7 +87,7 @@ func TestReadExactAndNumbered(t *testing.T) {
 	n, err = o.Read(make([]byte, 1)) // the smallest there is
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	p, err := o.ReadAppend(nil)
+	p, _, err := o.ReadMessage(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "b", string(p))
 
@@ -95,15 +96,15 @@ func TestReadExactAndNumbered(t *testing.T) {
 	o.In.Lock()
 	o.In.PushNumbered([]byte("msg"), 7)
 	o.In.Unlock()
-	p, number, err := o.ReadNumbered([]byte("a "))
+	p, number, err := o.ReadMessage(context.Background(), []byte("a "))
 	require.NoError(t, err)
 	require.Equal(t, "a msg", string(p))
 	require.EqualValues(t, 7, number)
 	o.In.Notice()
-	_, _, err = o.ReadNumbered(nil)
+	_, _, err = o.ReadMessage(context.Background(), nil)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	o.In.Notice()
-	_, err = o.ReadAppend(nil)
+	_, _, err = o.ReadMessage(context.Background(), nil)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	o.In.End(io.EOF)
 	_, err = o.Read(make([]byte, 1))
@@ -135,7 +136,7 @@ func TestInit(t *testing.T) {
 	asked := 0
 	o.Init(c, 100, func(n int) bool { asked += n; return true })
 	o.out.Init(o, false)
-	p, err := o.ReadAppend(nil)
+	p, _, err := o.ReadMessage(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "from the socket", string(p))
 	require.Equal(t, 1, c.reads)
@@ -218,4 +219,63 @@ func TestOpError(t *testing.T) {
 	err := OpError("read", here, there, net.ErrClosed)
 	require.EqualError(t, err, "read test here->there: use of closed network connection")
 	require.Same(t, err, OpError("write", here, there, err), "wrapped once")
+}
+
+// ReadMessage ends with its context or the connection's deadline, whichever comes
+// first, and takes part in later changes of the deadline.
+func TestReadMessageContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner()
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		read := func(want error, during func()) {
+			t.Helper()
+			done := make(chan error)
+			go func() {
+				_, _, err := o.ReadMessage(ctx, nil)
+				done <- err
+			}()
+			synctest.Wait()
+			during()
+			require.ErrorIs(t, <-done, want)
+		}
+		read(nil, func() { o.receive("late") })
+		o.receive("there")
+		read(nil, func() {})
+		o.deadline.Set(time.Now().Add(time.Hour))
+		read(os.ErrDeadlineExceeded, func() { o.deadline.Set(time.Now().Add(time.Second)) })
+		o.deadline.Set(time.Time{})
+		read(cause, func() { cancel(cause) })
+		o.receive("kept")
+		read(cause, func() {})
+		p, _, err := o.ReadMessage(context.Background(), nil)
+		require.NoError(t, err)
+		require.Equal(t, "kept", string(p))
+	})
+}
+
+// One reader's context does not end another reader's wait.
+func TestReadMessageContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner()
+		got := make(chan string)
+		read := func(ctx context.Context) {
+			p, _, err := o.ReadMessage(ctx, nil)
+			if err != nil {
+				p = []byte(err.Error())
+			}
+			got <- string(p)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go read(context.Background())
+		go read(ctx)
+		go read(t.Context())
+		synctest.Wait()
+		cancel()
+		require.Equal(t, context.Canceled.Error(), <-got)
+		o.receive("a")
+		require.Equal(t, "a", <-got)
+		o.receive("b")
+		require.Equal(t, "b", <-got)
+	})
 }
