@@ -24,7 +24,7 @@ func TestKeepAlivesHurry(t *testing.T) {
 			}
 			for _, c := range []*Conn{a, b} {
 				from, to := c.LocalAddr().(*net.UDPAddr), c.RemoteAddr().(*net.UDPAddr)
-				sim.SetSocketLink(from.AddrPort(), to.AddrPort(), simnet.Link{Blackout: true})
+				sim.SetLink(from.AddrPort().Addr(), to.AddrPort().Addr(), simnet.Link{Blackout: true})
 			}
 			if !known {
 				// A first packet of somebody whose address was forged.

@@ -177,10 +177,10 @@ func TestRestartNoticeIsOptIn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := establish(t, cfg.client, cfg.server)
 			r.restart()
-			before := r.n.SocketStats(udpAddr(r.l.Addr()), udpAddr(r.c.LocalAddr())).Sent
+			before := r.n.LinkStats(udpAddr(r.l.Addr()).Addr(), udpAddr(r.c.LocalAddr()).Addr()).Sent
 			r.c.Write([]byte("hello"))
 			time.Sleep(4 * time.Second)
-			now := r.n.SocketStats(udpAddr(r.l.Addr()), udpAddr(r.c.LocalAddr())).Sent
+			now := r.n.LinkStats(udpAddr(r.l.Addr()).Addr(), udpAddr(r.c.LocalAddr()).Addr()).Sent
 			if cfg.server != noticing {
 				require.Equal(t, before, now, "the server has sent something")
 				require.Zero(t, r.l.Stats().Notices)

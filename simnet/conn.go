@@ -8,15 +8,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"volley/internal/deadline"
 )
 
-// DefaultReadBuffer is the size in bytes of a socket's receive buffer unless
-// SetReadBuffer changes it. It is a little more than what Linux gives.
-const DefaultReadBuffer = 256 << 10
-
-// MaxDatagram is the size in bytes of the largest datagram that can be sent,
-// the limit of UDP over IPv4.
-const MaxDatagram = 65507
+const (
+	readBuffer  = 256 << 10 // of a socket, by default
+	maxDatagram = 65507     // the limit of UDP over IPv4
+)
 
 var (
 	_ net.Conn       = (*Conn)(nil)
@@ -25,13 +24,10 @@ var (
 
 var errMissingAddress = errors.New("missing address")
 
-// A Conn is a socket of a Network. Like a *net.UDPConn it is a net.PacketConn
-// and, if it was made by Dial, a net.Conn. Its methods behave as those of
-// *net.UDPConn on Linux do, except that closing it again is no error. They may
-// be called by several goroutines at once.
-//
-// Errors other than those of parsing are of type *net.OpError, as there, and
-// unwrap to os.ErrDeadlineExceeded, net.ErrClosed or an errno.
+// A Conn is a socket of a Network. It behaves like a *net.UDPConn on Linux: it
+// is a net.PacketConn and, if it was made by Dial, a net.Conn. Its errors are of
+// type *net.OpError, too. Closing it again is no error. Its methods may be called
+// by several goroutines at once.
 type Conn struct {
 	net    *Network
 	local  *net.UDPAddr
@@ -40,7 +36,7 @@ type Conn struct {
 
 	public netip.AddrPort // how others see it; guarded by net.mu
 
-	readDeadline, writeDeadline *deadline
+	readDeadline, writeDeadline deadline.Deadline
 
 	closeOnce sync.Once
 	done      chan struct{} // closed by Close
@@ -56,15 +52,13 @@ type Conn struct {
 
 func newConn(n *Network, local, remote netip.AddrPort) *Conn {
 	c := &Conn{
-		net:           n,
-		local:         udpAddr(local),
-		remote:        remote,
-		public:        local,
-		readDeadline:  newDeadline(),
-		writeDeadline: newDeadline(),
-		done:          make(chan struct{}),
-		ready:         make(chan struct{}, 1),
-		limit:         DefaultReadBuffer,
+		net:    n,
+		local:  udpAddr(local),
+		remote: remote,
+		public: local,
+		done:   make(chan struct{}),
+		ready:  make(chan struct{}, 1),
+		limit:  readBuffer,
 	}
 	if remote.IsValid() {
 		c.peer = udpAddr(remote)
@@ -75,12 +69,12 @@ func newConn(n *Network, local, remote netip.AddrPort) *Conn {
 // Network returns the network that c is a socket of.
 func (c *Conn) Network() *Network { return c.net }
 
-// LocalAddr returns the address c was opened with, a *net.UDPAddr. The caller
-// must not modify it.
+// LocalAddr returns the address c was opened with, a *net.UDPAddr that must not
+// be modified.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the address c is connected to, a *net.UDPAddr, or nil if
-// it isn't. The caller must not modify it.
+// RemoteAddr returns the address c is connected to, a *net.UDPAddr that must not
+// be modified, or nil.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.peer == nil {
 		return nil
@@ -88,9 +82,8 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.peer
 }
 
-// Close closes the socket. What it has sent still arrives; what it has not yet
-// read is lost. Pending reads return net.ErrClosed. Close always returns nil,
-// also when called again.
+// Close closes the socket. Datagrams that it has sent still arrive; unread ones
+// are lost. It always returns nil.
 func (c *Conn) Close() error {
 	c.net.remove(c)
 	c.shut()
@@ -99,11 +92,7 @@ func (c *Conn) Close() error {
 
 // shut ends the pending operations of a socket that the network has removed.
 func (c *Conn) shut() {
-	c.closeOnce.Do(func() {
-		close(c.done)
-		c.readDeadline.stop()
-		c.writeDeadline.stop()
-	})
+	c.closeOnce.Do(func() { close(c.done) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.queue.len() > 0 {
@@ -114,45 +103,42 @@ func (c *Conn) shut() {
 
 // SetDeadline sets the deadlines of reads and writes. A zero time means none.
 func (c *Conn) SetDeadline(t time.Time) error {
-	return c.setDeadlines(t, c.readDeadline, c.writeDeadline)
+	return c.set(func() { c.readDeadline.Set(t); c.writeDeadline.Set(t) })
 }
 
 // SetReadDeadline sets the deadline of pending and future reads.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	return c.setDeadlines(t, c.readDeadline)
+	return c.set(func() { c.readDeadline.Set(t) })
 }
 
 // SetWriteDeadline sets the deadline of future writes. They never wait, and
 // fail only if it is in the past.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	return c.setDeadlines(t, c.writeDeadline)
+	return c.set(func() { c.writeDeadline.Set(t) })
 }
 
-func (c *Conn) setDeadlines(t time.Time, ds ...*deadline) error {
-	if isClosed(c.done) {
+// set makes a setting, unless c is closed.
+func (c *Conn) set(do func()) error {
+	if c.closed() {
 		return c.opError("set", nil, net.ErrClosed)
 	}
-	for _, d := range ds {
-		d.set(t)
-	}
+	do()
 	return nil
 }
 
-// SetReadBuffer limits the receive buffer to the given number of bytes. It
-// holds whole IP packets: datagrams and 28 bytes of headers each with IPv4, 48
-// with IPv6. What finds no room is dropped and counted in
+// SetReadBuffer limits the receive buffer, 256 KiB by default, to the given
+// number of bytes. Each datagram takes 28 bytes more with IPv4, 48 with IPv6, for
+// its headers. A datagram that finds no room is dropped and counted in
 // Stats.ReceiverDrops.
 func (c *Conn) SetReadBuffer(bytes int) error {
-	if isClosed(c.done) {
-		return c.opError("set", nil, net.ErrClosed)
-	}
 	if bytes <= 0 {
 		return c.opError("set", nil, syscall.EINVAL)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limit = bytes
-	return nil
+	return c.set(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.limit = bytes
+	})
 }
 
 // ReadBuffer returns the limit of the receive buffer in bytes.
@@ -169,17 +155,8 @@ func (c *Conn) Drops() uint64 {
 	return c.drops
 }
 
-// SetWriteBuffer does nothing: writes don't wait. The queues of a network are
-// those of its links.
-func (c *Conn) SetWriteBuffer(bytes int) error {
-	if isClosed(c.done) {
-		return c.opError("set", nil, net.ErrClosed)
-	}
-	return nil
-}
-
-// Read reads one datagram. What doesn't fit into b is lost. An empty b reads
-// nothing.
+// Read reads one datagram, and drops the rest of one that is longer than b. With
+// an empty b it reads nothing.
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -188,8 +165,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom reads one datagram and returns the sender's address, a
-// *net.UDPAddr. What doesn't fit into b is lost.
+// ReadFrom is like Read, and returns the sender's address, a *net.UDPAddr.
 func (c *Conn) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, from, err := c.ReadFromUDPAddrPort(b)
 	if err != nil {
@@ -201,7 +177,7 @@ func (c *Conn) ReadFrom(b []byte) (int, net.Addr, error) {
 // ReadFromUDPAddrPort is like ReadFrom, and doesn't allocate.
 func (c *Conn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
 	for {
-		if err := c.usable(c.readDeadline); err != nil {
+		if err := c.usable(&c.readDeadline); err != nil {
 			return 0, netip.AddrPort{}, c.opError("read", c.RemoteAddr(), err)
 		}
 		if p := c.pop(); p != nil {
@@ -212,8 +188,9 @@ func (c *Conn) ReadFromUDPAddrPort(b []byte) (int, netip.AddrPort, error) {
 		select {
 		case <-c.ready:
 		case <-c.done:
-		case <-c.readDeadline.wait():
+		case <-c.readDeadline.Arm():
 		}
+		c.readDeadline.Disarm()
 	}
 }
 
@@ -225,10 +202,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.write(b, c.remote)
 }
 
-// WriteTo sends one datagram on an unconnected socket. The address must be a
-// *net.UDPAddr. It doesn't wait, and reports no loss: a datagram to an address
-// where nobody listens vanishes. One of more than MaxDatagram bytes is refused
-// with syscall.EMSGSIZE.
+// WriteTo sends one datagram on an unconnected socket to a *net.UDPAddr. It does
+// not wait, and reports no loss: a datagram to an address without a socket
+// vanishes. The error is syscall.EMSGSIZE above 65507 bytes.
 func (c *Conn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	a, ok := addr.(*net.UDPAddr)
 	if !ok {
@@ -249,8 +225,8 @@ func (c *Conn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
 }
 
 func (c *Conn) write(b []byte, to netip.AddrPort) (int, error) {
-	err := c.usable(c.writeDeadline)
-	if err == nil && len(b) > MaxDatagram {
+	err := c.usable(&c.writeDeadline)
+	if err == nil && len(b) > maxDatagram {
 		err = syscall.EMSGSIZE
 	}
 	if err == nil {
@@ -262,13 +238,23 @@ func (c *Conn) write(b []byte, to netip.AddrPort) (int, error) {
 	return len(b), nil
 }
 
+// closed reports whether Close was called.
+func (c *Conn) closed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // usable returns the error of an operation that can't even begin. As with
 // sockets of the system, a deadline in the past wins over waiting datagrams.
-func (c *Conn) usable(d *deadline) error {
-	if isClosed(c.done) {
+func (c *Conn) usable(d *deadline.Deadline) error {
+	if c.closed() {
 		return net.ErrClosed
 	}
-	if d.expired() {
+	if d.Exceeded() {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -287,7 +273,7 @@ func (c *Conn) accepts(from netip.AddrPort) bool {
 func (c *Conn) push(p *packet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isClosed(c.done) {
+	if c.closed() {
 		return false
 	}
 	if c.bytes+p.size() > c.limit {

@@ -8,45 +8,38 @@
 //	server, err := n.Listen("10.0.0.1:7777")
 //	client, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
 //
-// Hand the sockets to whatever takes a net.PacketConn or a datagram net.Conn.
-// [Pair] makes two connected sockets without further ado. [Proxy] puts the
-// same links between two real UDP sockets, for programs that can't be given a
-// socket.
+// Give the sockets to code that takes a net.PacketConn or a datagram net.Conn.
+// [Pair] makes two connected sockets in one call. [Proxy] puts the same links
+// between two real UDP sockets, for programs that can't be given a socket.
 //
 // # Links
 //
 // A [Link] describes one direction between two hosts; the way back is another
-// one. [Network.SetDefault] describes all links at once, [Network.SetLink]
-// those from one host to another, and [Network.SetSocketLink] those from one
-// socket to another. They can be changed at any time, by the test itself, by
-// [Network.At], or by a [Script] such as
+// Link. [Network.SetDefault] describes all links, [Network.SetLink] those from one
+// host to another. Both can be called at any time. A script of [Step] values
+// changes links for a while, such as
 //
 //	3s loss=40% for 2s; 10s blackout for 500ms
 //
-// What becomes of all datagrams is counted in [Stats].
-//
-// A [Preset] describes a common access network, such as "4g" or "satellite", by
-// figures that were published of it.
+// [Stats] counts what became of all datagrams. A [Preset] describes a common access
+// network, such as "4g" or "satellite", by published figures.
 //
 // # Seeds
 //
-// Each flow, from one address to another, has a random generator of its own,
-// and what chance does to a datagram follows from the seed, the two
-// addresses, the index of the datagram in its flow and the description of the
-// link; not from the clock or the order in which goroutines run. A test that
-// fails with one seed fails with it again, as far as what it sends is the
-// same. Turning one impairment on or off doesn't change what the others do.
-// What finds no room in a queue or in a receive buffer, and what a script
-// meets, depends on when datagrams are sent, as it must; inside a synctest
-// bubble that is reproducible too.
+// Each flow, from one address to another, has its own random numbers. They depend
+// on the seed, the two addresses and the index of the datagram in its flow, not on
+// the clock or the order in which goroutines run. A test that fails with one seed
+// fails with it again, as long as it sends the same. Turning one impairment on or
+// off does not change the others.
+//
+// Full queues, full receive buffers and scripts depend on when datagrams are sent.
+// Inside a synctest bubble that is reproducible, too.
 //
 // # Time
 //
-// In a testing/synctest bubble the network runs in the bubble's time, so that
-// a test of minutes takes milliseconds, and every delay is exact. Create the
-// Network inside the bubble. No operation holds a lock while it waits, a
-// Network has no goroutine of its own between two deliveries, and Close (or
-// the Close of both sockets of a Pair) leaves nothing behind that a bubble
-// would wait for. Outside a bubble the network runs in real time, and delays
-// are as exact as timers of the runtime.
+// In a testing/synctest bubble the network runs in the bubble's time: a test of
+// minutes takes milliseconds, and every delay is exact. Create the Network inside
+// the bubble. Close, or the Close of both sockets of a Pair, leaves nothing behind
+// that a bubble would wait for. Outside a bubble the network runs in real time, and
+// delays are as exact as timers of the runtime.
 package simnet

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"volley/simnet"
@@ -83,8 +84,7 @@ func ExampleNetwork_Play() {
 
 	a, b := mustListen(n, "10.0.0.1:1"), mustListen(n, "10.0.0.2:1")
 	a.WriteTo([]byte("during the blackout"), b.LocalAddr())
-	n.At(time.Minute, func(n *simnet.Network) { fmt.Println("a minute later") })
-	n.At(2100*time.Millisecond, func(n *simnet.Network) {
+	time.AfterFunc(2100*time.Millisecond, func() {
 		a.WriteTo([]byte("after it"), b.LocalAddr())
 	})
 	buf := make([]byte, 100)
@@ -149,10 +149,10 @@ func mustListen(n *simnet.Network, addr string) *simnet.Conn {
 }
 
 // A phone in a train that passes a tunnel.
-func ExampleLookupPreset() {
-	p, _ := simnet.LookupPreset("4g")
-	up, down := p.Links()
-	phone, server := simnet.Pair(1, up, down)
+func ExamplePreset() {
+	presets := simnet.Presets()
+	p := presets[slices.IndexFunc(presets, func(p simnet.Preset) bool { return p.Name == "4g" })]
+	phone, server := simnet.Pair(1, p.Up, p.Down)
 	defer phone.Close()
 	defer server.Close()
 	tunnel, err := simnet.ParseScript("3s blackout for 8s")
@@ -160,7 +160,7 @@ func ExampleLookupPreset() {
 		log.Fatal(err)
 	}
 	phone.Network().Play(tunnel)
-	fmt.Printf("%s: %v, %.1f Mbit/s to the phone\n", p.About, p.RTT, float64(p.Down)/1e6)
+	fmt.Printf("%s: %v, %.1f Mbit/s to the phone\n", p.About, p.RTT, float64(p.Down.Bandwidth)/1e6)
 	// Output:
 	// a phone on LTE: 53.1ms, 14.7 Mbit/s to the phone
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A linkKey names a link between two hosts (both ports are 0) or two sockets,
-// and a flow.
+// A linkKey names a flow, or a link between two hosts if both ports are 0.
 type linkKey struct{ from, to netip.AddrPort }
 
 func hostKey(from, to netip.Addr) linkKey {
@@ -16,8 +15,7 @@ func hostKey(from, to netip.Addr) linkKey {
 // hosts returns the key of the link between the hosts of k.
 func (k linkKey) hosts() linkKey { return hostKey(k.from.Addr(), k.to.Addr()) }
 
-// A link is one direction between two hosts or sockets. Its queue is shared by
-// all flows that use it.
+// A link is one direction between two hosts. Its flows share its queue.
 type link struct {
 	set  bool          // its own description; otherwise that of the default
 	base Link          // as set
@@ -51,25 +49,21 @@ func (n *Network) SetDefault(l Link) {
 // SetLink describes the link from one host to another. The opposite direction
 // is another link. It applies to what is sent from now on.
 func (n *Network) SetLink(from, to netip.Addr, l Link) {
-	n.setLink(hostKey(from, to), l)
-}
-
-// SetSocketLink describes a link from one socket to another, which takes the
-// place of that between their hosts.
-func (n *Network) SetSocketLink(from, to netip.AddrPort, l Link) {
-	n.setLink(linkKey{canonical(from), canonical(to)}, l)
-}
-
-func (n *Network) setLink(k linkKey, l Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	lk := n.links[k]
-	if lk == nil {
-		lk = new(link)
-		n.links[k] = lk
-	}
+	lk := n.link(hostKey(from, to))
 	lk.set, lk.base = true, l
 	n.version++
+}
+
+// link returns the link between two hosts.
+func (n *Network) link(hosts linkKey) *link {
+	l := n.links[hosts]
+	if l == nil {
+		l = new(link)
+		n.links[hosts] = l
+	}
+	return l
 }
 
 // flow returns the flow between two addresses, with its link up to date.
@@ -81,14 +75,15 @@ func (n *Network) flow(from, to netip.AddrPort) *flow {
 		n.flows[k] = f
 	}
 	if f.version != n.version {
-		n.route(f, k)
+		hosts := k.hosts()
+		f.link = n.link(hosts)
+		f.desc, f.version = n.describe(f.link, hosts), n.version
 	}
 	return f
 }
 
-// forget forgets the flows between two addresses that are not to be used again. What
-// they have counted, and what is still under way counts, stays in the figures of
-// their hosts.
+// forget forgets the flows between two addresses that are not used again. Their
+// counts, and those of their datagrams under way, stay in the sum of their hosts.
 func (n *Network) forget(a, b netip.AddrPort) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,30 +98,15 @@ func (n *Network) forget(a, b netip.AddrPort) {
 			sum = new(Stats)
 			n.past[k.hosts()] = sum
 		}
-		sum.Add(*f.stats)
+		sum.add(f.stats)
 		f.stats = sum
 	}
 }
 
-// route looks up the link of a flow and applies the active steps of scripts.
-func (n *Network) route(f *flow, k linkKey) {
-	l := n.links[k]
-	if l == nil {
-		k = k.hosts()
-		l = n.links[k]
-	}
-	if l == nil {
-		l = new(link)
-		n.links[k] = l
-	}
-	f.link, f.desc, f.version = l, n.describe(l, k.hosts()), n.version
-}
-
-// describe returns the present description of a link, which may be nil, between
-// two hosts.
+// describe returns the present description of a link.
 func (n *Network) describe(l *link, hosts linkKey) Link {
 	desc := n.defLink
-	if l != nil && l.set {
+	if l.set {
 		desc = l.base
 	}
 	for _, s := range n.steps {
@@ -144,7 +124,7 @@ func (n *Network) Link(from, to netip.Addr) Link {
 	defer n.mu.Unlock()
 	n.deliverDue(n.now())
 	k := hostKey(from, to)
-	return n.describe(n.links[k], k)
+	return n.describe(n.link(k), k)
 }
 
 // Stats returns the counters of the whole network.
@@ -152,17 +132,10 @@ func (n *Network) Stats() Stats {
 	return n.sum(func(linkKey) bool { return true })
 }
 
-// LinkStats returns the counters of all that goes from one host to another.
+// LinkStats returns the counters of the link from one host to another.
 func (n *Network) LinkStats(from, to netip.Addr) Stats {
 	want := hostKey(from, to)
 	return n.sum(func(k linkKey) bool { return k.hosts() == want })
-}
-
-// SocketStats returns the counters of all that goes from one address to
-// another.
-func (n *Network) SocketStats(from, to netip.AddrPort) Stats {
-	want := linkKey{canonical(from), canonical(to)}
-	return n.sum(func(k linkKey) bool { return k == want })
 }
 
 func (n *Network) sum(include func(linkKey) bool) Stats {
@@ -171,12 +144,12 @@ func (n *Network) sum(include func(linkKey) bool) Stats {
 	var s Stats
 	for k, f := range n.flows {
 		if include(k) {
-			s.Add(*f.stats)
+			s.add(f.stats)
 		}
 	}
 	for k, past := range n.past {
 		if include(k) {
-			s.Add(*past)
+			s.add(past)
 		}
 	}
 	return s

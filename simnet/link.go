@@ -2,33 +2,30 @@ package simnet
 
 import "time"
 
-// DefaultQueueBytes is the queue in front of a link with a Bandwidth when
-// Link.QueueBytes is zero.
-const DefaultQueueBytes = 64 << 10
-
-// DefaultReorderBy is how long a reordered datagram is held back when
-// Link.ReorderBy is zero.
-const DefaultReorderBy = 10 * time.Millisecond
-
-// A Link describes what happens to datagrams on their way from one host to
-// another. The zero Link is perfect: no delay, no loss, in order.
+// A Link describes what happens to datagrams from one host to another. The zero
+// Link is perfect: no delay, no loss, in order.
 //
-// Probabilities are between 0 (never) and 1 (always); values outside act as
-// the nearer limit. Negative durations act as zero. Sizes are those of whole
-// IP packets: the datagram and 28 bytes of headers with IPv4, 48 with IPv6.
+// Probabilities are between 0 and 1; values outside act as the nearer limit.
+// Negative durations act as zero. Sizes are those of IP packets: the datagram and
+// 28 bytes of headers with IPv4, 48 with IPv6.
 type Link struct {
 	// Latency is the delay of one direction; a round trip takes that of both.
 	Latency time.Duration
-	// Jitter varies the delay of each datagram as Distribution says, by
-	// default evenly between Latency-Jitter and Latency+Jitter, never below
-	// zero. As with tc-netem, datagrams that are sent less than twice the
-	// Jitter apart may overtake each other; see Ordered.
+	// Jitter varies the delay of each datagram, as Distribution says. As with
+	// tc-netem, datagrams may overtake each other by it; see Ordered.
 	Jitter time.Duration
-	// Distribution is how delays vary by Jitter: Uniform, Normal or LongTail.
-	Distribution Distribution
-	// Ordered makes a datagram wait for those sent before it from the same
-	// address to the same address, as in a queue, so that Jitter alone
-	// changes no order. Datagrams chosen by Reorder are still overtaken.
+	// Distribution is how delays vary. Any other value than these panics.
+	//
+	//   - "uniform", or "": evenly between Latency-Jitter and Latency+Jitter.
+	//   - "normal": a bell curve around Latency, of which Jitter is the standard
+	//     deviation. It ends 4 Jitter away, and at zero.
+	//   - "long-tail": Latency and mostly a little more, rarely very much. Half of
+	//     the datagrams get less than Jitter on top, one in ten more than 11 times
+	//     it, one in a hundred more than 80 times, and none more than 300 times.
+	//     Crowded radio networks have such delays.
+	Distribution string
+	// Ordered makes a datagram wait for those sent before it between the same
+	// addresses, so that Jitter alone changes no order. Reorder still does.
 	Ordered bool
 
 	// Loss is the probability that a datagram is lost.
@@ -36,44 +33,40 @@ type Link struct {
 	// Burst loses datagrams in bursts, in addition to Loss. Nil: no bursts.
 	// It must not be modified while the Link is in use.
 	Burst *GilbertElliott
-	// Duplicate is the probability that a datagram is sent twice. The copy
-	// takes its own time, and its own room in the queue.
+	// Duplicate is the probability that a datagram is sent twice. The copy has
+	// its own delay, and its own room in the queue.
 	Duplicate float64
-	// Reorder is the probability that a datagram is held back by ReorderBy,
-	// so that those behind overtake it.
+	// Reorder is the probability that a datagram is held back by ReorderBy, so
+	// that later ones overtake it.
 	Reorder float64
 	// ReorderBy is the additional delay of a reordered datagram. Zero means
-	// DefaultReorderBy.
+	// 10 ms.
 	ReorderBy time.Duration
-	// Corrupt is the probability that one bit of a datagram is flipped. It
-	// stands for damage that no checksum below UDP has noticed.
+	// Corrupt is the probability that one bit of a datagram is flipped, as by
+	// damage that no checksum has noticed.
 	Corrupt float64
 
-	// Bandwidth is the rate of the link in bits per second, shared by all
-	// datagrams that use it. Zero: no limit.
+	// Bandwidth is the rate of the link in bits per second. Zero: no limit.
 	Bandwidth int64
-	// QueueBytes limits the bytes that wait for a link with a Bandwidth, the
-	// packet in transmission included; what finds no room is dropped. Zero
-	// means DefaultQueueBytes, negative no limit.
+	// QueueBytes limits the bytes that wait for a link with a Bandwidth, with
+	// the packet in transmission. A datagram that finds no room is dropped. Zero
+	// means 64 KiB, negative no limit.
 	QueueBytes int
-	// MTU is the size in bytes of the largest packet that the link carries;
-	// larger ones vanish, as behind a router that may not fragment and sends
-	// no ICMP. Zero: no limit.
+	// MTU is the size in bytes of the largest packet that the link carries.
+	// Larger ones vanish, without ICMP. Zero: no limit.
 	MTU int
-	// Blackout drops everything that is sent while it is set. What is under
-	// way still arrives.
+	// Blackout drops everything that is sent while it is set. Datagrams under
+	// way still arrive.
 	Blackout bool
 }
 
-// A GilbertElliott is the two-state model of losses in bursts: a link is in
-// the good or in the bad state, and each datagram may change it. It is the
-// model that tc-netem calls gemodel.
+// A GilbertElliott is a model of losses in bursts: a link is in the good or in
+// the bad state, and each datagram may change it. Tc-netem calls it gemodel.
 type GilbertElliott struct {
-	// GoodToBad is the probability to enter the bad state (p), drawn once a
-	// datagram.
+	// GoodToBad is the probability that a datagram enters the bad state (p).
 	GoodToBad float64
-	// BadToGood is the probability to leave the bad state (r). The mean time
-	// in it is 1/BadToGood datagrams.
+	// BadToGood is the probability that it leaves the bad state (r), in which
+	// 1/BadToGood datagrams are sent on average.
 	BadToGood float64
 	// LossBad is the probability of loss in the bad state (1-h). Zero means
 	// 1: everything is lost; negative means no loss.
@@ -82,10 +75,10 @@ type GilbertElliott struct {
 	LossGood float64
 }
 
-// Bursts returns a model that loses the given fraction of all datagrams in
-// bursts of the given mean length in datagrams. It returns nil, no bursts, for
-// a loss of zero or less. A loss of 1 or more loses everything, and a length
-// below 1 acts as 1, as far as the loss allows.
+// Bursts returns a model that loses a fraction of all datagrams, in bursts of a
+// mean length in datagrams. It is nil, which means no bursts, for a loss of zero or
+// less. A loss of 1 or more loses everything. A length below 1 acts as 1, as far as
+// the loss allows.
 func Bursts(loss, length float64) *GilbertElliott {
 	if loss <= 0 {
 		return nil
@@ -107,15 +100,17 @@ func (g *GilbertElliott) lossBad() float64 {
 
 func (l *Link) reorderBy() time.Duration {
 	if l.ReorderBy == 0 {
-		return DefaultReorderBy
+		return 10 * time.Millisecond
 	}
 	return max(0, l.ReorderBy)
 }
 
+const queueBytes = 64 << 10 // by default
+
 // queueBytes returns the limit of the queue; negative means none.
 func (l *Link) queueBytes() int {
 	if l.QueueBytes == 0 {
-		return DefaultQueueBytes
+		return queueBytes
 	}
 	return l.QueueBytes
 }

@@ -221,8 +221,8 @@ func TestReorder(t *testing.T) {
 func TestReorderDefault(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := pair(t, 3, Link{Reorder: 1}, Link{})
-		if got := collect(t, a, b, 1, 10, 0); len(got) != 1 || got[0].at != DefaultReorderBy {
-			t.Errorf("arrivals = %v, want one after %v", got, DefaultReorderBy)
+		if got := collect(t, a, b, 1, 10, 0); len(got) != 1 || got[0].at != 10*ms {
+			t.Errorf("arrivals = %v, want one after %v", got, 10*ms)
 		}
 	})
 }
@@ -352,7 +352,7 @@ func TestQueueLimit(t *testing.T) {
 func TestQueueDefault(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := pair(t, 1, Link{Bandwidth: 100e6}, Link{})
-		if got, want := len(collect(t, a, b, 200, 972, 0)), DefaultQueueBytes/1000; got != want {
+		if got, want := len(collect(t, a, b, 200, 972, 0)), queueBytes/1000; got != want {
 			t.Errorf("%d arrived, want %d", got, want)
 		}
 	})
@@ -377,7 +377,7 @@ func TestMTU(t *testing.T) {
 				}
 			}
 			k, _, err := b.ReadFrom(make([]byte, 2000))
-			s := n.SocketStats(addrPort(test.from), addrPort(test.to))
+			s := n.LinkStats(addrPort(test.from).Addr(), addrPort(test.to).Addr())
 			if k != test.largest || err != nil || s.MTUDrops != 1 {
 				t.Errorf("ReadFrom = %d, %v with %d drops, want %d with 1", k, err, s.MTUDrops, test.largest)
 			}
@@ -427,7 +427,6 @@ func TestLinkPrecedence(t *testing.T) {
 		n := New(1)
 		defer n.Close()
 		src, dst := listen(t, n, "10.0.0.1:1"), listen(t, n, "10.0.0.2:1")
-		other := listen(t, n, "10.0.0.1:2")
 		delay := func(from, to *Conn) time.Duration {
 			start := time.Now()
 			from.WriteTo([]byte("x"), to.LocalAddr())
@@ -448,11 +447,8 @@ func TestLinkPrecedence(t *testing.T) {
 		n.SetLink(src.local.AddrPort().Addr(), dst.local.AddrPort().Addr(), Link{Latency: 2 * ms})
 		want("hosts", src, dst, 2*ms)
 		want("hosts, back", dst, src, 1*ms)
-		n.SetSocketLink(src.local.AddrPort(), dst.local.AddrPort(), Link{Latency: 3 * ms})
-		want("sockets", src, dst, 3*ms)
-		want("sockets, another", other, dst, 2*ms)
 		n.SetDefault(Link{Latency: 4 * ms})
 		want("default again", dst, src, 4*ms)
-		want("hosts again", other, dst, 2*ms)
+		want("hosts again", src, dst, 2*ms)
 	})
 }

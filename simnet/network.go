@@ -9,19 +9,15 @@ import (
 	"time"
 )
 
-// firstPort is the first of the ports that a Network picks by itself, those
-// that are left to ephemeral use by IANA.
+// firstPort is the first of the ports that a Network picks, IANA's ephemeral ones.
 const firstPort = 49152
 
 // defaultHost is the host of addresses without one, such as ":7777".
 var defaultHost = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// A Network is a simulated network in memory: a set of sockets, and a link
-// from each host to each other. Its methods may be called by several
-// goroutines at once. Create it with New.
-//
-// A Network has no goroutine while nothing is under way. It must be used
-// inside the synctest bubble it was created in, if any.
+// A Network is a set of sockets in memory, and a link from each host to each
+// other. Create it with New, inside the synctest bubble that uses it, if any. Its
+// methods may be called by several goroutines at once.
 type Network struct {
 	seed  uint64
 	start time.Time
@@ -40,15 +36,14 @@ type Network struct {
 
 	// Events.
 	events  eventHeap
-	counter uint64        // of calls and steps
+	counter uint64        // of steps
 	timer   *time.Timer   // nil until first needed
 	armed   time.Duration // when the timer fires; negative: it doesn't
-	firing  bool          // a goroutine of the timer is at work
 	steps   []*activeStep
 }
 
-// New returns a network without impairments. The seed decides what chance
-// does on links that have some: see the package comment.
+// New returns a network with perfect links. The seed decides what chance does on
+// links that are not: see the package comment.
 func New(seed uint64) *Network {
 	return &Network{
 		seed:     seed,
@@ -62,8 +57,8 @@ func New(seed uint64) *Network {
 	}
 }
 
-// Close closes all sockets, drops all that is under way and cancels all calls
-// and scripts. It always returns nil, also when called again.
+// Close closes all sockets, drops all datagrams under way and ends all scripts.
+// It always returns nil.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	n.closed = true
@@ -87,23 +82,17 @@ func (n *Network) Listen(addr string) (*Conn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "udp", Err: err}
 	}
-	return n.ListenAddr(a)
-}
-
-// ListenAddr is like Listen for an address that needs no parsing.
-func (n *Network) ListenAddr(addr netip.AddrPort) (*Conn, error) {
-	c, err := n.open(addr, netip.AddrPort{})
+	c, err := n.open(a, netip.AddrPort{})
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: "udp", Source: udpAddr(canonical(addr)), Err: err}
+		return nil, &net.OpError{Op: "listen", Net: "udp", Source: udpAddr(a), Err: err}
 	}
 	return c, nil
 }
 
 // Dial opens a socket that is connected to raddr: it sends to that address and
 // receives from no other. An empty laddr is a free port of the host 127.0.0.1;
-// otherwise addresses are as for Listen. Nobody needs to listen at raddr. The
-// net.Conn is a *Conn.
-func (n *Network) Dial(laddr, raddr string) (net.Conn, error) {
+// otherwise addresses are as for Listen. There need not be a socket at raddr.
+func (n *Network) Dial(laddr, raddr string) (*Conn, error) {
 	c, err := n.dial(laddr, raddr)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "udp", Err: err}
@@ -165,10 +154,9 @@ func (n *Network) pick(addr netip.AddrPort) (netip.AddrPort, error) {
 	return addr, syscall.EADDRINUSE
 }
 
-// Rebind changes the address under which the others see a socket, as a NAT
-// does that has forgotten its mapping: what the socket sends from now on comes
-// from the address new, what is sent to new reaches it, and what is sent to
-// old no longer does, even if it is under way. The socket itself notices
+// Rebind changes the address under which others see a socket, as a NAT does that
+// has forgotten its mapping. The socket sends and receives from now on at new.
+// Datagrams to old are lost, even those under way. The socket itself notices
 // nothing; its LocalAddr stays. Port 0 picks a free port.
 func (n *Network) Rebind(old, new netip.AddrPort) error {
 	n.mu.Lock()

@@ -59,8 +59,8 @@ func (p *packet) free() {
 	smallPackets.Put(p)
 }
 
-// An event is something that happens in a network at a later time: a packet
-// arrives, a step of a script begins or ends, or a function is called.
+// An event happens in a network at a later time: a packet arrives, or a step of a
+// script begins or ends.
 type event struct {
 	at    time.Duration // since the start of the network
 	order uint64        // of packets: the key of the flow
@@ -68,12 +68,11 @@ type event struct {
 	pkt   *packet
 	step  *activeStep
 	begin bool
-	call  func(*Network)
 }
 
-// before orders events. At the same time steps and calls come before packets,
-// in the order in which they were scheduled; packets are ordered by flow and
-// index, which doesn't depend on the order in which goroutines ran.
+// before orders events. At the same time steps come before packets, in the order
+// in which they were scheduled. Packets are ordered by flow and index, which does
+// not depend on the order in which goroutines ran.
 func (e *event) before(f *event) bool {
 	switch {
 	case e.at != f.at:

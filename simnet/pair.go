@@ -2,9 +2,9 @@ package simnet
 
 import "net/netip"
 
-// Pair returns two sockets that are connected to each other through a network
-// of their own: what a writes reaches b over the link ab, what b writes
-// reaches a over the link ba. Both must be closed; their Network needn't be.
+// Pair returns two sockets that are connected to each other through a network of
+// their own: ab is the link from a to b, ba the way back. Both sockets must be
+// closed; their Network needn't be.
 func Pair(seed uint64, ab, ba Link) (a, b *Conn) {
 	n := New(seed)
 	hostA, hostB := netip.AddrFrom4([4]byte{10, 0, 0, 1}), netip.AddrFrom4([4]byte{10, 0, 0, 2})

@@ -37,20 +37,6 @@ func ParseLink(s string) (Link, error) {
 	return l, nil
 }
 
-// ParseChange parses settings as ParseLink does, and returns a function that
-// makes them in a Link and leaves its other fields alone, for Step.Set.
-func ParseChange(s string) (func(*Link), error) {
-	words := fields(s)
-	set, err := parseSettings(words)
-	if err == nil && len(words) == 0 {
-		err = errors.New("no setting")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("simnet: settings %q: %w", s, err)
-	}
-	return set, nil
-}
-
 // ParseScript parses a script, such as
 //
 //	3s loss=40% for 2s; 10s blackout for 500ms; 12s latency=80ms
@@ -59,8 +45,8 @@ func ParseChange(s string) (func(*Link), error) {
 // before it, the settings that ParseLink knows, and optionally "for" and a
 // duration. Steps are separated by semicolons or line breaks; empty ones are
 // skipped.
-func ParseScript(s string) (Script, error) {
-	var script Script
+func ParseScript(s string) ([]Step, error) {
+	var script []Step
 	for text := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ';' || r == '\n' }) {
 		f := fields(text)
 		if len(f) == 0 {
@@ -153,7 +139,7 @@ func takesNext(name string, words []string) bool {
 var settings = map[string]func(string) (func(*Link), error){
 	"latency":      setting(parseDuration, func(l *Link, d time.Duration) { l.Latency = d }),
 	"jitter":       setting(parseDuration, func(l *Link, d time.Duration) { l.Jitter = d }),
-	"distribution": setting(parseDistribution, func(l *Link, d Distribution) { l.Distribution = d }),
+	"distribution": setting(parseDistribution, func(l *Link, d string) { l.Distribution = d }),
 	"ordered":      setting(parseBool, func(l *Link, b bool) { l.Ordered = b }),
 	"loss":         setting(parseProbability, func(l *Link, p float64) { l.Loss = p }),
 	"burst":        setting(parseBurst, func(l *Link, g *GilbertElliott) { l.Burst = g }),
@@ -204,11 +190,11 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
-func parseDistribution(s string) (Distribution, error) {
-	if i := slices.Index(distributions[:], s); i >= 0 {
-		return Distribution(i), nil
+func parseDistribution(s string) (string, error) {
+	if slices.Contains(distributions[:], s) {
+		return s, nil
 	}
-	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(distributions[:], ", "))
+	return "", fmt.Errorf("%q is none of %s", s, strings.Join(distributions[:], ", "))
 }
 
 func parseProbability(s string) (float64, error) {

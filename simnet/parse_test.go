@@ -26,8 +26,8 @@ func TestParseLink(t *testing.T) {
 		{"bandwidth 20Mbit/s", Link{Bandwidth: 20e6}},
 		{"rate=1.5kbit/s", Link{Bandwidth: 1500}},
 		{"rate 2Mbit rate 0", Link{}},
-		{"loss 2% latency 20ms jitter=5ms distribution long-tail", Link{Loss: 0.02, Latency: 20 * ms, Jitter: 5 * ms, Distribution: LongTail}},
-		{"distribution=normal", Link{Distribution: Normal}},
+		{"loss 2% latency 20ms jitter=5ms distribution long-tail", Link{Loss: 0.02, Latency: 20 * ms, Jitter: 5 * ms, Distribution: "long-tail"}},
+		{"distribution=normal", Link{Distribution: "normal"}},
 		{"blackout on ordered off", Link{Blackout: true}},
 		{"blackout loss 1%", Link{Blackout: true, Loss: 0.01}},
 		{"ordered blackout", Link{Ordered: true, Blackout: true}},
@@ -121,19 +121,20 @@ func TestParseScript(t *testing.T) {
 	}
 }
 
-func TestParseChange(t *testing.T) {
-	set, err := ParseChange("loss 5% blackout")
+// TestStepChanges checks that a step leaves alone what it does not name.
+func TestStepChanges(t *testing.T) {
+	script, err := ParseScript("0s loss 5% blackout")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := Link{Loss: 0.5, Latency: ms}
-	set(&l)
+	script[0].Set(&l)
 	if want := (Link{Loss: 0.05, Latency: ms, Blackout: true}); l != want {
 		t.Errorf("changed to %+v, want %+v", l, want)
 	}
-	for _, text := range []string{"", " ", "los 5%", "loss"} {
-		if _, err := ParseChange(text); err == nil {
-			t.Errorf("ParseChange(%q) succeeded", text)
+	for _, text := range []string{"0s", "0s ,", "0s los 5%", "0s loss"} {
+		if _, err := ParseScript(text); err == nil {
+			t.Errorf("ParseScript(%q) succeeded", text)
 		}
 	}
 }

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 )
-
-// DefaultMaxClients is the number of clients of a Proxy if
-// ProxyConfig.MaxClients is zero.
-const DefaultMaxClients = 256
 
 // proxyBuffer is the receive buffer in bytes that a Proxy asks for, so that
 // only its links drop.
@@ -30,13 +27,11 @@ type ProxyConfig struct {
 	// Up is the link from the clients to the target, Down that from the
 	// target to the clients. All clients share them.
 	Up, Down Link
-	// Seed is that of the Network. The proxy numbers its clients in the order
-	// of their first datagrams; the generator of each follows from its number,
-	// not from its port.
+	// Seed is that of a Network. The random numbers of a client follow from it
+	// and from the order of first datagrams, not from the client's port.
 	Seed uint64
-	// MaxClients limits the clients, each of which takes a socket. A new one
-	// beyond it takes the place of the one that has been silent the longest.
-	// Zero or less means DefaultMaxClients.
+	// MaxClients limits the clients, each of which takes a socket: a new client
+	// replaces the one that has been silent the longest. Zero means 256.
 	MaxClients int
 }
 
@@ -60,17 +55,16 @@ func (c *ProxyConfig) source() (*net.UDPAddr, error) {
 
 func (c *ProxyConfig) maxClients() int {
 	if c.MaxClients <= 0 {
-		return DefaultMaxClients
+		return 256
 	}
 	return c.MaxClients
 }
 
 // A Proxy stands between real UDP sockets: it receives datagrams of clients,
-// forwards them to a target, and sends the answers back. Each direction
-// passes a simulated link. To the target, each client is a socket of its own.
+// forwards them to a target, and sends the answers back. Each direction passes a
+// simulated link. The target sees a socket for each client.
 //
-// A Proxy is for tests and demonstrations on one machine, in real time. It is
-// of no use inside a synctest bubble, where only a Network itself can be used.
+// A Proxy runs in real time. Use a Network inside a synctest bubble.
 type Proxy struct {
 	cfg    ProxyConfig
 	net    *Network
@@ -131,10 +125,6 @@ func NewProxy(cfg ProxyConfig) (*Proxy, error) {
 // Addr returns the address that clients send to.
 func (p *Proxy) Addr() *net.UDPAddr { return p.front.LocalAddr().(*net.UDPAddr) }
 
-// Network returns the network inside the proxy, for scripts and calls over
-// time. Its sockets belong to the proxy.
-func (p *Proxy) Network() *Network { return p.net }
-
 // SetLinks describes both directions anew.
 func (p *Proxy) SetLinks(up, down Link) {
 	p.net.SetLink(clientHost, targetHost, up)
@@ -147,11 +137,19 @@ func (p *Proxy) Links() (up, down Link) {
 	return p.net.Link(clientHost, targetHost), p.net.Link(targetHost, clientHost)
 }
 
-// Play schedules the steps of a script for each direction, as Network.Play does,
-// whatever hosts they name. What is sent from then on meets the new links.
-func (p *Proxy) Play(up, down Script) {
-	p.net.Play(up.on(clientHost, targetHost))
-	p.net.Play(down.on(targetHost, clientHost))
+// Play schedules the steps of a script for each direction, as Network.Play does.
+// The hosts that they name do not matter.
+func (p *Proxy) Play(up, down []Step) {
+	p.play(up, clientHost)
+	p.play(down, targetHost)
+}
+
+func (p *Proxy) play(script []Step, from netip.Addr) {
+	script = slices.Clone(script)
+	for i := range script {
+		script[i].From, script[i].To = from, netip.Addr{}
+	}
+	p.net.Play(script)
 }
 
 // Clients returns how many clients there are.
@@ -161,16 +159,16 @@ func (p *Proxy) Clients() int {
 	return len(p.clients)
 }
 
-// Stats returns the counters of both directions. Delivered counts what the
-// proxy has sent on to a real socket.
+// Stats returns the counters of both directions. Delivered counts the datagrams
+// that the proxy has sent on to a real socket.
 func (p *Proxy) Stats() (up, down Stats) {
 	return p.net.LinkStats(clientHost, targetHost), p.net.LinkStats(targetHost, clientHost)
 }
 
 // Rebind gives each client a new socket towards the target, as a NAT does that
-// has forgotten its mappings: to the target they come from new addresses, and
-// what it sends to the old ones is lost. The error is that of the first socket
-// that could not be opened; its client keeps the old one.
+// has forgotten its mappings. The target sees new addresses, and its datagrams to
+// the old ones are lost. The error is that of the first socket that could not be
+// opened; its client keeps the old one.
 func (p *Proxy) Rebind() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,8 +183,8 @@ func (p *Proxy) Rebind() error {
 	return nil
 }
 
-// Close stops the proxy and waits until all its goroutines have ended. What is
-// under way is lost. It always returns nil, also when called again.
+// Close stops the proxy and waits until all its goroutines have ended. Datagrams
+// under way are lost. It always returns nil.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -219,7 +217,7 @@ func (c *proxyClient) close() {
 
 // readFront receives what clients send.
 func (p *Proxy) readFront() {
-	buf := make([]byte, MaxDatagram)
+	buf := make([]byte, maxDatagram)
 	for {
 		n, from, err := readUDP(p.front, buf)
 		if err != nil {
@@ -310,7 +308,7 @@ func (p *Proxy) connect(c *proxyClient) error {
 
 // readBack receives what the target sends to a client.
 func readBack(c *proxyClient, back *net.UDPConn) {
-	buf := make([]byte, MaxDatagram)
+	buf := make([]byte, maxDatagram)
 	for {
 		n, _, err := readUDP(back, buf)
 		if err != nil {
@@ -322,7 +320,7 @@ func readBack(c *proxyClient, back *net.UDPConn) {
 
 // pumpUp sends what arrives over the link up on to the target.
 func (p *Proxy) pumpUp(c *proxyClient) {
-	buf := make([]byte, MaxDatagram)
+	buf := make([]byte, maxDatagram)
 	for {
 		n, err := c.far.Read(buf)
 		if err != nil {
@@ -337,7 +335,7 @@ func (p *Proxy) pumpUp(c *proxyClient) {
 
 // pumpDown sends what arrives over the link down on to the client.
 func (p *Proxy) pumpDown(c *proxyClient, addr netip.AddrPort) {
-	buf := make([]byte, MaxDatagram)
+	buf := make([]byte, maxDatagram)
 	for {
 		n, err := c.near.Read(buf)
 		if err != nil {

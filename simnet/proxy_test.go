@@ -23,7 +23,7 @@ func echoServer(t *testing.T) *net.UDPConn {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		buf := make([]byte, MaxDatagram)
+		buf := make([]byte, maxDatagram)
 		for {
 			n, from, err := c.ReadFrom(buf)
 			if err != nil {
@@ -60,7 +60,7 @@ func dialUDP(t *testing.T, addr *net.UDPAddr) *net.UDPConn {
 // the sender. It sends again after a while, since UDP may lose it.
 func ask(t *testing.T, c *net.UDPConn, msg string) (seenAs string) {
 	t.Helper()
-	buf := make([]byte, MaxDatagram)
+	buf := make([]byte, maxDatagram)
 	for range 20 {
 		c.Write([]byte(msg))
 		c.SetReadDeadline(time.Now().Add(time.Second))
@@ -124,7 +124,7 @@ func TestProxyPlay(t *testing.T) {
 	server := echoServer(t)
 	p := newProxy(t, ProxyConfig{Target: server.LocalAddr().String(), Down: Link{MTU: 1500}})
 	lose := func(l *Link) { l.Loss = 1 }
-	p.Play(Script{{Set: func(l *Link) { l.Latency = ms }}}, Script{{Set: lose}, {At: time.Hour, Set: lose}})
+	p.Play([]Step{{Set: func(l *Link) { l.Latency = ms }}}, []Step{{Set: lose}, {At: time.Hour, Set: lose}})
 	if up, down := p.Links(); up != (Link{Latency: ms}) || down != (Link{MTU: 1500, Loss: 1}) {
 		t.Errorf("Links = %+v, %+v", up, down)
 	}

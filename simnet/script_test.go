@@ -3,7 +3,6 @@ package simnet
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -46,8 +45,8 @@ func TestScriptOnTopOfSetLink(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := pair(t, 1, Link{}, Link{})
 		n := a.Network()
-		n.Play(Script{{At: 0, For: 30 * ms, Set: func(l *Link) { l.Latency += 2 * ms }}, {At: 0}})
-		n.At(20*ms, func(n *Network) {
+		n.Play([]Step{{At: 0, For: 30 * ms, Set: func(l *Link) { l.Latency += 2 * ms }}, {At: 0}})
+		time.AfterFunc(20*ms, func() {
 			n.SetLink(a.local.AddrPort().Addr(), b.local.AddrPort().Addr(), Link{Latency: 1 * ms})
 		})
 		time.Sleep(5 * ms)
@@ -67,7 +66,7 @@ func TestScriptOfOneDirection(t *testing.T) {
 		n := a.Network()
 		hostA, hostB := a.local.AddrPort().Addr(), b.local.AddrPort().Addr()
 		set := func(d time.Duration) func(*Link) { return func(l *Link) { l.Latency += d } }
-		n.Play(Script{
+		n.Play([]Step{
 			{At: 5 * ms, For: 10 * ms, From: hostA, Set: set(1 * ms)},
 			{At: 5 * ms, To: hostA, Set: set(2 * ms)},
 			{At: 5 * ms, From: hostA, To: hostB, Set: set(4 * ms)},
@@ -93,51 +92,3 @@ func TestScriptOfOneDirection(t *testing.T) {
 		check(12*ms, 10*ms)
 	})
 }
-
-func TestAt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := New(1)
-		defer n.Close()
-		start := time.Now()
-		var got []time.Duration
-		note := func(*Network) { got = append(got, time.Since(start)) }
-		for _, d := range []time.Duration{30 * ms, 10 * ms, 10 * ms, 0} {
-			n.At(d, note)
-		}
-		n.At(20*ms, func(n *Network) {
-			note(n)
-			n.At(5*ms, note)
-		})
-		time.Sleep(time.Second)
-		synctest.Wait()
-		want := []time.Duration{0, 10 * ms, 10 * ms, 20 * ms, 25 * ms, 30 * ms}
-		if !slices.Equal(got, want) {
-			t.Errorf("calls after %v, want %v", got, want)
-		}
-	})
-}
-
-// TestAtMayUseTheNetwork checks that a call may do all that a test may.
-func TestAtMayUseTheNetwork(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := New(1)
-		c := listen(t, n, ":1")
-		n.SetDefault(Link{Latency: 5 * ms})
-		n.At(10*ms, func(n *Network) {
-			c.WriteTo([]byte("x"), c.LocalAddr())
-			n.Rebind(c.public, addrPort("127.0.0.1:2"))
-			c.WriteTo([]byte("y"), &addr2)
-			n.Stats()
-		})
-		buf := make([]byte, 1)
-		if _, from, err := c.ReadFrom(buf); err != nil || string(buf) != "y" || from.String() != "127.0.0.1:2" {
-			t.Errorf("ReadFrom = %q, %v, %v", buf, from, err)
-		}
-		n.At(10*ms, func(n *Network) { n.Close() })
-		if _, _, err := c.ReadFrom(buf); err == nil {
-			t.Error("ReadFrom after Close succeeded")
-		}
-	})
-}
-
-var addr2 = *udpAddr(addrPort("127.0.0.1:2"))

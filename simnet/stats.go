@@ -19,8 +19,8 @@ type Stats struct {
 	Lost uint64
 	// Duplicated is the number of additional copies made by Link.Duplicate.
 	Duplicated uint64
-	// Reordered is the number of delivered datagrams that came later than
-	// one sent after them, whatever the cause. Copies are not counted.
+	// Reordered is the number of delivered datagrams that came later than one
+	// sent after them. Copies are not counted.
 	Reordered uint64
 	// Corrupted is the number of datagrams and copies with a flipped bit that
 	// the link has accepted.
@@ -36,13 +36,13 @@ type Stats struct {
 	// ReceiverDrops is the number of datagrams that found the receive buffer
 	// of their destination full.
 	ReceiverDrops uint64
-	// Unreachable is the number of datagrams that arrived where nobody
-	// listens, or whom the receiver, a connected one, doesn't listen to.
+	// Unreachable is the number of datagrams that arrived where there is no
+	// socket, or one that is connected to another address.
 	Unreachable uint64
 }
 
-// Add adds the counters of t to s.
-func (s *Stats) Add(t Stats) {
+// add adds the counters of t to s.
+func (s *Stats) add(t *Stats) {
 	s.Sent += t.Sent
 	s.SentBytes += t.SentBytes
 	s.Delivered += t.Delivered
@@ -56,10 +56,4 @@ func (s *Stats) Add(t Stats) {
 	s.BlackoutDrops += t.BlackoutDrops
 	s.ReceiverDrops += t.ReceiverDrops
 	s.Unreachable += t.Unreachable
-}
-
-// Dropped returns the number of datagrams and copies that were not delivered,
-// for any reason.
-func (s Stats) Dropped() uint64 {
-	return s.Lost + s.QueueDrops + s.MTUDrops + s.BlackoutDrops + s.ReceiverDrops + s.Unreachable
 }

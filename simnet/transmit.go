@@ -122,11 +122,9 @@ func (n *Network) deliver(p *packet) {
 	}
 }
 
-// deliverDue handles the events that are due, up to the first call, which is
-// left to the timer. The order of events is therefore the same whether a
-// sender or the timer comes first.
+// deliverDue handles the events that are due.
 func (n *Network) deliverDue(now time.Duration) {
-	for len(n.events) > 0 && n.events[0].at <= now && n.events[0].call == nil {
+	for len(n.events) > 0 && n.events[0].at <= now {
 		e := n.events.pop()
 		if e.pkt != nil {
 			n.deliver(e.pkt)
@@ -138,7 +136,7 @@ func (n *Network) deliverDue(now time.Duration) {
 
 // arm sets the timer to the first event.
 func (n *Network) arm(now time.Duration) {
-	if len(n.events) == 0 || n.firing {
+	if len(n.events) == 0 {
 		return
 	}
 	at := n.events[0].at
@@ -159,24 +157,10 @@ func (n *Network) arm(now time.Duration) {
 func (n *Network) fire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.firing {
-		return
-	}
 	n.armed = -1
-	n.firing = true
-	for !n.closed {
-		now := n.now()
-		n.deliverDue(now)
-		if len(n.events) == 0 || n.events[0].at > now {
-			break
-		}
-		call := n.events.pop().call
-		n.mu.Unlock()
-		call(n)
-		n.mu.Lock()
-	}
-	n.firing = false
-	n.arm(n.now())
+	now := n.now()
+	n.deliverDue(now)
+	n.arm(now)
 }
 
 // dropEvents empties the network.

@@ -98,16 +98,16 @@ var (
 const headers = 28 // bytes of IP and UDP
 
 func sockets(n *simnet.Network) (server, client *simnet.Conn, err error) {
-	if server, err = n.ListenAddr(serverAddr); err != nil {
+	if server, err = n.Listen(serverAddr.String()); err != nil {
 		return nil, nil, err
 	}
-	client, err = n.ListenAddr(clientAddr)
+	client, err = n.Listen(clientAddr.String())
 	return server, client, err
 }
 
 func connectPorous(cfg porous.Config) func(*simnet.Network, uint64, simnet.Link) (*connection, error) {
 	return func(n *simnet.Network, _ uint64, _ simnet.Link) (*connection, error) {
-		server, err := n.ListenAddr(serverAddr)
+		server, err := n.Listen(serverAddr.String())
 		if err != nil {
 			return nil, err
 		}

@@ -75,7 +75,7 @@ func TestBenchBottleneck(t *testing.T) {
 		lastLine(t, out.String(), &total)
 		require.InEpsilon(t, 4e6, total.Rate, 0.06)
 		require.InDelta(t, 50, total.LossPercent, 4)
-		queue := 8 * float64(simnet.DefaultQueueBytes) / 4e6
+		queue := 8 * float64(64<<10) / 4e6
 		require.InEpsilon(t, 40+1e3*queue, total.RTT.Median, 0.1) // behind a queue that is full
 	})
 }

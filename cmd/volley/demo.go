@@ -56,7 +56,7 @@ func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.
 		return err
 	}
 	defer d.close()
-	d.proxy.Network().Play(script)
+	d.proxy.Play(script, script)
 	view := newView(stdout, o, about)
 	sendErr := d.watch(view, func() error { return d.send(ctx) })
 	result := d.finish()

@@ -98,9 +98,9 @@ func TestDocsOutput(t *testing.T) {
 			require.Contains(t, sections[title], p, title)
 		}
 	}
-	p, _ := simnet.LookupPreset("4g")
-	up, down := p.Links()
-	require.Contains(t, sections["proxy"], "\n  up    "+describeLink(up)+"\n  down  "+describeLink(down)+"\n")
+	p, err := lookupPreset("4g")
+	require.NoError(t, err)
+	require.Contains(t, sections["proxy"], "\n  up    "+describeLink(p.Up)+"\n  down  "+describeLink(p.Down)+"\n")
 }
 
 // TestDocsPresets: the table has the figures of the presets.
@@ -119,7 +119,7 @@ func TestDocsPresets(t *testing.T) {
 			return trimZeros(ms) + " ms"
 		}
 		require.Equal(t, short(p.RTT.Seconds()*1e3)+", "+short(p.RTT90.Seconds()*1e3), row[1], p.Name)
-		for i, bits := range []int64{p.Down, p.Up} {
+		for i, bits := range []int64{p.Down.Bandwidth, p.Up.Bandwidth} {
 			var told bitrate
 			require.NoError(t, told.Set(strings.ReplaceAll(row[2+i], " ", "")))
 			require.InEpsilon(t, float64(bits), float64(told), 0.02, p.Name)

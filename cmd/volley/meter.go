@@ -42,7 +42,7 @@ func (d *demo) sample(now time.Time) sample {
 	up, _ := d.proxy.Stats()
 	stats := d.conn.Stats()
 	return sample{
-		at: now, totals: d.ledger.snapshot(), datagrams: up.Sent, delivered: up.Sent - up.Dropped(),
+		at: now, totals: d.ledger.snapshot(), datagrams: up.Sent, delivered: up.Sent - dropped(up),
 		rtt: stats.RTT, jitter: stats.JitterStddev,
 	}
 }

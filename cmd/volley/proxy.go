@@ -102,7 +102,7 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 	f.StringVar(&o.script, "script", "", "changes over time, see above")
 	f.StringVar(&o.scriptFile, "script-file", "", "file with changes over time, one a line")
 	f.Var(&o.seed, "seed", "decides which datagrams meet what")
-	f.IntVar(&o.maxClients, "max-clients", simnet.DefaultMaxClients, "most clients at once; a new one takes the place of the most silent")
+	f.IntVar(&o.maxClients, "max-clients", 256, "most clients at once; a new one takes the place of the most silent")
 	f.Var((*span)(&o.duration), "duration", "how long to run (default until Ctrl-C)")
 	f.Var((*span)(&o.interval), "interval", "how often to print counters, 0 for never")
 	f.BoolVar(&o.presets, "presets", false, "list the presets and end")
@@ -137,10 +137,14 @@ func parseSettings(text string) (func(*simnet.Link), error) {
 	if err := needUnits(words); err != nil {
 		return nil, err
 	}
-	set, err := simnet.ParseChange(text)
-	if err != nil {
+	script, err := simnet.ParseScript("0s " + text)
+	switch {
+	case err != nil:
 		return nil, errors.Unwrap(err) // without the settings themselves
+	case len(script) != 1 || script[0].For != 0:
+		return nil, fmt.Errorf("%q is not a list of settings", text)
 	}
+	set := script[0].Set
 	if slices.Contains(words, "loss") && !slices.Contains(words, "burst") {
 		return func(l *simnet.Link) { set(l); l.Burst = nil }, nil
 	}
@@ -154,7 +158,7 @@ func (o *proxyOptions) links() (up, down simnet.Link, err error) {
 		if err != nil {
 			return up, down, fmt.Errorf("--preset: %w", err)
 		}
-		up, down = p.Links()
+		up, down = p.Up, p.Down
 	}
 	for _, s := range []struct {
 		flag, text string
@@ -232,9 +236,10 @@ func presetNames() []string {
 }
 
 func lookupPreset(name string) (simnet.Preset, error) {
-	p, ok := simnet.LookupPreset(name)
-	if !ok {
-		return p, fmt.Errorf("there is no preset %q, only %s", name, strings.Join(presetNames(), ", "))
+	presets := simnet.Presets()
+	i := slices.IndexFunc(presets, func(p simnet.Preset) bool { return p.Name == name })
+	if i < 0 {
+		return simnet.Preset{}, fmt.Errorf("there is no preset %q, only %s", name, strings.Join(presetNames(), ", "))
 	}
-	return p, nil
+	return presets[i], nil
 }

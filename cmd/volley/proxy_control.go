@@ -151,8 +151,7 @@ func (l *controlLine) steps(resetUp, resetDown simnet.Link) (up, down func(*simn
 	case verbReset:
 		up, down = become(resetUp), become(resetDown)
 	case verbPreset:
-		u, d := l.preset.Links()
-		up, down = become(u), become(d)
+		up, down = become(l.preset.Up), become(l.preset.Down)
 	}
 	if !l.up {
 		up = nil
@@ -176,7 +175,7 @@ func (l *controlLine) where() string {
 
 // A controlled is what lines control: a simnet.Proxy.
 type controlled interface {
-	Play(up, down simnet.Script)
+	Play(up, down []simnet.Step)
 	Links() (up, down simnet.Link)
 	Rebind() error
 }
@@ -232,13 +231,13 @@ func (c *control) run(l controlLine) {
 
 // change schedules a change of links, and tells when it begins and ends.
 func (c *control) change(l controlLine, wait time.Duration) {
-	var up, down simnet.Script
+	var up, down []simnet.Step
 	setUp, setDown := l.steps(c.up, c.down)
 	if setUp != nil {
-		up = simnet.Script{{At: wait, For: l.lasts, Set: setUp}}
+		up = []simnet.Step{{At: wait, For: l.lasts, Set: setUp}}
 	}
 	if setDown != nil {
-		down = simnet.Script{{At: wait, For: l.lasts, Set: setDown}}
+		down = []simnet.Step{{At: wait, For: l.lasts, Set: setDown}}
 	}
 	c.proxy.Play(up, down)
 	tell := func(text string) func() {

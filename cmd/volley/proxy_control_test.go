@@ -32,13 +32,13 @@ func newFakeProxy(up, down simnet.Link) *fakeProxy {
 	f.SetLink(serverSide, clientSide, down)
 	f.control = &control{
 		proxy: f, up: up, down: down, start: time.Now(), report: f,
-		after: func(d time.Duration, do func()) { f.At(d, func(*simnet.Network) { do() }) },
+		after: func(d time.Duration, do func()) { time.AfterFunc(d, do) },
 		quit:  func() { f.note("quit") },
 	}
 	return f
 }
 
-func (f *fakeProxy) Play(up, down simnet.Script) {
+func (f *fakeProxy) Play(up, down []simnet.Step) {
 	for i := range up {
 		up[i].From = clientSide
 	}
@@ -166,7 +166,7 @@ func FuzzParseControl(f *testing.F) {
 // TestDescribeLink: what is shown can be typed again.
 func TestDescribeLink(t *testing.T) {
 	links := []simnet.Link{{}, {
-		Latency: 5 * time.Millisecond, Jitter: time.Millisecond, Distribution: simnet.LongTail, Ordered: true, Loss: 0.125,
+		Latency: 5 * time.Millisecond, Jitter: time.Millisecond, Distribution: "long-tail", Ordered: true, Loss: 0.125,
 		Burst: simnet.Bursts(0.02, 8), Duplicate: 0.01, Reorder: 0.5, ReorderBy: time.Second, Corrupt: 0.001,
 		Bandwidth: 2_500_000, QueueBytes: 12345, MTU: 1280, Blackout: true,
 	}, {Bandwidth: 999}, {Bandwidth: 12_000}, {Bandwidth: 3e9}}

@@ -83,9 +83,14 @@ func countsBetween(a, b simnet.Stats, t time.Duration) *proxyCounts {
 		c.Rate = 8 * float64(c.Bytes) / t.Seconds()
 	}
 	if in := c.Sent + c.Duplicated; in > 0 {
-		c.Loss = min(1, float64(b.Dropped()-a.Dropped())/float64(in))
+		c.Loss = min(1, float64(dropped(b)-dropped(a))/float64(in))
 	}
 	return c
+}
+
+// dropped returns how many datagrams and copies were not delivered.
+func dropped(s simnet.Stats) uint64 {
+	return s.Lost + s.QueueDrops + s.MTUDrops + s.BlackoutDrops + s.ReceiverDrops + s.Unreachable
 }
 
 // event returns an event of now.
@@ -261,17 +266,16 @@ func (r *proxyReport) help() {
 // printPresets lists the presets.
 func printPresets(w io.Writer, asJSON bool) error {
 	for _, p := range simnet.Presets() {
-		up, down := p.Links()
 		if asJSON {
 			printJSON(w, presetLine{
 				Name: p.Name, About: p.About, RTT: p.RTT.Seconds() * 1e3, RTT90: p.RTT90.Seconds() * 1e3, Loss: p.Loss, Burst: p.Burst,
-				Down: p.Down, Up: p.Up, Source: p.Source, UpLink: describeLink(up), DownLink: describeLink(down),
+				Down: p.Down.Bandwidth, Up: p.Up.Bandwidth, Source: p.Source, UpLink: describeLink(p.Up), DownLink: describeLink(p.Down),
 			})
 			continue
 		}
 		fmt.Fprintf(w, "%-10s %s\n", p.Name, p.About)
 		fmt.Fprintf(w, "%10s round trip %s, 90 %% within %s; %s down, %s up; %s lost\n", "",
-			formatDuration(p.RTT), formatDuration(p.RTT90), formatRate(float64(p.Down)), formatRate(float64(p.Up)), formatPercent(p.Loss))
+			formatDuration(p.RTT), formatDuration(p.RTT90), formatRate(float64(p.Down.Bandwidth)), formatRate(float64(p.Up.Bandwidth)), formatPercent(p.Loss))
 		fmt.Fprintf(w, "%10s %s\n\n", "", p.Source)
 	}
 	return nil
@@ -303,7 +307,7 @@ func describeLink(l simnet.Link) string {
 	add(l.Blackout, "blackout")
 	add(l.Latency > 0, "latency %v", l.Latency.Round(time.Microsecond))
 	add(l.Jitter > 0, "jitter %v", l.Jitter.Round(time.Microsecond))
-	add(l.Jitter > 0 && l.Distribution != simnet.Uniform, "distribution %v", l.Distribution)
+	add(l.Jitter > 0 && l.Distribution != "", "distribution %s", l.Distribution)
 	add(l.Loss > 0, "loss %.4g%%", 100*l.Loss)
 	if b := l.Burst; b != nil {
 		share := b.GoodToBad / (b.GoodToBad + b.BadToGood)

@@ -42,7 +42,10 @@ func runProxy(ctx context.Context, o *proxyOptions, stdin *os.File, stdout, stde
 	report := newProxyReport(proxy, o, stdout, stderr)
 	c := &control{
 		proxy: proxy, up: up, down: down, start: report.start, report: report, quit: cancel,
-		after: func(d time.Duration, f func()) { proxy.Network().At(d, func(*simnet.Network) { f() }) },
+		after: func(d time.Duration, f func()) {
+			timer := time.AfterFunc(d, f)
+			context.AfterFunc(ctx, func() { timer.Stop() })
+		},
 	}
 	report.begin(up, down)
 	for _, l := range script {

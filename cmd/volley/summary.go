@@ -70,6 +70,6 @@ func (r *result) lossNote() string {
 	if r.up.Sent == 0 {
 		return ""
 	}
-	loss := min(1, float64(r.up.Dropped())/float64(r.up.Sent))
+	loss := min(1, float64(dropped(r.up))/float64(r.up.Sent))
 	return fmt.Sprintf("of datagrams: %s", formatPercent(loss))
 }

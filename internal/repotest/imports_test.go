@@ -41,7 +41,7 @@ var importRules = map[string]importRule{
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
 	"volley/capture":          {},
-	"volley/simnet":           {test: []string{"volley/internal/loopback"}},
+	"volley/simnet":           {allow: []string{"volley/internal/deadline"}, test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
 		allow: []string{"volley/internal/..."},
 		test:  []string{"volley/simnet"},

@@ -242,7 +242,7 @@ func lossKnownAfter(rate, phase int, link simnet.Link, last bool) time.Duration 
 	every := time.Second / time.Duration(rate)
 	setLink := func(l simnet.Link) {
 		from, to := a.LocalAddr().(*net.UDPAddr), a.RemoteAddr().(*net.UDPAddr)
-		sim.SetSocketLink(from.AddrPort(), to.AddrPort(), l)
+		sim.SetLink(from.AddrPort().Addr(), to.AddrPort().Addr(), l)
 	}
 	var lostAt time.Time
 	var lostID uint64
