@@ -12,6 +12,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/inbox"
 	"volley/internal/listen"
+	"volley/internal/recording"
 	"volley/reliable"
 )
 
@@ -180,8 +181,8 @@ type settings struct {
 	budget                *listen.Budget // what these go to; nil where there is no limit
 	onClose               func(*Conn)    // may be nil; of the Listener
 	logger                *slog.Logger
-	capture               *capture.Recorder // nil: none
-	socketBuffer          int               // as asked for; 0: nothing was
+	capture               *recording.Recorder // nil: none
+	socketBuffer          int                 // as asked for; 0: nothing was
 	restartNotice         bool
 	misfits               atomic.Uint64 // datagrams of peers refused for their size
 	reliable              reliable.Config
@@ -201,7 +202,7 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 
 		restartNotice: cfg.RestartNotice,
 		logger:        cfg.Logger,
-		capture:       cfg.Capture,
+		capture:       (*recording.Recorder)(cfg.Capture),
 		socketBuffer:  max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
 	}
 	if reserve != nil {

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/netconn"
 	"volley/internal/outbox"
+	"volley/internal/recording"
 	"volley/reliable"
 )
 
@@ -222,8 +222,8 @@ type rare struct {
 	looks     *looks // nil before Explain
 	watched   *looks // the same for package volleydebug
 	earlier   earlier
-	misfits   *misfits        // nil: there were none
-	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
+	misfits   *misfits          // nil: there were none
+	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }
 
 func (c *Conn) rareLocked() *rare {

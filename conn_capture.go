@@ -3,7 +3,7 @@ package volley
 import (
 	"time"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -25,7 +25,7 @@ func (c *Conn) coreConfig(now time.Time) *reliable.Config {
 	if err != nil {
 		return cfg
 	}
-	tape := c.set.capture.Open(capture.Info{
+	tape := c.set.capture.Open(recording.Connection{
 		Protocol: coreProtocol,
 		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
 		Start: now, Config: j,
@@ -40,19 +40,12 @@ func (c *Conn) coreConfig(now time.Time) *reliable.Config {
 		return cfg
 	}
 	own := *cfg
-	own.Reserve = func(delta int, acked bool) bool {
-		ok := cfg.Reserve(delta, acked)
-		if notes := tape.Outputs(); notes != nil && delta > 0 {
-			notes.Asked(delta)
-			tape.Answer(ok)
-		}
-		return ok
-	}
+	own.Reserve = func(delta int, acked bool) bool { return tape.Reserved(delta, cfg.Reserve(delta, acked)) }
 	return &own
 }
 
 // tape returns where the connection is captured, or nil.
-func (c *Conn) tape() *capture.Stream {
+func (c *Conn) tape() *recording.Stream {
 	if c.set.capture == nil || c.rare == nil {
 		return nil
 	}
@@ -60,16 +53,16 @@ func (c *Conn) tape() *capture.Stream {
 }
 
 // do makes a call of the core, which is noted if the connection is captured.
-func (c *Conn) do(kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
+func (c *Conn) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
 	tape := c.tape()
 	if tape == nil {
 		return c.endpoint.do(kind, t, b, out)
 	}
 	c.begin(tape, kind, t)
 	switch kind {
-	case capture.Send:
+	case recording.Send:
 		tape.Data(b, 0)
-	case capture.Receive:
+	case recording.Receive:
 		tape.Data(b, headSize(b))
 	}
 	result, err = c.endpoint.doNoted(tape.Outputs(), kind, t, b, out)
@@ -79,7 +72,7 @@ func (c *Conn) do(kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (re
 
 // begin notes the beginning of a call at t. Calls that change nothing are not
 // noted, and may have told the endpoint a later time, by which it goes then.
-func (c *Conn) begin(tape *capture.Stream, kind capture.Kind, t time.Time) {
+func (c *Conn) begin(tape *recording.Stream, kind recording.Kind, t time.Time) {
 	tape.Begin(kind, max(c.endpoint.Elapsed(), t.Sub(c.born())))
 }
 
@@ -95,15 +88,15 @@ func (c *Conn) noteMessage(sequence uint16, payload []byte, taken bool) {
 // noteAside notes datagrams that the connection sends without its endpoint.
 func (c *Conn) noteAside(now clock, out *wire.Batch, n int) {
 	if tape := c.tape(); tape != nil {
-		c.begin(tape, capture.Aside, c.at(now))
-		noteSent(tape.Outputs(), out, n)
+		c.begin(tape, recording.Aside, c.at(now))
+		tape.Outputs().Sent(out, n, headSize)
 		tape.End()
 	}
 }
 
 // free ends the endpoint, and its capture.
 func (c *Conn) free() {
-	c.do(capture.Close, c.born(), nil, nil)
+	c.do(recording.Close, c.born(), nil, nil)
 	if tape := c.tape(); tape != nil {
 		tape.Close()
 		c.rare.tape = nil

@@ -3,7 +3,7 @@ package volley
 import (
 	"time"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -42,7 +42,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
-	result, _ := c.do(capture.Receive, t, b, nil)
+	result, _ := c.do(recording.Receive, t, b, nil)
 	v := reliable.Verdict(result)
 	if v.Live() {
 		c.lastHeard = now

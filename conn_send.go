@@ -3,8 +3,8 @@ package volley
 import (
 	"time"
 
-	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/recording"
 	"volley/internal/wire"
 )
 
@@ -86,7 +86,7 @@ func (f *framer) Check(b []byte) error {
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	c := (*Conn)(f)
 	t := c.at(now)
-	id, err := c.do(capture.Send, t, b, out)
+	id, err := c.do(recording.Send, t, b, out)
 	if err != nil {
 		return 0, err
 	}

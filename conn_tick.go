@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"volley/capture"
 	"volley/internal/netconn"
+	"volley/internal/recording"
 	"volley/internal/wire"
 )
 
@@ -40,7 +40,7 @@ func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
 		c.queueEmptyLocked(now)
 	}
 	if wait, pending := c.endpoint.LossDue(t); pending && wait == 0 {
-		c.do(capture.Update, t, nil, nil)
+		c.do(recording.Update, t, nil, nil)
 	}
 	c.freeLocked(t, now)
 	next := c.nextTickLocked(t, now)
@@ -59,12 +59,12 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
 	if wait, pending := c.endpoint.ReassemblyDue(t); pending && wait == 0 {
-		c.do(capture.Expire, t, nil, nil)
+		c.do(recording.Expire, t, nil, nil)
 		compact = idle
 	}
 	if compact {
 		c.compact = true
-		c.do(capture.Compact, t, nil, nil)
+		c.do(recording.Compact, t, nil, nil)
 	}
 }
 
@@ -172,7 +172,7 @@ const updateEvery = 100 * time.Millisecond
 
 func (c *Conn) updateLocked(now clock) {
 	if now-c.endpoint.Updated() >= smoothingInterval {
-		c.do(capture.Update, c.at(now), nil, nil)
+		c.do(recording.Update, c.at(now), nil, nil)
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *Conn) sendControlLocked(now clock) {
 		return
 	}
 	c.counts.acksSent++
-	c.do(capture.Control, c.at(now), nil, c.out.Batch(now))
+	c.do(recording.Control, c.at(now), nil, c.out.Batch(now))
 	c.lastSent = now
 	c.out.Answered()
 }
@@ -195,6 +195,6 @@ func (c *Conn) sendControlLocked(now clock) {
 // queueEmptyLocked queues a packet without payload, which the peer's application
 // does not see.
 func (c *Conn) queueEmptyLocked(now clock) {
-	c.do(capture.Send, c.at(now), nil, c.out.Batch(now))
+	c.do(recording.Send, c.at(now), nil, c.out.Batch(now))
 	c.lastSent = now
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -22,33 +22,33 @@ var errNoCall = errors.New("an endpoint has no such call")
 // do makes a call at t. b is the message to send or the datagram that came in, and
 // datagrams to send go to out. The result is that of the call: the id of a message
 // or -1, a Verdict, or 1 for true.
-func (k *core) do(kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
+func (k *core) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
 	switch kind {
-	case capture.Send:
+	case recording.Send:
 		id, err := k.Send(t, b, out)
 		if err != nil {
 			return -1, err
 		}
 		return int64(id), nil
-	case capture.Receive:
+	case recording.Receive:
 		return int64(k.Receive(t, b)), nil
-	case capture.Update:
+	case recording.Update:
 		k.Update(t)
-	case capture.Control:
+	case recording.Control:
 		k.SendControl(t, out)
-	case capture.Expire:
+	case recording.Expire:
 		k.ExpireReassemblies(t)
-	case capture.Compact:
+	case recording.Compact:
 		k.Compact(t)
-	case capture.InquiryDue:
+	case recording.InquiryDue:
 		if k.InquiryDue(t) {
 			return 1, nil
 		}
-	case capture.Inquire:
+	case recording.Inquire:
 		k.SendInquiry(t, out)
-	case capture.Renew:
+	case recording.Renew:
 		k.Renew()
-	case capture.Close:
+	case recording.Close:
 		k.Free()
 	default:
 		return 0, errNoCall
@@ -57,36 +57,25 @@ func (k *core) do(kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (re
 }
 
 // doNoted makes a call, and notes what comes of it.
-func (k *core) doNoted(notes *capture.Outputs, kind capture.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
+func (k *core) doNoted(notes *recording.Outputs, kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
 	before := 0
 	if out != nil {
 		before = out.Len()
 	}
-	if kind == capture.Close {
+	if kind == recording.Close {
 		k.noteFigures(notes)
 	}
 	result, err = k.do(kind, t, b, out)
-	noteSent(notes, out, before)
+	notes.Sent(out, before, headSize)
 	switch kind {
-	case capture.Send, capture.Receive, capture.InquiryDue:
+	case recording.Send, recording.Receive, recording.InquiryDue:
 		notes.Result(result)
 	}
 	return result, err
 }
 
-// noteSent notes the datagrams of a batch, which may be nil, from number n on.
-func noteSent(notes *capture.Outputs, b *wire.Batch, n int) {
-	if notes == nil || b == nil {
-		return
-	}
-	for ; n < b.Len(); n++ {
-		d := b.At(n)
-		notes.Datagram(d, headSize(d))
-	}
-}
-
 // noteFigures notes the counters and figures of the endpoint.
-func (k *core) noteFigures(notes *capture.Outputs) {
+func (k *core) noteFigures(notes *recording.Outputs) {
 	if notes == nil {
 		return
 	}

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/inbox"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -128,8 +128,8 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	p.pc.in.Unlock()
 	c.controlLocked(t, now)
-	if due, _ := c.do(capture.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
-		c.do(capture.Inquire, t, nil, c.out.Batch(now))
+	if due, _ := c.do(recording.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
+		c.do(recording.Inquire, t, nil, c.out.Batch(now))
 		c.counts.acksSent++
 		c.lastSent = now
 	}

@@ -3,7 +3,7 @@ package volley
 import (
 	"hash/maphash"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/reliable"
 )
 
@@ -37,7 +37,7 @@ func (p *packetPeer) meetLocked(datagram []byte) {
 	case sequence == b.sequence && h != b.now && h != b.old:
 		b.now, b.old = h, b.now
 		if cfg.MidStream {
-			p.conn.do(capture.Renew, p.conn.born(), nil, nil)
+			p.conn.do(recording.Renew, p.conn.born(), nil, nil)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/recording"
+	"volley/internal/replay"
 	"volley/reliable"
 )
 
@@ -21,7 +23,7 @@ import (
 // The error is a *capture.FormatError if r is no capture, or was changed, or one of
 // r. The report is of what came before, or nil.
 func Replay(r io.Reader) (*capture.Report, error) {
-	return capture.Replay(r, coreProtocol, capture.MaxMemory, newReplayed)
+	return replay.Replay(r, coreProtocol, replay.MaxMemory, newReplayed)
 }
 
 // A replayed is a core in a replay.
@@ -31,11 +33,11 @@ type replayed struct {
 	start time.Time
 
 	// Of the present call:
-	call  *capture.Record
-	notes *capture.Outputs
+	call  *recording.Record
+	notes *recording.Outputs
 }
 
-func newReplayed(info *capture.Info) (capture.Core, error) {
+func newReplayed(info *recording.Connection) (replay.Core, error) {
 	var cfg coreConfig
 	if err := info.DecodeConfig(&cfg); err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func newReplayed(info *capture.Info) (capture.Core, error) {
 	return p, nil
 }
 
-// Memory implements capture.Core.
+// Memory implements replay.Core.
 func (p *replayed) Memory() int { return p.MemoryUsage() }
 
 // reserve answers as was recorded.
@@ -66,8 +68,8 @@ func (p *replayed) reserve(delta int, _ bool) bool {
 	return ok
 }
 
-// Call implements capture.Core.
-func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
+// Call implements replay.Core.
+func (p *replayed) Call(r *recording.Record, notes *recording.Outputs) error {
 	p.call, p.notes = r, notes
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
@@ -75,7 +77,7 @@ func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
 	switch {
 	case err == errNoCall:
 		return fmt.Errorf("%w as %v", errNoCall, r.Kind)
-	case r.Kind == capture.Close:
+	case r.Kind == recording.Close:
 		return p.Init(&p.cfg, p.start, p) // only a capture that was made up goes on
 	}
 	return nil

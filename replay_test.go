@@ -2,12 +2,15 @@ package volley
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +21,8 @@ import (
 
 	"volley/capture"
 	"volley/internal/pattern"
+	"volley/internal/recording"
+	"volley/internal/replay"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -100,7 +105,7 @@ func TestCaptureRestart(t *testing.T) {
 		replayable(t, r)
 		asked := 0
 		for record := range records(t, written(t, r)) {
-			if record.Kind == capture.Aside {
+			if record.Kind == recording.Aside {
 				for p := range record.Packets() {
 					require.True(t, p.Sent)
 					require.Len(t, p.Data, askSize)
@@ -113,9 +118,9 @@ func TestCaptureRestart(t *testing.T) {
 }
 
 // records iterates over the records of a capture.
-func records(t *testing.T, b []byte) func(yield func(*capture.Record) bool) {
-	return func(yield func(*capture.Record) bool) {
-		r, err := capture.NewReader(bytes.NewReader(b))
+func records(t *testing.T, b []byte) func(yield func(*recording.Record) bool) {
+	return func(yield func(*recording.Record) bool) {
+		r, err := recording.NewReader(bytes.NewReader(b))
 		require.NoError(t, err)
 		for {
 			record, err := r.Next()
@@ -212,7 +217,7 @@ func TestReplayDiverges(t *testing.T) {
 			"MaxWindow":     func(c *coreConfig) { c.MaxWindow = 0 },
 			"RTTSmoothing":  func(c *coreConfig) { c.RTTSmoothing = 1 },
 		} {
-			report, err := capture.Replay(bytes.NewReader(file), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
+			report, err := replay.Replay(bytes.NewReader(file), coreProtocol, replay.MaxMemory, func(info *recording.Connection) (replay.Core, error) {
 				var cfg coreConfig
 				require.NoError(t, json.Unmarshal(info.Config, &cfg))
 				change(&cfg)
@@ -406,10 +411,10 @@ func TestReplayMemory(t *testing.T) {
 	cfg.MaxPacketSize = cfg.MaxFragments * cfg.FragmentSize
 	j, err := json.Marshal(cfg)
 	require.NoError(t, err)
-	tape := r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
+	tape := (*recording.Recorder)(r).Open(recording.Connection{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 	for n := range uint16(10) {
 		d := reliable.AppendFragmentHeader(nil, reliable.FragmentHeader{Sequence: n, ID: 250, Count: 256})
-		tape.Begin(capture.Receive, 0)
+		tape.Begin(recording.Receive, 0)
 		tape.Data(append(d, make([]byte, cfg.FragmentSize)...), len(d)+cfg.FragmentSize)
 		tape.Outputs().Result(int64(reliable.FragmentStored))
 		tape.End()
@@ -421,7 +426,7 @@ func TestReplayMemory(t *testing.T) {
 	j, err = captured(&reliable.Config{AckBuffer: -1})
 	require.NoError(t, err)
 	for range 1000 {
-		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
+		(*recording.Recorder)(r).Open(recording.Connection{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 	}
 	wantMemory(t, r, 1<<20)
 }
@@ -438,7 +443,7 @@ func TestReplayImpossible(t *testing.T) {
 		r := newRecorder(t, nil)
 		j, err := captured(&cfg)
 		require.NoError(t, err)
-		r.Open(capture.Info{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
+		(*recording.Recorder)(r).Open(recording.Connection{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 		_, err = Replay(bytes.NewReader(written(t, r)))
 		require.ErrorContains(t, err, "no connection can have it", name)
 	}
@@ -448,9 +453,26 @@ func TestReplayImpossible(t *testing.T) {
 // with much less.
 func wantMemory(t *testing.T, r *capture.Recorder, memory int) {
 	t.Helper()
-	report, err := capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory, newReplayed)
+	report, err := replay.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory, newReplayed)
 	require.NoError(t, err)
 	require.True(t, report.Same(), report)
-	_, err = capture.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory>>6, newReplayed)
+	_, err = replay.Replay(bytes.NewReader(written(t, r)), coreProtocol, memory>>6, newReplayed)
 	require.ErrorContains(t, err, "more memory is needed than replays may take")
+}
+
+// A capture that an earlier version of the library has made still replays, as
+// long as the format and the core's answers are the same.
+func TestReplayEarlierCapture(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the capture is of a processor of another kind")
+	}
+	f, err := os.Open("testdata/format1.vcap.gz")
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	report, err := Replay(z)
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	require.Len(t, report.Connections, 2)
 }

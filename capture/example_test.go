@@ -44,9 +44,9 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		for p := range record.Packets() {
-			if p.Sent && record.Kind == capture.Send {
-				fmt.Printf("%s sends a datagram of %d bytes, of which %d are shown\n", record.Conn.Info.Local, p.Size, len(p.Data))
+		for _, p := range record.Packets {
+			if p.Sent && record.Kind == "send" {
+				fmt.Printf("%s sends a datagram of %d bytes, of which %d are shown\n", record.Conn.Local, p.Size, len(p.Data))
 			}
 		}
 	}

@@ -1,380 +1,119 @@
 package capture
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
-	"iter"
-	"math"
 	"time"
+
+	"volley/internal/recording"
 )
-
-// ErrTruncated is wrapped by the error of a capture that ends in the middle, as
-// after a crash. What comes before is sound.
-var ErrTruncated = errors.New("the capture ends in the middle of a record")
-
-// A FormatError says that something is not a capture, or was changed since.
-type FormatError struct {
-	Offset int64  // of the record in bytes
-	Reason string // what is wrong there
-	err    error
-}
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("capture: at byte %d: %s", e.Offset, e.Reason)
-}
-
-// Unwrap returns ErrTruncated where that is what is wrong.
-func (e *FormatError) Unwrap() error { return e.err }
-
-// A Connection is one of those in a capture.
-type Connection struct {
-	ID         uint64 // from 1, in the order of their beginnings
-	Info       Info
-	Calls      int           // that have been read
-	Incomplete bool          // calls are missing, since a ring has forgotten them or they did not fit
-	Elapsed    time.Duration // time of the newest call
-}
-
-// An Op is what a Record says.
-type Op uint8
-
-// The kinds of records.
-const (
-	Opened Op = 1 + iota // a connection has begun
-	Joined               // the beginning of a connection is missing: here it goes on
-	Called               // a call of its core
-	Closed               // a connection has ended
-)
-
-// A Record is one record of a capture. It is valid until the next call of Next.
-type Record struct {
-	Offset int64 // in the file, in bytes
-	Op     Op
-	Conn   *Connection // that it is about; the same for all records of a connection
-
-	// Of a call:
-	Kind Kind
-	At   time.Duration // since the beginning of the connection
-	Data []byte        // the datagram or message that the core was given, as far as it is there
-	Size int           // of Data, in full
-
-	args, answers, out []byte
-	whole              *whole
-}
-
-// Whole returns Data with zeros for what was left out. It is valid until the next
-// call of Whole, of any record, or Next.
-func (r *Record) Whole() []byte {
-	if len(r.Data) == r.Size {
-		return r.Data
-	}
-	return r.whole.of(r.Data, r.Size)
-}
-
-// A whole has zeros for the data of all records, so that a few bytes which say that
-// many were left out do not cost the time to make these.
-type whole struct {
-	buf  []byte
-	used int // bytes that are not zero
-}
-
-func (w *whole) of(b []byte, size int) []byte {
-	if size > len(w.buf) {
-		*w = whole{buf: make([]byte, size)}
-	}
-	clear(w.buf[:w.used])
-	w.used = copy(w.buf, b)
-	return w.buf[:size:size]
-}
-
-// Arg returns the next argument of the call; ok is false if there is none.
-func (r *Record) Arg() (v int64, ok bool) {
-	v, n := binary.Varint(r.args)
-	if n <= 0 {
-		return 0, false
-	}
-	r.args = r.args[n:]
-	return v, true
-}
-
-// Answer returns what the core was told when it asked the next question; ok is
-// false if it asked no more.
-func (r *Record) Answer() (answer, ok bool) {
-	if len(r.answers) == 0 {
-		return false, false
-	}
-	answer = r.answers[0] != 0
-	r.answers = r.answers[1:]
-	return answer, true
-}
-
-// AnswerNumber is Answer for a number, which is at most 2^40.
-func (r *Record) AnswerNumber() (n int64, ok bool) {
-	v, size := binary.Uvarint(r.answers)
-	if size <= 0 || v > 1<<40 {
-		return 0, false
-	}
-	r.answers = r.answers[size:]
-	return int64(v), true
-}
-
-// A Packet is a datagram of a capture.
-type Packet struct {
-	Time time.Time // of the call, as the connection's core was told it
-	Sent bool      // by this side, to Info.Remote
-	Data []byte    // as far as it is there
-	Size int       // in full
-}
-
-// Packets returns the datagrams that a call has received or sent.
-func (r *Record) Packets() iter.Seq[Packet] {
-	return func(yield func(Packet) bool) {
-		at := r.Conn.Info.Start.Add(r.At)
-		if r.Kind == Receive && !yield(Packet{Time: at, Data: r.Data, Size: r.Size}) {
-			return
-		}
-		for o := range outputs(r.out) {
-			if o.what == outDatagram && !yield(Packet{Time: at, Sent: true, Data: o.data, Size: o.size}) {
-				return
-			}
-		}
-	}
-}
 
 // A Reader reads a capture. It takes any bytes: what is no capture is a
-// *FormatError, never a panic. Memory is taken in proportion to the bytes that are
-// there, and none for what they only claim.
+// *FormatError, never a panic. It takes memory in proportion to the bytes that are
+// there, and none for lengths that are only claimed.
 type Reader struct {
-	r      *bufio.Reader
-	offset int64
-	header Header
-	end    *End
-	body   bytes.Buffer
-	conns  map[uint64]*Connection
+	Header Header
+	End    *End // after Next has returned io.EOF; nil if there is none, as of a program that has died
+
+	in     *recording.Reader
 	record Record
-	whole  whole
+}
+
+// A Header says where a capture was made.
+type Header struct {
+	Version  int       // of the format
+	Library  string    // version of this module, as far as the program knows it
+	Go       string    // version of Go
+	Platform string    // GOOS/GOARCH
+	Created  time.Time // when recording began
+	Omitted  bool      // Config.OmitPayload
+	Ring     bool      // Config.Ring
 }
 
 // An End is the last record of a capture.
 type End struct {
 	Dropped uint32 // calls that had not been recorded when this was written, with Config.Output as recording stopped
 	Limit   bool   // recording has stopped at Config.MaxBytes
-	Failed  bool   // recording has stopped since the output failed or was too slow
+	Failed  bool   // recording has stopped because the output failed or was too slow
+}
+
+// A Connection is a connection in a capture.
+type Connection struct {
+	ID         uint64          // from 1, in the order of their beginnings
+	Protocol   string          // "reliable", of package volley, or "porous"
+	Local      string          // address of this side
+	Remote     string          // address of the other side
+	Start      time.Time       // of the connection
+	Config     json.RawMessage // of its core
+	Calls      int             // of its core, so far
+	Elapsed    time.Duration   // from Start to the newest call
+	Incomplete bool            // calls are missing: a ring has forgotten them, or they did not fit
+}
+
+// A Record is one record of a capture. It is valid until the next call of Next.
+type Record struct {
+	Offset int64 // in the file, in bytes
+	// Kind is "opened" or "closed", for the beginning and the end of a connection,
+	// "joined" where a ring has forgotten the beginning, or a call of the core,
+	// such as "send" or "receive".
+	Kind string
+	Conn *Connection // the same for all records of a connection
+
+	// Of a call:
+	At      time.Duration // since the beginning of the connection
+	Data    []byte        // the datagram or message that the core was given, as far as it is there
+	Size    int           // of Data, in full
+	Packets []Packet      // that it has received or sent
+}
+
+// A Packet is a datagram of a capture.
+type Packet struct {
+	Time time.Time // of the call, as the connection's core was told it
+	Sent bool      // by this side
+	Data []byte    // as far as it is there
+	Size int       // in full
 }
 
 // NewReader returns a Reader of a capture, of which it has read the header.
 func NewReader(r io.Reader) (*Reader, error) {
-	c := &Reader{r: bufio.NewReader(r), conns: make(map[uint64]*Connection)}
-	var m [len(magic)]byte
-	if _, err := io.ReadFull(c.r, m[:]); err != nil {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return nil, c.wrong("not a capture")
-		}
-		return nil, err
-	}
-	if string(m[:]) != magic {
-		return nil, c.wrong("not a capture")
-	}
-	c.offset += int64(len(m))
-	body, err := c.frame(maxHeader)
-	if err == io.EOF {
-		return nil, c.truncated()
-	}
+	in, err := recording.NewReader(r)
 	if err != nil {
-		return nil, err
+		return nil, public(err)
 	}
-	if err := json.Unmarshal(body, &c.header); err != nil {
-		return nil, c.wrong("header: " + err.Error())
-	}
-	if v := c.header.Version; v != version {
-		return nil, c.wrong(fmt.Sprintf("version %d of the format, but this program reads version %d", v, version))
-	}
-	return c, nil
+	return &Reader{Header: Header(in.Header()), in: in}, nil
 }
-
-// Header returns where the capture was made.
-func (c *Reader) Header() Header { return c.header }
-
-// End returns what the end of the capture says, once Next has returned io.EOF; nil
-// if there is none, as of a program that has died.
-func (c *Reader) End() *End { return c.end }
 
 // Next returns the next record, and io.EOF after the last one.
-func (c *Reader) Next() (*Record, error) {
-	for {
-		at := c.offset
-		body, err := c.frame(maxFrame)
-		if err != nil {
-			return nil, err
-		}
-		if c.end != nil {
-			return nil, wrongAt(at, "a record behind the end")
-		}
-		c.record = Record{Offset: at, whole: &c.whole}
-		skip, err := c.take(&c.record, body)
-		if err != nil {
-			return nil, err
-		}
-		if !skip {
-			return &c.record, nil
-		}
-	}
-}
-
-// take reads a record; skip says that there is nothing in it for users.
-func (c *Reader) take(r *Record, body []byte) (skip bool, err error) {
-	f := &fields{b: body}
-	what := f.byte()
-	if what == recordEnd {
-		return true, c.takeEnd(r, f)
-	}
-	id := f.uvarint()
-	if f.bad {
-		return false, wrongAt(r.Offset, "a record without a connection")
-	}
-	conn := c.conns[id]
-	r.Conn = conn
-	switch {
-	case what == recordOpened && conn == nil:
-		r.Op = Opened
-		r.Conn, err = c.meet(r, id, f)
-	case what == recordContinued:
-		return conn != nil, c.continued(r, id, f)
-	case what == recordCall && conn != nil:
-		r.Op = Called
-		err = c.call(r, f)
-	case what == recordClosed && conn != nil && len(f.b) == 0:
-		r.Op = Closed
-		delete(c.conns, id)
-	default:
-		err = wrongAt(r.Offset, fmt.Sprintf("a record of kind %d is out of place", what))
-	}
-	return false, err
-}
-
-func (c *Reader) takeEnd(r *Record, f *fields) error {
-	if len(f.b) != 5 || f.b[4] > 2 {
-		return wrongAt(r.Offset, "an end that is malformed")
-	}
-	c.end = &End{Dropped: binary.LittleEndian.Uint32(f.b), Limit: f.b[4] == 1, Failed: f.b[4] == 2}
-	return nil
-}
-
-func (c *Reader) meet(r *Record, id uint64, f *fields) (*Connection, error) {
-	conn := &Connection{ID: id}
-	if err := json.Unmarshal(f.b, &conn.Info); err != nil {
-		return nil, wrongAt(r.Offset, "connection: "+err.Error())
-	}
-	c.conns[id] = conn
-	return conn, nil
-}
-
-// continued reads the name of a connection in a later segment.
-func (c *Reader) continued(r *Record, id uint64, f *fields) (err error) {
-	calls, last := f.uvarint(), f.uvarint()
-	if f.bad || calls > math.MaxInt || last > uint64(maxElapsed) {
-		return wrongAt(r.Offset, "a malformed connection")
-	}
-	if r.Conn == nil {
-		r.Op = Joined
-		if r.Conn, err = c.meet(r, id, f); err != nil {
-			return err
-		}
-		r.Conn.Incomplete = true
-	}
-	if uint64(r.Conn.Calls) != calls {
-		r.Conn.Incomplete = true
-	}
-	r.Conn.Calls, r.Conn.Elapsed = int(calls), time.Duration(last)
-	r.At = r.Conn.Elapsed
-	return nil
-}
-
-func (c *Reader) call(r *Record, f *fields) error {
-	rest := len(f.b)
-	r.Kind = Kind(f.byte())
-	step := f.varint()
-	r.args = f.blob()
-	r.Data, r.Size = f.data()
-	r.answers = f.blob()
-	r.out = f.b
-	conn := r.Conn
-	at := int64(conn.Elapsed) + step
-	if f.bad || step > maxElapsed || step < -maxElapsed || at < 0 || at > maxElapsed {
-		return wrongAt(r.Offset, "a malformed call")
-	}
-	if lacks := r.Size - len(r.Data); lacks > 0 && !(c.header.Omitted && mayLack(lacks, rest)) {
-		return wrongAt(r.Offset, fmt.Sprintf("a call that lacks %d bytes of its data", lacks))
-	}
-	for o := range outputs(r.out) {
-		if o.what == 0 {
-			return wrongAt(r.Offset, "a call with malformed outputs")
-		}
-	}
-	conn.Elapsed = time.Duration(at)
-	conn.Calls++
-	r.At = conn.Elapsed
-	return nil
-}
-
-// frame reads a frame and returns its body, valid until the next one.
-func (c *Reader) frame(most uint64) ([]byte, error) {
-	n, size, err := c.uvarint()
+func (r *Reader) Next() (*Record, error) {
+	in, err := r.in.Next()
 	if err != nil {
-		return nil, err
+		r.End = (*End)(r.in.End())
+		return nil, public(err)
 	}
-	if n == 0 || n > most {
-		return nil, c.wrong(fmt.Sprintf("a record of %d bytes", n))
+	packets := r.record.Packets[:0]
+	for p := range in.Packets() {
+		packets = append(packets, Packet(p))
 	}
-	c.body.Reset()
-	if c.body.Cap() > 1<<20 {
-		c.body = bytes.Buffer{}
-	}
-	// The buffer grows with what is there, whatever the length says.
-	if _, err := io.CopyN(&c.body, c.r, int64(n)+4); err != nil {
-		if err == io.EOF {
-			return nil, c.truncated()
-		}
-		return nil, err
-	}
-	b := c.body.Bytes()
-	body, sum := b[:n:n], binary.LittleEndian.Uint32(b[n:])
-	if crc32.Checksum(body, crcTable) != sum {
-		return nil, c.wrong("a record with a wrong checksum")
-	}
-	c.offset += int64(size) + int64(n) + 4
-	return body, nil
+	r.record = Record{in.Offset, in.Kind.String(), (*Connection)(in.Conn), in.At, in.Data, in.Size, packets}
+	return &r.record, nil
 }
 
-// uvarint reads the length of a frame; io.EOF if there is none.
-func (c *Reader) uvarint() (v uint64, size int, err error) {
-	for size < binary.MaxVarintLen64 {
-		b, err := c.r.ReadByte()
-		if err == io.EOF && size > 0 {
-			return 0, 0, c.truncated()
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		v |= uint64(b&0x7f) << (7 * size)
-		size++
-		if b < 0x80 {
-			return v, size, nil
-		}
+// A FormatError says that something is not a capture, or was changed since.
+type FormatError struct {
+	Offset int64  // of the record in bytes
+	Reason string // what is wrong there
+	Err    error  // io.ErrUnexpectedEOF if the capture ends in the middle of a record, as after a crash; or nil
+}
+
+func (e *FormatError) Error() string { return (*recording.FormatError)(e).Error() }
+
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// public returns an error as programs know it.
+func public(err error) error {
+	if e, ok := errors.AsType[*recording.FormatError](err); ok {
+		return (*FormatError)(e)
 	}
-	return 0, 0, c.wrong("a record without a length")
+	return err
 }
-
-func (c *Reader) wrong(reason string) error { return wrongAt(c.offset, reason) }
-
-func (c *Reader) truncated() error {
-	return &FormatError{c.offset, ErrTruncated.Error(), ErrTruncated}
-}
-
-func wrongAt(offset int64, reason string) error { return &FormatError{offset, reason, nil} }

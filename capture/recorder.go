@@ -1,32 +1,28 @@
 package capture
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
-	"sync/atomic"
+
+	"volley/internal/recording"
 )
 
-// A Config says what a Recorder keeps. The zero value, and a nil *Config, is the
-// default of every field.
+// A Config says what a Recorder keeps. A nil *Config has the default of every field.
 type Config struct {
 	// MaxBytes limits the size of the capture in bytes, and the memory for it:
-	// at least 65536. Default 16 MiB. What a connection records at once, such as
-	// a message, must fit. Beside it, a Recorder takes less than 1 KB for each
-	// connection that lives, and a ring keeps what it forgets until a WriteTo
-	// that has begun has written it.
+	// at least 65536. Default 16 MiB. The record of one call, such as of a
+	// message, must fit. A Recorder takes less than 1 KB more for each
+	// connection that lives. A ring keeps forgotten bytes until a WriteTo that
+	// has begun has written them.
 	MaxBytes int64
 	// Ring keeps the newest when the limit is reached. A connection whose
 	// beginning is gone can be looked at and exported, but not replayed. Without
-	// it, recording stops there, and all there is can be replayed.
+	// a ring, recording stops at the limit, and the whole capture can be replayed.
 	Ring bool
 	// OmitPayload leaves out the contents of messages, and of datagrams behind
-	// their headers. Replays are possible all the same for protocols whose cores
-	// do not look into messages; those that do are not recorded then.
+	// their headers. Connections of package volley can be replayed all the same.
+	// Those of package porous are not recorded, because its core looks into
+	// messages.
 	OmitPayload bool
 	// Output, if not nil, is where the capture goes as it comes, instead of
 	// memory. It is written by one goroutine, which ends with Close, and may
@@ -34,13 +30,6 @@ type Config struct {
 	// It excludes Ring.
 	Output io.Writer
 }
-
-const (
-	defaultMaxBytes = 16 << 20
-	minMaxBytes     = 64 << 10
-	maxWaiting      = 4 << 20 // bytes that may wait for Config.Output before one more record
-	ringSegments    = 16      // of a recorder; a ring forgets by segments
-)
 
 // A ConfigError says which field of a Config is wrong.
 type ConfigError struct {
@@ -51,312 +40,61 @@ type ConfigError struct {
 func (e *ConfigError) Error() string { return fmt.Sprintf("capture: Config.%s %s", e.Field, e.Reason) }
 
 var (
-	// ErrLimit is why a Recorder without a ring has stopped: its capture has
-	// reached Config.MaxBytes.
-	ErrLimit = errors.New("capture: the limit of bytes is reached")
-	// ErrTooSlow is why a Recorder has stopped whose Config.Output was given
-	// more than it took.
-	ErrTooSlow = errors.New("capture: the output is too slow")
-	// ErrClosed is why a Recorder has stopped that was closed.
-	ErrClosed = errors.New("capture: closed")
+	// ErrLimit says that a capture without a ring has reached Config.MaxBytes.
+	ErrLimit = recording.ErrLimit
+	// ErrTooSlow says that Config.Output was given more than it took.
+	ErrTooSlow = recording.ErrTooSlow
 )
 
 // A Recorder takes a capture of any number of connections. Its methods may be
 // called from several goroutines at once.
-type Recorder struct {
-	cfg     Config
-	start   []byte      // of the capture
-	stopped atomic.Bool // whether err is set, for those who only want to know that
-	dropped atomic.Uint64
+type Recorder recorder
 
-	mu       sync.Mutex
-	err      error // why nothing is recorded any more
-	budget   int64 // bytes that records may still take, of all segments
-	segments []*segment
-	spare    *segment
-	number   uint64 // of the newest segment, so that connections know whether it names them
-	size     int    // of a segment
-	held     int64  // capacity of all segments
-	stats    Stats
-	nextID   uint64
-	out      *sink
-}
-
-// A segment is a piece of the capture that can be read without those before it:
-// it names each connection before the first call of it.
-type segment struct {
-	b      []byte
-	shared bool // WriteTo reads it, so that it is not used again
-}
+// recorder is what the packages of connections convert a Recorder to.
+type recorder = recording.Recorder
 
 // Stats tells what a Recorder holds.
 type Stats struct {
 	Bytes       int64  // of the capture, as WriteTo would write it, or as has been given to Output
-	Calls       uint64 // recorded, those included that a ring has forgotten
-	Connections uint64 // the like
+	Calls       uint64 // recorded, with those that a ring has forgotten
+	Connections uint64 // recorded, with those that a ring has forgotten
 	Forgotten   int64  // bytes that a ring has forgotten
-	Dropped     uint64 // calls that were not recorded, since recording had stopped or they did not fit
+	Dropped     uint64 // calls that were not recorded: recording had stopped, or they did not fit
 	Stopped     bool   // nothing is recorded any more, see Err
 }
 
-// NewRecorder returns a Recorder, which records from now on. A nil cfg is the
-// default one. The error is a *ConfigError.
+// NewRecorder returns a Recorder, which records from now on. The error is a
+// *ConfigError.
 func NewRecorder(cfg *Config) (*Recorder, error) {
-	r := new(Recorder)
+	var c Config
 	if cfg != nil {
-		r.cfg = *cfg
+		c = *cfg
 	}
-	c := &r.cfg
-	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
 	switch {
-	case c.MaxBytes < minMaxBytes:
-		return nil, &ConfigError{"MaxBytes", fmt.Sprintf("%d is less than %d", c.MaxBytes, minMaxBytes)}
+	case c.MaxBytes != 0 && c.MaxBytes < recording.MinBytes:
+		return nil, &ConfigError{"MaxBytes", fmt.Sprintf("%d is less than %d", c.MaxBytes, recording.MinBytes)}
 	case c.Ring && c.Output != nil:
 		return nil, &ConfigError{"Ring", "does not go with an Output, from which nothing can be taken back"}
 	}
-	h := newHeader(c)
-	r.start = appendStart(nil, &h)
-	r.budget = c.MaxBytes - int64(len(r.start)) - endSize
-	r.size = int(min(r.budget/ringSegments, 1<<20))
-	if c.Output != nil {
-		r.out = newSink(c.Output, slices.Clone(r.start), r.fail)
-	}
-	return r, nil
+	return (*Recorder)(recording.NewRecorder(recording.Config(c))), nil
 }
 
-// Omitted reports whether the contents of messages are left out.
-func (r *Recorder) Omitted() bool { return r != nil && r.cfg.OmitPayload }
+func (r *Recorder) inner() *recorder { return (*recorder)(r) }
 
-// Err returns why nothing is recorded any more: ErrLimit, ErrTooSlow, ErrClosed,
-// or the error of Config.Output; nil while recording goes on. Connections are not
-// touched by any of them.
-func (r *Recorder) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
+// Err returns why nothing is recorded any more: ErrLimit, ErrTooSlow, net.ErrClosed
+// after Close, or the error of Config.Output. It returns nil while recording goes on.
+// Connections go on whatever it is.
+func (r *Recorder) Err() error { return r.inner().Err() }
 
 // Stats returns the present figures.
-func (r *Recorder) Stats() Stats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.stats
-	s.Bytes += int64(len(r.start))
-	for _, g := range r.segments {
-		s.Bytes += int64(len(g.b))
-	}
-	s.Stopped, s.Dropped = r.err != nil, r.dropped.Load()
-	if r.out == nil || s.Stopped {
-		s.Bytes += int64(len(r.appendEnd(nil)))
-	}
-	return s
-}
+func (r *Recorder) Stats() Stats { return Stats(r.inner().Stats()) }
 
 // WriteTo writes the capture as it stands to w, and goes on recording. It returns
 // the number of bytes written, at most Config.MaxBytes, and the error of w. With a
 // Config.Output it writes nothing and returns an error.
-func (r *Recorder) WriteTo(w io.Writer) (n int64, err error) {
-	if r.out != nil {
-		return 0, errors.New("capture: WriteTo of a Recorder with an Output")
-	}
-	r.mu.Lock()
-	pieces := [][]byte{r.start}
-	for _, g := range r.segments {
-		g.shared = true
-		pieces = append(pieces, slices.Clip(g.b))
-	}
-	pieces = append(pieces, r.appendEnd(nil))
-	r.mu.Unlock()
-	for _, p := range pieces {
-		m, err := w.Write(p)
-		n += int64(m)
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
+func (r *Recorder) WriteTo(w io.Writer) (n int64, err error) { return r.inner().WriteTo(w) }
 
-// Close stops recording. With a Config.Output it waits until all that was recorded
-// has been written, and returns the error of that, if there was one; Output is not
-// closed. What is in memory can still be written by WriteTo.
-func (r *Recorder) Close() error {
-	r.fail(ErrClosed)
-	if r.out == nil {
-		return nil
-	}
-	return r.out.close()
-}
-
-// fail stops recording, once.
-func (r *Recorder) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failLocked(err)
-}
-
-func (r *Recorder) failLocked(err error) {
-	if r.err != nil {
-		return
-	}
-	r.err = err
-	r.stopped.Store(true)
-	if r.out != nil {
-		r.out.finish(r.appendEnd(nil))
-	}
-}
-
-// appendEnd appends the record that ends a capture.
-func (r *Recorder) appendEnd(dst []byte) []byte {
-	var body [endSize]byte
-	b := append(body[:0], recordEnd)
-	b = appendUint32(b, r.dropped.Load())
-	var reason byte
-	switch {
-	case r.err == nil, r.err == ErrClosed:
-	case r.err == ErrLimit:
-		reason = 1
-	default:
-		reason = 2
-	}
-	return appendFrame(dst, append(b, reason))
-}
-
-// Open begins to record a connection, for implementations of protocols. It returns
-// nil, of which no method must be called, if the Recorder has stopped.
-func (r *Recorder) Open(info Info) *Stream {
-	if r == nil || r.stopped.Load() {
-		return nil
-	}
-	info.Start = info.Start.Round(0)
-	j, err := json.Marshal(info)
-	if err != nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.nextID++
-	s := &Stream{r: r, id: r.nextID, info: j}
-	b := append(s.opening(recordOpened), j...)
-	switch {
-	case r.err != nil: // since the look at stopped
-		return nil
-	case !r.put(b, nil):
-		r.refuse()
-		return nil
-	}
-	r.stats.Connections++
-	s.segment = r.number
-	return s
-}
-
-// commit records what a Stream has prepared.
-func (r *Recorder) commit(s *Stream, body []byte, call bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.err != nil:
-		r.dropped.Add(1)
-	case !r.put(body, s):
-		r.refuse()
-	case call:
-		r.stats.Calls++
-	}
-}
-
-// refuse notes that a record did not fit. A ring goes on with a new segment, which
-// shows by the numbers of calls that something is missing.
-func (r *Recorder) refuse() {
-	r.dropped.Add(1)
-	if r.cfg.Ring {
-		r.number++
-		return
-	}
-	if r.out != nil && r.err == nil && r.budget > 0 {
-		r.failLocked(ErrTooSlow)
-		return
-	}
-	r.failLocked(ErrLimit)
-}
-
-// put appends a record, and before it, in a segment that has not named its
-// connection, that name. It reports false if there is no room.
-func (r *Recorder) put(body []byte, s *Stream) bool {
-	if r.out != nil {
-		return r.putOut(body)
-	}
-	need := frameSize(len(body))
-	last := r.last()
-	if last == nil || len(last.b)+need+s.naming(r.number) > cap(last.b) {
-		need += s.naming(r.number + 1)
-		if last = r.add(need); last == nil {
-			return false
-		}
-	}
-	if s.naming(r.number) > 0 {
-		last.b = appendFrame(last.b, s.name())
-		s.segment = r.number
-	}
-	last.b = appendFrame(last.b, body)
-	return true
-}
-
-func (r *Recorder) putOut(body []byte) bool {
-	need := int64(frameSize(len(body)))
-	if need > r.budget {
-		r.budget = 0
-		return false
-	}
-	if !r.out.put(body) {
-		return false
-	}
-	r.budget -= need
-	r.stats.Bytes += need
-	return true
-}
-
-// last returns the segment that is being filled, or nil.
-func (r *Recorder) last() *segment {
-	if n := len(r.segments); n > 0 {
-		return r.segments[n-1]
-	}
-	return nil
-}
-
-// add begins a segment with room for n bytes. A ring makes room for it.
-func (r *Recorder) add(n int) *segment {
-	size := max(r.size, n)
-	if int64(n) > r.budget {
-		return nil
-	}
-	for r.cfg.Ring && r.held+int64(size) > r.budget {
-		r.forget()
-	}
-	if free := r.budget - r.held; int64(size) > free {
-		if int64(n) > free {
-			return nil
-		}
-		size = int(free)
-	}
-	g := r.spare
-	r.spare = nil // which is not counted in held
-	if g == nil || size != r.size {
-		g = &segment{b: make([]byte, 0, size)}
-	}
-	r.held += int64(cap(g.b))
-	r.segments = append(r.segments, g)
-	r.number++
-	return g
-}
-
-// forget drops the oldest segment.
-func (r *Recorder) forget() {
-	g := r.segments[0]
-	r.segments = slices.Delete(r.segments, 0, 1)
-	r.held -= int64(cap(g.b))
-	r.stats.Forgotten += int64(len(g.b))
-	if !g.shared && cap(g.b) == r.size {
-		g.b = g.b[:0]
-		r.spare = g
-	}
-}
+// Close stops recording. With a Config.Output it waits until the whole capture has
+// been written, and returns the error of a write, if there was one; it does not close
+// Output. A capture in memory can still be written by WriteTo.
+func (r *Recorder) Close() error { return r.inner().Close() }

@@ -3,7 +3,7 @@ package porous
 import (
 	"encoding/json"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -54,7 +54,7 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 	if err != nil {
 		return cfg
 	}
-	tape := c.set.capture.Open(capture.Info{
+	tape := c.set.capture.Open(recording.Connection{
 		Protocol: coreProtocol,
 		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
 		Start: c.born, Config: j,
@@ -64,33 +64,26 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 		return cfg
 	}
 	own := *cfg
-	own.Reserve = func(delta, has int) bool {
-		ok := cfg.Reserve(delta, has)
-		if out := tape.Outputs(); out != nil && delta > 0 {
-			out.Asked(delta)
-			tape.Answer(ok)
-		}
-		return ok
-	}
+	own.Reserve = func(delta, has int) bool { return tape.Reserved(delta, cfg.Reserve(delta, has)) }
 	return &own
 }
 
 // A call is a call that changes a core. Connections and replays make all such calls
 // by its method do, so that each call can be noted and replayed.
 type call struct {
-	kind capture.Kind
+	kind recording.Kind
 	args [3]int64 // as many as the kind has
 	data []byte   // the datagram that came in, or the message to send
 }
 
 // arguments returns how many arguments a kind of call has.
-func arguments(kind capture.Kind) int {
+func arguments(kind recording.Kind) int {
 	switch kind {
-	case capture.Send: // channel, mode, deadline
+	case recording.Send: // channel, mode, deadline
 		return 3
-	case capture.Priority: // channel, whether it is high
+	case recording.Priority: // channel, whether it is high
 		return 2
-	case capture.Abort: // whether the connection lingers
+	case recording.Abort: // whether the connection lingers
 		return 1
 	}
 	return 0
@@ -100,44 +93,44 @@ func arguments(kind capture.Kind) int {
 // message, or -1 if the core did not take it, and 0 of other calls.
 func (k call) do(p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
 	switch k.kind {
-	case capture.Receive:
+	case recording.Receive:
 		p.Receive(now, k.data, out)
-	case capture.EndBatch:
+	case recording.EndBatch:
 		p.EndBatch(now, out)
-	case capture.Tick:
+	case recording.Tick:
 		p.Tick(now, out)
-	case capture.Transmit:
+	case recording.Transmit:
 		p.Transmit(now, out, runFrames)
-	case capture.Send:
+	case recording.Send:
 		id, ok := p.Send(now, int(k.args[0]), k.data, core.Mode(k.args[1]), core.Clock(k.args[2]))
 		if !ok {
 			return -1
 		}
 		return int64(id)
-	case capture.Priority:
+	case recording.Priority:
 		p.SetPriority(int(k.args[0]), k.args[1] != 0)
-	case capture.Disconnect:
+	case recording.Disconnect:
 		p.Disconnect(now, true)
-	case capture.Abort:
+	case recording.Abort:
 		p.Abort(now, out, k.args[0] != 0)
-	case capture.Compact:
+	case recording.Compact:
 		p.Compact()
 	}
 	return 0
 }
 
 // doNoted makes the call, and notes what comes of it.
-func (k call) doNoted(notes *capture.Outputs, p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
+func (k call) doNoted(notes *recording.Outputs, p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
 	before := 0
 	if out != nil {
 		before = out.Len()
 	}
 	result = k.do(p, now, out)
-	noteSent(notes, out, before)
+	notes.Sent(out, before, wholly)
 	switch k.kind {
-	case capture.Send:
+	case recording.Send:
 		notes.Result(result)
-	case capture.Close:
+	case recording.Close:
 		noteFigures(notes, p)
 	}
 	return result
@@ -153,7 +146,7 @@ func (c *Conn) doLocked(now core.Clock, k call, out *wire.Batch) (result int64) 
 	for _, v := range k.args[:arguments(k.kind)] {
 		c.tape.Arg(v)
 	}
-	if k.kind == capture.Receive || k.kind == capture.Send {
+	if k.kind == recording.Receive || k.kind == recording.Send {
 		c.tape.Data(k.data, len(k.data))
 	}
 	result = k.doNoted(c.tape.Outputs(), &c.peer, now, out)
@@ -164,23 +157,16 @@ func (c *Conn) doLocked(now core.Clock, k call, out *wire.Batch) (result int64) 
 // endCaptureLocked notes the figures of the end.
 func (c *Conn) endCaptureLocked() {
 	if c.tape != nil {
-		c.doLocked(c.now, call{kind: capture.Close}, nil)
+		c.doLocked(c.now, call{kind: recording.Close}, nil)
 		c.tape.Close()
 		c.tape = nil
 	}
 }
 
-// noteSent notes the datagrams of a batch, which may be nil, from number n on.
-func noteSent(notes *capture.Outputs, b *wire.Batch, n int) {
-	if notes == nil || b == nil {
-		return
-	}
-	for ; n < b.Len(); n++ {
-		notes.Datagram(b.At(n), len(b.At(n)))
-	}
-}
+// wholly is the part of a datagram that is always recorded.
+func wholly(d []byte) int { return len(d) }
 
-func noteFate(notes *capture.Outputs, f core.Fate) {
+func noteFate(notes *recording.Outputs, f core.Fate) {
 	fate := Lost
 	if f.Delivered {
 		fate = Delivered
@@ -188,7 +174,7 @@ func noteFate(notes *capture.Outputs, f core.Fate) {
 	notes.Fate(f.Number, uint8(fate), f.RTT)
 }
 
-func noteFigures(notes *capture.Outputs, p *core.Peer) {
+func noteFigures(notes *recording.Outputs, p *core.Peer) {
 	st := p.Stats()
 	for _, v := range [...]uint64{
 		uint64(p.State()), st.Received, st.Invalid, st.OutOfWindow, st.Refused, st.Accepted, st.Duplicates, st.OutOfReach, st.Malformed,

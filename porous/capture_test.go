@@ -2,12 +2,15 @@ package porous
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/capture"
+	"volley/internal/recording"
+	"volley/internal/replay"
 	"volley/simnet"
 )
 
@@ -173,7 +178,7 @@ func captureOf(tb testing.TB) []byte {
 }
 
 func TestReplayDiverges(t *testing.T) {
-	report, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
+	report, err := replay.Replay(bytes.NewReader(captureOf(t)), coreProtocol, replay.MaxMemory, func(info *recording.Connection) (replay.Core, error) {
 		var c coreConfig
 		require.NoError(t, json.Unmarshal(info.Config, &c))
 		c.ID++
@@ -193,7 +198,7 @@ func TestReplayDiverges(t *testing.T) {
 		func(c *coreConfig) { c.Controller = 77 },
 		func(c *coreConfig) { c.Version = 2 },
 	} {
-		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, capture.MaxMemory, func(info *capture.Info) (capture.Core, error) {
+		_, err := replay.Replay(bytes.NewReader(captureOf(t)), coreProtocol, replay.MaxMemory, func(info *recording.Connection) (replay.Core, error) {
 			var c coreConfig
 			require.NoError(t, json.Unmarshal(info.Config, &c))
 			change(&c)
@@ -208,7 +213,7 @@ func TestReplayDiverges(t *testing.T) {
 // The memory that cores of a replay may hold has a limit.
 func TestReplayMemory(t *testing.T) {
 	for memory, ok := range map[int]bool{1 << 20: true, 1 << 12: false} {
-		_, err := capture.Replay(bytes.NewReader(captureOf(t)), coreProtocol, memory, newReplayed)
+		_, err := replay.Replay(bytes.NewReader(captureOf(t)), coreProtocol, memory, newReplayed)
 		if ok {
 			require.NoError(t, err)
 			continue
@@ -272,4 +277,21 @@ func mutated(b []byte, seed uint64) []byte {
 		out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 	}
 	return out
+}
+
+// A capture that an earlier version of the library has made still replays, as
+// long as the format and the core's answers are the same.
+func TestReplayEarlierCapture(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the capture is of a processor of another kind")
+	}
+	f, err := os.Open("testdata/format1.vcap.gz")
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	report, err := Replay(z)
+	require.NoError(t, err)
+	require.True(t, report.Same(), report)
+	require.Len(t, report.Connections, 2)
 }

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"volley/capture"
 	"volley/internal/deadline"
 	"volley/internal/netconn"
+	"volley/internal/recording"
 	"volley/porous/internal/core"
 )
 
@@ -143,7 +143,7 @@ func (ch *Channel) SetPriority(p Priority) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
-		c.doLocked(c.now, call{kind: capture.Priority, args: [3]int64{int64(ch.number), truth(p >= High)}}, nil)
+		c.doLocked(c.now, call{kind: recording.Priority, args: [3]int64{int64(ch.number), truth(p >= High)}}, nil)
 	}
 }
 
@@ -224,7 +224,7 @@ func (ch *Channel) send(ctx context.Context, b []byte, mode Mode, expires time.T
 		if !expires.IsZero() {
 			until = max(1, expires.Sub(c.born))
 		}
-		k := call{kind: capture.Send, args: [3]int64{int64(ch.number), int64(mode), int64(until)}, data: b}
+		k := call{kind: recording.Send, args: [3]int64{int64(ch.number), int64(mode), int64(until)}, data: b}
 		if id := c.doLocked(now, k, nil); id >= 0 {
 			c.busyLocked(now)
 			switch {

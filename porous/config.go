@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/socket"
 	"volley/porous/internal/core"
 )
@@ -159,8 +160,8 @@ type settings struct {
 	receipts     int
 	closeTimeout time.Duration
 	manual       bool
-	capture      *capture.Recorder // nil: none
-	limits       *limits           // of a Listener; nil: none
+	capture      *recording.Recorder // nil: none
+	limits       *limits             // of a Listener; nil: none
 }
 
 // newSettings checks cfg for a connection on datagrams of the given size.
@@ -190,8 +191,8 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
 	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
 	s.manual = cfg.ManualStep
-	if !cfg.Capture.Omitted() {
-		s.capture = cfg.Capture
+	if r := (*recording.Recorder)(cfg.Capture); !r.Omitted() {
+		s.capture = r
 	}
 	if err := s.setRates(cfg); err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/outbox"
+	"volley/internal/recording"
 	"volley/porous/internal/core"
 )
 
@@ -61,9 +61,9 @@ type Conn struct {
 	closing   *closing     // the first call of Close or Shutdown; nil before it
 	restAt    core.Clock   // until when a closed connection lingers at most; 0: it does not
 	counts    counts
-	hoard     *hoard          // nil: it has no more than its share
-	chunks    atomic.Int64    // bytes in which messages wait for Read, of limits
-	tape      *capture.Stream // where the connection is captured; nil: it is not, or no more
+	hoard     *hoard            // nil: it has no more than its share
+	chunks    atomic.Int64      // bytes in which messages wait for Read, of limits
+	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }
 
 var (

@@ -4,9 +4,9 @@ import (
 	"io"
 	"time"
 
-	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/netconn"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -33,10 +33,10 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c.unread = c.unreadLocked()
 	out = c.answersLocked(out)
 	for _, b := range bufs {
-		c.doLocked(c.now, call{kind: capture.Receive, data: b}, out)
+		c.doLocked(c.now, call{kind: recording.Receive, data: b}, out)
 	}
 	if !c.manualLocked() {
-		c.doLocked(c.now, call{kind: capture.EndBatch}, out)
+		c.doLocked(c.now, call{kind: recording.EndBatch}, out)
 	}
 	c.unlockInboxesLocked()
 	c.endHoardLocked()
@@ -70,7 +70,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	}
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
-		c.doLocked(c.now, call{kind: capture.Tick}, c.answersLocked(out))
+		c.doLocked(c.now, call{kind: recording.Tick}, c.answersLocked(out))
 		c.unlockInboxesLocked()
 		c.endHoardLocked()
 		if !c.manualLocked() {
@@ -86,7 +86,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 func (c *Conn) compactLocked() {
 	if !c.compact && c.now-c.lastBusy >= idleAfter && c.idleLocked() {
 		c.compact = true
-		c.doLocked(c.now, call{kind: capture.Compact}, nil)
+		c.doLocked(c.now, call{kind: recording.Compact}, nil)
 		c.pushed = nil
 	}
 }
@@ -207,7 +207,7 @@ func (f *framer) Refill() {
 	}
 	c.messages, c.gathered = 0, 0
 	out := c.out.Batch(c.timeLocked())
-	c.doLocked(c.now, call{kind: capture.Transmit}, out)
+	c.doLocked(c.now, call{kind: recording.Transmit}, out)
 	if c.roomForWritersLocked() { // messages whose time was over are gone
 		c.notifyLocked()
 	}
@@ -352,8 +352,8 @@ func (c *Conn) Step() {
 	}
 	c.unread = c.unreadLocked()
 	out := c.out.Batch(c.timeLocked())
-	c.doLocked(c.now, call{kind: capture.EndBatch}, out)
-	c.doLocked(c.now, call{kind: capture.Tick}, out)
+	c.doLocked(c.now, call{kind: recording.EndBatch}, out)
+	c.doLocked(c.now, call{kind: recording.Tick}, out)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(c.out.Patience())
 	c.concludeAndUnlock()

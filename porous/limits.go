@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"volley/capture"
 	"volley/internal/listen"
+	"volley/internal/recording"
 	"volley/porous/internal/core"
 )
 
@@ -77,7 +77,7 @@ func (c *Conn) endHoardLocked() {
 		return
 	}
 	out := c.out.Batch(c.now)
-	c.doLocked(c.now, call{kind: capture.Abort, args: [3]int64{truth(false)}}, out)
+	c.doLocked(c.now, call{kind: recording.Abort, args: [3]int64{truth(false)}}, out)
 	c.endLocked(errUnfinished)
 	c.events = 0
 }

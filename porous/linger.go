@@ -1,8 +1,8 @@
 package porous
 
 import (
-	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -47,7 +47,7 @@ func (c *Conn) abortLocked() {
 
 // abortPeerLocked ends the protocol at once.
 func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
-	c.doLocked(c.now, call{kind: capture.Abort, args: [3]int64{truth(linger)}}, out)
+	c.doLocked(c.now, call{kind: recording.Abort, args: [3]int64{truth(linger)}}, out)
 }
 
 // mayLingerLocked reports whether the connection may linger once it is closed.

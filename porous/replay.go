@@ -7,6 +7,8 @@ import (
 
 	"volley/capture"
 	"volley/internal/datagram"
+	"volley/internal/recording"
+	"volley/internal/replay"
 	"volley/porous/internal/core"
 )
 
@@ -20,7 +22,7 @@ import (
 // The error is a *capture.FormatError if r is no capture, or was changed, or one of
 // r. The report is of what came before, or nil.
 func Replay(r io.Reader) (*capture.Report, error) {
-	return capture.Replay(r, coreProtocol, capture.MaxMemory, newReplayed)
+	return replay.Replay(r, coreProtocol, replay.MaxMemory, newReplayed)
 }
 
 // A replayed is a core in a replay.
@@ -30,11 +32,11 @@ type replayed struct {
 	now  core.Clock
 
 	// Of the present call:
-	record *capture.Record
-	notes  *capture.Outputs
+	record *recording.Record
+	notes  *recording.Outputs
 }
 
-func newReplayed(info *capture.Info) (capture.Core, error) {
+func newReplayed(info *recording.Connection) (replay.Core, error) {
 	var c coreConfig
 	if err := info.DecodeConfig(&c); err != nil {
 		return nil, err
@@ -89,8 +91,8 @@ func (p *replayed) reserve(delta, _ int) bool {
 	return ok
 }
 
-// Call implements capture.Core.
-func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
+// Call implements replay.Core.
+func (p *replayed) Call(r *recording.Record, notes *recording.Outputs) error {
 	p.record, p.notes = r, notes
 	if r.At < p.now {
 		return errors.New("the time runs backwards")
@@ -109,14 +111,14 @@ func (p *replayed) Call(r *capture.Record, notes *capture.Outputs) error {
 	return nil
 }
 
-// Memory implements capture.Core.
+// Memory implements replay.Core.
 func (p *replayed) Memory() int {
 	st := p.peer.Stats()
 	return st.Held + st.Queued + p.peer.Memory()
 }
 
 // call returns the call of a record, if a connection can have made it.
-func (p *replayed) call(r *capture.Record) (k call, err error) {
+func (p *replayed) call(r *recording.Record) (k call, err error) {
 	k = call{kind: r.Kind, data: r.Data}
 	for i := range arguments(r.Kind) {
 		v, ok := r.Arg()
@@ -126,14 +128,14 @@ func (p *replayed) call(r *capture.Record) (k call, err error) {
 		k.args[i] = v
 	}
 	switch r.Kind {
-	case capture.Send:
+	case recording.Send:
 		if mode := k.args[1]; mode < 0 || mode > int64(core.Passive) || len(r.Data) > p.cfg.MaxPacket {
 			return k, errors.New("a message that no connection sends")
 		}
 		return k, p.checkChannel(k.args[0])
-	case capture.Priority:
+	case recording.Priority:
 		return k, p.checkChannel(k.args[0])
-	case capture.Receive, capture.EndBatch, capture.Tick, capture.Transmit, capture.Abort, capture.Disconnect, capture.Compact, capture.Close:
+	case recording.Receive, recording.EndBatch, recording.Tick, recording.Transmit, recording.Abort, recording.Disconnect, recording.Compact, recording.Close:
 		return k, nil
 	}
 	return k, fmt.Errorf("the core has no call %v", r.Kind)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"volley/capture"
+	"volley/internal/recording"
 	"volley/porous/internal/core"
 )
 
@@ -166,7 +166,7 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 		return // Abort tells the peer, if there is one
 	}
 	c.timeLocked()
-	c.doLocked(c.now, call{kind: capture.Disconnect}, nil)
+	c.doLocked(c.now, call{kind: recording.Disconnect}, nil)
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(nil)
 	for c.peer.State() <= core.Connected {

@@ -71,7 +71,7 @@ func showCapture(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h := r.Header()
+	h := &r.Header
 	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
 		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
 	if h.Omitted {
@@ -84,7 +84,7 @@ func showCapture(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	printEnd(out, r.End(), 0)
+	printEnd(out, r.End, 0)
 	return nil
 }
 
@@ -105,7 +105,9 @@ func sumUp(r *capture.Reader) (all []*captured, err error) {
 			known[record.Conn.ID] = c
 			all = append(all, c)
 		}
-		if record.Op == capture.Called {
+		switch record.Kind {
+		case "opened", "joined", "closed":
+		default:
 			c.count(record)
 		}
 	}
@@ -113,7 +115,7 @@ func sumUp(r *capture.Reader) (all []*captured, err error) {
 
 func (c *captured) count(r *capture.Record) {
 	c.calls++
-	for p := range r.Packets() {
+	for _, p := range r.Packets {
 		if p.Sent {
 			c.sent++
 			c.sentBytes += int64(p.Size)
@@ -125,9 +127,8 @@ func (c *captured) count(r *capture.Record) {
 }
 
 func (c *captured) print(out io.Writer) {
-	i := &c.Info
-	fmt.Fprintf(out, "connection %d, %s, %s to %s, since %s\n", c.ID, printable(i.Protocol), printable(i.Local), printable(i.Remote),
-		i.Start.UTC().Format("2006-01-02T15:04:05.000Z"))
+	fmt.Fprintf(out, "connection %d, %s, %s to %s, since %s\n", c.ID, printable(c.Protocol), printable(c.Local), printable(c.Remote),
+		c.Start.UTC().Format("2006-01-02T15:04:05.000Z"))
 	fmt.Fprintf(out, "  %s in %v; datagrams: %d sent (%d bytes), %d received (%d bytes)\n", plural(c.calls, "call", "calls"),
 		(c.Elapsed - c.first).Round(time.Microsecond), c.sent, c.sentBytes, c.received, c.receivedBytes)
 	if c.Incomplete {

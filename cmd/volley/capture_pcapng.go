@@ -26,11 +26,10 @@ const (
 // were left out since UDP carries none of that size. With an error, those before
 // have been written.
 func writePcapng(r *capture.Reader, out io.Writer) (n, skipped int, err error) {
-	h := r.Header()
 	w, err := pcapgo.NewNgWriterInterface(out, pcapgo.NgInterface{
 		Name: "volley", Description: "datagrams of protocol cores, with headers that were made up", LinkType: layers.LinkTypeRaw,
 	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{
-		Application: "volley " + h.Library, OS: h.Platform, Comment: "of a capture by package capture of volley",
+		Application: "volley " + r.Header.Library, OS: r.Header.Platform, Comment: "of a capture by package capture of volley",
 	}})
 	if err != nil {
 		return 0, 0, err
@@ -65,14 +64,14 @@ func (p *packer) all(r *capture.Reader) error {
 		if err != nil {
 			return err
 		}
-		switch record.Op {
-		case capture.Opened, capture.Joined:
-			p.pairs[record.Conn.ID] = endsOf(record.Conn)
-		case capture.Closed:
-			delete(p.pairs, record.Conn.ID)
-		case capture.Called:
-			for packet := range record.Packets() {
-				if err := p.write(p.pairs[record.Conn.ID], packet); err != nil {
+		switch id := record.Conn.ID; record.Kind {
+		case "opened", "joined":
+			p.pairs[id] = endsOf(record.Conn)
+		case "closed":
+			delete(p.pairs, id)
+		default:
+			for _, packet := range record.Packets {
+				if err := p.write(p.pairs[id], packet); err != nil {
 					return err
 				}
 			}
@@ -82,8 +81,8 @@ func (p *packer) all(r *capture.Reader) error {
 
 // endsOf returns the addresses that a connection has, or some that stand for them.
 func endsOf(c *capture.Connection) endpoints {
-	local, localErr := netip.ParseAddrPort(c.Info.Local)
-	remote, remoteErr := netip.ParseAddrPort(c.Info.Remote)
+	local, localErr := netip.ParseAddrPort(c.Local)
+	remote, remoteErr := netip.ParseAddrPort(c.Remote)
 	local, remote = plain(local), plain(remote)
 	switch {
 	case remoteErr == nil && localErr == nil && local.Addr().Is4() == remote.Addr().Is4():

@@ -19,6 +19,7 @@ import (
 	"volley"
 	"volley/capture"
 	"volley/internal/loopback"
+	"volley/internal/recording"
 	"volley/porous"
 )
 
@@ -131,7 +132,7 @@ func TestReplayCommandFails(t *testing.T) {
 	printReplay(&out, report)
 	require.Contains(t, out.String(), "DIVERGES at call 7")
 	require.ErrorIs(t, judge([]*capture.Replayed{report}, nil), errDiverges)
-	require.Error(t, judge([]*capture.Replayed{{Incomplete: true}}, nil))
+	require.Error(t, judge([]*capture.Replayed{{Connection: capture.Connection{Incomplete: true}}}, nil))
 }
 
 func TestCaptureCommand(t *testing.T) {
@@ -156,7 +157,7 @@ func datagrams(t *testing.T, name string) (all []capture.Packet) {
 			return all
 		}
 		require.NoError(t, err)
-		for p := range record.Packets() {
+		for _, p := range record.Packets {
 			p.Data = bytes.Clone(p.Data)
 			all = append(all, p)
 		}
@@ -255,7 +256,7 @@ func TestEnds(t *testing.T) {
 		{"", "10.0.0.2:8", "0.0.0.0:0", "10.0.0.2:8"},
 		{"10.0.0.1:7", "", "192.0.2.1:49155", "192.0.2.2:49155"},
 	} {
-		e := endsOf(&capture.Connection{ID: 3, Info: capture.Info{Local: c.local, Remote: c.remote}})
+		e := endsOf(&capture.Connection{ID: 3, Local: c.local, Remote: c.remote})
 		require.Equal(t, [2]string{c.wantLocal, c.wantRemote}, [2]string{e.local.String(), e.remote.String()})
 	}
 }
@@ -264,9 +265,9 @@ func TestEnds(t *testing.T) {
 func TestPcapngIPv6(t *testing.T) {
 	r, err := capture.NewRecorder(nil)
 	require.NoError(t, err)
-	s := r.Open(capture.Info{Protocol: "test", Local: "[2001:db8::1]:7", Remote: "[2001:db8::2]:8", Start: time.Unix(1e9, 0)})
+	s := (*recording.Recorder)(r).Open(recording.Connection{Protocol: "test", Local: "[2001:db8::1]:7", Remote: "[2001:db8::2]:8", Start: time.Unix(1e9, 0)})
 	for i, n := range []int{0, 1, 1200, 65507, 65508} {
-		s.Begin(capture.Receive, time.Duration(i)*time.Second)
+		s.Begin(recording.Receive, time.Duration(i)*time.Second)
 		s.Data(make([]byte, n), n)
 		s.Outputs().Datagram(make([]byte, n), n)
 		s.End()

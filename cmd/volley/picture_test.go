@@ -17,15 +17,15 @@ import (
 //	go build -o /tmp/volley ./cmd/volley
 //	script -qec 'stty cols 92; LC_ALL=C.UTF-8 /tmp/volley demo --script "3s loss=30% for 2s; 6s blackout for 500ms; 7500ms latency=60ms"' /tmp/demo
 //	go test ./cmd/volley -run TestPicture -picture /tmp/demo
-var recording = flag.String("picture", "", "write docs/demo.svg anew, of the terminal's `recording` of a demo")
+var pictured = flag.String("picture", "", "write docs/demo.svg anew, of the terminal's `recording` of a demo")
 
 const picture = "../../docs/demo.svg"
 
 // TestPicture checks that the picture in the README shows what the demo prints:
 // the names of all rows, and of the summary.
 func TestPicture(t *testing.T) {
-	if *recording != "" {
-		output, err := os.ReadFile(*recording)
+	if *pictured != "" {
+		output, err := os.ReadFile(*pictured)
 		if err != nil {
 			t.Fatal(err)
 		}

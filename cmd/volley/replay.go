@@ -130,7 +130,7 @@ func printReplays(out io.Writer, all []*capture.Replayed, h *capture.Header, asJ
 
 func printReplay(out io.Writer, c *capture.Replayed) {
 	fmt.Fprintf(out, "connection %d, %s, %s to %s: %s in %v, %d datagrams sent, %d received, %s\n", c.ID,
-		printable(c.Info.Protocol), printable(c.Info.Local), printable(c.Info.Remote),
+		printable(c.Protocol), printable(c.Local), printable(c.Remote),
 		plural(c.Calls, "call", "calls"), c.Elapsed.Round(time.Microsecond), c.Sent, c.Received,
 		plural(c.Messages, "message delivered", "messages delivered"))
 	switch {
@@ -138,7 +138,7 @@ func printReplay(out io.Writer, c *capture.Replayed) {
 		fmt.Fprintln(out, "  not replayed: calls are missing")
 	case c.Divergence != nil:
 		d := c.Divergence
-		fmt.Fprintf(out, "  DIVERGES at call %d (%v) after %v, at byte %d of the file\n    recorded  %s\n    replayed  %s\n",
+		fmt.Fprintf(out, "  DIVERGES at call %d (%s) after %v, at byte %d of the file\n    recorded  %s\n    replayed  %s\n",
 			d.Call, d.Kind, d.At, d.Offset, d.Recorded, d.Replayed)
 	default:
 		fmt.Fprintf(out, "  the same, digest %x\n", c.Digest)
@@ -190,7 +190,7 @@ type divergence struct {
 
 func newReplayLine(c *capture.Replayed) *replayLine {
 	l := &replayLine{
-		ID: c.ID, Protocol: c.Info.Protocol, Local: c.Info.Local, Remote: c.Info.Remote,
+		ID: c.ID, Protocol: c.Protocol, Local: c.Local, Remote: c.Remote,
 		Calls: c.Calls, Sent: c.Sent, Received: c.Received, Messages: c.Messages, Seconds: c.Elapsed.Seconds(),
 		Same: c.Same(), Incomplete: c.Incomplete,
 	}
@@ -198,7 +198,7 @@ func newReplayLine(c *capture.Replayed) *replayLine {
 		l.Digest = fmt.Sprintf("%x", c.Digest)
 	}
 	if d := c.Divergence; d != nil {
-		l.Divergence = &divergence{d.Offset, d.Call, d.At.Seconds(), d.Kind.String(), d.Recorded, d.Replayed}
+		l.Divergence = &divergence{d.Offset, d.Call, d.At.Seconds(), d.Kind, d.Recorded, d.Replayed}
 	}
 	return l
 }

@@ -40,12 +40,13 @@ var importRules = map[string]importRule{
 	"volley/internal/seq":     {core: true},
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
-	"volley/capture":          {},
+	"volley/capture":          {allow: []string{"volley/internal/recording"}},
 	"volley/simnet":           {allow: []string{"volley/internal/deadline"}, test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
 		allow: []string{"volley/internal/..."},
 		test:  []string{"volley/simnet"},
 	},
+	"volley/internal/replay": {allow: []string{"volley/capture", "volley/internal/recording"}},
 	"volley/internal/dissect": {
 		modules: []string{"golang.org/x/crypto"},
 		allow:   []string{"volley/reliable"},
@@ -88,7 +89,7 @@ var importRules = map[string]importRule{
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
 		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),
-		test:    []string{"volley/internal/loopback", "volley/internal/netnstest", "volley/internal/vectors"},
+		test:    []string{"volley/internal/loopback", "volley/internal/netnstest", "volley/internal/recording", "volley/internal/vectors"},
 	},
 	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/...", "volley/exporters/volleyprom"}, publicPackages...)},
 	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},

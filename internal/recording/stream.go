@@ -1,4 +1,4 @@
-package capture
+package recording
 
 import (
 	"encoding/binary"
@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// A Stream records one connection, for implementations of protocols: the owner of
-// the core calls Begin, what the call is given and answers, and End. It must be
-// used by one goroutine at a time. Between End and Begin it keeps no buffers,
-// since connections may be many and idle.
+// A Stream records one connection. The owner of the core calls Begin, the methods
+// for the call's input and answers, and End. One goroutine may use it at a time.
+// Between End and Begin it keeps no buffers, because connections may be many and idle.
 type Stream struct {
 	r       *Recorder
 	id      uint64
@@ -21,7 +20,7 @@ type Stream struct {
 	call    *call         // the present one; nil between calls, and if nothing is recorded
 }
 
-// A call is one that is being recorded.
+// A call is a call of a core that is being recorded.
 type call struct {
 	kind    Kind
 	at      time.Duration
@@ -59,8 +58,8 @@ func (s *Stream) naming(segment uint64) int {
 	return frameSize(1 + uvarintSize(s.id) + uvarintSize(s.calls) + uvarintSize(uint64(s.last)) + len(s.info))
 }
 
-// Begin begins a call of the core, at a time since Info.Start. The time must be the
-// one that the core goes by, and not run backwards.
+// Begin begins a call of the core, at a time since Connection.Start. It must be
+// the time that the core goes by, and not run backwards.
 func (s *Stream) Begin(kind Kind, at time.Duration) {
 	s.giveUp()
 	if s.r.stopped.Load() {
@@ -95,11 +94,24 @@ func (s *Stream) Data(b []byte, head int) {
 	c.data = append(c.data, make([]byte, zeros)...)
 }
 
-// Answer adds what the core was told when it asked something: whether a message
-// was taken, or memory granted.
-func (s *Stream) Answer(ok bool) bool {
+// Answer adds the reply to a question of the core: whether a message was taken, or
+// memory granted.
+func (s *Stream) Answer(ok bool) {
 	if c := s.call; c != nil {
-		c.answers = append(c.answers, btoi(ok))
+		var b byte
+		if ok {
+			b = 1
+		}
+		c.answers = append(c.answers, b)
+	}
+}
+
+// Reserved adds that the core has asked for delta bytes of memory, and the reply,
+// which it returns. Memory that was given back is no question.
+func (s *Stream) Reserved(delta int, ok bool) bool {
+	if delta > 0 && s.Outputs() != nil {
+		s.Outputs().Asked(delta)
+		s.Answer(ok)
 	}
 	return ok
 }
@@ -167,13 +179,6 @@ func (s *Stream) Close() {
 	if !s.r.stopped.Load() {
 		s.r.commit(s, s.opening(recordClosed), false)
 	}
-}
-
-func btoi(ok bool) byte {
-	if ok {
-		return 1
-	}
-	return 0
 }
 
 func appendUint32(dst []byte, v uint64) []byte {

@@ -1,4 +1,4 @@
-package capture
+package recording_test
 
 import (
 	"bytes"
@@ -6,12 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/capture"
+	"volley/internal/recording"
+	"volley/internal/replay"
+	"volley/internal/testenv"
 )
 
 // An adder is a core for tests: it answers each datagram by one with the sum of
@@ -28,9 +34,9 @@ func (a *adder) answer(b []byte) []byte {
 	return fmt.Appendf(nil, "sum:%d", a.sum)
 }
 
-func (a *adder) Call(r *Record, out *Outputs) error {
+func (a *adder) Call(r *recording.Record, out *recording.Outputs) error {
 	switch r.Kind {
-	case Receive:
+	case recording.Receive:
 		b := r.Whole()
 		out.Datagram(a.answer(b), 4)
 		out.Delivered(uint64(r.Size), b)
@@ -39,7 +45,7 @@ func (a *adder) Call(r *Record, out *Outputs) error {
 		if ok {
 			out.Result(v)
 		}
-	case Close:
+	case recording.Close:
 		out.Fate(7, 1, time.Second)
 		out.Asked(9)
 	default:
@@ -54,22 +60,22 @@ func (a *adder) Memory() int { return 100 }
 // A recorded is an adder that is recorded.
 type recorded struct {
 	adder
-	s  *Stream
+	s  *recording.Stream
 	at time.Duration
 }
 
 var epoch = time.Date(2020, 2, 20, 20, 20, 20, 20, time.UTC)
 
-func record(r *Recorder, start int) *recorded {
+func record(r *recording.Recorder, start int) *recorded {
 	j, _ := json.Marshal(adder{Start: start})
 	c := &recorded{adder: adder{sum: start}}
-	c.s = r.Open(Info{Protocol: "adder", Role: "test", Local: "192.0.2.1:1", Remote: "192.0.2.2:2", Start: epoch, Config: j})
+	c.s = r.Open(recording.Connection{Protocol: "adder", Local: "192.0.2.1:1", Remote: "192.0.2.2:2", Start: epoch, Config: j})
 	return c
 }
 
 func (c *recorded) receive(b []byte) {
 	c.at += time.Millisecond
-	c.s.Begin(Receive, c.at)
+	c.s.Begin(recording.Receive, c.at)
 	c.s.Arg(-5)
 	c.s.Data(b, 1)
 	answer := c.answer(b)
@@ -83,7 +89,7 @@ func (c *recorded) receive(b []byte) {
 }
 
 func (c *recorded) close() {
-	c.s.Begin(Close, c.at)
+	c.s.Begin(recording.Close, c.at)
 	if out := c.s.Outputs(); out != nil {
 		out.Fate(7, 1, time.Second)
 		out.Asked(9)
@@ -92,10 +98,10 @@ func (c *recorded) close() {
 	c.s.Close()
 }
 
-func replayAdders(b []byte) (*Report, error) { return replayWith(b, MaxMemory) }
+func replayAdders(b []byte) (*capture.Report, error) { return replayWith(b, replay.MaxMemory) }
 
-func replayWith(b []byte, memory int) (*Report, error) {
-	return Replay(bytes.NewReader(b), "adder", memory, func(info *Info) (Core, error) {
+func replayWith(b []byte, memory int) (*capture.Report, error) {
+	return replay.Replay(bytes.NewReader(b), "adder", memory, func(info *recording.Connection) (replay.Core, error) {
 		a := new(adder)
 		err := json.Unmarshal(info.Config, a)
 		a.sum = a.Start
@@ -103,14 +109,15 @@ func replayWith(b []byte, memory int) (*Report, error) {
 	})
 }
 
-func newRecorder(t testing.TB, cfg *Config) *Recorder {
+func newRecorder(t testing.TB, cfg *recording.Config) *recording.Recorder {
 	t.Helper()
-	r, err := NewRecorder(cfg)
-	require.NoError(t, err)
-	return r
+	if cfg == nil {
+		cfg = new(recording.Config)
+	}
+	return recording.NewRecorder(*cfg)
 }
 
-func contents(t testing.TB, r *Recorder) []byte {
+func contents(t testing.TB, r *recording.Recorder) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := r.WriteTo(&b)
@@ -122,7 +129,7 @@ func contents(t testing.TB, r *Recorder) []byte {
 
 func TestRecordAndReplay(t *testing.T) {
 	for _, omit := range []bool{false, true} {
-		r := newRecorder(t, &Config{OmitPayload: omit})
+		r := newRecorder(t, &recording.Config{OmitPayload: omit})
 		require.Equal(t, omit, r.Omitted())
 		x, y := record(r, 0), record(r, 1000)
 		secret := []byte("\x00secret")
@@ -146,23 +153,22 @@ func TestRecordAndReplay(t *testing.T) {
 		require.Equal(t, c.Recorded, c.Digest)
 		require.NotZero(t, c.Digest)
 		require.NotEqual(t, report.Connections[1].Digest, c.Digest)
-		require.True(t, c.Info.Start.Equal(epoch))
-		require.Equal(t, "test", c.Info.Role)
-		require.Equal(t, &End{}, report.End)
+		require.True(t, c.Start.Equal(epoch))
+		require.Equal(t, &capture.End{}, report.End)
 		require.Equal(t, omit, report.Header.Omitted)
 		require.Equal(t, !omit, bytes.Contains(b, []byte("secret")))
 		require.NotEmpty(t, report.Header.Library)
 
 		s := r.Stats()
 		s.Bytes = 0
-		require.Equal(t, Stats{Calls: 8, Connections: 2}, s)
+		require.Equal(t, recording.Stats{Calls: 8, Connections: 2}, s)
 	}
 }
 
 func TestOthersAreCounted(t *testing.T) {
 	r := newRecorder(t, nil)
 	record(r, 0).receive(nil)
-	report, err := Replay(bytes.NewReader(contents(t, r)), "other", MaxMemory, nil)
+	report, err := replay.Replay(bytes.NewReader(contents(t, r)), "other", replay.MaxMemory, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Others)
 	require.False(t, report.Same(), "there was nothing to replay")
@@ -186,16 +192,16 @@ func TestReplayMemory(t *testing.T) {
 	_, err := replayWith(b, 200)
 	require.NoError(t, err)
 	report, err := replayWith(b, 199)
-	var fe *FormatError
+	var fe *capture.FormatError
 	require.ErrorAs(t, err, &fe)
 	require.ErrorContains(t, err, "more memory is needed than replays may take")
 	require.Len(t, report.Connections, 14)
 
-	r = newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	r = newRecorder(t, &recording.Config{MaxBytes: recording.MinBytes, Ring: true})
 	for range 2 {
 		c := record(r, 0)
 		c.receive(nil)
-		c.receive(make([]byte, 2*minMaxBytes))
+		c.receive(make([]byte, 2*recording.MinBytes))
 		c.receive(nil)
 	}
 	report, err = replayWith(contents(t, r), 100)
@@ -205,13 +211,13 @@ func TestReplayMemory(t *testing.T) {
 
 // Data that were left out are zeros, also after others that were not.
 func TestWhole(t *testing.T) {
-	var w whole
+	var w recording.Whole
 	for _, size := range []int{5, 3, 0, 9, 4} {
-		b := w.of([]byte("abcd")[:min(size, 2)], size)
+		b := w.Of([]byte("abcd")[:min(size, 2)], size)
 		require.Equal(t, append([]byte("abcd")[:min(size, 2):min(size, 2)], make([]byte, size-min(size, 2))...), b)
 	}
-	big := w.of(nil, maxFrame)
-	require.Same(t, &big[0], &w.of([]byte{1}, maxFrame)[0], "they are made once")
+	big := w.Of(nil, recording.MaxFrame)
+	require.Same(t, &big[0], &w.Of([]byte{1}, recording.MaxFrame)[0], "they are made once")
 }
 
 // The first answer that differs is told.
@@ -227,44 +233,44 @@ func TestDivergence(t *testing.T) {
 	require.False(t, report.Same())
 	d := report.Connections[0].Divergence
 	require.NotNil(t, d)
-	require.Equal(t, []any{2, 2 * time.Millisecond, Receive}, []any{d.Call, d.At, d.Kind})
+	require.Equal(t, []any{2, 2 * time.Millisecond, "receive"}, []any{d.Call, d.At, d.Kind})
 	require.Contains(t, d.Recorded, "output 1: sends 5 bytes: 73756d3a33")
 	require.Contains(t, d.Replayed, "73756d3a32 (byte 4: 0x32, was 0x33)")
 	require.Equal(t, 3, report.Connections[0].Calls)
 	require.NotEqual(t, report.Connections[0].Recorded, report.Connections[0].Digest)
 	require.Contains(t, report.String(), "diverges at call 2 (receive)")
 
-	var a, b Outputs
+	var a, b recording.Outputs
 	a.Result(1)
 	a.Result(2)
 	b.Result(1)
-	was, is := difference(a.buf, b.buf)
+	was, is := recording.Difference(a.Bytes(), b.Bytes())
 	require.Equal(t, [2]string{"output 2: returns 2", "nothing more"}, [2]string{was, is})
-	was, is = difference(b.buf, a.buf)
+	was, is = recording.Difference(b.Bytes(), a.Bytes())
 	require.Equal(t, [2]string{"output 2: nothing more", "returns 2"}, [2]string{was, is})
 }
 
 // Without a ring the beginning stays, up to the limit and no byte more.
 func TestLimit(t *testing.T) {
-	for _, limit := range []int64{minMaxBytes, 100_001, 1 << 20} {
+	for _, limit := range []int64{recording.MinBytes, 100_001, 1 << 20} {
 		for _, size := range []int{0, 100, 1500, 20_000} {
-			r := newRecorder(t, &Config{MaxBytes: limit})
+			r := newRecorder(t, &recording.Config{MaxBytes: limit})
 			c := record(r, 0)
 			for n := 0; n < 1<<20 && r.Err() == nil; n++ {
 				c.receive(make([]byte, size))
 				require.LessOrEqual(t, r.Stats().Bytes, limit)
 			}
-			require.Equal(t, ErrLimit, r.Err())
+			require.Equal(t, recording.ErrLimit, r.Err())
 			before := r.Stats()
 			require.Greater(t, before.Bytes, limit*3/5, "size %d", size)
 			c.receive(nil)
 			c.close()
-			require.Nil(t, r.Open(Info{}))
+			require.Nil(t, r.Open(recording.Connection{}))
 			require.Equal(t, before.Dropped+2, r.Stats().Dropped)
 			report, err := replayAdders(contents(t, r))
 			require.NoError(t, err)
 			require.True(t, report.Same(), report)
-			require.Equal(t, &End{Dropped: 3, Limit: true}, report.End)
+			require.Equal(t, &capture.End{Dropped: 3, Limit: true}, report.End)
 			require.EqualValues(t, before.Calls, report.Connections[0].Calls)
 		}
 	}
@@ -272,7 +278,7 @@ func TestLimit(t *testing.T) {
 
 // A connection that found no room is none of those recorded.
 func TestLimitOfConnections(t *testing.T) {
-	r := newRecorder(t, &Config{MaxBytes: minMaxBytes})
+	r := newRecorder(t, &recording.Config{MaxBytes: recording.MinBytes})
 	for r.Err() == nil {
 		record(r, 0)
 	}
@@ -285,7 +291,7 @@ func TestLimitOfConnections(t *testing.T) {
 // others are told as incomplete.
 func TestRing(t *testing.T) {
 	const limit = 100_000
-	r := newRecorder(t, &Config{MaxBytes: limit, Ring: true})
+	r := newRecorder(t, &recording.Config{MaxBytes: limit, Ring: true})
 	old := record(r, 0)
 	for n := range 20_000 {
 		old.receive([]byte{byte(n), byte(n >> 8)})
@@ -315,7 +321,7 @@ func TestRing(t *testing.T) {
 	require.Contains(t, report.String(), "not replayed")
 
 	// All the newest calls are there, in order, and each follows the one before.
-	c, err := NewReader(bytes.NewReader(b))
+	c, err := recording.NewReader(bytes.NewReader(b))
 	require.NoError(t, err)
 	var times []time.Duration
 	for {
@@ -324,7 +330,7 @@ func TestRing(t *testing.T) {
 			break
 		}
 		require.NoError(t, err)
-		if record.Op == Called && record.Conn.ID == 1 {
+		if record.Kind == recording.Receive && record.Conn.ID == 1 {
 			times = append(times, record.At)
 		}
 	}
@@ -335,10 +341,10 @@ func TestRing(t *testing.T) {
 
 // A record that a ring has no room for is missing, and that shows.
 func TestRingTooLarge(t *testing.T) {
-	r := newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	r := newRecorder(t, &recording.Config{MaxBytes: recording.MinBytes, Ring: true})
 	c, d := record(r, 0), record(r, 0)
 	c.receive([]byte{1})
-	c.receive(make([]byte, 2*minMaxBytes))
+	c.receive(make([]byte, 2*recording.MinBytes))
 	c.receive([]byte{2})
 	d.receive([]byte{2})
 	require.EqualValues(t, 1, r.Stats().Dropped)
@@ -350,7 +356,7 @@ func TestRingTooLarge(t *testing.T) {
 
 // A ring forgets all that WriteTo is writing, and does not use it for what is new.
 func TestWriteToWhileForgetting(t *testing.T) {
-	r := newRecorder(t, &Config{MaxBytes: minMaxBytes, Ring: true})
+	r := newRecorder(t, &recording.Config{MaxBytes: recording.MinBytes, Ring: true})
 	c := record(r, 0)
 	c.receive([]byte("first"))
 	var b bytes.Buffer
@@ -362,7 +368,7 @@ func TestWriteToWhileForgetting(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	require.EqualValues(t, b.Len(), n)
-	require.Greater(t, r.Stats().Forgotten, int64(minMaxBytes))
+	require.Greater(t, r.Stats().Forgotten, int64(recording.MinBytes))
 	report, err := replayAdders(b.Bytes())
 	require.NoError(t, err)
 	require.True(t, report.Same(), report)
@@ -376,7 +382,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // WriteTo may go on while others record, and while a ring forgets.
 func TestWriteToWhileRecording(t *testing.T) {
 	for _, ring := range []bool{false, true} {
-		r := newRecorder(t, &Config{MaxBytes: 200_000, Ring: ring})
+		r := newRecorder(t, &recording.Config{MaxBytes: 200_000, Ring: ring})
 		var wg sync.WaitGroup
 		for i := range 3 {
 			wg.Go(func() {
@@ -410,21 +416,11 @@ func TestWriteToWhileRecording(t *testing.T) {
 	}
 }
 
-func TestConfigErrors(t *testing.T) {
-	for field, cfg := range map[string]*Config{
-		"MaxBytes": {MaxBytes: 65535},
-		"Ring":     {Ring: true, Output: io.Discard},
-	} {
-		_, err := NewRecorder(cfg)
-		var ce *ConfigError
-		require.ErrorAs(t, err, &ce)
-		require.Equal(t, field, ce.Field)
-	}
-	_, err := NewRecorder(&Config{MaxBytes: -1})
-	require.Error(t, err)
-	require.Nil(t, (*Recorder)(nil).Open(Info{}))
-	require.False(t, (*Recorder)(nil).Omitted())
-	require.Nil(t, (*Stream)(nil).Outputs())
+// A connection without a Recorder is not recorded.
+func TestNoRecorder(t *testing.T) {
+	require.Nil(t, (*recording.Recorder)(nil).Open(recording.Connection{}))
+	require.False(t, (*recording.Recorder)(nil).Omitted())
+	require.Nil(t, (*recording.Stream)(nil).Outputs())
 }
 
 // A lock makes a buffer safe for the goroutine of a sink.
@@ -454,12 +450,12 @@ func (l *locked) Write(b []byte) (int, error) {
 func TestOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 1 << 30}
-		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		r := newRecorder(t, &recording.Config{Output: disk, MaxBytes: 1 << 30})
 		c := record(r, 0)
 		for range 1000 {
 			c.receive([]byte{1})
 		}
-		synctest.Wait() // what was recorded is written without Close
+		synctest.Wait() // what was recorded is written without recording.Close
 		report, err := replayAdders(disk.b.Bytes())
 		require.NoError(t, err)
 		require.True(t, report.Same())
@@ -470,11 +466,11 @@ func TestOutput(t *testing.T) {
 		c.close()
 		require.NoError(t, r.Close())
 		require.NoError(t, r.Close())
-		require.Equal(t, ErrClosed, r.Err())
+		require.Equal(t, net.ErrClosed, r.Err())
 		require.EqualValues(t, disk.b.Len(), r.Stats().Bytes)
 		report, err = replayAdders(disk.b.Bytes())
 		require.NoError(t, err)
-		require.Equal(t, &End{}, report.End)
+		require.Equal(t, &capture.End{}, report.End)
 		require.True(t, report.Same())
 	})
 }
@@ -483,7 +479,7 @@ func TestOutput(t *testing.T) {
 func TestOutputFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 5000}
-		r := newRecorder(t, &Config{Output: disk})
+		r := newRecorder(t, &recording.Config{Output: disk})
 		c := record(r, 0)
 		for range 1000 {
 			c.receive([]byte{1})
@@ -494,7 +490,7 @@ func TestOutputFails(t *testing.T) {
 		require.EqualValues(t, 1000, r.Stats().Dropped+r.Stats().Calls)
 		require.Equal(t, errFull, r.Close())
 		report, err := replayAdders(disk.b.Bytes())
-		require.ErrorIs(t, err, ErrTruncated)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.True(t, report.Same(), "what is there is sound")
 	})
 }
@@ -503,13 +499,13 @@ func TestOutputFails(t *testing.T) {
 func TestOutputTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 1 << 30, gate: make(chan struct{})}
-		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		r := newRecorder(t, &recording.Config{Output: disk, MaxBytes: 1 << 30})
 		c := record(r, 0)
 		for range 10_000 {
 			c.receive(make([]byte, 1000))
 		}
-		require.Equal(t, ErrTooSlow, r.Err())
-		require.InDelta(t, maxWaiting, r.Stats().Bytes, 5000)
+		require.Equal(t, recording.ErrTooSlow, r.Err())
+		require.InDelta(t, recording.MaxWaiting, r.Stats().Bytes, 5000)
 		close(disk.gate)
 		require.NoError(t, r.Close())
 		require.EqualValues(t, disk.b.Len(), r.Stats().Bytes)
@@ -525,20 +521,20 @@ func TestOutputTooSlow(t *testing.T) {
 func TestOutputLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 1 << 30, gate: make(chan struct{})}
-		r := newRecorder(t, &Config{Output: disk, MaxBytes: 1 << 30})
+		r := newRecorder(t, &recording.Config{Output: disk, MaxBytes: 1 << 30})
 		synctest.Wait()
 		c := record(r, 0) // waits, since the disk is busy with the header
-		c.receive(make([]byte, maxWaiting))
+		c.receive(make([]byte, recording.MaxWaiting))
 		require.NoError(t, r.Err())
 		for range 2 { // the header; the name and the message
 			disk.gate <- struct{}{}
 			synctest.Wait()
 		}
-		c.receive(make([]byte, maxWaiting))
+		c.receive(make([]byte, recording.MaxWaiting))
 		require.NoError(t, r.Err())
 		synctest.Wait() // it is being written
 		c.receive([]byte{1})
-		require.Equal(t, ErrTooSlow, r.Err())
+		require.Equal(t, recording.ErrTooSlow, r.Err())
 		close(disk.gate)
 		require.NoError(t, r.Close())
 		report, err := replayAdders(disk.b.Bytes())
@@ -551,28 +547,28 @@ func TestOutputLarge(t *testing.T) {
 func TestOutputLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &locked{room: 1 << 30}
-		r := newRecorder(t, &Config{Output: disk, MaxBytes: minMaxBytes})
+		r := newRecorder(t, &recording.Config{Output: disk, MaxBytes: recording.MinBytes})
 		c := record(r, 0)
 		for range 1000 {
 			c.receive(make([]byte, 1000))
 			synctest.Wait()
 		}
-		require.Equal(t, ErrLimit, r.Err())
+		require.Equal(t, recording.ErrLimit, r.Err())
 		require.NoError(t, r.Close())
-		require.LessOrEqual(t, disk.b.Len(), minMaxBytes)
-		require.Greater(t, disk.b.Len(), minMaxBytes-1500)
+		require.LessOrEqual(t, disk.b.Len(), recording.MinBytes)
+		require.Greater(t, disk.b.Len(), recording.MinBytes-1500)
 	})
 }
 
 // Nothing is allocated for a call once buffers have grown, in a ring too.
 func TestNoAllocations(t *testing.T) {
-	r := newRecorder(t, &Config{MaxBytes: 1 << 20, Ring: true})
+	r := newRecorder(t, &recording.Config{MaxBytes: 1 << 20, Ring: true})
 	c := record(r, 0)
 	b := make([]byte, 1000)
 	answer := []byte("sum:12345")
 	call := func() {
 		c.at++
-		c.s.Begin(Receive, c.at)
+		c.s.Begin(recording.Receive, c.at)
 		c.s.Data(b, 10)
 		out := c.s.Outputs()
 		out.Datagram(answer, 4)
@@ -584,7 +580,7 @@ func TestNoAllocations(t *testing.T) {
 	for range 5000 {
 		call()
 	}
-	if !raceEnabled { // where a sync.Pool forgets on purpose
+	if !testenv.Race { // where a sync.Pool forgets on purpose
 		require.Less(t, testing.AllocsPerRun(10_000, call), 0.1)
 	}
 	r.Close()

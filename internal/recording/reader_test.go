@@ -1,4 +1,4 @@
-package capture
+package recording_test
 
 import (
 	"bytes"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/capture"
+	"volley/internal/recording"
 )
 
 // sample is a small capture with all there is.
@@ -20,7 +23,7 @@ func sample(t testing.TB) []byte {
 		c.receive([]byte{1, byte(n)})
 		d.receive([]byte("datagram"))
 	}
-	d.s.Begin(Aside, d.at)
+	d.s.Begin(recording.Aside, d.at)
 	d.s.Outputs().Datagram([]byte("aside"), 5)
 	d.s.End()
 	c.close()
@@ -33,7 +36,7 @@ func TestReaderChanged(t *testing.T) {
 	report, err := replayAdders(b)
 	require.NoError(t, err)
 	require.True(t, report.Same(), report)
-	var fe *FormatError
+	var fe *capture.FormatError
 	for i := range b {
 		changed := bytes.Clone(b)
 		changed[i] ^= 0x41
@@ -48,14 +51,14 @@ func TestReaderChanged(t *testing.T) {
 			continue
 		}
 		require.ErrorAs(t, err, &fe, "%d bytes", i)
-		if i >= len(magic) {
-			require.ErrorIs(t, err, ErrTruncated)
+		if i >= len(recording.Magic) {
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		}
 	}
 	require.Equal(t, 16, whole, "15 records, and before them")
-	_, err = replayAdders(append(bytes.Clone(b), b[len(magic):]...))
+	_, err = replayAdders(append(bytes.Clone(b), b[len(recording.Magic):]...))
 	require.ErrorAs(t, err, &fe, "more behind the end")
-	_, err = NewReader(iotest.ErrReader(io.ErrClosedPipe))
+	_, err = recording.NewReader(iotest.ErrReader(io.ErrClosedPipe))
 	require.Equal(t, io.ErrClosedPipe, err)
 	_, err = replayAdders(nil)
 	require.ErrorAs(t, err, &fe)
@@ -63,10 +66,10 @@ func TestReaderChanged(t *testing.T) {
 
 // frames returns a capture with records of bodies.
 func frames(bodies ...string) []byte {
-	h := newHeader(&Config{})
-	b := appendStart(nil, &h)
+	h := recording.NewHeader(&recording.Config{})
+	b := recording.AppendStart(nil, &h)
 	for _, body := range bodies {
-		b = appendFrame(b, []byte(body))
+		b = recording.AppendFrame(b, []byte(body))
 	}
 	return b
 }
@@ -103,53 +106,53 @@ func TestReaderHostile(t *testing.T) {
 		"continued, short":    {"\x02\x05"},
 		"continued, no JSON":  {"\x02\x05\x00\x00"},
 		"unknown call":        {opened, "\x03\x05\x63\x00\x00\x00\x00\x00"},
-		"time overflows": {opened, "\x03\x05\x01" + string(binary.AppendVarint(nil, maxElapsed)) + "\x00\x00\x00\x00",
+		"time overflows": {opened, "\x03\x05\x01" + string(binary.AppendVarint(nil, recording.MaxElapsed)) + "\x00\x00\x00\x00",
 			"\x03\x05\x01" + string(binary.AppendVarint(nil, 1)) + "\x00\x00\x00\x00"},
 		"step overflows": {opened, "\x03\x05\x01" + string(binary.AppendVarint(nil, 1<<62)) + "\x00\x00\x00\x00"},
 	} {
 		_, err := replayAdders(frames(bodies...))
-		var fe *FormatError
+		var fe *capture.FormatError
 		require.ErrorAs(t, err, &fe, name)
 		require.Positive(t, fe.Offset)
 	}
-	h := newHeader(&Config{})
+	h := recording.NewHeader(&recording.Config{})
 	h.Version = 2
-	_, err := NewReader(bytes.NewReader(appendStart(nil, &h)))
+	_, err := recording.NewReader(bytes.NewReader(recording.AppendStart(nil, &h)))
 	require.ErrorContains(t, err, "version 2 of the format")
 
 	// A length takes no memory before there are that many bytes.
 	b := append(frames(), long[:0]...)
-	b = binary.AppendUvarint(b, maxFrame)
+	b = binary.AppendUvarint(b, recording.MaxFrame)
 	n := testing.AllocsPerRun(1, func() {
 		_, err := replayAdders(b)
-		require.ErrorIs(t, err, ErrTruncated)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 	require.Less(t, n, 1000.0)
-	_, err = replayAdders(binary.AppendUvarint(frames(), maxFrame+1))
+	_, err = replayAdders(binary.AppendUvarint(frames(), recording.MaxFrame+1))
 	require.ErrorContains(t, err, "a record of 67108865 bytes")
 	_, err = replayAdders(append(frames(), strings.Repeat("\xff", 20)...))
 	require.ErrorContains(t, err, "without a length")
 }
 
 func TestPackets(t *testing.T) {
-	r := newRecorder(t, &Config{OmitPayload: true})
+	r := newRecorder(t, &recording.Config{OmitPayload: true})
 	c := record(r, 0)
 	c.receive([]byte("abc"))
-	reader, err := NewReader(bytes.NewReader(contents(t, r)))
+	reader, err := recording.NewReader(bytes.NewReader(contents(t, r)))
 	require.NoError(t, err)
 	record, err := reader.Next()
 	require.NoError(t, err)
-	require.Equal(t, Opened, record.Op)
+	require.Equal(t, recording.Opened, record.Kind)
 	record, err = reader.Next()
 	require.NoError(t, err)
-	require.Equal(t, Called, record.Op)
-	var got []Packet
+	require.Equal(t, recording.Receive, record.Kind)
+	var got []recording.Packet
 	for p := range record.Packets() {
 		p.Data = bytes.Clone(p.Data)
 		got = append(got, p)
 	}
 	at := epoch.Add(time.Millisecond)
-	require.Equal(t, []Packet{{at, false, []byte("a"), 3}, {at, true, []byte("sum:"), 7}}, got)
+	require.Equal(t, []recording.Packet{{at, false, []byte("a"), 3}, {at, true, []byte("sum:"), 7}}, got)
 	for range record.Packets() {
 		break
 	}
@@ -171,8 +174,8 @@ func FuzzReader(f *testing.F) {
 // FuzzRecords has frames with correct checksums around what it makes up.
 func FuzzRecords(f *testing.F) {
 	b := sample(f)
-	head, size := binary.Uvarint(b[len(magic):])
-	b = b[len(magic)+size+int(head)+4:] // the header's length varies with the time in it
+	head, size := binary.Uvarint(b[len(recording.Magic):])
+	b = b[len(recording.Magic)+size+int(head)+4:] // the header's length varies with the time in it
 	var seed []byte
 	for len(b) > 0 {
 		n, size := binary.Uvarint(b)

@@ -1,4 +1,6 @@
-package capture
+// Package recording writes and reads captures, for the packages whose connections
+// are recorded. Package capture has what programs need of it.
+package recording
 
 import (
 	"bytes"
@@ -11,13 +13,13 @@ import (
 	"time"
 )
 
-// A capture is a magic number, a frame with the Header in JSON, and frames with
+// A capture is a magic number, a frame with a Header in JSON, and frames with
 // records. A frame is the length of its body (uvarint), the body, and the CRC-32C
 // of the body (4 bytes, little-endian). The first byte of a record's body says
 // what it is:
 //
-//	opened     id, Info in JSON
-//	continued  id, calls so far, their time, Info in JSON
+//	opened     id, Connection in JSON
+//	continued  id, calls so far, their time, Connection in JSON
 //	call       id, kind, time since the call before (varint), arguments, data,
 //	           answers, outputs
 //	closed     id
@@ -36,9 +38,8 @@ const (
 	endSize    = 1 + 5 + 4 + 2*5 // at most, of the frame that ends a capture
 
 	// The data of a call may lack omitted bytes, or omittedShare times the size of
-	// the rest of its record if that is more. So a replay, which puts zeros in their
-	// place, does no more than in proportion to the file. Data that would lack more
-	// are kept up to there, as zeros.
+	// the rest of its record if that is more. A replay puts zeros in their place, so
+	// its work stays in proportion to the file. The writer keeps more data as zeros.
 	omitted      = 64 << 10
 	omittedShare = 4096
 )
@@ -54,15 +55,15 @@ const (
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
 
-// A Header says where a capture was made.
+// A Header is a capture.Header.
 type Header struct {
-	Version  int       `json:"version"`          // of the format
-	Library  string    `json:"library"`          // version of this module, as far as the program knows it
-	Go       string    `json:"go"`               // version of Go
-	Platform string    `json:"platform"`         // GOOS/GOARCH
-	Created  time.Time `json:"created"`          // when recording began
-	Omitted  bool      `json:"omitted,omitzero"` // Config.OmitPayload
-	Ring     bool      `json:"ring,omitzero"`    // Config.Ring
+	Version  int       `json:"version"`
+	Library  string    `json:"library"`
+	Go       string    `json:"go"`
+	Platform string    `json:"platform"`
+	Created  time.Time `json:"created"`
+	Omitted  bool      `json:"omitted,omitzero"`
+	Ring     bool      `json:"ring,omitzero"`
 }
 
 func newHeader(cfg *Config) Header {
@@ -117,22 +118,23 @@ func uvarintSize(v uint64) (n int) {
 	return n
 }
 
-// An Info says what connection a core is of, and what it takes to make a fresh
-// one.
-type Info struct {
-	Protocol string    `json:"protocol"`        // such as "reliable"
-	Role     string    `json:"role,omitzero"`   // of this side, where the protocol has roles
-	Local    string    `json:"local,omitzero"`  // address of this side
-	Remote   string    `json:"remote,omitzero"` // address of the other side
-	Start    time.Time `json:"start"`           // time 0 of the core
-	// Config is what the protocol makes a fresh core of.
-	Config json.RawMessage `json:"config,omitzero"`
+// A Connection is a capture.Connection.
+type Connection struct {
+	ID         uint64          `json:"-"`
+	Protocol   string          `json:"protocol"`
+	Local      string          `json:"local,omitzero"`
+	Remote     string          `json:"remote,omitzero"`
+	Start      time.Time       `json:"start"`
+	Config     json.RawMessage `json:"config,omitzero"`
+	Calls      int             `json:"-"`
+	Elapsed    time.Duration   `json:"-"`
+	Incomplete bool            `json:"-"`
 }
 
-// DecodeConfig decodes Config into what cfg points to, for implementations of
-// protocols. A field that it does not know is an error, since it would matter.
-func (i *Info) DecodeConfig(cfg any) error {
-	d := json.NewDecoder(bytes.NewReader(i.Config))
+// DecodeConfig decodes Config into what cfg points to. A field that cfg does not
+// have is an error, because it would matter.
+func (c *Connection) DecodeConfig(cfg any) error {
+	d := json.NewDecoder(bytes.NewReader(c.Config))
 	d.DisallowUnknownFields()
 	if err := d.Decode(cfg); err != nil {
 		return fmt.Errorf("configuration: %w", err)
@@ -140,10 +142,11 @@ func (i *Info) DecodeConfig(cfg any) error {
 	return nil
 }
 
-// A Kind is a kind of call into a core.
-type Kind uint8
+// A Kind is what a Record tells of: the kind of a call of a core, or one of those
+// from Opened on.
+type Kind uint16
 
-// The kinds of calls. Not all cores have all of them.
+// The kinds of calls, which a capture has in a byte. Not all cores have all.
 const (
 	Receive    Kind = 1 + iota // Data is a datagram that was received
 	Send                       // Data is a message of the application
@@ -162,21 +165,28 @@ const (
 	Disconnect                 // the end is asked for, in order
 	Abort                      // the end, at once
 	Aside                      // what the connection sent by itself, without the core: nothing to replay
-	kinds
 )
 
-var kindNames = [kinds]string{
+// Kinds of records that are no calls.
+const (
+	Opened Kind = 1<<8 + iota // a connection has begun
+	Joined                    // the beginning of a connection is missing: here it goes on
+	Closed                    // a connection has ended
+)
+
+var kindNames = map[Kind]string{
 	Receive: "receive", Send: "send", Tick: "tick", Close: "close", Update: "update", Control: "control",
 	Expire: "expire", Compact: "compact", InquiryDue: "inquiry due", Inquire: "inquire", Renew: "renew",
 	EndBatch: "end of batch", Transmit: "transmit", Priority: "priority", Disconnect: "disconnect", Abort: "abort", Aside: "aside",
+	Opened: "opened", Joined: "joined", Closed: "closed",
 }
 
 // String returns the name of the kind.
 func (k Kind) String() string {
-	if k < kinds && kindNames[k] != "" {
-		return kindNames[k]
+	if name := kindNames[k]; name != "" {
+		return name
 	}
-	return fmt.Sprintf("call %d", uint8(k))
+	return fmt.Sprintf("call %d", uint16(k))
 }
 
 // appendBlob appends a length and the bytes.

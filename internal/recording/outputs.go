@@ -1,4 +1,4 @@
-package capture
+package recording
 
 import (
 	"encoding/binary"
@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"iter"
 	"time"
+
+	"volley/internal/wire"
 )
 
 // What a core answers to a call is a sequence of these.
@@ -17,10 +19,9 @@ const (
 	outAsked                // bytes of memory asked for
 )
 
-// Outputs collects what a core answers to a call, for implementations of
-// protocols: a recording and a replay do so by the same methods, and are the same
-// where the bytes are. The zero value is empty and ready to use; a nil *Outputs
-// keeps nothing.
+// Outputs collects what a core answers to a call. A recording and a replay use the
+// same methods, so they are the same if the bytes are. The zero value is empty and
+// ready to use; a nil *Outputs keeps nothing.
 type Outputs struct {
 	buf  []byte
 	omit bool
@@ -34,6 +35,23 @@ func (o *Outputs) Datagram(b []byte, head int) {
 	}
 	o.buf = appendData(append(o.buf, outDatagram), b, o.keep(b, head))
 }
+
+// Sent adds the datagrams of a batch, which may be nil, from number n on. The first
+// head bytes of each are no message.
+func (o *Outputs) Sent(b *wire.Batch, n int, head func([]byte) int) {
+	if o == nil || b == nil {
+		return
+	}
+	for ; n < b.Len(); n++ {
+		o.Datagram(b.At(n), head(b.At(n)))
+	}
+}
+
+// Reset makes o empty again.
+func (o *Outputs) Reset(omit bool) { o.buf, o.omit = o.buf[:0], omit }
+
+// Bytes returns what was added, valid until the next change.
+func (o *Outputs) Bytes() []byte { return o.buf }
 
 // Delivered adds a message that the core has given to the application; number is
 // that of the message, or of its channel, as the protocol has it.
@@ -59,7 +77,7 @@ func (o *Outputs) Fate(id uint64, fate uint8, rtt time.Duration) {
 	o.buf = binary.AppendVarint(append(o.buf, fate), int64(rtt))
 }
 
-// Result adds what the call returned, or a figure of the core.
+// Result adds a number that the call returned, or a figure of the core.
 func (o *Outputs) Result(v int64) {
 	if o == nil {
 		return
@@ -67,8 +85,8 @@ func (o *Outputs) Result(v int64) {
 	o.buf = binary.AppendVarint(append(o.buf, outResult), v)
 }
 
-// Asked adds that the core has asked for n bytes of memory. What it was told is an
-// answer, see [Stream.Answer].
+// Asked adds that the core has asked for n bytes of memory. The reply is an answer,
+// see [Stream.Answer].
 func (o *Outputs) Asked(n int) {
 	if o == nil {
 		return
@@ -166,8 +184,21 @@ func hexStart(b []byte) string {
 	return fmt.Sprintf("%x", b)
 }
 
-// difference describes the first output in which two calls differ.
-func difference(recorded, replayed []byte) (was, is string) {
+// Count returns how many datagrams and messages there are in encoded outputs.
+func Count(b []byte) (datagrams, messages int) {
+	for o := range outputs(b) {
+		switch o.what {
+		case outDatagram:
+			datagrams++
+		case outDelivered:
+			messages++
+		}
+	}
+	return datagrams, messages
+}
+
+// Difference describes the first output in which two calls differ.
+func Difference(recorded, replayed []byte) (was, is string) {
 	next, stop := iter.Pull(outputs(replayed))
 	defer stop()
 	n := 0

@@ -1,12 +1,12 @@
-package capture
+package recording
 
 import (
 	"io"
 	"sync"
 )
 
-// A sink gives a capture to a writer, on a goroutine of its own, so that whoever
-// records never waits for it.
+// A sink gives a capture to a writer, on a goroutine of its own, so that recording
+// never waits for it.
 type sink struct {
 	w    io.Writer
 	fail func(error)   // called with no lock held

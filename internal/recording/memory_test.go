@@ -1,4 +1,4 @@
-package capture
+package recording_test
 
 import (
 	"bytes"
@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/capture"
+	"volley/internal/recording"
+	"volley/internal/replay"
 )
 
 const openedAdder = "\x01\x05" + `{"protocol":"adder","start":"2020-01-01T00:00:00Z","config":{}}`
@@ -17,16 +21,16 @@ const openedAdder = "\x01\x05" + `{"protocol":"adder","start":"2020-01-01T00:00:
 func lacking(size, kept int) string {
 	b := []byte("\x03\x05\x01\x00\x00")
 	b = binary.AppendUvarint(b, uint64(size))
-	b = appendBlob(b, make([]byte, kept))
+	b = recording.AppendBlob(b, make([]byte, kept))
 	return string(append(b, 0))
 }
 
 // framesOf is frames with OmitPayload, or without.
 func framesOf(omit bool, bodies ...string) []byte {
-	h := newHeader(&Config{OmitPayload: omit})
-	b := appendStart(nil, &h)
+	h := recording.NewHeader(&recording.Config{OmitPayload: omit})
+	b := recording.AppendStart(nil, &h)
 	for _, body := range bodies {
-		b = appendFrame(b, []byte(body))
+		b = recording.AppendFrame(b, []byte(body))
 	}
 	return b
 }
@@ -42,19 +46,19 @@ func TestDataThatLack(t *testing.T) {
 		{false, 4, 4, true},
 		{false, 5, 4, false},
 		{true, 5, 4, true},
-		{true, omitted, 0, true},
-		{true, omitted + 1, 0, false},
-		{true, omitted + 4, 4, true},
+		{true, recording.Omitted, 0, true},
+		{true, recording.Omitted + 1, 0, false},
+		{true, recording.Omitted + 4, 4, true},
 		{true, 1 << 20, 255, true},
 		{true, 1 << 20, 240, false},
-		{true, maxFrame, 0, false},
+		{true, recording.MaxFrame, 0, false},
 	} {
 		_, err := replayAdders(framesOf(c.omit, openedAdder, lacking(c.size, c.kept)))
 		if c.ok {
 			require.NoError(t, err, c)
 			continue
 		}
-		var fe *FormatError
+		var fe *capture.FormatError
 		require.ErrorAs(t, err, &fe, c)
 		require.ErrorContains(t, err, fmt.Sprintf("a call that lacks %d bytes", c.size-c.kept))
 	}
@@ -63,7 +67,7 @@ func TestDataThatLack(t *testing.T) {
 // A small file takes little memory, whatever it claims.
 func TestReaderMemory(t *testing.T) {
 	for _, omit := range []bool{false, true} {
-		for _, size := range []int{omitted, omitted + 1, 16 << 20, maxFrame} {
+		for _, size := range []int{recording.Omitted, recording.Omitted + 1, 16 << 20, recording.MaxFrame} {
 			b := framesOf(omit, openedAdder, lacking(size, 0))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -77,16 +81,16 @@ func TestReaderMemory(t *testing.T) {
 // Cores are given no more than in proportion to the file.
 func TestReplayWork(t *testing.T) {
 	for _, omit := range []bool{false, true} {
-		for _, size := range []int{1, omitted, 1 << 20, 16 << 20} {
+		for _, size := range []int{1, recording.Omitted, 1 << 20, 16 << 20} {
 			bodies := []string{openedAdder}
 			for range 1000 {
 				bodies = append(bodies, lacking(size, 0))
 			}
 			b := framesOf(omit, bodies...)
 			var w worker
-			Replay(bytes.NewReader(b), "adder", MaxMemory, func(*Info) (Core, error) { return &w, nil })
+			replay.Replay(bytes.NewReader(b), "adder", replay.MaxMemory, func(*recording.Connection) (replay.Core, error) { return &w, nil })
 			require.LessOrEqual(t, int(w), 5120*len(b))
-			if omit && size <= omitted {
+			if omit && size <= recording.Omitted {
 				require.Equal(t, 1000*size, int(w))
 			}
 		}
@@ -96,7 +100,7 @@ func TestReplayWork(t *testing.T) {
 // A worker counts the bytes that it is given.
 type worker int
 
-func (w *worker) Call(r *Record, out *Outputs) error {
+func (w *worker) Call(r *recording.Record, out *recording.Outputs) error {
 	*w += worker(len(r.Whole()))
 	return nil
 }
@@ -105,9 +109,9 @@ func (w *worker) Memory() int { return 0 }
 
 // What is recorded without contents can be read, however large messages are.
 func TestOmittedLarge(t *testing.T) {
-	r := newRecorder(t, &Config{OmitPayload: true})
+	r := newRecorder(t, &recording.Config{OmitPayload: true})
 	c := record(r, 0)
-	sizes := []int{0, 1, omitted, omitted + 1, omitted + 2, 1 << 20, 1<<20 + 4096, 3<<20 + 1}
+	sizes := []int{0, 1, recording.Omitted, recording.Omitted + 1, recording.Omitted + 2, 1 << 20, 1<<20 + 4096, 3<<20 + 1}
 	for _, size := range sizes {
 		c.receive(make([]byte, size))
 	}
@@ -117,7 +121,7 @@ func TestOmittedLarge(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Same(), report)
 	require.Equal(t, len(sizes), report.Connections[0].Received)
-	reader, err := NewReader(bytes.NewReader(b))
+	reader, err := recording.NewReader(bytes.NewReader(b))
 	require.NoError(t, err)
 	_, err = reader.Next()
 	require.NoError(t, err)
@@ -134,7 +138,7 @@ func TestIdleMemory(t *testing.T) {
 	const conns, limit = 400, 1 << 20
 	for _, ring := range []bool{false, true} {
 		before := heap()
-		r := newRecorder(t, &Config{MaxBytes: limit, Ring: ring})
+		r := newRecorder(t, &recording.Config{MaxBytes: limit, Ring: ring})
 		all := make([]*recorded, 0, conns)
 		for range conns {
 			c := record(r, 0)
@@ -166,15 +170,15 @@ func heap() int {
 func TestRingMemory(t *testing.T) {
 	const limit = 1 << 20
 	before := heap()
-	r := newRecorder(t, &Config{MaxBytes: limit, Ring: true})
+	r := newRecorder(t, &recording.Config{MaxBytes: limit, Ring: true})
 	c := record(r, 0)
 	for n := range 150 {
 		c.receive(make([]byte, n%3*150<<10))
 		if n%15 == 0 {
 			require.Less(t, heap()-before, limit+32<<10)
 		}
-		if r.spare != nil {
-			require.LessOrEqual(t, r.held+int64(cap(r.spare.b)), int64(limit))
+		if held, spare := r.Held(); spare > 0 {
+			require.LessOrEqual(t, held+int64(spare), int64(limit))
 		}
 	}
 	runtime.KeepAlive(r)
@@ -185,7 +189,8 @@ func TestLargeCall(t *testing.T) {
 	r := newRecorder(t, nil)
 	c := record(r, 0)
 	c.receive(make([]byte, 1<<20))
-	c.s.Begin(Receive, c.at)
-	require.Less(t, cap(c.s.call.body), 4*maxKept)
-	require.Less(t, cap(c.s.call.data), 4*maxKept)
+	c.s.Begin(recording.Receive, c.at)
+	body, data := c.s.Caps()
+	require.Less(t, body, 4*recording.MaxKept)
+	require.Less(t, data, 4*recording.MaxKept)
 }
