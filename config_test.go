@@ -95,7 +95,7 @@ func TestBadConfigEverywhere(t *testing.T) {
 	if _, err := (&ListenConfig{Config: bad}).Listen(context.Background(), "udp", "127.0.0.1:0"); !errors.As(err, &ce) {
 		t.Errorf("Listen: %v", err)
 	}
-	a, b := Pipe(&PipeConfig{Config: bad})
+	a, b := Pipe(bad)
 	defer b.Close()
 	if _, err := a.Write([]byte("x")); !errors.As(err, &ce) {
 		t.Errorf("Write: %v", err)
@@ -146,7 +146,7 @@ func TestLongDurations(t *testing.T) {
 	for _, long := range []time.Duration{century - 1, century, century + 1, math.MaxInt64 - 1, math.MaxInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := Config{LostAfter: long, IdleTimeout: long, KeepAlive: -1, AckDelay: -1}
-			a, b := Pipe(&PipeConfig{Config: &cfg, AtoB: simnet.Link{Loss: 1}})
+			a, b := netPipe(1, simnet.Link{Loss: 1}, simnet.Link{}, &cfg)
 			defer a.Close()
 			defer b.Close()
 			for range 3 {
@@ -177,7 +177,7 @@ func TestExtremeConfigs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := Pipe(&PipeConfig{Config: &test.cfg})
+				a, b := Pipe(&test.cfg)
 				defer b.Close()
 				defer a.Close()
 				size := func(i int) int { return max(1, a.MaxMessageSize()-i%2) }

@@ -37,7 +37,7 @@ func written(t *testing.T, r *capture.Recorder) []byte {
 // traffic sends messages of many sizes both ways over a rough link for a while,
 // with pauses, and closes the connections.
 func roughTraffic(t *testing.T, cfg *Config, seed uint64) {
-	a, b := Pipe(&PipeConfig{Config: cfg, AtoB: rough, BtoA: rough, Seed: seed})
+	a, b := netPipe(seed, rough, rough, cfg)
 	for i, c := range []*Conn{a, b} {
 		go func() {
 			p := make([]byte, a.MaxMessageSize())

@@ -411,7 +411,7 @@ func TestOnlyConnEnds(t *testing.T) {
 func FuzzConn(f *testing.F) {
 	f.Add([]byte{4, 0x3e, 0, 0, 0, 9, 0x01, 1, 0, 1, 3, 1, 2, 3, 4})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000, ReassemblyBuffer: 20000}})
+		a, b := Pipe(&Config{ReadBuffer: 20000, ReassemblyBuffer: 20000})
 		defer a.Close()
 		defer b.Close()
 		var out wire.Batch

@@ -37,13 +37,13 @@ var conns = []struct {
 		return udpPair(tb, &c)
 	}},
 	{"Pipe", func(tb testing.TB, cfg *Config) (a, b *Conn) {
-		a, b = Pipe(&PipeConfig{Config: cfg})
+		a, b = Pipe(cfg)
 		tb.Cleanup(func() { a.Close(); b.Close() })
 		return a, b
 	}},
 	{"Simnet", func(tb testing.TB, cfg *Config) (a, b *Conn) {
 		l := simnet.Link{Latency: time.Millisecond, Ordered: true}
-		a, b = Pipe(&PipeConfig{Config: cfg, AtoB: l, BtoA: l})
+		a, b = netPipe(1, l, l, cfg)
 		tb.Cleanup(func() { a.Close(); b.Close() })
 		return a, b
 	}},
@@ -300,7 +300,7 @@ func TestFlood(t *testing.T) {
 
 func TestPipeBackpressureAndEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000}})
+		a, b := Pipe(&Config{ReadBuffer: 20000})
 		defer a.Close()
 		msg := pattern.New(1, 15000)
 		a.Write(msg)
@@ -336,7 +336,7 @@ func TestPipeBackpressureAndEOF(t *testing.T) {
 func TestPipeCloseUnblocksWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, closeOther := range []bool{false, true} {
-			a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000}})
+			a, b := Pipe(&Config{ReadBuffer: 20000})
 			a.Write(pattern.New(1, 15000))
 			done := make(chan error)
 			for range 3 {
@@ -365,7 +365,7 @@ func TestPipeCloseUnblocksWrite(t *testing.T) {
 func TestFullInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := simnet.Link{Latency: time.Millisecond}
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 20000}, AtoB: l, BtoA: l})
+		a, b := netPipe(0, l, l, &Config{ReadBuffer: 20000})
 		defer a.Close()
 		defer b.Close()
 		var ids []uint64

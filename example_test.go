@@ -99,13 +99,11 @@ func ExamplePipe() {
 	// EOF
 }
 
-// With links that lose datagrams, a Pipe shows what a program does on a bad
-// network. The seed makes it the same each time.
-func ExamplePipe_lossy() {
-	client, server := volley.Pipe(&volley.PipeConfig{
-		AtoB: simnet.Link{Loss: 0.5},
-		Seed: 2,
-	})
+// Over sockets of package simnet, a program shows what it does on a bad network.
+// The seed makes it the same each time.
+func ExampleNewConn_lossy() {
+	x, y := simnet.Pair(2, simnet.Link{Loss: 0.5}, simnet.Link{})
+	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	for i := range 6 {
@@ -162,10 +160,9 @@ func ExampleListener_Conns() {
 // The newest position wins: what was written before the newest message that has
 // been read is dropped.
 func ExampleConn_ReadMessageID() {
-	client, server := volley.Pipe(&volley.PipeConfig{
-		AtoB: simnet.Link{Latency: 10 * time.Millisecond, Reorder: 0.3, ReorderBy: 5 * time.Millisecond},
-		Seed: 1,
-	})
+	reorders := simnet.Link{Latency: 10 * time.Millisecond, Reorder: 0.3, ReorderBy: 5 * time.Millisecond}
+	x, y := simnet.Pair(1, reorders, simnet.Link{})
+	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	go func() {
@@ -207,11 +204,8 @@ func ExampleConn_AppendReceipts() {
 
 // What is lost is written again, until all of it has arrived.
 func ExampleConn_WaitReceipts() {
-	client, server := volley.Pipe(&volley.PipeConfig{
-		AtoB: simnet.Link{Loss: 0.3},
-		BtoA: simnet.Link{Loss: 0.3},
-		Seed: 1,
-	})
+	x, y := simnet.Pair(1, simnet.Link{Loss: 0.3}, simnet.Link{Loss: 0.3})
+	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	go func() {
@@ -443,7 +437,7 @@ func ExampleReplay() {
 	if err != nil {
 		panic(err)
 	}
-	a, b := volley.Pipe(&volley.PipeConfig{Config: &volley.Config{Capture: recorder}})
+	a, b := volley.Pipe(&volley.Config{Capture: recorder})
 	a.Write([]byte("hello"))
 	b.ReadMessage(nil)
 	a.Close()

@@ -6,7 +6,15 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"volley/simnet"
 )
+
+// netPipe returns two connections over a network in memory.
+func netPipe(seed uint64, ab, ba simnet.Link, cfg *Config) (a, b *Conn) {
+	x, y := simnet.Pair(seed, ab, ba)
+	return NewConn(x, cfg), NewConn(y, cfg)
+}
 
 // udpPair returns two connections over loopback, dialed and accepted. They are
 // closed with the test.

@@ -142,7 +142,7 @@ func TestWriteAllStrayYieldOfAnotherGoroutine(t *testing.T) {
 func TestWriteAllStrayYieldWhileTheCallWaits(t *testing.T) {
 	for _, m := range manyCalls {
 		synctest.Test(t, func(t *testing.T) {
-			x, y := Pipe(&PipeConfig{Config: &Config{MaxMessageSize: 10, ReadBuffer: 1000}})
+			x, y := Pipe(&Config{MaxMessageSize: 10, ReadBuffer: 1000})
 			defer y.Close()
 			defer x.Close()
 			var stray func(*Conn) bool

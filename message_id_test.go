@@ -25,7 +25,10 @@ func TestMessageIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := Pipe(&PipeConfig{AtoB: link, Seed: 7})
+				a, b := Pipe(nil)
+				if name == "lossy" {
+					a, b = netPipe(7, link, simnet.Link{}, nil)
+				}
 				defer a.Close()
 				defer b.Close()
 				const count = 3000

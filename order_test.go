@@ -146,7 +146,7 @@ func TestWriterWaitsForAcks(t *testing.T) {
 // other direction is owed.
 func TestAcksBesideBlockedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe(&PipeConfig{Config: &Config{ReadBuffer: 64 << 10}})
+		a, b := Pipe(&Config{ReadBuffer: 64 << 10})
 		go writeUntilError(b) // nobody reads from a
 		synctest.Wait()
 		for range 1000 {

@@ -15,9 +15,9 @@ func TestPipeFullLosesNothing(t *testing.T) {
 	const size, fit, messages = 100, 20, 50
 	for over := size; over <= size+inbox.NumberedOverhead; over++ { // nearly one more, and one more
 		synctest.Test(t, func(t *testing.T) {
-			a, b := Pipe(&PipeConfig{Config: &Config{
+			a, b := Pipe(&Config{
 				MaxMessageSize: size, ReadBuffer: fit*(size+inbox.NumberedOverhead) + over,
-			}})
+			})
 			defer a.Close()
 			defer b.Close()
 			go func() {

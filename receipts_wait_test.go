@@ -117,7 +117,7 @@ func TestWaitReceiptsEnds(t *testing.T) {
 }
 
 func TestWaitReceiptsRefused(t *testing.T) {
-	a, b := Pipe(&PipeConfig{Config: &Config{Receipts: -1}})
+	a, b := Pipe(&Config{Receipts: -1})
 	_, err := a.WaitReceipts(t.Context(), nil)
 	var ce *ConfigError
 	require.ErrorAs(t, err, &ce)
@@ -200,10 +200,13 @@ func TestReceiptsBesideWriter(t *testing.T) {
 
 // WriteMessages returns the numbers of exactly those that get receipts, in order.
 func TestWriteMessages(t *testing.T) {
-	for name, cfg := range map[string]*PipeConfig{"lossless": nil, "network": {AtoB: simnet.Link{Latency: time.Millisecond}}} {
+	for name, pipe := range map[string]func() (a, b *Conn){
+		"lossless": func() (a, b *Conn) { return Pipe(nil) },
+		"network":  func() (a, b *Conn) { return netPipe(0, simnet.Link{Latency: time.Millisecond}, simnet.Link{}, nil) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := Pipe(cfg)
+				a, b := pipe()
 				defer b.Close()
 				defer a.Close()
 				read := make(map[string]uint64)

@@ -51,7 +51,7 @@ func TestReplayWithoutPayload(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t, &capture.Config{OmitPayload: true})
-		a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+		a, b := Pipe(&Config{Capture: r})
 		secret := []byte("a secret of our users")
 		for _, n := range []int{1, 100, 700} { // up to 15 fragments
 			a.Write(bytes.Repeat(secret, n))
@@ -237,7 +237,7 @@ func TestReplayDiverges(t *testing.T) {
 func TestCaptureStopped(t *testing.T) {
 	r := newRecorder(t, nil)
 	require.NoError(t, r.Close())
-	a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+	a, b := Pipe(&Config{Capture: r})
 	a.mu.Lock()
 	require.Nil(t, a.rare)
 	a.mu.Unlock()
@@ -289,7 +289,7 @@ func TestCaptureFails(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecorder(t, cfg)
-			a, b := Pipe(&PipeConfig{Config: &Config{Capture: r}})
+			a, b := Pipe(&Config{Capture: r})
 			for n := range uint32(1000) {
 				synctest.Wait() // for the goroutine that writes
 				_, err := a.Write(pattern.New(n, 200))
@@ -352,7 +352,7 @@ func TestReplayMutated(t *testing.T) {
 func fuzzCapture(tb testing.TB) []byte {
 	r, err := capture.NewRecorder(nil)
 	require.NoError(tb, err)
-	a, b := Pipe(&PipeConfig{Config: &Config{Capture: r, FragmentAbove: 50, FragmentSize: 40, MaxMessageSize: 400}})
+	a, b := Pipe(&Config{Capture: r, FragmentAbove: 50, FragmentSize: 40, MaxMessageSize: 400})
 	for n := range uint32(40) {
 		a.Write(pattern.New(n, int(4+n*7)))
 		b.Write(pattern.New(n, 5))

@@ -95,7 +95,7 @@ func TestThreatNotices(t *testing.T) {
 // TestThreatReceipts lets receipts wait, of which there is room for so many.
 func TestThreatReceipts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe(&PipeConfig{Config: &Config{Receipts: 10}})
+		a, b := Pipe(&Config{Receipts: 10})
 		defer a.Close()
 		defer b.Close()
 		for range 50 {

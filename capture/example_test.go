@@ -17,7 +17,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	a, b := volley.Pipe(&volley.PipeConfig{Config: &volley.Config{Capture: recorder}})
+	a, b := volley.Pipe(&volley.Config{Capture: recorder})
 	defer a.Close()
 	defer b.Close()
 	a.Write([]byte("hello"))

@@ -260,7 +260,7 @@ func TestFaults(t *testing.T) {
 // pipeEnds returns a wire over a pipe: both ends, of which the server's is not
 // read.
 func pipeEnds(t *testing.T, cfg *volley.Config) (w *wire, from, to *end) {
-	a, b := volley.Pipe(&volley.PipeConfig{Config: cfg})
+	a, b := volley.Pipe(cfg)
 	t.Cleanup(func() { a.Close(); b.Close() })
 	w = newWire()
 	from = newEnd(w.book, a, newReader(w.book, server, 0))

@@ -40,7 +40,7 @@ func captureFile(t *testing.T, cfg *capture.Config) string {
 		require.NoError(t, err)
 		return s
 	})
-	a, b := volley.Pipe(&volley.PipeConfig{Config: vc})
+	a, b := volley.Pipe(vc)
 	talk(t, a, func() *volley.Conn { return b })
 	p, q := porous.Pipe(&porous.Config{Capture: r})
 	_, err = p.Write([]byte("hello"))

@@ -16,7 +16,8 @@ import (
 // start returns a client on one end of a link, and starts a server on the
 // other. It is to be called inside a bubble.
 func start(t *testing.T, link simnet.Link) *Client {
-	a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
+	x, y := simnet.Pair(1, link, link)
+	a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	served := make(chan error, 1)
 	go func() { served <- Serve(b, strings.ToUpper) }()
 	t.Cleanup(func() {

@@ -33,7 +33,8 @@ func main() {
 	}
 
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: *loss / 100}
-	a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
+	x, y := simnet.Pair(1, link, link)
+	a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	seen := make(chan int)
 	go func() { seen <- collect(b) }()
 

@@ -30,6 +30,13 @@ func udpPair(t *testing.T) (client, server *volley.Conn) {
 	return client, server
 }
 
+// netPipe returns two connections over a network in memory with the same link both
+// ways.
+func netPipe(seed uint64, link simnet.Link, cfg *volley.Config) (a, b *volley.Conn) {
+	x, y := simnet.Pair(seed, link, link)
+	return volley.NewConn(x, cfg), volley.NewConn(y, cfg)
+}
+
 // network returns a network in memory with a listener, and a function that dials
 // the listener from an address.
 func network(t *testing.T, lc *volley.ListenConfig) (*simnet.Network, *volley.Listener, func(from string, cfg *volley.Config) *volley.Conn) {

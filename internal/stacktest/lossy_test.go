@@ -110,7 +110,7 @@ func roughLink() simnet.Link {
 // run sends both ways, or only from a to b, over a link for some virtual time,
 // and returns the ledgers.
 func run(t *testing.T, link simnet.Link, d time.Duration, oneWay bool, size func(*rand.Rand) int) (ab, ba *ledger) {
-	a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 1})
+	a, b := netPipe(1, link, nil)
 	ab, ba = newLedger(t, "a to b"), newLedger(t, "b to a")
 	warm := min(d/2, 2*time.Minute)
 	done := make(chan struct{})
@@ -193,7 +193,7 @@ func TestOneWayReceipts(t *testing.T) {
 func TestLossyTinyMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := roughLink()
-		a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: 3})
+		a, b := netPipe(3, link, nil)
 		received := make(chan int)
 		go func() {
 			n := 0
@@ -234,7 +234,7 @@ func TestLossyTinyMessages(t *testing.T) {
 func TestWriterBesideFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: 20 * time.Millisecond}
-		a, b := volley.Pipe(&volley.PipeConfig{Config: &volley.Config{ReadBuffer: 64 << 10}, AtoB: link, BtoA: link})
+		a, b := netPipe(0, link, &volley.Config{ReadBuffer: 64 << 10})
 		l := newLedger(t, "writer")
 		done := make(chan struct{})
 		go func() { l.receive(b); done <- struct{}{} }()
@@ -267,7 +267,7 @@ func TestWriterBesideFlood(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := volley.Pipe(&volley.PipeConfig{AtoB: simnet.Link{Latency: time.Millisecond}, BtoA: simnet.Link{Latency: time.Millisecond}})
+		a, b := netPipe(0, simnet.Link{Latency: time.Millisecond}, nil)
 		defer a.Close()
 		b.Write([]byte("last words"))
 		time.Sleep(time.Minute)
@@ -296,7 +296,7 @@ func TestIdleTimeout(t *testing.T) {
 func TestReferenceConfigIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: time.Millisecond}
-		a, b := volley.Pipe(&volley.PipeConfig{Config: volley.ReferenceConfig(), AtoB: link, BtoA: link})
+		a, b := netPipe(0, link, volley.ReferenceConfig())
 		for range 500 {
 			a.Write([]byte("one way"))
 			if _, err := b.ReadMessage(nil); err != nil {

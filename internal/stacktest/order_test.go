@@ -36,8 +36,8 @@ func TestMarkers(t *testing.T) {
 		a, b := volley.Pipe(nil)
 		check("a lossless pipe", true, size, a, b)
 		link := simnet.Link{Latency: time.Millisecond}
-		a, b = volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link})
-		check("a pipe with links", false, size, a, b)
+		a, b = netPipe(0, link, nil)
+		check("connections over a network in memory", false, size, a, b)
 		x, y := netcode.Pipe(1, nil)
 		check("sessions on a pipe", true, netcode.MaxPayload, x, y)
 		x, y = netcode.Pipe(1, nil)

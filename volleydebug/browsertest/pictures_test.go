@@ -28,7 +28,8 @@ func TestPictures(t *testing.T) {
 	w.settled(t)
 	for i := range 8 {
 		link := simnet.Link{Latency: time.Duration(10+7*i) * time.Millisecond, Jitter: time.Duration(i) * time.Millisecond, Loss: float64(i%4) / 60}
-		a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: uint64(i)})
+		x, y := simnet.Pair(uint64(i), link, link)
+		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 		w.dialed = append(w.dialed, a, b)
 		w.writers.Go(func() { discard(a) })
 		if i < 7 { // and the last one reads nothing

@@ -25,7 +25,8 @@ func troubled(t *testing.T) *network {
 		if i == 0 {
 			link = simnet.Link{Latency: 80 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.2}
 		}
-		a, b := volley.Pipe(&volley.PipeConfig{AtoB: link, BtoA: link, Seed: uint64(i)})
+		x, y := simnet.Pair(uint64(i), link, link)
+		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
 		w.dialed = append(w.dialed, a, b)
 		w.writers.Go(func() { discard(a) })
 		w.writers.Go(func() { discard(b) })
