@@ -27,7 +27,7 @@ var volleyNetcodePeer = &peer{
 		return netListener{volley.NewListener(ln, nil), newVolleyLink}, nil
 	},
 	dial: func(addr string, _ int) (link, error) {
-		c, err := netcode.DialShared(context.Background(), addr, netcodeKey, 0, clientIDs.Add(1))
+		c, err := new(netcode.Dialer).DialWithKey(context.Background(), addr, netcodeKey, 0, clientIDs.Add(1))
 		if err != nil {
 			return nil, err
 		}

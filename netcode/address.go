@@ -2,10 +2,7 @@ package netcode
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // Address families on the wire.
@@ -14,37 +11,8 @@ const (
 	familyIPv6 = 2
 )
 
-// ParseAddr reads an address in the forms that netcode programs accept:
-// 1.2.3.4:5, [::1]:5, and the same without port, which is then 0. Host names
-// and zones are errors.
-func ParseAddr(s string) (netip.AddrPort, error) {
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return checkZone(ap)
-	}
-	host := s
-	if inner, ok := strings.CutPrefix(s, "["); ok {
-		if host, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(host, ":") {
-			return netip.AddrPort{}, fmt.Errorf("netcode: %q is not an address", s)
-		}
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("netcode: %q is not an address", s)
-	}
-	return checkZone(netip.AddrPortFrom(addr, 0))
-}
-
-var errZone = errors.New("netcode: an address in a token cannot have a zone")
-
-func checkZone(ap netip.AddrPort) (netip.AddrPort, error) {
-	if ap.Addr().Zone() != "" {
-		return netip.AddrPort{}, errZone
-	}
-	return ap, nil
-}
-
-// checkServer returns why nobody could send to ap as to a server, or an empty
-// string. Addresses in tokens from elsewhere are not held to it.
+// checkServer returns why ap cannot be the address of a server; "": it can. It
+// does not apply to tokens of other issuers.
 func checkServer(ap netip.AddrPort) string {
 	switch addr := ap.Addr().Unmap(); {
 	case !ap.IsValid():
@@ -65,8 +33,7 @@ func checkServer(ap netip.AddrPort) string {
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// serverList checks the addresses of servers in a configuration and returns
-// them, in plain form.
+// serverList checks the addresses of servers in a configuration and unmaps them.
 func serverList(field string, servers []netip.AddrPort) ([]netip.AddrPort, error) {
 	list := make([]netip.AddrPort, len(servers))
 	for i, ap := range servers {
@@ -83,9 +50,9 @@ func unmap(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// appendAddr appends the wire form of an address: family, address, port. The
-// eight groups of an IPv6 address are little-endian each, so that every pair
-// of bytes is swapped against network order.
+// appendAddr appends the wire form of an address: family, address, port. Each of
+// the eight groups of an IPv6 address is little-endian, so each pair of bytes is
+// swapped.
 func appendAddr(b []byte, ap netip.AddrPort) []byte {
 	if ap.Addr().Is4() {
 		a := ap.Addr().As4()
@@ -100,8 +67,8 @@ func appendAddr(b []byte, ap netip.AddrPort) []byte {
 	return binary.LittleEndian.AppendUint16(b, ap.Port())
 }
 
-// consumeAddr reads an address. It returns the number of bytes read, -1 if b
-// holds no address.
+// consumeAddr reads an address and returns how many bytes it takes, -1 if b holds
+// none.
 func consumeAddr(b []byte) (netip.AddrPort, int) {
 	if len(b) < 1 {
 		return netip.AddrPort{}, -1
@@ -140,24 +107,24 @@ func appendAddrs(b []byte, addrs []netip.AddrPort) []byte {
 	return b
 }
 
-// consumeAddrs reads what appendAddrs wrote into addrs, as many as there are,
-// and returns the number of addresses and of bytes read.
-func consumeAddrs(b []byte, addrs *[MaxServers]netip.AddrPort) (count, n int, reason DropReason) {
+// consumeAddrs reads what appendAddrs wrote, and returns the number of addresses
+// and of bytes.
+func consumeAddrs(b []byte, addrs *[MaxServers]netip.AddrPort) (count, n int, reason dropReason) {
 	if len(b) < 4 {
-		return 0, 0, DropTokenLength
+		return 0, 0, dropTokenLength
 	}
 	c := binary.LittleEndian.Uint32(b)
 	if c < 1 || c > MaxServers {
-		return 0, 0, DropServerCount
+		return 0, 0, dropServerCount
 	}
 	n = 4
 	for i := range int(c) {
 		ap, m := consumeAddr(b[n:])
 		if m < 0 {
-			return 0, 0, DropAddressType
+			return 0, 0, dropAddressType
 		}
 		addrs[i] = ap
 		n += m
 	}
-	return int(c), n, DropNone
+	return int(c), n, dropNone
 }

@@ -126,7 +126,7 @@ func listenError(t *testing.T, change func(*ListenConfig)) error {
 	require.NoError(t, err)
 	lc := ListenConfig{PrivateKey: testKey}
 	change(&lc)
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	if err != nil {
 		pc.Close()
 		return err

@@ -35,7 +35,7 @@ func TestRecordedSessionReplayed(t *testing.T) {
 		up := sealed(func(out *wire.Batch) { c.sendPayload(now, body, out) })
 		down := sealed(func(out *wire.Batch) { sess.sendPayload(now, body, out) })
 		rec.toServer, rec.toClient = append(rec.toServer, up), append(rec.toClient, down)
-		if _, reason := sess.receive(now, bytes.Clone(up)); reason != DropNone || c.receive(now, testServerAddr, bytes.Clone(down)) == nil {
+		if _, reason := sess.receive(now, bytes.Clone(up)); reason != dropNone || c.receive(now, testServerAddr, bytes.Clone(down)) == nil {
 			t.Fatal("payload lost")
 		}
 	}
@@ -60,12 +60,12 @@ func TestRecordedSessionReplayed(t *testing.T) {
 	replay("while it lives", func(from netip.AddrPort, b []byte) bool {
 		if from == addr {
 			_, reason := sess.receive(now, b)
-			return reason == DropNone
+			return reason == dropNone
 		}
 		accepted, out := serverHandles(s, now, from, b)
 		return accepted != nil || len(out) > 0
 	})
-	if sess.recv.window.newest != newest || sess.recv.last != last || len(s.sessions) != 1 || c.state != StateConnected {
+	if sess.recv.window.newest != newest || sess.recv.last != last || len(s.sessions) != 1 || c.state != stateConnected {
 		t.Error("the replay has changed the session")
 	}
 	rec.toServer = append(rec.toServer, sealed(func(out *wire.Batch) { c.disconnect(now, out) }))
@@ -169,7 +169,7 @@ func TestGarbageFlood(t *testing.T) {
 	for i := range scaled(1_000_000) {
 		n, b := g.rng.IntN(sources), g.next()
 		if n < live {
-			if _, reason := sessions[n].receive(now, b); reason == DropNone {
+			if _, reason := sessions[n].receive(now, b); reason == dropNone {
 				t.Fatalf("session %d took garbage %x", n, b)
 			}
 		} else if sess, _ := s.receive(now, clientAddr(n), b, &out); sess != nil || out.Len() > 0 {
@@ -185,7 +185,7 @@ func TestGarbageFlood(t *testing.T) {
 	for i, c := range clients {
 		up := sealed(func(out *wire.Batch) { c.sendPayload(now, []byte("up"), out) })
 		down := sealed(func(out *wire.Batch) { sessions[i].sendPayload(now, []byte("down"), out) })
-		if _, reason := sessions[i].receive(now, up); reason != DropNone || c.receive(now, testServerAddr, down) == nil {
+		if _, reason := sessions[i].receive(now, up); reason != dropNone || c.receive(now, testServerAddr, down) == nil {
 			t.Fatalf("session %d is dead", i)
 		}
 	}
@@ -203,7 +203,7 @@ func TestAmplification(t *testing.T) {
 		tok := issueAt(t, now, uint64(100+i))
 		c := newTestClient(now, tok)
 		g.seeds = append(g.seeds, clientSends(c, now)[0])
-		c.state = StateResponding
+		c.state = stateResponding
 		c.due = true
 		g.seeds = append(g.seeds, clientSends(c, now)[0])
 	}
@@ -261,7 +261,7 @@ func TestForgedRepliesRaceHandshakes(t *testing.T) {
 				}
 			}
 		}
-		if c.state != StateConnected {
+		if c.state != stateConnected {
 			t.Fatalf("handshake %d ended as %v", i, c.state)
 		}
 	}
@@ -341,7 +341,7 @@ func TestNoncesNeverRepeat(t *testing.T) {
 				l.add(tok.clientKey, &out)
 				sess.sendPayload(now, []byte{1}, &out)
 				l.add(tok.serverKey, &out)
-				sess.confirm()
+				sess.confirmed = true
 			}
 			c.disconnect(now, &out)
 			l.add(tok.clientKey, &out)
@@ -362,7 +362,7 @@ func TestTokenUsedAgain(t *testing.T) {
 	now := testStart.Add(time.Second)
 	tok := issueAt(t, now, 1)
 	_, sess, rec := connectPair(t, s, now, clientAddr(1), tok)
-	try := func(s *server, now time.Time, from netip.AddrPort, want DropReason) {
+	try := func(s *server, now time.Time, from netip.AddrPort, want dropReason) {
 		t.Helper()
 		before := s.counts.drops[want]
 		for _, b := range rec.toServer {
@@ -371,20 +371,20 @@ func TestTokenUsedAgain(t *testing.T) {
 			}
 		}
 		if s.counts.drops[want] == before {
-			t.Errorf("%v: drops %v, want one for %v", from, dropsOf(&s.counts.drops), want)
+			t.Errorf("%v: drops %v, want one for %v", from, s.counts.drops.labeled(), want)
 		}
 	}
-	try(s, now, clientAddr(1), DropAddressConnected)
-	try(s, now, clientAddr(2), DropIDConnected)
+	try(s, now, clientAddr(1), dropAddressConnected)
+	try(s, now, clientAddr(2), dropIDConnected)
 	s.remove(sess)
-	try(s, now, clientAddr(1), DropTokenUsed)
-	try(s, now, clientAddr(2), DropTokenUsed)
-	try(s, now.Add(29*time.Second), clientAddr(1), DropTokenUsed)
-	try(s, now.Add(30*time.Second), clientAddr(1), DropTokenExpired)
+	try(s, now, clientAddr(1), dropTokenUsed)
+	try(s, now, clientAddr(2), dropTokenUsed)
+	try(s, now.Add(29*time.Second), clientAddr(1), dropTokenUsed)
+	try(s, now.Add(30*time.Second), clientAddr(1), dropTokenExpired)
 	restarted := newServer(now.Add(time.Second), testServerConfig())
-	try(restarted, now.Add(time.Second), clientAddr(1), DropTokenTooOld)
-	try(restarted, now.Add(29*time.Second), clientAddr(2), DropTokenTooOld)
-	try(restarted, now.Add(30*time.Second), clientAddr(1), DropTokenExpired)
+	try(restarted, now.Add(time.Second), clientAddr(1), dropTokenTooOld)
+	try(restarted, now.Add(29*time.Second), clientAddr(2), dropTokenTooOld)
+	try(restarted, now.Add(30*time.Second), clientAddr(1), dropTokenExpired)
 }
 
 // TestOneTokenTwoAddresses: of two addresses that race with one token, the

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func BenchmarkSealOpen(b *testing.B) {
 			for b.Loop() {
 				out.Reset()
 				c.sendPayload(testStart, payload, &out)
-				if _, reason := sess.receive(testStart, out.At(0)); reason != DropNone {
+				if _, reason := sess.receive(testStart, out.At(0)); reason != dropNone {
 					b.Fatal("dropped")
 				}
 			}
@@ -94,7 +95,7 @@ func BenchmarkBatch(b *testing.B) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("allocations are not counted under the race detector")
 	}
 	s := newTestServer(nil)
@@ -112,12 +113,12 @@ func TestNoAllocations(t *testing.T) {
 	}{
 		{"client to server", func() {
 			c.sendPayload(testStart, payload, &out)
-			if _, reason := sess.receive(testStart, out.At(0)); reason != DropNone {
+			if _, reason := sess.receive(testStart, out.At(0)); reason != dropNone {
 				t.Fatal("dropped")
 			}
 		}},
 		{"server to client", func() {
-			sess.confirm()
+			sess.confirmed = true
 			sess.sendPayload(testStart, payload, &out)
 			if c.receive(testStart, testServerAddr, out.At(0)) == nil {
 				t.Fatal("dropped")
@@ -126,7 +127,7 @@ func TestNoAllocations(t *testing.T) {
 		{"keep alives", func() {
 			c.send.keepAlive(testStart, 0, 0, &out)
 			sess.send.keepAlive(testStart, 1, 2, &out)
-			if _, reason := sess.receive(testStart, out.At(0)); reason != DropNone {
+			if _, reason := sess.receive(testStart, out.At(0)); reason != dropNone {
 				t.Fatal("dropped")
 			}
 		}},
@@ -158,7 +159,7 @@ func BenchmarkHandshake(b *testing.B) {
 	for b.Loop() {
 		// The same token again: as good as another for the cost.
 		clear(s.history.entries)
-		c.send.seq, c.state = 1, StateRequesting
+		c.send.seq, c.state = 1, stateRequesting
 		out.Reset()
 		s.receive(testStart, clientAddr(1), in[:copy(in, request)], &out)
 		c.receive(testStart, testServerAddr, out.At(0))

@@ -127,7 +127,7 @@ func TestDialBrokenSocket(t *testing.T) {
 		pc, _ := n.Listen("10.0.1.1:0")
 		time.AfterFunc(time.Second, func() { pc.Close() })
 		var d Dialer
-		_, err := d.DialPacket(t.Context(), pc, simToken(t, 1))
+		_, err := d.DialOn(t.Context(), pc, simToken(t, 1))
 		if !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Dial: %v, want the error of the socket", err)
 		}
@@ -148,8 +148,8 @@ func TestMaxMemory(t *testing.T) {
 		}
 		synctest.Wait()
 		s := l.Stats()
-		if s.Memory > 100<<10 || s.Memory < 50<<10 || s.Drops[DropQueueFull] < 150 {
-			t.Errorf("%d bytes held, %d payloads dropped", s.Memory, s.Drops[DropQueueFull])
+		if s.Memory > 100<<10 || s.Memory < 50<<10 || s.Drops[dropQueueFull.String()] < 150 {
+			t.Errorf("%d bytes held, %d payloads dropped", s.Memory, s.Drops[dropQueueFull.String()])
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestListenPacketFails(t *testing.T) {
 		{PrivateKey: testKey, Addresses: []netip.AddrPort{{}}},
 	} {
 		var ce *ConfigError
-		if _, err := lc.ListenPacket(pc); !errors.As(err, &ce) {
+		if _, err := lc.ListenOn(pc); !errors.As(err, &ce) {
 			t.Errorf("ListenPacket = %v, want a *ConfigError", err)
 		}
 	}

@@ -7,15 +7,13 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// A challengeToken is what a server lets a client send back from the address
-// it claims to have. It is opaque to the client, so that the server need not
-// remember who the client is.
+// A challengeToken goes to the address that a client claims and comes back in its
+// response. The client cannot read it, so the server need not remember the client.
 type challengeToken struct {
 	clientID uint64
 	userData [UserDataSize]byte
-	// token names the connect token whose handshake this is. It stands in
-	// the first of the bytes which the standard leaves as padding, so that a
-	// response belongs to the very request it answers. Zero with other servers.
+	// token is the connect token of the handshake, so that a response belongs to one
+	// request. It is in the padding of the standard. Zero with other servers.
 	token tokenID
 }
 
@@ -36,8 +34,8 @@ func (t *challengeToken) parse(b []byte) {
 	copy(t.token[:], b[n:])
 }
 
-// A challengeCipher seals and opens challenge tokens. Its key is made anew at
-// every start of a server.
+// A challengeCipher seals and opens challenge tokens, with a new key at each start of a
+// server.
 type challengeCipher struct {
 	aead  cipher.AEAD
 	nonce [chacha20poly1305.NonceSize]byte

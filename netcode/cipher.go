@@ -10,8 +10,8 @@ import (
 	"volley/internal/wire"
 )
 
-// A packetCipher is the cipher state of one direction of a session: the AEAD
-// and the buffers it is called with, kept so that no packet allocates.
+// A packetCipher is the cipher of one direction of a session, with its buffers, so that
+// no packet allocates.
 type packetCipher struct {
 	aead  cipher.AEAD
 	nonce [chacha20poly1305.NonceSize]byte // four zeros, the sequence
@@ -43,15 +43,15 @@ func newAEADX(key *Key) cipher.AEAD {
 	return aead
 }
 
-// checkCrypto returns an error where the ciphers must not be used, as in a
-// program restricted to FIPS 140.
+// checkCrypto returns an error if the ciphers must not be used, as in a program that is
+// restricted to FIPS 140.
 func checkCrypto() error {
 	_, err := chacha20poly1305.New(make([]byte, keySize))
 	return err
 }
 
-// prepare sets nonce and associated data. The sequence bytes on the wire are
-// bound through the nonce, the width of that field through the prefix.
+// prepare sets nonce and associated data. The nonce binds the sequence, and the prefix
+// its width on the wire.
 func (c *packetCipher) prepare(prefix byte, seq uint64) {
 	binary.LittleEndian.PutUint64(c.nonce[4:], seq)
 	c.data[len(c.data)-1] = prefix
@@ -90,22 +90,22 @@ type packet struct {
 	body []byte // part of the datagram
 }
 
-// open checks the datagram b and decrypts it in place: on failure its content
-// is lost. The replay window w is consulted before and moved after decryption,
-// for the types it protects; it may be nil for a reader that takes none of
-// them. A nil cipher stands for an address without keys.
-func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet, DropReason) {
+// open checks the datagram b and decrypts it in place. On failure b is lost. For the
+// types that it protects, the replay window w is checked before decryption and moved
+// after. It may be nil for a reader that takes none of them. A nil cipher means that the
+// address has no keys.
+func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet, dropReason) {
 	p, n, reason := parseHeader(b, takes, c != nil)
-	if reason != DropNone {
+	if reason != dropNone {
 		return packet{}, reason
 	}
 	if p.typ.replayProtected() && !w.check(p.seq) {
-		return packet{}, DropReplay
+		return packet{}, dropReplay
 	}
 	c.prepare(b[0], p.seq)
 	body, err := c.aead.Open(b[n:n], c.nonce[:], b[n:], c.data[:])
 	if err != nil {
-		return packet{}, DropDecrypt
+		return packet{}, dropDecrypt
 	}
 	p.body = body
 	if p.typ.replayProtected() {
@@ -114,42 +114,41 @@ func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet,
 	return p, checkBody(p)
 }
 
-// parseHeader makes the checks that come before any cryptography, in the
-// order of the standard. n is the length of the prefix and the sequence; it means
-// nothing beside a reason.
-func parseHeader(b []byte, takes packetSet, key bool) (p packet, n int, reason DropReason) {
+// parseHeader makes the checks before any cryptography, in the order of the standard. n
+// is the length of the prefix and the sequence, if there is no reason.
+func parseHeader(b []byte, takes packetSet, key bool) (p packet, n int, reason dropReason) {
 	if len(b) == 0 {
-		return p, n, DropTooSmall
+		return p, n, dropTooSmall
 	}
 	if b[0] == byte(packetRequest) {
-		return p, n, DropTypeNotAllowed // requests have a reader of their own
+		return p, n, dropTypeNotAllowed // requests have a reader of their own
 	}
 	if !key {
-		return p, n, DropNoKey
+		return p, n, dropNoKey
 	}
 	if len(b) < minPacketSize {
-		return p, n, DropTooSmall
+		return p, n, dropTooSmall
 	}
 	p.typ = packetType(b[0] & 0xf)
 	if p.typ >= numPacketTypes || p.typ == packetRequest {
-		return p, n, DropTypeInvalid
+		return p, n, dropTypeInvalid
 	}
 	if !takes.has(p.typ) {
-		return p, n, DropTypeNotAllowed
+		return p, n, dropTypeNotAllowed
 	}
 	n = 1 + int(b[0]>>4)
 	if n < 2 || n > 1+maxSequenceSize {
-		return p, n, DropSequenceBytes
+		return p, n, dropSequenceBytes
 	}
 	if len(b) < n+tagSize {
-		return p, n, DropTooSmall
+		return p, n, dropTooSmall
 	}
 	p.seq = sequence(b[1:n])
-	return p, n, DropNone
+	return p, n, dropNone
 }
 
 // checkBody checks the size of an authentic packet's body.
-func checkBody(p packet) DropReason {
+func checkBody(p packet) dropReason {
 	ok := false
 	switch n := len(p.body); p.typ {
 	case packetDenied, packetDisconnect:
@@ -159,13 +158,13 @@ func checkBody(p packet) DropReason {
 	case packetKeepAlive:
 		ok = n == keepAliveBodySize
 	case packetPayload:
-		if n < 1 || n > MaxPayload {
-			return DropPayloadSize
+		if n < 1 || n > MaxMessageSize {
+			return dropPayloadSize
 		}
 		ok = true
 	}
 	if !ok {
-		return DropBodySize
+		return dropBodySize
 	}
-	return DropNone
+	return dropNone
 }

@@ -21,35 +21,51 @@ type clientConfig struct {
 
 // A client is the core of a client: one connect token, from the first request
 // to the end of the session. It does no I/O and has no lock. After every batch
-// of datagrams and at the time it names, advance is called.
-//
-// Once connected, it is its session that matters, whose halves are independent.
+// of datagrams and at the time it names, advance is called. Once connected, only
+// its session is used, whose halves are independent.
 type client struct {
 	session
 	cfg      clientConfig
-	state    State
+	state    state
 	token    *Token
 	lifetime time.Duration // of the whole connect; zero: unlimited
 	start    time.Time     // of the connect
 	began    time.Time     // of the attempt with the server in use
-	server   int           // the one in use, an index of token.servers
-	attempts []Attempt     // that have failed
-	refused  time.Time     // when the server in use was first said not to listen; zero: not
+	server   int           // the server in use, an index of token.servers
+	attempts []attempt     // that have failed
+	refused  time.Time     // when the network first said that the server in use does not listen; zero: never
 
 	due       bool  // send now, whatever the pace
 	leaving   bool  // the next advance leaves the server
-	leaveWith State // the state to end in
+	leaveWith state // the state to end in
 	challenge [challengeBodySize]byte
 	slot      uint32 // our index at the server
 	slots     uint32 // of the server
 }
 
-// An Attempt is the failure of one of the servers in a connect token.
-type Attempt struct {
-	Server  netip.AddrPort // an address from the connect token
-	State   State          // negative: what went wrong; otherwise how far it got
-	Elapsed time.Duration  // since the first request to this server
-	Err     error          // of the network, if that is what went wrong
+// A state is the state of a client, with the numbers of the standard: a negative
+// one is an error.
+type state int
+
+const (
+	stateTokenExpired     state = iota - 6 // the connect token expired before the session began
+	stateInvalidToken                      // the connect token cannot be read
+	stateTimedOut                          // the session ended because the server was silent
+	stateResponseTimedOut                  // no packet after the challenge was answered
+	stateRequestTimedOut                   // no answer to the request
+	stateDenied                            // the server was full
+	stateDisconnected
+	stateRequesting // sending requests
+	stateResponding // challenged, sending responses
+	stateConnected
+)
+
+// An attempt is the failure of one of the servers in a connect token.
+type attempt struct {
+	server  netip.AddrPort
+	state   state         // negative: the failure; otherwise how far it got
+	elapsed time.Duration // since the first request to this server
+	err     error         // of the network or the context, if that was the failure
 }
 
 func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }
@@ -59,7 +75,7 @@ func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }
 func (c *client) connect(now time.Time, t *Token) {
 	*c = client{
 		cfg:      c.cfg,
-		state:    StateRequesting,
+		state:    stateRequesting,
 		token:    t,
 		lifetime: t.lifetime(),
 		start:    now,
@@ -71,13 +87,13 @@ func (c *client) connect(now time.Time, t *Token) {
 	}
 	c.recv.cipher = newPacketCipher(&t.serverKey, t.protocolID)
 	c.recv.window = newReplayWindow(c.cfg.window)
-	c.attempt(now)
+	c.begin(now)
 }
 
-// attempt begins with the server in use. The send counter goes on, for the
+// begin begins with the server in use. The send counter goes on, because the
 // servers of a token share its keys.
-func (c *client) attempt(now time.Time) {
-	c.state = StateRequesting
+func (c *client) begin(now time.Time) {
+	c.state = stateRequesting
 	c.addr = unmap(c.serverAddr())
 	c.began = now
 	c.refused = time.Time{}
@@ -94,18 +110,18 @@ func (c *client) serverAddr() netip.AddrPort { return c.token.servers[c.server] 
 // receive handles a datagram. It returns a payload, part of the datagram, or
 // nil.
 func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload []byte) {
-	if c.state <= StateDisconnected {
+	if c.state <= stateDisconnected {
 		return nil
 	}
 	p, reason := c.open(b)
 	switch {
-	case reason != DropNone:
+	case reason != dropNone:
 	case from != c.addr:
-		reason = DropSource
+		reason = dropSource
 	case !c.handle(now, p):
-		reason = DropState
+		reason = dropState
 	}
-	if reason != DropNone {
+	if reason != dropNone {
 		c.recv.drop(reason)
 		return nil
 	}
@@ -119,22 +135,22 @@ func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload 
 // any use.
 func (c *client) handle(now time.Time, p packet) bool {
 	switch {
-	case c.state == StateConnected:
+	case c.state == stateConnected:
 		if p.typ == packetDisconnect {
-			c.leave(StateDisconnected)
+			c.leave(stateDisconnected)
 		}
-		return c.accept(now, p) == DropNone
+		return c.accept(now, p) == dropNone
 	case c.leaving:
 		return false
-	case c.state == StateRequesting && p.typ == packetChallenge:
+	case c.state == stateRequesting && p.typ == packetChallenge:
 		copy(c.challenge[:], p.body)
-		c.state = StateResponding
+		c.state = stateResponding
 		c.due = !c.cfg.paced
-	case c.state == StateResponding && p.typ == packetKeepAlive:
+	case c.state == stateResponding && p.typ == packetKeepAlive:
 		c.slot, c.slots = readKeepAlive(p.body)
-		c.state = StateConnected
+		c.state = stateConnected
 	case p.typ == packetDenied:
-		c.leave(StateDenied)
+		c.leave(stateDenied)
 		return true
 	default:
 		return false
@@ -144,24 +160,24 @@ func (c *client) handle(now time.Time, p packet) bool {
 }
 
 // leave marks that the next advance leaves the server.
-func (c *client) leave(s State) {
+func (c *client) leave(s state) {
 	c.leaving = true
 	c.leaveWith = s
 }
 
-// advance sends what is due, gives up what has failed, and returns when to be
-// called again, the zero time when nothing is left to do. It may turn to the
-// next server: what it has appended to out before goes to the former one.
+// advance sends what is due, gives up a server that has failed, and returns when
+// to be called again, the zero time for never. It may turn to the next server: the
+// packets in out are for the former one.
 func (c *client) advance(now time.Time, out *wire.Batch) (next time.Time) {
-	if c.state <= StateDisconnected {
+	if c.state <= stateDisconnected {
 		return time.Time{}
 	}
 	c.sendDue(now, out)
-	switch connecting := c.state != StateConnected; {
+	switch connecting := c.state != stateConnected; {
 	case connecting && c.lifetime > 0 && now.Sub(c.start) >= c.lifetime:
-		c.end(now, StateTokenExpired)
-	case c.leaving && c.leaveWith == StateDenied:
-		c.tryNext(now, StateDenied)
+		c.end(now, stateTokenExpired)
+	case c.leaving && c.leaveWith == stateDenied:
+		c.tryNext(now, stateDenied)
 	case c.leaving:
 		c.end(now, c.leaveWith)
 	case c.timedOut(now):
@@ -172,7 +188,7 @@ func (c *client) advance(now time.Time, out *wire.Batch) (next time.Time) {
 
 // sendDue sends the packet of the present state if it is time.
 func (c *client) sendDue(now time.Time, out *wire.Batch) {
-	if c.state == StateConnected {
+	if c.state == stateConnected {
 		c.keepAlive(now, out)
 		return
 	}
@@ -181,12 +197,12 @@ func (c *client) sendDue(now time.Time, out *wire.Batch) {
 	}
 	c.due = false
 	switch c.state {
-	case StateRequesting:
+	case stateRequesting:
 		putRequest(out.Extend(requestSize), c.token)
 		// A request has no sequence on the wire but uses one up.
 		c.send.seq++
 		c.send.last = now
-	case StateResponding:
+	case stateResponding:
 		c.send.send(now, packetResponse, c.challenge[:], out)
 	}
 }
@@ -194,37 +210,37 @@ func (c *client) sendDue(now time.Time, out *wire.Batch) {
 // sendAt returns when the next request or response is due.
 func (c *client) sendAt() time.Time { return c.send.last.Add(sendInterval + c.strict) }
 
-// silence does what a server's silence calls for.
+// silence gives the server in use up.
 func (c *client) silence(now time.Time) {
 	switch c.state {
-	case StateRequesting:
-		c.tryNext(now, StateRequestTimedOut)
-	case StateResponding:
-		c.tryNext(now, StateResponseTimedOut)
-	case StateConnected:
-		c.end(now, StateTimedOut)
+	case stateRequesting:
+		c.tryNext(now, stateRequestTimedOut)
+	case stateResponding:
+		c.tryNext(now, stateResponseTimedOut)
+	case stateConnected:
+		c.end(now, stateTimedOut)
 	}
 }
 
 // tryNext turns to the next server of the token, or ends in state s after the
 // last.
-func (c *client) tryNext(now time.Time, s State) {
+func (c *client) tryNext(now time.Time, s state) {
 	if c.server+1 >= len(c.token.servers) {
 		c.end(now, s)
 		return
 	}
 	c.noteAttempt(now, s)
 	c.server++
-	c.attempt(now)
+	c.begin(now)
 }
 
-func (c *client) noteAttempt(now time.Time, s State) {
-	c.attempts = append(c.attempts, Attempt{Server: c.serverAddr(), State: s, Elapsed: now.Sub(c.began)})
+func (c *client) noteAttempt(now time.Time, s state) {
+	c.attempts = append(c.attempts, attempt{server: c.serverAddr(), state: s, elapsed: now.Sub(c.began)})
 }
 
 // end ends the connect or the session in state s and forgets the keys.
-func (c *client) end(now time.Time, s State) {
-	if c.state != StateConnected && s != StateDisconnected {
+func (c *client) end(now time.Time, s state) {
+	if c.state != stateConnected && s != stateDisconnected {
 		c.noteAttempt(now, s)
 	}
 	c.state = s
@@ -235,20 +251,20 @@ func (c *client) end(now time.Time, s State) {
 
 // next returns when advance has something to do.
 func (c *client) next(now time.Time) time.Time {
-	if c.state <= StateDisconnected {
+	if c.state <= stateDisconnected {
 		return time.Time{}
 	}
 	if c.due {
 		return now
 	}
 	next := c.sendAt()
-	if c.state == StateConnected {
+	if c.state == stateConnected {
 		next = c.keepAliveAt()
 	}
 	if c.timeout > 0 {
 		next = earlier(next, c.deadline())
 	}
-	if c.state != StateConnected && c.lifetime > 0 {
+	if c.state != stateConnected && c.lifetime > 0 {
 		next = earlier(next, c.start.Add(c.lifetime))
 	}
 	return next
@@ -264,23 +280,24 @@ func earlier(a, b time.Time) time.Time {
 // abandon gives up the server in use, or all of them if it was the last,
 // because of an error of the network below.
 func (c *client) abandon(now time.Time, err error) {
-	if c.state <= StateDisconnected {
+	if c.state <= stateDisconnected {
 		return
 	}
-	c.tryNext(now, StateRequestTimedOut)
-	c.attempts[len(c.attempts)-1].Err = err
+	c.tryNext(now, stateRequestTimedOut)
+	c.attempts[len(c.attempts)-1].err = err
 }
 
-// refusalPatience is how long a server that is said not to listen may take to
-// show that it does. Whoever forges such messages stops no handshake with a
-// server that answers within this time.
+// refusalPatience is how long a server may take to answer after the network first
+// said that it does not listen. So forged messages of that kind stop no handshake
+// with a server that answers within this time.
 const refusalPatience = time.Second
 
 // refuse notes that the network says nobody listens at the server in use, and
-// gives it up if it has said so before. After a challenge it does not matter.
+// gives the server up if the network goes on saying so. After a challenge it
+// does nothing.
 func (c *client) refuse(now time.Time) {
 	switch {
-	case c.state != StateRequesting || c.leaving:
+	case c.state != stateRequesting || c.leaving:
 	case c.refused.IsZero():
 		c.refused = now
 	case now.Sub(c.refused) >= refusalPatience:
@@ -290,8 +307,8 @@ func (c *client) refuse(now time.Time) {
 
 // disconnect ends the session or the attempt and tells the server.
 func (c *client) disconnect(now time.Time, out *wire.Batch) {
-	if c.state > StateDisconnected {
+	if c.state > stateDisconnected {
 		c.send.disconnect(now, out)
-		c.end(now, StateDisconnected)
+		c.end(now, stateDisconnected)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // that happens later.
 func TestEndedClient(t *testing.T) {
 	for _, connected := range []bool{false, true} {
-		for _, end := range []State{StateDisconnected, StateTimedOut, StateDenied} {
+		for _, end := range []state{stateDisconnected, stateTimedOut, stateDenied} {
 			s := newTestServer(nil)
 			tok := issueAt(t, testStart, 1)
 			c := newTestClient(testStart, tok)
@@ -58,17 +58,17 @@ func TestNextServerBeginsAnew(t *testing.T) {
 	var out wire.Batch
 	c.advance(testStart, &out)
 	c.recv.window.mark(5)
-	c.state, c.challenge[0], c.leaving = StateResponding, 1, true
+	c.state, c.challenge[0], c.leaving = stateResponding, 1, true
 	c.refused = testStart
-	c.tryNext(testStart.Add(time.Second), StateResponseTimedOut)
+	c.tryNext(testStart.Add(time.Second), stateResponseTimedOut)
 	require.True(t, c.recv.window.check(5))
 	require.Equal(t, second, c.addr)
-	require.Equal(t, StateRequesting, c.state)
+	require.Equal(t, stateRequesting, c.state)
 	require.Zero(t, c.challenge)
 	require.False(t, c.leaving)
 	require.Zero(t, c.refused)
 	require.Equal(t, testStart.Add(time.Second), c.recv.last)
 	require.Equal(t, uint64(1), c.send.seq, "the keys are the same, so that the count goes on")
 	require.Equal(t, testStart.Add(time.Second), c.next(testStart.Add(time.Second)), "the next request is due")
-	require.Equal(t, []Attempt{{Server: testServerAddr, State: StateResponseTimedOut, Elapsed: time.Second}}, c.attempts)
+	require.Equal(t, []attempt{{server: testServerAddr, state: stateResponseTimedOut, elapsed: time.Second}}, c.attempts)
 }

@@ -55,12 +55,12 @@ func TestHandshakeWhileClosing(t *testing.T) {
 	answers := sock.sent(clientAddr(1))
 	require.NotEmpty(t, answers)
 	c.receive(now, testServerAddr, bytes.Clone(answers[0]))
-	require.Equal(t, StateConnected, c.state)
+	require.Equal(t, stateConnected, c.state)
 	for _, b := range answers[1:] {
 		c.receive(now, testServerAddr, b)
 		clientSends(c, now)
 	}
-	require.Equal(t, StateDisconnected, c.state, "after %d datagrams", len(answers))
+	require.Equal(t, stateDisconnected, c.state, "after %d datagrams", len(answers))
 	require.Zero(t, l.Stats().Conns)
 }
 
@@ -90,7 +90,7 @@ func TestBacklogForgetsTimedOut(t *testing.T) {
 		require.Zero(t, l.Stats().Refused)
 		var ids []uint64
 		for range 3 {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(t.Context())
 			require.NoError(t, err)
 			defer c.Close()
 			ids = append(ids, c.ClientID())

@@ -9,42 +9,32 @@ import (
 	"volley/internal/socket"
 )
 
-// A Config says how sessions behave. The zero value, and a nil *Config, is the
-// documented default of every field. Fields may be added; use field names in
-// literals. A Config is not changed by this package and must not be changed by
-// others once it has been passed in.
+// A Config has options for sessions. A zero field, and a nil *Config, means the
+// default. Do not change a Config after you have passed it in.
 type Config struct {
-	// KeepAlive is the longest silence before an empty packet is sent. By
-	// default it is 100 ms until each side knows that the other one has the
-	// session, and then a tenth of the token's timeout, at most 1 s: the
-	// standard's 100 ms cost an idle server more than anything else. Set it to
-	// 100 ms to have them. The timeout in the tokens has to be several times
-	// as long. At most 2^31-1 s. Negative: none, which ends sessions of peers
-	// with a timeout.
+	// KeepAlive is the longest silence before an empty packet is sent. Default:
+	// 100 ms until both sides know that there is a session, as in the standard,
+	// then a tenth of the token's timeout, at most 1 s. The timeout should be
+	// several times as long. At most 2^31-1 s. Negative: no keep alives, so the
+	// timeout of the peer ends an idle session.
 	KeepAlive time.Duration
-	// ReplayWindow is how far behind the newest packet others may come and
-	// still be accepted, in packets: a power of two, or rounded up to one.
-	// Default 2048, at least 64, at most 65536; a session takes a bit for
-	// each.
+	// ReplayWindow is how far behind the newest packet another one may arrive and
+	// still be accepted, in packets, rounded up to a power of two. Default 2048,
+	// at least 64, at most 65536. A session takes one bit for each.
 	ReplayWindow int
-	// ReadBuffer limits the received payloads that wait for Read, in bytes
-	// (a payload counts 4 more than its length). What finds no room is
-	// dropped and counted. Default 256 KiB, at least 1204.
+	// ReadBuffer limits the received messages that wait for Read, in bytes. A
+	// message counts its length and 4. Messages that find no room are dropped and
+	// counted. Default 256 KiB, at least 1204.
 	ReadBuffer int
-
-	// SocketBuffer is the size in bytes to ask for of the kernel's receive
-	// and send buffer, each, of a UDP socket. The system may grant less.
-	// Default 4 MiB. Negative: the system's default.
+	// SocketBuffer is the size in bytes to request for each of the two buffers of
+	// a UDP socket. The system may grant less. Default 4 MiB. Negative: no
+	// request.
 	SocketBuffer int
-	// DisableOffload sends and receives datagram by datagram, without
-	// segmentation offload, where a UDP socket would otherwise use it. The
-	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
-	DisableOffload bool
 }
 
 const (
 	defaultReadBuffer = 256 << 10
-	minReadBuffer     = MaxPayload + inbox.MessageOverhead
+	minReadBuffer     = MaxMessageSize + inbox.MessageOverhead
 	maxWindow         = 65536
 	// never is an interval that does not end in practice.
 	never = 1 << 62
@@ -58,7 +48,7 @@ type settings struct {
 	socket     socket.Config
 }
 
-// A ConfigError says which field of a configuration cannot be used.
+// A ConfigError names a field of a configuration that cannot be used.
 type ConfigError struct {
 	Field  string // such as "Config.ReadBuffer"
 	Reason string // with the value and the limit
@@ -84,11 +74,7 @@ func newSettings(cfg *Config) (*settings, error) {
 		interval:   cfg.KeepAlive,
 		window:     cmp.Or(cfg.ReplayWindow, defaultWindow),
 		readBuffer: cmp.Or(cfg.ReadBuffer, defaultReadBuffer),
-		socket: socket.Config{
-			ReadBuffer:     cfg.SocketBuffer,
-			WriteBuffer:    cfg.SocketBuffer,
-			DisableOffload: cfg.DisableOffload,
-		},
+		socket:     socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
 	}
 	if err := checkSeconds("Config.KeepAlive", s.interval); err != nil {
 		return nil, err
@@ -100,7 +86,7 @@ func newSettings(cfg *Config) (*settings, error) {
 	case s.window < 64 || s.window > maxWindow:
 		return nil, configError("Config.ReplayWindow", "%d is not from 64 to %d", s.window, maxWindow)
 	case s.readBuffer < minReadBuffer:
-		return nil, configError("Config.ReadBuffer", "%d does not hold one payload, which takes %d", s.readBuffer, minReadBuffer)
+		return nil, configError("Config.ReadBuffer", "%d does not hold one message, which takes %d", s.readBuffer, minReadBuffer)
 	}
 	return s, nil
 }

@@ -11,10 +11,10 @@ import (
 	"volley/internal/outbox"
 )
 
-// A Conn is a session: an encrypted connection on which every Write is one
-// payload of 1 to [MaxPayload] bytes, which arrives whole, perhaps late or
-// never, but not twice. Its methods may be called from several goroutines at
-// once. [Dial] makes them at a client, [Listener.Accept] at a server.
+// A Conn is a session: an encrypted connection on which each Write sends one
+// message of 1 to [MaxMessageSize] bytes. A message arrives whole, at most once,
+// perhaps late or never. A Conn is safe for concurrent use. A client gets one from
+// [Dial], a server from [Listener.Accept].
 type Conn struct {
 	// constant after start
 	dc      datagram.Conn
@@ -35,14 +35,14 @@ type Conn struct {
 	sendMu sync.Mutex
 	out    outbox.Outbox // knows why writes fail, nil while the session lives
 	sent   traffic
-	above  datagram.Sender // whose datagrams have been gathered; set while out is busy with them
+	above  datagram.Sender // sender of the gathered datagrams; set while out is busy with them
 
 	accepted bool // Accept has returned it
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
 	// while the layer above is called.
 	recvMu   sync.Mutex
-	upper    datagram.Handler // what has been stacked on this; nil: Read
+	upper    datagram.Handler // the layer above; nil: Read
 	received traffic
 	ended    bool
 	attached bool // upper is taken, or about to be
@@ -53,11 +53,11 @@ type Conn struct {
 	upperAt time.Time
 }
 
-// traffic counts the payloads of one direction.
-type traffic struct{ payloads, bytes uint64 }
+// traffic counts the messages of one direction.
+type traffic struct{ messages, bytes uint64 }
 
 func (t *traffic) add(n int) {
-	t.payloads++
+	t.messages++
 	t.bytes += uint64(n)
 }
 
@@ -68,7 +68,7 @@ var (
 	_ outbox.Framer    = (*framer)(nil)
 )
 
-// init prepares c for a session on dc, which is attached by the caller.
+// init prepares c for a session on dc, which the caller attaches.
 func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func(int) bool) {
 	c.dc, c.sess, c.born = dc, sess, time.Now()
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
@@ -76,46 +76,32 @@ func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func
 	c.out.Init((*framer)(c), dc.Features().Waits)
 }
 
-// ErrTimeout ends a session whose peer has been silent for the timeout of its
-// connect token. What arrived before is read first. It matches net.ErrClosed,
-// and its Timeout is false, since the session does not come back.
-var ErrTimeout error = &closedError{"netcode: session timed out: no packet from the peer within the timeout of its connect token"}
-
-// errExhausted ends a session that has sent all the packets that its share of
-// sequence numbers allows.
-var errExhausted error = &closedError{"netcode: session has used up its sequence numbers, 2^40 packets"}
-
-// A closedError ends a session.
-type closedError struct{ msg string }
-
-func (e *closedError) Error() string        { return e.msg }
-func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
-
-// Read waits for a payload and copies it to b. If b is too short, Read fills
-// it, drops the rest of the payload and returns io.ErrShortBuffer with n =
-// len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
-// the peer has closed the session, [ErrTimeout] when it fell silent, and an
-// error that matches os.ErrDeadlineExceeded past the deadline, even if payloads
-// wait, or net.ErrClosed after Close.
+// Read waits for a message and copies it to b. If b is too short, Read fills b,
+// drops the rest and returns io.ErrShortBuffer. An empty b returns 0, nil at once.
+//
+// Read returns io.EOF after the peer has closed the session, and [ErrIdleTimeout]
+// after it fell silent. The error matches net.ErrClosed after Close, and
+// os.ErrDeadlineExceeded after the deadline, even if messages wait.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	n, err = c.user.Read(b)
 	return n, c.opError("read", err)
 }
 
-// ReadPayload waits for a payload, appends it to dst, and returns the result.
-// Its errors are those of Read, without io.ErrShortBuffer.
-func (c *Conn) ReadPayload(dst []byte) ([]byte, error) {
-	p, _, err := c.user.ReadMessage(context.Background(), dst)
+// ReadMessage waits for a message, appends it to dst, and returns the result. The
+// errors are those of Read, without io.ErrShortBuffer, or match the cause of ctx's
+// end.
+func (c *Conn) ReadMessage(ctx context.Context, dst []byte) ([]byte, error) {
+	p, _, err := c.user.ReadMessage(ctx, dst)
 	return p, c.opError("read", err)
 }
 
-// ClientID returns the client's number from its connect token. Only the
-// server knows it: at the client's side it is 0. Of a connection on top of the
-// session, such as a volley.Conn, NetConn returns the session.
+// ClientID returns the client's number from its connect token. At the client's
+// side it is 0. A connection on top of the session, such as a volley.Conn, returns
+// the session by its method NetConn.
 func (c *Conn) ClientID() uint64 { return c.sess.id }
 
-// UserData returns the 256 bytes that the backend put into the connect token.
-// Only the server knows them: at the client's side it is nil.
+// UserData returns the 256 bytes that the backend put into the connect token. At
+// the client's side it is nil.
 func (c *Conn) UserData() []byte {
 	if c.sess.client {
 		return nil
@@ -123,35 +109,31 @@ func (c *Conn) UserData() []byte {
 	return append([]byte(nil), c.sess.userData[:]...)
 }
 
-// ClientIndex returns the client's slot at the server, the lowest that was
-// free when it connected, and the server's number of slots.
+// ClientIndex returns the client's slot at the server, which was the lowest free
+// one, and the server's number of slots.
 func (c *Conn) ClientIndex() (index, slots int) { return int(c.slot), int(c.slots) }
 
-// MaxMessageSize returns the largest payload in bytes that Write takes, which is
-// [MaxPayload].
-func (c *Conn) MaxMessageSize() int { return MaxPayload }
+// MaxMessageSize returns the constant [MaxMessageSize]. It lets programs that take
+// any net.Conn know message connections.
+func (c *Conn) MaxMessageSize() int { return MaxMessageSize }
 
-// KeepsOrder reports whether every payload arrives, in the order of the Writes.
-// That is so on a [Pipe]; over a network payloads may be lost or overtake each
-// other. It never changes. By this method, programs that take any net.Conn can
-// tell message connections that keep order from others.
+// KeepsOrder reports whether each message arrives, in the order of the Writes, as
+// on a [Pipe]. Over a network, messages may be lost or reordered.
 func (c *Conn) KeepsOrder() bool { return c.dc.Features().Lossless }
 
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 
-// RemoteAddr returns the peer's address, at a client that of the server which
-// accepted it.
+// RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline sets the deadlines of Read and Write. The zero time is none. A
-// deadline concerns pending calls as well. After Close the error matches
-// net.ErrClosed.
+// SetDeadline sets the deadlines of reads and writes, also for pending calls. The
+// zero time is none. After Close the error matches net.ErrClosed.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return c.setDeadline(t, true, true)
 }
 
-// SetReadDeadline sets the deadline of Read and ReadPayload.
+// SetReadDeadline sets the deadline of Read and ReadMessage.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.setDeadline(t, true, false)
 }
@@ -167,10 +149,10 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 	return c.opError("set", c.user.SetDeadlineLocked(&c.out, t, read, write))
 }
 
-// Close ends the session and tells the peer, ten times over, since nobody
-// acknowledges it. Payloads that nobody has read are dropped, and pending
-// calls return an error that matches net.ErrClosed. Close may be called more
-// than once and returns the first call's result.
+// Close ends the session and tells the peer, in ten packets, because the peer does
+// not acknowledge them. Messages that nobody has read are dropped, and pending
+// calls return an error that matches net.ErrClosed. Later calls return the result
+// of the first.
 func (c *Conn) Close() error {
 	c.closeOnce.Do(func() {
 		c.disconnect()
@@ -181,8 +163,8 @@ func (c *Conn) Close() error {
 	return c.closeErr
 }
 
-// disconnect makes writes fail from now on and, unless the session has ended
-// before, sends what is queued, tells the peer and forgets the key.
+// disconnect makes writes fail from now on. Unless the session had ended, it sends
+// the queued packets, tells the peer and forgets the key.
 func (c *Conn) disconnect() {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -196,8 +178,8 @@ func (c *Conn) disconnect() {
 	c.sess.send.cipher = packetCipher{}
 }
 
-// stopSending makes writes fail with err from now on and forgets the key they
-// used. It reports false if that has happened before.
+// stopSending makes writes fail with err from now on and forgets the key. It
+// returns false if the session had ended.
 func (c *Conn) stopSending(err error) bool {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -208,8 +190,8 @@ func (c *Conn) stopSending(err error) bool {
 	return true
 }
 
-// end ends the session from the other side or below. What has been received
-// can still be read. It is called without a lock.
+// end ends the session from the other side or below. Received messages can still
+// be read. It is called without a lock.
 func (c *Conn) end(upper datagram.Handler, err error) {
 	if !c.stopSending(err) {
 		return
@@ -222,7 +204,7 @@ func (c *Conn) end(upper datagram.Handler, err error) {
 	c.gone()
 }
 
-// gone tells whoever made the Conn that it is no more.
+// gone calls onClose, once.
 func (c *Conn) gone() {
 	if c.onClose != nil {
 		c.goneOnce.Do(c.onClose)
@@ -237,8 +219,7 @@ func (c *Conn) opError(op string, err error) error {
 	return netconn.OpError(op, c.dc.LocalAddr(), c.remote, err)
 }
 
-// A handler is a Conn as the layer below sees it; the type keeps these methods
-// out of the public API.
+// A handler is a Conn as the layer below sees it.
 type handler Conn
 
 // A framer is a Conn as its outbox sees it.

@@ -8,11 +8,11 @@ import (
 	"volley/internal/wire"
 )
 
-// HandleBatch takes datagrams from the layer below, opens them in place, and
-// hands the payloads on, under one lock and with one wake-up for all of them.
-// The layer above is called without the lock, since what it sends may come back
-// from the other side before the call returns. Its answers leave in the order of
-// all that is sealed, so they are not given to the caller to send.
+// HandleBatch takes datagrams from the layer below, opens them in place, and passes
+// the messages on, with one lock and one wake-up for all. It calls the layer above
+// without the lock, because answers may come from the other side before the call
+// returns. What the layer above answers leaves in the order of the sequence numbers,
+// so the caller does not send it.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
@@ -35,8 +35,8 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	}
 }
 
-// openLocked opens datagrams and gathers the payloads in the same list. Over
-// means that the peer has ended the session.
+// openLocked opens datagrams and returns their messages, in the same list. Over means
+// that the peer has ended the session.
 func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over bool) {
 	payloads = bufs[:0]
 	for _, b := range bufs {
@@ -44,7 +44,7 @@ func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over
 			continue // it was part of the handshake
 		}
 		p, reason := c.sess.receive(now, b)
-		if reason != DropNone {
+		if reason != dropNone {
 			c.shared.drop(reason, c.sess.addr)
 			continue
 		}
@@ -69,11 +69,11 @@ func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over
 func (c *Conn) confirmLocked() {
 	c.alive = true
 	c.sendMu.Lock()
-	c.sess.confirm()
+	c.sess.confirmed = true
 	c.sendMu.Unlock()
 }
 
-// deliver hands payloads to the layer above, and sends its answers.
+// deliver gives messages to the layer above, and sends its answers.
 func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte) {
 	up := datagram.GetBatch()
 	defer datagram.PutBatch(up)
@@ -81,20 +81,20 @@ func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte)
 	c.answer(now, up)
 }
 
-// queueLocked queues payloads for those who Read.
+// queueLocked queues messages for Read.
 func (c *Conn) queueLocked(payloads [][]byte) {
 	c.user.In.Lock()
 	for _, p := range payloads {
 		if !c.user.In.Push(p) {
-			c.sess.recv.drop(DropQueueFull)
-			c.shared.drop(DropQueueFull, c.sess.addr)
+			c.sess.recv.drop(dropQueueFull)
+			c.shared.drop(dropQueueFull, c.sess.addr)
 		}
 	}
 	c.user.In.Unlock()
 }
 
-// HandleTick sends a keep alive if one is due, ends the session if the peer
-// has been silent too long, and calls the layer above when it asked for it.
+// HandleTick sends a keep alive if one is due, ends the session if the peer has been
+// silent too long, and calls the layer above if its time has come.
 func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	c := (*Conn)(h)
 	next, spent := c.keepAlive(now)
@@ -115,7 +115,7 @@ func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	c.recvMu.Unlock()
 	if late {
 		c.shared.timedOut()
-		c.end(upper, ErrTimeout)
+		c.end(upper, ErrIdleTimeout)
 		return time.Time{}
 	}
 	if upper == nil {
@@ -127,9 +127,9 @@ func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	return next
 }
 
-// keepAlive sends a keep alive if one is due. It returns when the next one
-// will be, the zero time if the session has ended, and whether it has to end
-// for want of sequence numbers, in which case it tells the peer.
+// keepAlive sends a keep alive if one is due. It returns the time of the next one, the
+// zero time if the session has ended. Spent means that the session has to end for lack
+// of sequence numbers; the peer has been told.
 func (c *Conn) keepAlive(now time.Time) (next time.Time, spent bool) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -139,7 +139,7 @@ func (c *Conn) keepAlive(now time.Time) (next time.Time, spent bool) {
 		return time.Time{}, false
 	case !spent && !due:
 	case !spent && c.out.Crowded():
-		c.sess.send.last = now // there is enough to show that we live
+		c.sess.send.last = now // the pending packets show that we live
 	default:
 		before := c.out.Pending()
 		out := c.out.Batch(now.Sub(c.born))
@@ -156,7 +156,7 @@ func (c *Conn) keepAlive(now time.Time) (next time.Time, spent bool) {
 	return c.sess.keepAliveAt(), false
 }
 
-// exhaust ends a session that may not send any more.
+// exhaust ends a session that has no sequence numbers left.
 func (c *Conn) exhaust() {
 	c.recvMu.Lock()
 	c.ended = true
@@ -165,8 +165,8 @@ func (c *Conn) exhaust() {
 	c.end(upper, errExhausted)
 }
 
-// tickUpper calls the layer above if its time has come, and returns when it
-// wants to be called next, the zero time for never.
+// tickUpper calls the layer above if its time has come. It returns the time of the
+// next call, the zero time for never.
 func (c *Conn) tickUpper(now time.Time, upper datagram.Handler) (next time.Time) {
 	c.tickMu.Lock()
 	due := !c.upperAt.IsZero() && !c.upperAt.After(now)
@@ -185,8 +185,8 @@ func (c *Conn) tickUpper(now time.Time, upper datagram.Handler) (next time.Time)
 	return c.upperBy(at)
 }
 
-// upperBy notes that the layer above wants to be called at the given time, if
-// it is not zero, and returns the earliest it has asked for, zero for never.
+// upperBy notes when the layer above wants to be called, if at is not zero. It returns
+// the time of its next call, the zero time for never.
 func (c *Conn) upperBy(at time.Time) time.Time {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
@@ -196,7 +196,7 @@ func (c *Conn) upperBy(at time.Time) time.Time {
 	return c.upperAt
 }
 
-// HandleClose learns that the layer below has ended: io.EOF in order.
+// HandleClose ends the session, because the layer below has ended.
 func (h *handler) HandleClose(err error) {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
@@ -206,8 +206,8 @@ func (h *handler) HandleClose(err error) {
 	c.end(upper, err)
 }
 
-// WaitRoom waits until a payload of n bytes would be taken, and while so much
-// waits to leave that its answer would be late.
+// WaitRoom waits until there is room for a message of n bytes, and until answers to
+// it would not wait behind too much.
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	c.recvMu.Lock()

@@ -8,13 +8,12 @@ import (
 	"volley/internal/wire"
 )
 
-var errEmptyBatch = errors.New("netcode: a payload has at least one byte")
+var errEmptyBatch = errors.New("netcode: a message has at least one byte")
 
-// Write sends b as one payload. It returns len(b), or 0 and the error: a
-// *[PayloadTooLargeError], or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed). An empty
-// payload cannot be sent: Write returns 0, nil. That the network below refused
-// the packet for the moment is not an error.
+// Write sends b as one message. An empty b sends nothing. The error is a
+// *[MessageTooLargeError], or matches os.ErrDeadlineExceeded, net.ErrClosed, or
+// [ErrIdleTimeout]. It matches net.ErrClosed and io.ErrClosedPipe if the peer has
+// closed the session. It is no error if the network refuses the packet for the moment.
 func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -39,24 +38,24 @@ func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
 // Now returns the time since the session began.
 func (f *framer) Now() time.Duration { return time.Since(f.born) }
 
-// Check returns why a payload cannot be sealed.
+// Check returns why a message cannot be sealed.
 func (f *framer) Check(b []byte) error {
 	switch {
 	case f.sess.send.exhausted():
 		return errExhausted
-	case len(b) > MaxPayload:
-		return &PayloadTooLargeError{Size: len(b), Max: MaxPayload}
+	case len(b) > MaxMessageSize:
+		return &MessageTooLargeError{Size: len(b), Max: MaxMessageSize}
 	}
 	return nil
 }
 
-// Frame seals a payload.
+// Frame seals a message.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	(*Conn)(f).sealLocked(f.born.Add(now), b, out)
 	return 0, nil
 }
 
-// RestUnlocking does nothing: nothing comes in for what is sent.
+// RestUnlocking does nothing, because nothing has to be read while we send.
 func (f *framer) RestUnlocking(time.Duration) {}
 
 func (c *Conn) sealLocked(now time.Time, b []byte, out *wire.Batch) {
@@ -64,70 +63,63 @@ func (c *Conn) sealLocked(now time.Time, b []byte, out *wire.Batch) {
 	c.sent.add(len(b))
 }
 
-// WriteBatch sends each element of payloads as Write does, in as few system
-// calls as the platform allows. It returns how many were sent; if not all,
-// with the error that stopped it.
-func (c *Conn) WriteBatch(payloads [][]byte) (n int, err error) {
+// WriteBatch sends each of msgs as Write does, in as few system calls as the platform
+// allows. It returns how many it has sent, and if not all, the error that stopped it.
+func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if c.dc.Features().Waits {
-		n, err = c.out.WriteBatchUnlocking((*framer)(c), payloads)
+		n, err = c.out.WriteBatchUnlocking((*framer)(c), msgs)
 		return n, c.opError("write", err)
 	}
 	if err := c.out.AcquireUnlocking(c.out.Deadline()); err != nil {
 		return 0, c.opError("write", err)
 	}
 	defer c.out.ReleaseUnlocking(c.out.Deadline())
-	for n < len(payloads) && err == nil {
+	for n < len(msgs) && err == nil {
 		var k int
-		k, err = c.writeSomeUnlocking(payloads[n:])
+		k, err = c.writeSomeUnlocking(msgs[n:])
 		n += k
 	}
 	return n, c.opError("write", err)
 }
 
-// batchPayloads is how many payloads WriteBatch seals before it sends them.
-const batchPayloads = 64
+// batchMessages is how many messages WriteBatch seals before it sends them.
+const batchMessages = 64
 
-// writeSomeUnlocking sends some payloads; the caller is busy. What is not sent
-// before the deadline is given up: a sequence number more or less does not
-// matter.
-func (c *Conn) writeSomeUnlocking(payloads [][]byte) (n int, err error) {
+// writeSomeUnlocking sends some messages; the caller is busy. It gives up packets that
+// cannot be sent before the deadline, because gaps in the sequence do no harm.
+func (c *Conn) writeSomeUnlocking(msgs [][]byte) (n int, err error) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
 	if err := c.out.ClearUnlocking(c.out.Deadline()); err != nil {
 		return 0, err
 	}
 	now, each := time.Now(), c.packetsLocked()
-	for n < min(len(payloads), batchPayloads) {
-		if err = c.checkLocked(payloads[n]); err != nil {
+	for n < min(len(msgs), batchMessages) {
+		if err = c.out.Check(); err == nil {
+			err = (*framer)(c).Check(msgs[n])
+		}
+		if err != nil {
 			break
 		}
-		if len(payloads[n]) > 0 {
-			c.sealLocked(now, payloads[n], out)
+		if len(msgs[n]) > 0 {
+			c.sealLocked(now, msgs[n], out)
 		}
 		n++
 	}
 	sent, e := c.out.TransmitUnlocking(out, c.out.Deadline())
 	switch {
 	case sent < out.Len():
-		return indexOfPacket(payloads, sent/each), e
+		return indexOfPacket(msgs, sent/each), e
 	case e != nil:
 		return 0, e
 	}
 	return n, err
 }
 
-// checkLocked returns why a payload cannot be written now.
-func (c *Conn) checkLocked(b []byte) error {
-	if err := c.out.Check(); err != nil {
-		return err
-	}
-	return (*framer)(c).Check(b)
-}
-
-// packetsLocked returns how many packets sealing a payload makes: until the
-// client is known to have its index, a keep alive tells it before each.
+// packetsLocked returns how many packets a message takes. Until the client is known to
+// have its index, a keep alive goes before each.
 func (c *Conn) packetsLocked() int {
 	if c.sess.confirmed {
 		return 1
@@ -135,10 +127,9 @@ func (c *Conn) packetsLocked() int {
 	return 2
 }
 
-// indexOfPacket returns which of payloads is in packet i: empty ones are in
-// none.
-func indexOfPacket(payloads [][]byte, i int) int {
-	for n, p := range payloads {
+// indexOfPacket returns which of msgs is in packet i. Empty ones are in none.
+func indexOfPacket(msgs [][]byte, i int) int {
+	for n, p := range msgs {
 		if len(p) > 0 {
 			if i == 0 {
 				return n
@@ -146,7 +137,7 @@ func indexOfPacket(payloads [][]byte, i int) int {
 			i--
 		}
 	}
-	return len(payloads)
+	return len(msgs)
 }
 
 // sealBatchLocked seals what the layer above wants to send. It returns the first
@@ -154,8 +145,8 @@ func indexOfPacket(payloads [][]byte, i int) int {
 func (c *Conn) sealBatchLocked(now time.Time, from, out *wire.Batch) (first error) {
 	for i := range from.Len() {
 		switch b := from.At(i); {
-		case len(b) > MaxPayload:
-			first = &PayloadTooLargeError{Size: len(b), Max: MaxPayload}
+		case len(b) > MaxMessageSize:
+			first = &MessageTooLargeError{Size: len(b), Max: MaxMessageSize}
 		case len(b) == 0:
 			first = errEmptyBatch
 		case c.sess.send.exhausted():
@@ -167,8 +158,8 @@ func (c *Conn) sealBatchLocked(now time.Time, from, out *wire.Batch) (first erro
 	return first
 }
 
-// answer sends what the layer above has to say to what it was given, behind all
-// that was sealed before. It does not wait for room.
+// answer sends the answers of the layer above, behind all packets that were sealed
+// before. It does not wait for room.
 func (c *Conn) answer(now time.Time, from *wire.Batch) {
 	if from.Len() == 0 {
 		return

@@ -37,7 +37,7 @@ func simListen(t *testing.T, n *simnet.Network, change func(*ListenConfig)) *Lis
 	if change != nil {
 		change(&lc)
 	}
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func simDial(t *testing.T, n *simnet.Network, tok *Token) (*Conn, error) {
 		t.Fatal(err)
 	}
 	var d Dialer
-	return d.DialPacket(t.Context(), pc, tok)
+	return d.DialOn(t.Context(), pc, tok)
 }
 
 // simPair returns both sides of a session.
@@ -70,7 +70,7 @@ func simPair(t *testing.T, n *simnet.Network, l *Listener, id uint64) (client, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err = l.AcceptConn()
+	server, err = l.AcceptConn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func closeAll(cs ...io.Closer) {
 
 func wantRead(t *testing.T, c net.Conn, want string) {
 	t.Helper()
-	b := make([]byte, MaxPayload)
+	b := make([]byte, MaxMessageSize)
 	n, err := c.Read(b)
 	if err != nil || string(b[:n]) != want {
 		t.Fatalf("Read = %q, %v, want %q", b[:n], err, want)
@@ -113,7 +113,7 @@ func TestSession(t *testing.T) {
 		if client.RemoteAddr().String() != simServer || server.RemoteAddr().String() != client.LocalAddr().String() {
 			t.Errorf("addresses: %v, %v", client.RemoteAddr(), server.RemoteAddr())
 		}
-		for _, size := range []int{1, 256, MaxPayload} {
+		for _, size := range []int{1, 256, MaxMessageSize} {
 			p := strings.Repeat("x", size)
 			if k, err := client.Write([]byte(p)); k != size || err != nil {
 				t.Fatalf("Write = %d, %v", k, err)
@@ -125,7 +125,7 @@ func TestSession(t *testing.T) {
 		time.Sleep(time.Minute) // keep alives
 		client.Write([]byte("still"))
 		wantRead(t, server, "still")
-		if s := server.Stats(); s.PayloadsReceived != 4 || s.BytesReceived != 1462 || server.Stats().Drops.Total() != 0 {
+		if s := server.Stats(); s.MessagesReceived != 4 || s.BytesReceived != 1462 || total(server.Stats().Drops) != 0 {
 			t.Errorf("Stats() = %+v", s)
 		}
 		if s := l.Stats(); s.Conns != 1 || s.Accepted != 1 || s.Requests != 1 || s.Responses != 1 || s.Challenges != 1 {
@@ -211,11 +211,11 @@ func TestTimeout(t *testing.T) {
 		wantRead(t, server, "before")
 		for _, c := range []*Conn{client, server} {
 			_, err := c.Read(make([]byte, 9))
-			if !errors.Is(err, ErrTimeout) || !errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("Read: %v, want ErrTimeout", err)
+			if !errors.Is(err, ErrIdleTimeout) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Read: %v, want ErrIdleTimeout", err)
 			}
-			if _, err := c.Write([]byte("x")); !errors.Is(err, ErrTimeout) {
-				t.Errorf("Write: %v, want ErrTimeout", err)
+			if _, err := c.Write([]byte("x")); !errors.Is(err, ErrIdleTimeout) {
+				t.Errorf("Write: %v, want ErrIdleTimeout", err)
 			}
 		}
 		if d := time.Since(start); d < 4900*time.Millisecond || d > 5200*time.Millisecond {
@@ -230,7 +230,7 @@ func TestTimeout(t *testing.T) {
 func TestPayloadSizes(t *testing.T) {
 	client, server := Pipe(1, nil)
 	defer closeAll(client, server)
-	var tooLarge *PayloadTooLargeError
+	var tooLarge *MessageTooLargeError
 	if _, err := client.Write(make([]byte, 1201)); !errors.As(err, &tooLarge) || tooLarge.Size != 1201 || tooLarge.Max != 1200 {
 		t.Errorf("Write of 1201 bytes: %v", err)
 	}
@@ -245,7 +245,7 @@ func TestPayloadSizes(t *testing.T) {
 	if n, err := server.Read(b); n != 6 || !errors.Is(err, io.ErrShortBuffer) || string(b) != "longer" {
 		t.Errorf("Read = %d, %v, %q", n, err, b)
 	}
-	if s := server.Stats(); s.ReadsTruncated != 1 || s.PayloadsReceived != 1 {
+	if s := server.Stats(); s.ReadsTruncated != 1 || s.MessagesReceived != 1 {
 		t.Errorf("Stats() = %+v", s)
 	}
 }
@@ -280,8 +280,8 @@ func TestReadBufferFull(t *testing.T) {
 		}
 		synctest.Wait()
 		s := server.Stats()
-		if s.Drops[DropQueueFull] != 26 || l.Stats().Drops[DropQueueFull] != 26 || s.PayloadsReceived != 40 {
-			t.Errorf("%d of %d dropped", s.Drops[DropQueueFull], s.PayloadsReceived)
+		if s.Drops[dropQueueFull.String()] != 26 || l.Stats().Drops[dropQueueFull.String()] != 26 || s.MessagesReceived != 40 {
+			t.Errorf("%d of %d dropped", s.Drops[dropQueueFull.String()], s.MessagesReceived)
 		}
 	})
 }
@@ -339,7 +339,7 @@ func TestDeadlines(t *testing.T) {
 		a.SetWriteDeadline(time.Now().Add(time.Second))
 		var err error
 		for err == nil {
-			_, err = a.Write(make([]byte, MaxPayload)) // until b has no room
+			_, err = a.Write(make([]byte, MaxMessageSize)) // until b has no room
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Write: %v", err)
@@ -376,7 +376,7 @@ func TestLoopback(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		client, err := DialShared(t.Context(), "127.0.0.1:"+port, key, 5, 99)
+		client, err := new(Dialer).DialWithKey(t.Context(), "127.0.0.1:"+port, key, 5, 99)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +388,7 @@ func TestLoopback(t *testing.T) {
 		if server.ClientID() != 99 {
 			t.Errorf("client %d", server.ClientID())
 		}
-		p := bytes.Repeat([]byte("p"), MaxPayload)
+		p := bytes.Repeat([]byte("p"), MaxMessageSize)
 		client.Write(p)
 		wantRead(t, server, string(p))
 		server.Write(p)
@@ -411,7 +411,7 @@ func TestLoopbackReaders(t *testing.T) {
 	}
 	defer l.Close()
 	for id := range uint64(3) {
-		client, err := DialShared(t.Context(), l.Addr().String(), key, 5, id)
+		client, err := new(Dialer).DialWithKey(t.Context(), l.Addr().String(), key, 5, id)
 		if err != nil {
 			t.Fatal(err)
 		}

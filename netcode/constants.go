@@ -4,8 +4,8 @@ import "time"
 
 // Sizes in bytes and limits of the NETCODE 1.02 wire format.
 const (
-	// MaxPayload is the largest payload of one packet.
-	MaxPayload = 1200
+	// MaxMessageSize is the largest message, the payload of one packet.
+	MaxMessageSize = 1200
 	// UserDataSize is the size of the user data in a connect token.
 	UserDataSize = 256
 	// MaxServers is the largest number of servers in a connect token.
@@ -23,7 +23,7 @@ const (
 	keepAliveBodySize  = 8
 	maxSequenceSize    = 8
 	minPacketSize      = 1 + 1 + tagSize
-	maxPacketSize      = 1 + maxSequenceSize + MaxPayload + tagSize
+	maxPacketSize      = 1 + maxSequenceSize + MaxMessageSize + tagSize
 )
 
 const (
@@ -33,18 +33,18 @@ const (
 
 // Times that the standard fixes or the reference uses.
 const (
-	// sendInterval is the pace of requests and responses, and of keep alives
-	// until both sides know that there is a session.
+	// sendInterval is the time between requests, between responses, and between keep
+	// alives until both sides know that there is a session.
 	sendInterval = 100 * time.Millisecond
-	// quietInterval is the most between two keep alives of an idle session.
+	// quietInterval is the longest time between keep alives of an idle session.
 	quietInterval = time.Second
-	// defaultTokenLifetime is how long tokens are valid, and how far the
-	// restart rule of a server looks ahead.
+	// defaultTokenLifetime is how long tokens are valid, for the issuer and for the
+	// restart rule of a server.
 	defaultTokenLifetime = 30 * time.Second
 	// defaultTimeout is the timeout written into tokens.
 	defaultTimeout = 10 * time.Second
-	// disconnectPackets is how often a disconnect is sent, since nobody
-	// acknowledges it.
+	// disconnectPackets is how often a disconnect is sent, because the peer does not
+	// acknowledge it.
 	disconnectPackets = 10
 	// referenceWindow is the size of the replay window that the standard
 	// describes.
@@ -54,14 +54,14 @@ const (
 	defaultWindow = 2048
 )
 
-// anywhereStart is where the sequences are that sessions with a random start have.
-// There are MaxServers shares up to globalSequenceStart.
-const anywhereStart = 1 << 62
-
-// globalSequenceStart is where a server's sequence of challenge and denied
-// packets begins, or anywhere above, so that their nonces never meet those of a
-// session.
-const globalSequenceStart = 1 << 63
+const (
+	// anywhereStart is the least sequence of sessions with a random start. They have
+	// MaxServers shares, up to globalSequenceStart.
+	anywhereStart = 1 << 62
+	// globalSequenceStart is the least sequence of challenge and denied packets, so
+	// that their nonces are never those of a session.
+	globalSequenceStart = 1 << 63
+)
 
 // A packetType is the low nibble of a packet's first byte.
 type packetType uint8
@@ -78,17 +78,6 @@ const (
 	numPacketTypes
 )
 
-var packetNames = [numPacketTypes]string{
-	"request", "denied", "challenge", "response", "keep_alive", "payload", "disconnect",
-}
-
-func (t packetType) String() string {
-	if t < numPacketTypes {
-		return packetNames[t]
-	}
-	return "invalid"
-}
-
 // replayProtected reports whether packets of this type pass the replay window.
 func (t packetType) replayProtected() bool { return t >= packetKeepAlive }
 
@@ -104,7 +93,7 @@ func setOf(types ...packetType) (s packetSet) {
 
 func (s packetSet) has(t packetType) bool { return s>>t&1 != 0 }
 
-// What each role takes. A server takes requests too, in plain form only.
+// The types that each role takes. A server also takes requests, in the clear.
 var (
 	clientTakes  = setOf(packetDenied, packetChallenge, packetKeepAlive, packetPayload, packetDisconnect)
 	serverTakes  = setOf(packetResponse, packetKeepAlive, packetPayload, packetDisconnect)

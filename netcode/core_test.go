@@ -3,6 +3,7 @@ package netcode
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -114,24 +115,46 @@ func connectPair(tb testing.TB, s *server, now time.Time, from netip.AddrPort, t
 			}
 		}
 	}
-	if c.state != StateConnected || sess == nil {
-		tb.Fatalf("client is %v, session %v; drops %v", c.state, sess, dropsOf(&s.counts.drops))
+	if c.state != stateConnected || sess == nil {
+		tb.Fatalf("client is %v, session %v; drops %v", c.state, sess, s.counts.drops.labeled())
 	}
 	return c, sess, rec
 }
 
-// dropsOf shows the counters that are not zero.
-func dropsOf(d *Drops) map[string]uint64 {
-	m := make(map[string]uint64)
-	if d == nil {
-		return m
+func (t packetType) String() string {
+	return [...]string{"request", "denied", "challenge", "response", "keep_alive", "payload", "disconnect", "invalid"}[t]
+}
+
+func (s state) String() string {
+	if s < stateTokenExpired || s > stateConnected {
+		return fmt.Sprintf("State(%d)", int(s))
 	}
-	for r, n := range d {
-		if n > 0 {
-			m[DropReason(r).String()] = n
-		}
+	return [...]string{
+		"token expired", "invalid token", "timed out", "response timed out", "request timed out",
+		"denied", "disconnected", "requesting", "responding", "connected",
+	}[s-stateTokenExpired]
+}
+
+// dropped returns how many datagrams were dropped.
+func (r *receiver) dropped() (d dropCounts) {
+	if r.drops != nil {
+		d = *r.drops
 	}
-	return m
+	return d
+}
+
+func parseToken(b []byte) (*Token, error) {
+	t := new(Token)
+	return t, t.UnmarshalBinary(b)
+}
+
+// tick calls s.tick and returns the time of the next call, zero for never.
+func tick(s *server, now time.Time) (next time.Time) {
+	s.tick(now)
+	if s.idle() {
+		return time.Time{}
+	}
+	return now.Add(tickInterval)
 }
 
 func sealed(f func(out *wire.Batch)) []byte {
@@ -155,7 +178,7 @@ func TestHandshake(t *testing.T) {
 	}
 	now := testStart.Add(time.Millisecond)
 	b := sealed(func(out *wire.Batch) { c.sendPayload(now, []byte("ping"), out) })
-	if p, reason := sess.receive(now, b); reason != DropNone || string(p.body) != "ping" {
+	if p, reason := sess.receive(now, b); reason != dropNone || string(p.body) != "ping" {
 		t.Errorf("server received %q, %v", p.body, reason)
 	}
 	b = sealed(func(out *wire.Batch) { sess.sendPayload(now, []byte("pong"), out) })
@@ -163,10 +186,10 @@ func TestHandshake(t *testing.T) {
 		t.Errorf("client received %q", p)
 	}
 	b = sealed(func(out *wire.Batch) { c.disconnect(now, out) })
-	if p, reason := sess.receive(now, b); reason != DropNone || p.typ != packetDisconnect {
+	if p, reason := sess.receive(now, b); reason != dropNone || p.typ != packetDisconnect {
 		t.Errorf("server received %v, %v, want a disconnect", p.typ, reason)
 	}
-	if c.state != StateDisconnected {
+	if c.state != stateDisconnected {
 		t.Errorf("client is %v after disconnecting", c.state)
 	}
 }
@@ -180,15 +203,15 @@ func TestIdleClientStaysConnected(t *testing.T) {
 	for now.Sub(testStart) < time.Hour {
 		next := c.advance(now, &out)
 		for _, b := range take(&out) {
-			if _, reason := sess.receive(now, b); reason == DropNone {
-				sess.confirm()
+			if _, reason := sess.receive(now, b); reason == dropNone {
+				sess.confirmed = true
 			}
 		}
 		next = earlier(next, sess.keepAlive(now, &out))
 		for _, b := range take(&out) {
 			c.receive(now, testServerAddr, b)
 		}
-		if c.state != StateConnected || sess.timedOut(now) {
+		if c.state != stateConnected || sess.timedOut(now) {
 			t.Fatalf("after %v: client %v, server timed out: %v", now.Sub(testStart), c.state, sess.timedOut(now))
 		}
 		if !next.After(now) {
@@ -199,8 +222,8 @@ func TestIdleClientStaysConnected(t *testing.T) {
 	if n := c.send.seq; n < 35_000 || n > 36_100 {
 		t.Errorf("the client sent %d packets in an hour, want about 36,000", n)
 	}
-	if sess.recv.dropped().Total()+c.recv.dropped().Total() > 0 {
-		t.Errorf("drops: %v, %v", dropsOf(sess.recv.drops), dropsOf(c.recv.drops))
+	if sess.recv.drops != nil || c.recv.drops != nil {
+		t.Errorf("drops: %v, %v", sess.recv.drops.labeled(), c.recv.drops.labeled())
 	}
 }
 
@@ -226,12 +249,12 @@ func TestClientFallsThroughServers(t *testing.T) {
 		}
 		now = next
 	}
-	if c.state != StateRequestTimedOut || len(c.attempts) != 4 {
+	if c.state != stateRequestTimedOut || len(c.attempts) != 4 {
 		t.Fatalf("state %v after %d attempts, want request timed out after 4", c.state, len(c.attempts))
 	}
 	for i, a := range c.attempts {
-		if a.Server != tok.servers[i] || a.State != StateRequestTimedOut || sent[a.Server] < 50 {
-			t.Errorf("attempt %d = %+v with %d packets, want %v", i, a, sent[a.Server], tok.servers[i])
+		if a.server != tok.servers[i] || a.state != stateRequestTimedOut || sent[a.server] < 50 {
+			t.Errorf("attempt %d = %+v with %d packets, want %v", i, a, sent[a.server], tok.servers[i])
 		}
 	}
 	if d := now.Sub(testStart); d < 20*time.Second || d > 21*time.Second {
@@ -255,7 +278,7 @@ func TestNextServerCountsAnew(t *testing.T) {
 		s := sender{cipher: newPacketCipher(&tok.serverKey, tok.protocolID), seq: first}
 		receive := func(f func(out *wire.Batch)) { c.receive(now, tok.servers[i], sealed(f)) }
 		receive(func(out *wire.Batch) { s.send(now, packetChallenge, make([]byte, challengeBodySize), out) })
-		if c.state != StateResponding {
+		if c.state != stateResponding {
 			t.Fatalf("server %d: state %v after the challenge", i, c.state)
 		}
 		if i == 0 { // its keep alive is lost, what it sends after that is not, and then it is silent
@@ -265,8 +288,8 @@ func TestNextServerCountsAnew(t *testing.T) {
 		}
 		receive(func(out *wire.Batch) { s.keepAlive(now, 3, 10, out) })
 	}
-	if c.state != StateConnected || c.slot != 3 {
-		t.Errorf("state %v, slot %d, want connected in slot 3; drops %v", c.state, c.slot, dropsOf(c.recv.drops))
+	if c.state != stateConnected || c.slot != 3 {
+		t.Errorf("state %v, slot %d, want connected in slot 3; drops %v", c.state, c.slot, c.recv.drops.labeled())
 	}
 }
 
@@ -284,7 +307,7 @@ func TestTokenLifetimeCountsOverAllServers(t *testing.T) {
 		now = next
 		next = c.advance(now, &out)
 	}
-	if c.state != StateTokenExpired || now.Sub(testStart) != 8*time.Second {
+	if c.state != stateTokenExpired || now.Sub(testStart) != 8*time.Second {
 		t.Errorf("state %v after %v, want token expired after 8 s", c.state, now.Sub(testStart))
 	}
 }
@@ -304,7 +327,7 @@ func TestReuseAfterLeaving(t *testing.T) {
 	_, answers := serverHandles(s, testStart, clientAddr(9), clientSends(c, testStart)[0])
 	c.receive(testStart, testServerAddr, answers[0])
 	clientSends(c, testStart)
-	if c.state != StateDenied {
+	if c.state != stateDenied {
 		t.Errorf("client of a full server is %v, want denied", c.state)
 	}
 	s.remove(sessions[2])
@@ -330,15 +353,15 @@ func TestHistoryFull(t *testing.T) {
 	now := testStart.Add(time.Second)
 	tok := issueAt(t, now, 5000)
 	req := clientSends(newTestClient(now, tok), now)[0]
-	if _, out := serverHandles(s, now, clientAddr(5000), req); len(out) > 0 || s.counts.drops[DropHistoryFull] != 1 {
-		t.Fatalf("with a full history: %d answers, drops %v", len(out), dropsOf(&s.counts.drops))
+	if _, out := serverHandles(s, now, clientAddr(5000), req); len(out) > 0 || s.counts.drops[dropHistoryFull] != 1 {
+		t.Fatalf("with a full history: %d answers, drops %v", len(out), s.counts.drops.labeled())
 	}
 	if len(s.history.entries) != capacity {
 		t.Errorf("history has %d entries, want %d", len(s.history.entries), capacity)
 	}
 	now = testStart.Add(30 * time.Second) // all but the refused one have expired
 	if _, out := serverHandles(s, now, clientAddr(5000), req); len(out) != 1 {
-		t.Errorf("after the expiry of all: %d answers, drops %v", len(out), dropsOf(&s.counts.drops))
+		t.Errorf("after the expiry of all: %d answers, drops %v", len(out), s.counts.drops.labeled())
 	}
 	if len(s.history.entries) != 1 {
 		t.Errorf("history has %d entries, want 1", len(s.history.entries))
@@ -357,11 +380,11 @@ func TestHandshakesFull(t *testing.T) {
 			t.Fatalf("request %d got no challenge", i)
 		}
 	}
-	if request(testStart, 5000) != 0 || s.counts.drops[DropPendingFull] != 1 {
-		t.Errorf("with a full table: drops %v", dropsOf(&s.counts.drops))
+	if request(testStart, 5000) != 0 || s.counts.drops[dropPendingFull] != 1 {
+		t.Errorf("with a full table: drops %v", s.counts.drops.labeled())
 	}
 	if request(testStart.Add(5*time.Second+1), 5001) != 1 {
-		t.Errorf("after the others' timeout: drops %v", dropsOf(&s.counts.drops))
+		t.Errorf("after the others' timeout: drops %v", s.counts.drops.labeled())
 	}
 }
 
@@ -374,7 +397,7 @@ func TestServerForgetsWhatExpired(t *testing.T) {
 	}
 	for next := now; !next.IsZero(); {
 		now = next
-		next = s.tick(now)
+		next = tick(s, now)
 	}
 	if len(s.handshakes.entries)+len(s.history.entries) != 0 || now.Sub(testStart) > 35*time.Second {
 		t.Errorf("%d handshakes, %d tokens after %v", len(s.handshakes.entries), len(s.history.entries), now.Sub(testStart))
@@ -393,8 +416,8 @@ func TestForeignChallenge(t *testing.T) {
 	}
 	cs[0].challenge = cs[1].challenge
 	sess, _ := serverHandles(s, testStart, clientAddr(0), clientSends(cs[0], testStart)[0])
-	if sess != nil || s.counts.drops[DropChallenge] != 1 {
-		t.Errorf("session %v, drops %v", sess, dropsOf(&s.counts.drops))
+	if sess != nil || s.counts.drops[dropChallenge] != 1 {
+		t.Errorf("session %v, drops %v", sess, s.counts.drops.labeled())
 	}
 }
 
@@ -406,12 +429,12 @@ func TestForgedThenGenuine(t *testing.T) {
 	for i := 1; i < len(genuine); i++ { // the prefix would make it another packet
 		forged := bytes.Clone(genuine)
 		forged[i] ^= 0x80
-		if _, reason := sess.receive(testStart, forged); reason == DropNone {
+		if _, reason := sess.receive(testStart, forged); reason == dropNone {
 			t.Fatalf("changed byte %d: accepted", i)
 		}
 	}
-	if _, reason := sess.receive(testStart, genuine); reason != DropNone {
-		t.Errorf("genuine packet dropped: %v", dropsOf(sess.recv.drops))
+	if _, reason := sess.receive(testStart, genuine); reason != dropNone {
+		t.Errorf("genuine packet dropped: %v", sess.recv.drops.labeled())
 	}
 }
 
@@ -419,18 +442,18 @@ func TestForgedThenGenuine(t *testing.T) {
 func TestLargestPacket(t *testing.T) {
 	s := newTestServer(nil)
 	c, sess, _ := connectPair(t, s, testStart, clientAddr(1), issueAt(t, testStart, 1))
-	payload := bytes.Repeat([]byte{7}, MaxPayload)
+	payload := bytes.Repeat([]byte{7}, MaxMessageSize)
 	for w := 1; w <= maxSequenceSize; w++ {
 		c.send.seq = 1<<(8*w) - 2
 		if w == maxSequenceSize {
 			c.send.seq = 1<<64 - 2
 		}
 		b := sealed(func(out *wire.Batch) { c.sendPayload(testStart, payload, out) })
-		if len(b) != 1+w+MaxPayload+tagSize || len(b) > maxPacketSize {
+		if len(b) != 1+w+MaxMessageSize+tagSize || len(b) > maxPacketSize {
 			t.Errorf("packet of %d bytes at width %d", len(b), w)
 		}
-		if p, reason := sess.receive(testStart, b); reason != DropNone || !bytes.Equal(p.body, payload) {
-			t.Errorf("width %d: dropped for %v", w, dropsOf(sess.recv.drops))
+		if p, reason := sess.receive(testStart, b); reason != dropNone || !bytes.Equal(p.body, payload) {
+			t.Errorf("width %d: dropped for %v", w, sess.recv.drops.labeled())
 		}
 	}
 }
@@ -462,7 +485,7 @@ func TestTimeoutZero(t *testing.T) {
 	c, sess, _ := connectPair(t, s, testStart, clientAddr(1), tok)
 	later := testStart.Add(1000 * time.Hour)
 	clientSends(c, later)
-	if c.state != StateConnected || sess.timedOut(later) {
+	if c.state != stateConnected || sess.timedOut(later) {
 		t.Errorf("client is %v, server timed out: %v", c.state, sess.timedOut(later))
 	}
 }

@@ -1,6 +1,7 @@
 package netcode
 
 import (
+	"context"
 	"net"
 	"os"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/wire"
+	"volley/simnet"
 )
 
 // A fullConn is a transport whose send buffer has room for a few datagrams and
@@ -91,6 +93,26 @@ func TestWriteBatchDeadlineOfFullSocket(t *testing.T) {
 			c.Close()
 		})
 	}
+}
+
+// ReadMessage and AcceptConn end with their context.
+func TestContexts(t *testing.T) {
+	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
+		l := simListen(t, n, nil)
+		client, server := simPair(t, n, l, 1)
+		defer closeAll(client, server, l)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := server.ReadMessage(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = l.AcceptConn(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = client.Write([]byte("x"))
+		require.NoError(t, err)
+		p, err := server.ReadMessage(t.Context(), []byte("a"))
+		require.NoError(t, err)
+		require.Equal(t, "ax", string(p))
+	})
 }
 
 // Close waits for room a moment only, and ends a Write that does.

@@ -8,11 +8,10 @@ import (
 // maxDeparted bounds how many addresses departed knows.
 const maxDeparted = 1024
 
-// departed knows the addresses whose sessions the peer has just ended. A peer says so
-// in ten packets, since no answer comes; the nine that follow the first are no trouble
-// that an operator should look for, and are not counted as drops. They cannot be
-// checked, as the keys are gone: a forged one goes uncounted, and nothing else. Where
-// there are too many addresses, all are forgotten.
+// departed knows the addresses whose sessions the peer has just ended. A peer tells the
+// end in ten packets. The nine that follow the first are no drops that an operator has
+// to look for. They cannot be checked, because the keys are gone, so a forged one is
+// not counted either. With too many addresses, all are forgotten.
 type departed struct {
 	mu     sync.Mutex
 	expect map[netip.AddrPort]uint8 // how many more
@@ -28,7 +27,7 @@ func (d *departed) add(addr netip.AddrPort) {
 	d.expect[addr] = disconnectPackets - 1
 }
 
-// takes reports whether a datagram without a session is one of those that follow.
+// takes reports whether a datagram without a session is one of the nine.
 func (d *departed) takes(addr netip.AddrPort, b []byte) bool {
 	if len(b) == 0 || packetType(b[0]&0xf) != packetDisconnect {
 		return false

@@ -2,7 +2,6 @@ package netcode
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,7 +15,7 @@ import (
 	"volley/internal/wire"
 )
 
-// A Dialer has options for clients. The zero value dials as [Dial] does.
+// A Dialer has options for clients. The zero value is the default.
 type Dialer struct {
 	// Config is for the sessions; nil: the defaults.
 	Config *Config
@@ -24,41 +23,95 @@ type Dialer struct {
 	NetDialer net.Dialer
 }
 
-// Dial opens the session that a connect token permits. It tries the servers
-// of the token in turn until one accepts, and gives up with the last of them,
-// when the token's lifetime is over, or with the context, which means nothing
-// to the session afterwards. A server whose machine says for a second that
-// nobody listens, and which has not answered, is given up then and not after
-// the timeout. The error is [ErrTokenUsed], a *[HandshakeError], or a
-// *[TokenError] for a nil or zero Token. Once a request may have been sent, the
-// token is used. It is not after the error of a context that had ended before.
-//
-// Whether a token has expired is for the servers to say: this machine's clock
-// only measures how long Dial tries.
-func Dial(ctx context.Context, t *Token) (*Conn, error) {
-	var d Dialer
-	return d.Dial(ctx, t)
+// Dial opens the session that a connect token permits, as [Dialer.Dial] does.
+func Dial(token *Token) (*Conn, error) {
+	return new(Dialer).Dial(context.Background(), token)
 }
 
-// DialShared is for deployments without a backend, where clients know the
-// servers' private key: it issues a token for the server at a UDP address,
-// with the default lifetime and timeout, and dials. Anybody who has the key
-// can pretend to be any client, so use it among your own machines, and in
-// tests. An error of the resolver is returned as it is.
-func DialShared(ctx context.Context, address string, privateKey Key, protocolID, clientID uint64) (*Conn, error) {
+// Dial opens the session that a connect token permits. It tries the servers of the
+// token in turn until one accepts. It gives up after the last of them, when the
+// token's lifetime is over, or when ctx ends. The session does not depend on ctx. A
+// server whose machine says for a second that nobody listens is given up before the
+// timeout.
+//
+// The error is [ErrTokenUsed], a *[HandshakeError], a *[TokenError] for a nil or
+// zero Token, or a *[ConfigError]. The token is used as soon as a request may have
+// been sent.
+//
+// Only the servers decide whether a token has expired: this machine's clock measures
+// how long Dial tries.
+func (d *Dialer) Dial(ctx context.Context, token *Token) (*Conn, error) {
+	set, err := newSettings(d.Config)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, token, set, func(ctx context.Context, server netip.AddrPort) (datagram.Conn, error) {
+		c, err := d.NetDialer.DialContext(ctx, "udp", server.String())
+		if err != nil {
+			return nil, err
+		}
+		dc, err := datagram.Over(c, datagram.OverConfig{Socket: set.socket, MaxDatagram: maxPacketSize})
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		return dc, nil
+	})
+}
+
+// DialOn is Dial on a socket that exists, a UDP socket or any other net.PacketConn
+// whose addresses are *net.UDPAddr. It takes pc over, even if it fails: the Conn
+// closes pc, and nobody else may read from it. On a socket that is not connected,
+// the system does not say that nobody listens, so that a server which is down takes
+// the whole timeout of the token.
+func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, token *Token) (*Conn, error) {
+	if netconn.IsNil(pc) {
+		return nil, configError("pc", "it is nil")
+	}
+	set, err := newSettings(d.Config)
+	if err != nil {
+		pc.Close()
+		return nil, err
+	}
+	sock, err := socket.New(pc, set.socket)
+	if err != nil {
+		pc.Close()
+		return nil, err
+	}
+	mux := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: maxPacketSize})
+	mux.Start()
+	defer mux.Close() // the socket goes with the Conn, or now
+	var former *datagram.Peer
+	return dial(ctx, token, set, func(_ context.Context, server netip.AddrPort) (datagram.Conn, error) {
+		if former != nil {
+			former.Close() // perhaps of the same address
+		}
+		var err error
+		if former, err = mux.Dial(server); err != nil {
+			return nil, err
+		}
+		return former, nil
+	})
+}
+
+// DialWithKey is for deployments without a backend, where clients know the servers'
+// private key. It issues a token for the server at a UDP address, with the default
+// lifetime and timeout, and dials. A client with the key can claim any client id, so
+// use it among your own machines, and in tests.
+func (d *Dialer) DialWithKey(ctx context.Context, address string, privateKey Key, protocolID, clientID uint64) (*Conn, error) {
 	udp, err := resolve(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	is := Issuer{PrivateKey: privateKey, ProtocolID: protocolID, Servers: udp}
-	t, err := is.Issue(clientID, nil)
+	token, err := is.Issue(clientID, nil)
 	if err != nil {
 		return nil, err
 	}
-	return Dial(ctx, t)
+	return d.Dial(ctx, token)
 }
 
-// resolve returns the addresses behind host:port, as many as a token holds.
+// resolve returns the addresses of host:port, as many as a token holds.
 func resolve(ctx context.Context, address string) (addrs []netip.AddrPort, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -84,86 +137,24 @@ func resolve(ctx context.Context, address string) (addrs []netip.AddrPort, err e
 	return addrs, nil
 }
 
-// Dial opens the session that a connect token permits, with a socket for each
-// server it tries. See the function [Dial]. A Config out of range is a
-// *[ConfigError], and the token is not used.
-func (d *Dialer) Dial(ctx context.Context, t *Token) (*Conn, error) {
-	set, err := newSettings(d.Config)
-	if err != nil {
-		return nil, err
-	}
-	return dial(ctx, t, set, func(ctx context.Context, server netip.AddrPort) (datagram.Conn, error) {
-		c, err := d.NetDialer.DialContext(ctx, "udp", server.String())
-		if err != nil {
-			return nil, err
-		}
-		if _, ok := c.(*net.UDPConn); !ok {
-			c.Close()
-			return nil, fmt.Errorf("netcode: a socket of type %T", c)
-		}
-		dc, err := datagram.Over(c, datagram.OverConfig{Socket: set.socket, MaxDatagram: maxPacketSize})
-		if err != nil {
-			c.Close()
-			return nil, err
-		}
-		return dc, nil
-	})
-}
-
-// DialPacket is Dial on a socket that exists, a UDP socket or any other
-// net.PacketConn whose addresses are *net.UDPAddr. It takes pc over, also when
-// it fails: the Conn closes it, and nobody else may read from it. A socket that
-// is not connected is not told that nobody listens at an address, so that here a
-// server which is down takes the whole timeout of the token.
-func (d *Dialer) DialPacket(ctx context.Context, pc net.PacketConn, t *Token) (*Conn, error) {
-	if netconn.IsNil(pc) {
-		return nil, configError("pc", "it is nil")
-	}
-	set, err := newSettings(d.Config)
-	if err != nil {
-		pc.Close()
-		return nil, err
-	}
-	sock, err := socket.New(pc, set.socket)
-	if err != nil {
-		pc.Close()
-		return nil, err
-	}
-	mux := datagram.NewMux(sock, datagram.MuxConfig{MaxDatagram: maxPacketSize})
-	mux.Start()
-	defer mux.Close() // the socket goes with the Conn, or now
-	var former *datagram.Peer
-	return dial(ctx, t, set, func(_ context.Context, server netip.AddrPort) (datagram.Conn, error) {
-		if former != nil {
-			former.Close() // perhaps of the same address
-		}
-		var err error
-		if former, err = mux.Dial(server); err != nil {
-			return nil, err
-		}
-		return former, nil
-	})
-}
-
 // An opener returns a connection to a server.
 type opener func(ctx context.Context, server netip.AddrPort) (datagram.Conn, error)
 
-// A dialing is a handshake under way, and what the layer below knows of the
-// session afterwards.
+// A dialing is a handshake, and afterwards leads the layer below to the session.
 type dialing struct {
-	set  *settings
-	done chan struct{} // closed: connected, or failed for good
-	next chan struct{} // a token: the core wants the next server
-	conn atomic.Pointer[Conn]
-	// expired is how long ago the token expired by this machine's clock.
-	expired time.Duration
+	set     *settings
+	done    chan struct{} // closed: connected, or failed for good
+	finish  func()        // closes done, once
+	next    chan struct{} // a token: the core wants the next server
+	conn    atomic.Pointer[Conn]
+	expired time.Duration // since the token expired, by this machine's clock
 
 	// mu guards the core until the session begins.
 	mu     sync.Mutex
 	core   *client
 	dc     datagram.Conn // opened last
-	server int           // that it leads to
-	seen   uint64        // refusals that the core has been told of
+	server int           // of dc
+	seen   uint64        // refusals that the core knows of
 }
 
 // dial runs a handshake.
@@ -172,17 +163,18 @@ func dial(ctx context.Context, t *Token, set *settings, open opener) (*Conn, err
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, &HandshakeError{Server: t.server(0), State: StateDisconnected, Err: err}
+		return nil, &HandshakeError{Server: t.servers[0], Err: err}
 	}
 	if t.used.Swap(true) {
 		return nil, ErrTokenUsed
 	}
-	now := time.Now()
+	now, done := time.Now(), make(chan struct{})
 	d := &dialing{
-		set:  set,
-		done: make(chan struct{}),
-		next: make(chan struct{}, 1),
-		core: newClient(clientConfig{interval: set.interval, window: set.window}),
+		set:    set,
+		done:   done,
+		finish: sync.OnceFunc(func() { close(done) }),
+		next:   make(chan struct{}, 1),
+		core:   newClient(clientConfig{interval: set.interval, window: set.window}),
 	}
 	if end := t.Expires(); !end.IsZero() && !now.Before(end) {
 		d.expired = max(1, now.Sub(end))
@@ -200,14 +192,14 @@ func (d *dialing) run(ctx context.Context, open opener) (*Conn, error) {
 		case <-d.next:
 			continue
 		case <-ctx.Done():
-			d.cancel()
+			d.cancel(ctx.Err())
 		case <-d.done:
 		}
 		if c := d.conn.Load(); c != nil {
 			dialedConns.Add(c)
 			return c, nil
 		}
-		return nil, d.failure(ctx.Err())
+		return nil, d.failure()
 	}
 }
 
@@ -239,8 +231,8 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 	}
 }
 
-// refusals returns how often the network has said that nobody listens at the
-// other end of dc.
+// refusals returns how often the network has said that nobody listens at the other
+// end of dc.
 func refusals(dc datagram.Conn) uint64 {
 	if r := dc.Features().Refusals; r != nil {
 		return r.Refused()
@@ -248,17 +240,17 @@ func refusals(dc datagram.Conn) uint64 {
 	return 0
 }
 
-// advanceLocked lets the core do what is due. It returns when to be called
-// again, the zero time for: not on this connection.
+// advanceLocked calls the core. It returns when to be called again, the zero time
+// if it is not for this connection.
 func (d *dialing) advanceLocked(now time.Time, out *wire.Batch) (next time.Time) {
 	before, server := d.core.state, d.core.server
-	if before <= StateDisconnected {
+	if before <= stateDisconnected {
 		return time.Time{}
 	}
 	if n := refusals(d.dc); n != d.seen {
 		d.seen = n
 		d.core.refuse(now)
-		if d.core.server != server || d.core.state <= StateDisconnected {
+		if d.core.server != server || d.core.state <= stateDisconnected {
 			return d.noteLocked(server, time.Time{})
 		}
 	}
@@ -269,8 +261,8 @@ func (d *dialing) advanceLocked(now time.Time, out *wire.Batch) (next time.Time)
 // noteLocked tells run if the core has turned to another server or has failed.
 func (d *dialing) noteLocked(server int, next time.Time) time.Time {
 	switch {
-	case d.core.state <= StateDisconnected:
-		d.finishLocked()
+	case d.core.state <= stateDisconnected:
+		d.finish()
 		return time.Time{}
 	case d.core.server != server:
 		select {
@@ -282,19 +274,11 @@ func (d *dialing) noteLocked(server int, next time.Time) time.Time {
 	return next
 }
 
-func (d *dialing) finishLocked() {
-	select {
-	case <-d.done:
-	default:
-		close(d.done)
-	}
-}
-
 // abandon gives up the server in use because of an error of the network.
 func (d *dialing) abandon(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.core.state <= StateDisconnected || d.conn.Load() != nil {
+	if d.core.state <= stateDisconnected || d.conn.Load() != nil {
 		return
 	}
 	server := d.core.server
@@ -302,9 +286,8 @@ func (d *dialing) abandon(err error) {
 	d.noteLocked(server, time.Time{})
 }
 
-// cancel ends the handshake, and tells the server, in case it has a session
-// already.
-func (d *dialing) cancel() {
+// cancel ends the handshake, and tells the server, which may have a session already.
+func (d *dialing) cancel(cause error) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
 	d.mu.Lock()
@@ -312,13 +295,11 @@ func (d *dialing) cancel() {
 		d.mu.Unlock()
 		return
 	}
-	if d.core.state > StateDisconnected {
-		d.core.attempts = append(d.core.attempts, Attempt{
-			Server:  d.core.addr,
-			State:   d.core.state,
-			Elapsed: time.Since(d.core.began),
-		})
-		d.core.disconnect(time.Now(), out)
+	if d.core.state > stateDisconnected {
+		now := time.Now()
+		d.core.noteAttempt(now, d.core.state)
+		d.core.attempts[len(d.core.attempts)-1].err = cause
+		d.core.disconnect(now, out)
 	}
 	dc := d.dc
 	d.mu.Unlock()
@@ -327,21 +308,17 @@ func (d *dialing) cancel() {
 	}
 }
 
-// failure closes what is open and describes the end of the handshake.
-func (d *dialing) failure(cause error) error {
+// failure closes the connection to the last server and describes the handshake.
+func (d *dialing) failure() error {
 	d.mu.Lock()
-	dc, attempts := d.dc, d.core.attempts
-	e := &HandshakeError{State: d.core.state, Elapsed: time.Since(d.core.start), Attempts: attempts, Err: cause, expired: d.expired}
-	d.mu.Unlock()
-	if dc != nil {
-		dc.Close()
+	defer d.mu.Unlock()
+	if d.dc != nil {
+		defer d.dc.Close()
 	}
-	last := attempts[len(attempts)-1]
-	e.Server = last.Server
-	if e.State == StateDisconnected { // cancelled: say how far it got
-		e.State = last.State
-	} else {
-		e.Err = last.Err
+	e := &HandshakeError{Elapsed: time.Since(d.core.start), expired: d.expired}
+	for _, a := range d.core.attempts {
+		x := a.export()
+		e.Server, e.Err, e.Attempts = x.Server, x.Err, append(e.Attempts, x)
 	}
 	return e
 }
@@ -349,17 +326,17 @@ func (d *dialing) failure(cause error) error {
 // connectedLocked makes the Conn once the core is connected.
 func (d *dialing) connectedLocked(dc datagram.Conn) *Conn {
 	c := &Conn{slot: d.core.slot, slots: d.core.slots, alive: true}
-	sess := d.core.session // the halves are the Conn's from here on
+	sess := d.core.session // its halves are the Conn's from now on
 	c.init(dc, &sess, d.set, nil)
 	c.onClose = func() { dialedConns.Ended(c) }
 	d.core.token = nil
 	d.conn.Store(c)
-	d.finishLocked()
+	d.finish()
 	return c
 }
 
-// A dialHandler stands on a connection to a server: it drives the handshake
-// and then hands on to the Conn.
+// A dialHandler stands on a connection to a server. It drives the handshake, and
+// then passes calls on to the Conn.
 type dialHandler struct {
 	*dialing
 	dc datagram.Conn
@@ -367,8 +344,8 @@ type dialHandler struct {
 
 var _ datagram.Handler = (*dialHandler)(nil)
 
-// WaitRoom waits until the session takes a payload of n bytes. Before there is
-// one nobody sends any.
+// WaitRoom waits until the session takes a message of n bytes. Before the session,
+// nobody sends any.
 func (h *dialHandler) WaitRoom(n int, cancel <-chan struct{}) error {
 	if c := h.conn.Load(); c != nil {
 		return (*handler)(c).WaitRoom(n, cancel)
@@ -388,8 +365,8 @@ func (h *dialHandler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch)
 	}
 }
 
-// handshake gives datagrams to the core. If that connects, it returns the Conn
-// and the datagrams that are left for it.
+// handshake gives datagrams to the core. If the core connects, it returns the Conn
+// and the remaining datagrams.
 func (h *dialHandler) handshake(now time.Time, bufs [][]byte, out *wire.Batch) (*Conn, [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -398,7 +375,7 @@ func (h *dialHandler) handshake(now time.Time, bufs [][]byte, out *wire.Batch) (
 	}
 	for i, b := range bufs {
 		h.core.receive(now, h.core.addr, b)
-		if h.core.state == StateConnected {
+		if h.core.state == stateConnected {
 			c := h.connectedLocked(h.dc)
 			h.dc.Schedule(now) // a first tick
 			return c, bufs[i+1:]
@@ -413,7 +390,10 @@ func (h *dialHandler) handshake(now time.Time, bufs [][]byte, out *wire.Batch) (
 
 func (h *dialHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time) {
 	if c := h.conn.Load(); c != nil {
-		return h.tickConn(c, now, out)
+		if c.dc != h.dc {
+			return time.Time{}
+		}
+		return (*handler)(c).HandleTick(now, out)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -430,13 +410,6 @@ func (h *dialHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time
 // one below.
 func (h *dialHandler) staleLocked() bool {
 	return h.dialing.dc != h.dc || h.server != h.core.server
-}
-
-func (h *dialHandler) tickConn(c *Conn, now time.Time, out *wire.Batch) time.Time {
-	if c.dc != h.dc {
-		return time.Time{}
-	}
-	return (*handler)(c).HandleTick(now, out)
 }
 
 func (h *dialHandler) HandleClose(err error) {

@@ -33,19 +33,19 @@ func TestDialErrors(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		for _, test := range []struct {
 			tok     func() *Token
-			state   State
+			want    error
 			elapsed time.Duration
 			timeout bool
 			text    []string
 		}{
-			{func() *Token { return expired }, StateTokenExpired, time.Second, false,
+			{func() *Token { return expired }, ErrTokenExpired, time.Second, false,
 				[]string{"lifetime ended", "clock", "had expired 3 s before by this machine's clock"}},
-			{issue(func(*Issuer) {}), StateDenied, 2 * time.Millisecond, false, []string{simServer, "full"}},
-			{issue(func(is *Issuer) { is.PrivateKey = Key{5} }), StateRequestTimedOut, 5 * time.Second, true,
+			{issue(func(*Issuer) {}), ErrServerFull, 2 * time.Millisecond, false, []string{simServer, "full"}},
+			{issue(func(is *Issuer) { is.PrivateKey = Key{5} }), errNoAnswer, 5 * time.Second, true,
 				[]string{simServer, "5 s", "down", "private key", "protocol id", "address", "used", "started", "clock"}},
-			{issue(func(is *Issuer) { is.Servers = []netip.AddrPort{dead, testServerAddr} }), StateDenied, 5 * time.Second, false,
-				[]string{simServer, "the last of 2 servers", "10.9.9.9:1 request timed out after 5 s"}},
-			{issue(func(is *Issuer) { is.Servers[0], is.Lifetime = dead, 2*time.Second }), StateTokenExpired, 2 * time.Second, false,
+			{issue(func(is *Issuer) { is.Servers = []netip.AddrPort{dead, testServerAddr} }), ErrServerFull, 5 * time.Second, false,
+				[]string{simServer, "the last of 2 servers", "10.9.9.9:1 after 5 s: no answer"}},
+			{issue(func(is *Issuer) { is.Servers[0], is.Lifetime = dead, 2*time.Second }), ErrTokenExpired, 2 * time.Second, false,
 				[]string{"lifetime ended"}},
 		} {
 			_, err := simDial(t, n, test.tok())
@@ -54,8 +54,8 @@ func TestDialErrors(t *testing.T) {
 				t.Errorf("Dial: %v, want a HandshakeError", err)
 				continue
 			}
-			if he.State != test.state || he.Elapsed.Round(time.Millisecond*10) != test.elapsed.Round(time.Millisecond*10) || he.Timeout() != test.timeout {
-				t.Errorf("state %v after %v, timeout %v: %v", he.State, he.Elapsed, he.Timeout(), he)
+			if !errors.Is(err, test.want) || he.Elapsed.Round(time.Millisecond*10) != test.elapsed.Round(time.Millisecond*10) || he.Timeout() != test.timeout {
+				t.Errorf("%v after %v, timeout %v: %v", he.Err, he.Elapsed, he.Timeout(), he)
 			}
 			for _, s := range test.text {
 				if !strings.Contains(err.Error(), s) {
@@ -79,7 +79,7 @@ func TestDialContext(t *testing.T) {
 		dial := func(ctx context.Context) error {
 			pc, _ := n.Listen("10.0.1.1:0")
 			var d Dialer
-			_, err := d.DialPacket(ctx, pc, simToken(t, 1))
+			_, err := d.DialOn(ctx, pc, simToken(t, 1))
 			return err
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -89,8 +89,8 @@ func TestDialContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &he) || !he.Timeout() {
 			t.Fatalf("Dial: %v", err)
 		}
-		if he.State != StateRequesting || he.Elapsed != 2*time.Second || !strings.Contains(err.Error(), "down") {
-			t.Errorf("Dial: %v in state %v after %v", err, he.State, he.Elapsed)
+		if he.Attempts[0].Challenged || he.Elapsed != 2*time.Second || !strings.Contains(err.Error(), "down") {
+			t.Errorf("Dial: %v after %v, attempts %v", err, he.Elapsed, he.Attempts)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -152,7 +152,7 @@ func TestFallThroughServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server, _ := l.AcceptConn()
+		server, _ := l.AcceptConn(t.Context())
 		defer closeAll(client, server, l)
 		if d := time.Since(start); d < 10*time.Second || d > 11*time.Second || client.RemoteAddr().String() != simServer {
 			t.Errorf("connected to %v after %v", client.RemoteAddr(), d)

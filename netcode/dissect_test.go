@@ -35,14 +35,14 @@ func checkDissected(t *testing.T, b []byte) {
 		return
 	}
 	p, n, reason := parseHeader(b, clientTakes|serverTakes, true)
-	if reason == DropNone {
+	if reason == dropNone {
 		p.body = b[n : len(b)-tagSize]
 		require.Equal(t, p.seq, d.Uint("sequence"), "%x", b)
 		require.Equal(t, uint64(p.typ), d.Uint("type"), "%x", b)
 		require.Equal(t, append([]byte{}, p.body...), append([]byte{}, d.Bytes("sealed")...), "%x", b)
 		reason = checkBody(p)
 	}
-	require.Equal(t, reason == DropNone, d.Problem == "", "%v, %s: %x", reason, d.Problem, b)
+	require.Equal(t, reason == dropNone, d.Problem == "", "%v, %s: %x", reason, d.Problem, b)
 }
 
 // TestDissectOpens opens the recorded packets as the tools do that know the
@@ -83,7 +83,7 @@ func TestDissectOpens(t *testing.T) {
 // TestDissectTokenKeys reads the keys of every recorded token.
 func TestDissectTokenKeys(t *testing.T) {
 	for _, r := range vectors.Recordings(t, "netcode", "token", "connect_token") {
-		token, err := ParseToken(r.Bytes)
+		token, err := parseToken(r.Bytes)
 		if err != nil {
 			continue
 		}

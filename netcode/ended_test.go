@@ -46,5 +46,5 @@ func TestNothingBehindDisconnect(t *testing.T) {
 	handle(1)
 	require.Equal(t, []string{"first"}, upper.got)
 	require.Equal(t, []error{io.EOF}, upper.closed)
-	require.EqualValues(t, 1, server.Stats().PayloadsReceived)
+	require.EqualValues(t, 1, server.Stats().MessagesReceived)
 }

@@ -10,39 +10,59 @@ import (
 	"time"
 )
 
-// A HandshakeError says why [Dial] did not get a session. A server answers
-// nobody who does not hold a valid token, so silence has many meanings; the
-// text names them.
+// A HandshakeError says why Dial got no session. A server answers only clients
+// with a valid token, so silence has many causes; the text names them.
 type HandshakeError struct {
-	// Server is the one tried last.
+	// Server is the last one that was tried.
 	Server netip.AddrPort
-	// State is how the handshake ended, or how far it got before the context
-	// ended it.
-	State State
 	// Elapsed is the time since the first request to the first server.
 	Elapsed time.Duration
 	// Attempts has an entry for each server that was tried.
 	Attempts []Attempt
-	// Err is the error of the context or the network, if that is what ended
-	// the handshake.
+	// Err is the failure of the last attempt, or the error of the context:
+	// [ErrServerFull], [ErrTokenExpired], an error of the network, or silence.
 	Err error
 
-	expired time.Duration // how long before, by this machine's clock; zero: it had not
+	expired time.Duration // before the Dial, by this machine's clock; zero: it had not
+}
+
+// An Attempt is the failure of one of the servers in a connect token.
+type Attempt struct {
+	Server     netip.AddrPort // an address from the connect token
+	Challenged bool           // the server took the token, and not the answer to its challenge
+	Elapsed    time.Duration  // since the first request to this server
+	Err        error          // as HandshakeError.Err
+}
+
+// export returns what users see of a.
+func (a attempt) export() Attempt {
+	x := Attempt{Server: a.server, Elapsed: a.elapsed, Err: a.err}
+	x.Challenged = a.state == stateResponseTimedOut || a.state == stateResponding
+	switch {
+	case a.err != nil:
+	case a.state == stateTokenExpired:
+		x.Err = ErrTokenExpired
+	case a.state == stateDenied:
+		x.Err = ErrServerFull
+	case x.Challenged:
+		x.Err = errNotAccepted
+	default:
+		x.Err = errNoAnswer
+	}
+	return x
 }
 
 // Unwrap returns Err.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// Timeout reports whether it was silence that ended the handshake.
+// Timeout reports whether silence ended the handshake.
 func (e *HandshakeError) Timeout() bool {
-	if e.Err != nil {
-		return errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
-	}
-	return e.State == StateRequestTimedOut || e.State == StateResponseTimedOut
+	return e.Err == errNoAnswer || e.Err == errNotAccepted ||
+		errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
 }
 
-// Temporary is false: the same token does not help again. It is used up, unless
-// the context had ended before the first request.
+// Temporary is false, because the same token does not help again. It is used,
+// unless the context had ended before the first request.
 func (e *HandshakeError) Temporary() bool { return false }
 
 func (e *HandshakeError) Error() string {
@@ -54,43 +74,36 @@ func (e *HandshakeError) Error() string {
 	if e.Elapsed > 0 {
 		fmt.Fprintf(&b, " after %s", seconds(e.Elapsed))
 	}
-	b.WriteString(": ")
-	if e.Err != nil {
-		b.WriteString(e.Err.Error())
+	cause := e.Err
+	b.WriteString(": " + reason(cause))
+	if n := len(e.Attempts); n > 0 && errors.Is(cause, context.DeadlineExceeded) {
+		cause = errNoAnswer
+		if e.Attempts[n-1].Challenged {
+			cause = errNotAccepted
+		}
+		b.WriteString(": " + reason(cause))
 	}
-	if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
-		if e.Err != nil {
-			b.WriteString(": ")
-		}
-		b.WriteString(e.reason())
-		if e.expired > 0 {
-			fmt.Fprintf(&b, "; the connect token had expired %s before by this machine's clock", seconds(e.expired))
-		}
+	switch cause {
+	case errNoAnswer, ErrTokenExpired:
+		b.WriteString(": " + silentReasons)
+	case errNotAccepted:
+		b.WriteString(": it may have gone, or connected the same client meanwhile")
+	}
+	if e.expired > 0 {
+		fmt.Fprintf(&b, "; the connect token had expired %s before by this machine's clock", seconds(e.expired))
 	}
 	e.describeOthers(&b)
 	return b.String()
 }
 
+// reason returns the text of a cause within that of a HandshakeError.
+func reason(err error) string { return strings.TrimPrefix(err.Error(), "netcode: ") }
+
 const silentReasons = "a silent server may be down or unreachable, have another private key or protocol id, " +
 	"not find its own address in the token, as behind a proxy or a NAT, have seen the token used or know its client as connected, " +
 	"have started after the token was issued, or find it expired by its clock"
 
-// reason explains the state.
-func (e *HandshakeError) reason() string {
-	switch e.State {
-	case StateTokenExpired:
-		return "the connect token's lifetime ended before a server accepted it: " + silentReasons
-	case StateDenied:
-		return "the server denied the connection because it is full"
-	case StateResponseTimedOut, StateResponding:
-		return "the server sent a challenge and then did not accept the answer: it may have gone, or connected the same client in between"
-	case StateRequestTimedOut, StateRequesting:
-		return "no answer: " + silentReasons
-	}
-	return e.State.String()
-}
-
-// describeOthers adds a word on each server that was tried before.
+// describeOthers adds the failures of the servers before the last.
 func (e *HandshakeError) describeOthers(b *strings.Builder) {
 	if len(e.Attempts) < 2 {
 		return
@@ -100,7 +113,7 @@ func (e *HandshakeError) describeOthers(b *strings.Builder) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(b, " %v %v after %s", a.Server, a.State, seconds(a.Elapsed))
+		fmt.Fprintf(b, " %v after %s: %s", a.Server, seconds(a.Elapsed), reason(a.Err))
 	}
 }
 

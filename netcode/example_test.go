@@ -33,19 +33,19 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	client, err := netcode.Dial(context.Background(), token)
+	client, err := netcode.Dial(token)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
 	client.Write([]byte("hello"))
 
-	server, err := ln.AcceptConn()
+	server, err := ln.AcceptConn(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	b := make([]byte, netcode.MaxPayload)
+	b := make([]byte, netcode.MaxMessageSize)
 	n, err := server.Read(b)
 	if err != nil {
 		log.Fatal(err)
@@ -62,12 +62,12 @@ func ExampleListener_Shutdown() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, 1)
+	client, err := new(netcode.Dialer).DialWithKey(context.Background(), ln.Addr().String(), key, 0, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	server, err := ln.AcceptConn()
+	server, err := ln.AcceptConn(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func ExampleListener_Shutdown() {
 	defer cancel()
 	err = ln.Shutdown(ctx)
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
-	_, err = client.Read(make([]byte, netcode.MaxPayload))
+	_, err = client.Read(make([]byte, netcode.MaxMessageSize))
 	fmt.Println(err)
 	// Output:
 	// true
@@ -94,7 +94,7 @@ func Example_messages() {
 	ln := volley.NewListener(inner, nil)
 	defer ln.Close()
 
-	session, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, 1)
+	session, err := new(netcode.Dialer).DialWithKey(context.Background(), ln.Addr().String(), key, 0, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func ExampleConn_ClientID() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client, err := netcode.Dial(context.Background(), token)
+	client, err := netcode.Dial(token)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -157,12 +157,12 @@ func ExampleListener_Conns() {
 	}
 	defer ln.Close()
 	for id := range uint64(3) {
-		client, err := netcode.DialShared(context.Background(), ln.Addr().String(), key, 0, id)
+		client, err := new(netcode.Dialer).DialWithKey(context.Background(), ln.Addr().String(), key, 0, id)
 		if err != nil {
 			log.Fatal(err)
 		}
 		defer client.Close()
-		session, err := ln.AcceptConn()
+		session, err := ln.AcceptConn(context.Background())
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -192,8 +192,8 @@ func ExampleToken() {
 		log.Fatal(err)
 	}
 	b, _ := token.MarshalBinary() // over HTTPS to the client, for instance
-	token, err = netcode.ParseToken(b)
-	if err != nil {
+	token = new(netcode.Token)
+	if err := token.UnmarshalBinary(b); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(b), token.ProtocolID(), token.Servers(), token.Expires().Sub(token.Created()))
@@ -217,7 +217,7 @@ func ExamplePipe() {
 		client.Close()
 	}()
 	for {
-		b, err := server.ReadPayload(nil)
+		b, err := server.ReadMessage(context.Background(), nil)
 		if err == io.EOF {
 			break
 		}
@@ -236,11 +236,9 @@ func ExampleListener_Stats() {
 	}
 	defer ln.Close()
 	s := ln.Stats()
-	for r, n := range s.Drops {
-		if n > 0 {
-			fmt.Println(netcode.DropReason(r), n)
-		}
+	for reason, n := range s.Drops {
+		fmt.Println(reason, n)
 	}
-	fmt.Println(s.Conns, s.Drops[netcode.DropTokenExpired])
+	fmt.Println(s.Conns, s.Drops["token_expired"])
 	// Output: 0 0
 }

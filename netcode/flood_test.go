@@ -15,6 +15,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/listen"
 	"volley/internal/socket"
+	"volley/internal/testenv"
 )
 
 // A fakeSocket is a socket whose other side is the test.
@@ -127,7 +128,7 @@ func connectFake(t *testing.T, sock *fakeSocket, from netip.AddrPort, c *client)
 			c.receive(now, testServerAddr, b)
 		}
 	}
-	if c.state != StateConnected {
+	if c.state != stateConnected {
 		t.Fatalf("client is %v", c.state)
 	}
 }
@@ -146,7 +147,7 @@ func TestDropFlood(t *testing.T) {
 		ps = append(ps, socket.Packet{Buf: forged, Addr: clientAddr(i)})
 	}
 	n := uint64(0)
-	for l.Stats().Drops[DropFlood] == 0 {
+	for l.Stats().Drops[dropFlood.String()] == 0 {
 		for range 100 {
 			sock.in <- ps
 			n += 8
@@ -155,9 +156,9 @@ func TestDropFlood(t *testing.T) {
 	sock.put(testServerAddr, nil) // a stranger; what came before is done
 	sock.put(testServerAddr, nil)
 	s := l.Stats()
-	require.GreaterOrEqual(t, s.Drops.Total(), n)
-	require.LessOrEqual(t, s.Drops.Total(), n+2)
-	require.EqualValues(t, n-s.Drops[DropFlood], s.Drops[DropTokenDecrypt])
+	require.GreaterOrEqual(t, total(s.Drops), n)
+	require.LessOrEqual(t, total(s.Drops), n+2)
+	require.EqualValues(t, n-s.Drops[dropFlood.String()], s.Drops[dropTokenDecrypt.String()])
 }
 
 // TestListenerFlood: 10^6 garbage datagrams from 10^5 addresses through a
@@ -175,7 +176,7 @@ func TestListenerFlood(t *testing.T) {
 		tok, _ := is.Issue(uint64(i), nil)
 		clients[i] = newTestClient(time.Now(), tok)
 		connectFake(t, sock, clientAddr(i), clients[i])
-		conns[i], _ = l.AcceptConn()
+		conns[i], _ = l.AcceptConn(t.Context())
 	}
 	sock.discard()
 	g := newGarbler(t, 6)
@@ -195,7 +196,7 @@ func TestListenerFlood(t *testing.T) {
 	if n := fewGoroutines(goroutines); n > goroutines || s.Conns != live || s.Handshakes != 0 {
 		t.Errorf("%d goroutines and %+v, want %d", n, s, goroutines)
 	}
-	if n := s.Drops.Total(); n < uint64(scaled(1_000_000)) {
+	if n := total(s.Drops); n < uint64(scaled(1_000_000)) {
 		t.Errorf("%d drops counted", n)
 	}
 	sock.keep()
@@ -234,7 +235,7 @@ func listenerMemory(t *testing.T) {
 	before := heapInUse()
 	for i, c := range clients {
 		connectFake(t, sock, clientAddr(i), c)
-		conns[i], _ = l.AcceptConn()
+		conns[i], _ = l.AcceptConn(t.Context())
 		out := datagram.GetBatch()
 		c.sendPayload(time.Now(), []byte("up"), out)
 		sock.put(clientAddr(i), bytes.Clone(out.At(0)))
@@ -246,7 +247,7 @@ func listenerMemory(t *testing.T) {
 	}
 	per := int(heapInUse()-before) / n
 	t.Logf("%d bytes a session", per)
-	if per > 6<<10 && !raceEnabled {
+	if per > 6<<10 && !testenv.Race {
 		t.Errorf("%d bytes a session, want at most 6144", per)
 	}
 	runtime.KeepAlive(clients)

@@ -16,7 +16,7 @@ func fuzzSeeds(f *testing.F) [][]byte {
 	seeds := append(rec.toServer, rec.toClient...)
 	var out wire.Batch
 	c.sendPayload(testStart, []byte("payload"), &out)
-	sess.sendPayload(testStart, bytes.Repeat([]byte{1}, MaxPayload), &out)
+	sess.sendPayload(testStart, bytes.Repeat([]byte{1}, MaxMessageSize), &out)
 	c.disconnect(testStart, &out)
 	return append(append(seeds, take(&out)...), nil, []byte{0}, []byte{0x16})
 }
@@ -29,7 +29,7 @@ func FuzzPacketHeader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte, takes uint8) {
 		p, n, reason := parseHeader(b, packetSet(takes), true)
-		if reason != DropNone {
+		if reason != dropNone {
 			return
 		}
 		if n < 2 || n > 9 || len(b) < n+tagSize || !packetSet(takes).has(p.typ) || p.typ == packetRequest {
@@ -59,17 +59,17 @@ func FuzzPacketRoundTrip(f *testing.F) {
 		if flip != 0 {
 			bad := bytes.Clone(sealed)
 			bad[int(flip)%len(bad)] ^= byte(flip>>8) | 1
-			if p, reason := c.open(bad, clientTakes|serverTakes, &w); reason == DropNone || w.seen != nil {
+			if p, reason := c.open(bad, clientTakes|serverTakes, &w); reason == dropNone || w.seen != nil {
 				t.Fatalf("changed packet %x opens as %+v", bad, p)
 			}
 		}
 		p, reason := c.open(sealed, clientTakes|serverTakes, &w)
 		switch reason {
-		case DropNone:
+		case dropNone:
 			if p.typ != pt || p.seq != seq || !bytes.Equal(p.body, body) {
 				t.Errorf("packet = %+v, want %v %d %x", p, pt, seq, body)
 			}
-		case DropBodySize, DropPayloadSize:
+		case dropBodySize, dropPayloadSize:
 			if pt.replayProtected() && w.newest != seq {
 				t.Errorf("newest = %d after an authentic packet %d", w.newest, seq)
 			}
@@ -88,7 +88,7 @@ func FuzzToken(f *testing.F) {
 	f.Add(b)
 	f.Add(b[:100])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tok, err := ParseToken(b)
+		tok, err := parseToken(b)
 		if err != nil {
 			return
 		}
@@ -97,7 +97,7 @@ func FuzzToken(f *testing.F) {
 		}
 		_, _, _ = tok.String(), tok.Expires(), tok.lifetime()
 		again, _ := tok.MarshalBinary()
-		back, err := ParseToken(again)
+		back, err := parseToken(again)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
@@ -136,12 +136,12 @@ func FuzzPrivateToken(f *testing.F) {
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p, back privateToken
-		if p.parse(b) != DropNone {
+		if p.parse(b) != dropNone {
 			return
 		}
 		var again [privateTokenSize]byte
 		p.put(&again)
-		if back.parse(again[:]) != DropNone || !bytes.Equal(again[:16], b[:16]) {
+		if back.parse(again[:]) != dropNone || !bytes.Equal(again[:16], b[:16]) {
 			t.Fatal("private part changed by reading and writing")
 		}
 		clear(p.servers[p.numServers:])
@@ -186,7 +186,7 @@ func FuzzAddress(f *testing.F) {
 				t.Errorf("%x read and written = %x", b[:n], again)
 			}
 		}
-		ap, err := ParseAddr(s)
+		ap, err := parseAddr(s)
 		if err != nil {
 			return
 		}
@@ -212,7 +212,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, who uint8) {
 		now := testStart.Add(time.Second)
 		if who%3 == 0 {
-			if _, reason := sess.receive(now, b); reason == DropNone {
+			if _, reason := sess.receive(now, b); reason == dropNone {
 				t.Fatal("a datagram out of nowhere was accepted")
 			}
 			return
@@ -236,9 +236,9 @@ func FuzzClient(f *testing.F) {
 		f.Add(b, uint8(3))
 	}
 	tok := issueAt(f, testStart, 1)
-	f.Fuzz(func(t *testing.T, b []byte, state uint8) {
+	f.Fuzz(func(t *testing.T, b []byte, n uint8) {
 		c := newTestClient(testStart, tok)
-		c.state = State(state%3 + 1)
+		c.state = state(n%3 + 1)
 		before := c.state
 		if c.receive(testStart, testServerAddr, b) != nil || c.state != before || c.leaving || c.recv.window.seen != nil {
 			t.Fatal("a datagram out of nowhere was accepted")

@@ -10,16 +10,16 @@ import (
 	"volley/internal/wire"
 )
 
-// Gather implements datagram.Gatherer: what the layer above appends to the
-// Gathering's spare batch is sealed into that of the layer below.
+// Gather implements datagram.Gatherer. The layer above appends to the Gathering's
+// spare batch, which Gathered seals into that of the layer below.
 func (s *stacked) Gather(g *datagram.Gathering) *wire.Batch {
 	b := g.Scratch()
 	b.Reset()
 	return b
 }
 
-// Gathered implements datagram.Gatherer. It is WriteBatch, but what it seals
-// leaves with g.
+// Gathered implements datagram.Gatherer. It is WriteBatch, except that the packets
+// leave with g.
 func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	c := (*Conn)(s)
 	below := c.dc.Features().Gather
@@ -28,7 +28,7 @@ func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	case outbox.Framed:
 		below.Gathered(g, (*gathered)(c))
 	case outbox.Blocked:
-		g.Flush() // or it might wait for ourselves
+		g.Flush() // otherwise the write might wait for ourselves
 		if from == nil {
 			s.WriteBatch(g.Scratch())
 		} else {
@@ -41,8 +41,8 @@ func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	}
 }
 
-// gather seals b into out, or into what is pending, on behalf of from. After an
-// error none of it is sent.
+// gather seals b into out, or into the pending packets, on behalf of from. After an
+// error none of them is sent.
 func (c *Conn) gather(now time.Time, b, out *wire.Batch, from datagram.Sender) (outbox.Gathered, error) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -69,11 +69,11 @@ func (c *Conn) gather(now time.Time, b, out *wire.Batch, from datagram.Sender) (
 	return how, nil
 }
 
-// A gathered is a Conn of which packets have been gathered.
+// A gathered is a Conn with gathered packets.
 type gathered Conn
 
-// Sent implements datagram.Sender. What found no room is pending again: to the
-// layer above all is done with.
+// Sent implements datagram.Sender. Packets that found no room are pending again, and
+// count as done for the layer above.
 func (s *gathered) Sent(unsent *wire.Batch, err error) {
 	c := (*Conn)(s)
 	c.sendMu.Lock()

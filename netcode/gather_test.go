@@ -101,7 +101,7 @@ func TestGather(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		g.wantOrder(t, 8)
-		require.EqualValues(t, 8, c.Stats().PayloadsSent)
+		require.EqualValues(t, 8, c.Stats().MessagesSent)
 		pass(c, nil, "nobody wants to know")
 		g.left()
 		g.from.Sent(nil, nil)
@@ -148,8 +148,8 @@ func TestGatherErrors(t *testing.T) {
 		require.Equal(t, above{told: 1, err: net.ErrClosed}, a)
 		g.out.Reset()
 
-		var tooLarge *PayloadTooLargeError
-		pass(c, &a, string(make([]byte, MaxPayload+1)))
+		var tooLarge *MessageTooLargeError
+		pass(c, &a, string(make([]byte, MaxMessageSize+1)))
 		require.ErrorAs(t, a.err, &tooLarge)
 		require.Zero(t, g.out.Len())
 		require.False(t, c.out.Busy())

@@ -18,10 +18,10 @@ type sender struct {
 	body   [keepAliveBodySize]byte // kept, so that keep alives don't allocate
 }
 
-// startAt gives a server that stands at a place in the list of a token its share
-// of the sequences: the others have the same keys, and a client whose answer was
-// lost on the way may have a session at several of them. The first begins at 0,
-// the last one's share does not end.
+// startAt gives a server its share of the sequences, by its place in the list of a
+// token. The servers in the list have the same keys, and a client whose answers were
+// lost may have a session at several of them. The first share begins at 0, the last
+// does not end.
 func (s *sender) startAt(place int, last bool) {
 	s.start = uint64(place) << sessionShareBits
 	s.seq = s.start
@@ -30,10 +30,10 @@ func (s *sender) startAt(place int, last bool) {
 	}
 }
 
-// startAnywhere is startAt for a token with which the same server, or the same
-// client, may begin again without knowing that it has been used: the start is
-// random, so that what was sent with the keys before has other sequences. All
-// begin above those of startAt, and have 2^56 to go at least.
+// startAnywhere is startAt for a token that the same server or client may use again
+// without knowing. The start is random, so that earlier packets with the same keys
+// had other sequences. It is above all shares of startAt, and leaves at least 2^56
+// sequences.
 func (s *sender) startAnywhere(place int, random uint64) {
 	share := anywhereStart + uint64(place)<<anywhereShareBits
 	s.start = share + random>>(64-anywhereShareBits+1)
@@ -41,10 +41,10 @@ func (s *sender) startAnywhere(place int, random uint64) {
 	s.end = share + 1<<anywhereShareBits
 }
 
-// sequenceReserve is how many sequences are kept for the end of a session.
+// sequenceReserve is how many sequences are kept for the last packets.
 const sequenceReserve = 64
 
-// exhausted reports whether the session has to end because its sequences have.
+// exhausted reports whether the session has to end for lack of sequences.
 func (s *sender) exhausted() bool { return s.end > 0 && s.seq >= s.end-sequenceReserve }
 
 // packets returns how many packets have been sent.
@@ -53,7 +53,7 @@ func (s *sender) packets() uint64 { return s.seq - s.start }
 // send appends a packet to out.
 func (s *sender) send(now time.Time, t packetType, body []byte, out *wire.Batch) {
 	if s.end > 0 && s.seq >= s.end {
-		return // rather than repeat a nonce
+		return // do not repeat a nonce
 	}
 	s.cipher.seal(out, t, s.seq, body)
 	s.seq++
@@ -82,27 +82,19 @@ func (s *sender) disconnect(now time.Time, out *wire.Batch) {
 type receiver struct {
 	cipher packetCipher
 	window replayWindow
-	last   time.Time // of the newest packet that shows the peer alive
-	drops  *Drops    // nil: none
+	last   time.Time   // of the newest packet that shows the peer alive
+	drops  *dropCounts // nil: none
 }
 
-// drop counts a datagram that was of no use.
-func (r *receiver) drop(reason DropReason) {
+// drop counts a useless datagram.
+func (r *receiver) drop(reason dropReason) {
 	if r.drops == nil {
-		r.drops = new(Drops)
+		r.drops = new(dropCounts)
 	}
 	r.drops[reason]++
 }
 
-// dropped returns how many datagrams were of no use.
-func (r *receiver) dropped() (d Drops) {
-	if r.drops != nil {
-		d = *r.drops
-	}
-	return d
-}
-
 // open reads a datagram.
-func (r *receiver) open(b []byte, takes packetSet) (packet, DropReason) {
+func (r *receiver) open(b []byte, takes packetSet) (packet, dropReason) {
 	return r.cipher.open(b, takes, &r.window)
 }

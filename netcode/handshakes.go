@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A handshake is a challenged client that has not answered yet: the keys for
-// its address.
+// A handshake has the keys of a challenged client that has not answered yet.
 type handshake struct {
 	addr      netip.AddrPort
 	clientKey Key
@@ -18,7 +17,7 @@ type handshake struct {
 	place     uint8         // of this server in the token's list
 	last      bool          // no server follows in the list
 	anywhere  bool          // the session's sequence starts at random
-	shown     time.Time     // when the token was shown to us first
+	shown     time.Time     // when we saw the token first
 
 	before, behind *handshake // in a queue
 }
@@ -26,8 +25,8 @@ type handshake struct {
 // wipe forgets the keys.
 func (h *handshake) wipe() { *h = handshake{} }
 
-// expired reports whether the answer comes too late. The token's own expiry
-// ends only those handshakes that have no other end.
+// expired reports whether the answer comes too late. The token's expiry counts only
+// without a timeout.
 func (h *handshake) expired(now time.Time, wall uint64) bool {
 	if h.timeout > 0 {
 		return h.deadline.Before(now)
@@ -37,25 +36,24 @@ func (h *handshake) expired(now time.Time, wall uint64) bool {
 
 // handshakes is the bounded table of unfinished handshakes by address.
 //
-// While it has room, a handshake has all the time that its token's timeout gives
-// it. Where there is none, each token has handshakeShare from when it was shown
-// first, and after that gives way to others. So those who ask and never answer do
-// not keep others out, neither by a long timeout nor by asking again.
+// While the table has room, a handshake lasts as long as its token's timeout. In a full
+// table, a token has handshakeShare from when it was seen first, and then gives way to
+// others. So clients that ask and never answer do not keep others out, neither by a long
+// timeout nor by asking again.
 type handshakes struct {
 	max     int
 	entries map[netip.AddrPort]*handshake
 	swept   time.Time
-	// Rings without a beginning but for these two, which are no handshakes, in
-	// the order of coming: of tokens that had their time left when they came, and
-	// of the others.
+	// The heads of two rings in the order of arrival, for tokens that arrived before
+	// and after the end of their time. The heads are no handshakes.
 	early, late *handshake
 }
 
 const (
-	// sweepInterval bounds how often a full table is searched for what expired.
+	// sweepInterval bounds how often a full table is searched for expired entries.
 	sweepInterval = time.Second
-	// handshakeShare is the time that a token has for its handshake in a full
-	// table, about a hundred times what it takes.
+	// handshakeShare is the time of a token in a full table, about a hundred times
+	// the duration of a handshake.
 	handshakeShare = 10 * time.Second
 )
 
@@ -93,7 +91,7 @@ func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *han
 	h.addr = addr
 	switch {
 	case former != nil && former.id == h.id:
-		h.putBefore(former) // asking again is no way to the end of the queue
+		h.putBefore(former) // it keeps its place in the queue
 	case h.overdue(now):
 		h.putBefore(t.late)
 	default:
@@ -104,8 +102,8 @@ func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *han
 	return true
 }
 
-// makeRoom forgets what has expired, or else a handshake whose token has had its
-// time, and reports whether there is room now.
+// makeRoom forgets expired handshakes, or one whose token has had its time. It reports
+// whether there is room now.
 func (t *handshakes) makeRoom(now time.Time, wall uint64) bool {
 	if now.Sub(t.swept) >= sweepInterval {
 		t.sweep(now, wall)
@@ -124,8 +122,7 @@ func (t *handshakes) makeRoom(now time.Time, wall uint64) bool {
 	return true
 }
 
-// get returns the handshake of an address, nil if there is none or its time
-// is over.
+// get returns the handshake of an address, nil if there is none or it has expired.
 func (t *handshakes) get(now time.Time, wall uint64, addr netip.AddrPort) *handshake {
 	h := t.entries[addr]
 	if h != nil && h.expired(now, wall) {

@@ -54,7 +54,7 @@ func TestHoldersWhoGo(t *testing.T) {
 				}
 				refused(now.Add(time.Second), 1)
 				refused(now.Add(handshakeShare-1), 2)
-				require.Equal(t, uint64(2), s.counts.drops[DropPendingFull])
+				require.Equal(t, uint64(2), s.counts.drops[dropPendingFull])
 				now = now.Add(handshakeShare + time.Second)
 				for i := range 4 {
 					connectPair(t, s, now, clientAddr(3+i), issueAt(t, now, uint64(3+i)))
@@ -89,9 +89,9 @@ func TestHoldersWhoStay(t *testing.T) {
 			require.Len(t, s.handshakes.entries, minHandshakes)
 		}
 		sess, _ := serverHandles(s, now, clientAddr(i), response)
-		require.NotNil(t, sess, "client %d; drops %v", i, dropsOf(&s.counts.drops))
+		require.NotNil(t, sess, "client %d; drops %v", i, s.counts.drops.labeled())
 	}
-	require.Zero(t, s.counts.drops[DropHistoryFull])
+	require.Zero(t, s.counts.drops[dropHistoryFull])
 }
 
 // TestHandshakeTakesItsTime: where there is room, a client may take as long as its

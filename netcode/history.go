@@ -6,15 +6,13 @@ import (
 	"time"
 )
 
-// A history remembers the connect tokens a server has seen for as long as they
-// could be shown again. A token is pending from its first request on, for the
-// address that sent it, and consumed once it has its session. Nothing but the
-// token's expiry frees an entry: were it evicted, a recorded session could be
-// played again, with the same keys and nonces.
+// A history remembers the connect tokens that a server has seen until they expire. A
+// token is pending from its first request on, for the address of the request, and
+// consumed once it has its session. Only its expiry frees an entry: otherwise a recorded
+// session could be played again, with the same keys and nonces.
 //
-// A clock that is set back must not bring back what has been forgotten. So the
-// history keeps the latest expiry of the tokens it forgot, a mark that the clock
-// had reached, and takes no token which expires by then.
+// A clock that is set back must not bring forgotten tokens back. So the history keeps the
+// latest expiry of a forgotten token, and takes no token that expires by then.
 type history struct {
 	max       int
 	entries   map[tokenID]historyEntry
@@ -22,13 +20,13 @@ type history struct {
 	forgotten uint64 // the latest expiry of an entry that was freed
 	start     time.Time
 
-	// Tokens that expire later than this from now on, in seconds, would keep
-	// their entries for long or for good: they may have half of them.
+	// Tokens that expire later than in this many seconds keep their entries for long,
+	// so they may have half of them.
 	lastingAfter uint64
-	lasting      int // their number
+	lasting      int // how many there are
 }
 
-// lastingAfter is the time, or twice the lifetime of tokens if that is more.
+// lastingAfter is at least twice the lifetime of tokens.
 const lastingAfter = 24 * time.Hour
 
 type historyEntry struct {
@@ -49,15 +47,15 @@ func newHistory(start time.Time, maxEntries int, lastingAfter time.Duration) his
 	}
 }
 
-// admit decides about a request with a token that has not expired by the wall
-// clock, in unix seconds. An unseen token becomes pending. Of one that is admitted
-// it returns when that was shown first, rounded up to whole seconds from the start.
-func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrPort, expires uint64) (shown time.Time, reason DropReason) {
+// admit decides about a request with a token that has not expired by the wall clock, in
+// unix seconds. A new token becomes pending. If the token is admitted, shown is when it
+// was seen first, rounded up to whole seconds from the start.
+func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrPort, expires uint64) (shown time.Time, reason dropReason) {
 	if e, ok := h.entries[id]; ok {
 		if e.consumed || e.addr != addr {
-			return time.Time{}, DropTokenUsed
+			return time.Time{}, dropTokenUsed
 		}
-		return h.shown(e), DropNone // a retransmission
+		return h.shown(e), dropNone // a retransmission
 	}
 	lasting := expires-wall > h.lastingAfter
 	if h.full(lasting) {
@@ -65,9 +63,9 @@ func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrP
 	}
 	switch {
 	case expires <= h.forgotten:
-		return time.Time{}, DropTokenExpired
+		return time.Time{}, dropTokenExpired
 	case h.full(lasting):
-		return time.Time{}, DropHistoryFull
+		return time.Time{}, dropHistoryFull
 	}
 	if lasting {
 		h.lasting++
@@ -76,10 +74,10 @@ func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrP
 	e.shown = uint32(max(0, now.Sub(h.start)+time.Second-1) / time.Second)
 	h.entries[id] = e
 	h.earliest = min(h.earliest, expires)
-	return h.shown(e), DropNone
+	return h.shown(e), dropNone
 }
 
-// shown returns when a token was shown first.
+// shown returns when a token was seen first.
 func (h *history) shown(e historyEntry) time.Time {
 	return h.start.Add(time.Duration(e.shown) * time.Second)
 }
@@ -89,8 +87,7 @@ func (h *history) full(lasting bool) bool {
 	return len(h.entries) >= h.max || lasting && h.lasting >= h.max/2
 }
 
-// consume marks a token as used up. An entry that is gone has expired, and
-// with it the token.
+// consume marks a token as used. If it has no entry it has expired.
 func (h *history) consume(id tokenID) {
 	if e, ok := h.entries[id]; ok {
 		e.consumed = true
@@ -98,8 +95,8 @@ func (h *history) consume(id tokenID) {
 	}
 }
 
-// sweep forgets expired tokens. Expiry is in whole seconds, so that however
-// many requests come, it looks through the table once a second at most.
+// sweep forgets expired tokens. It searches the table at most once a second, because
+// expiry is in whole seconds.
 func (h *history) sweep(now uint64) {
 	if now < h.earliest {
 		return

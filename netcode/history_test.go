@@ -30,7 +30,7 @@ func TestClockStepsBack(t *testing.T) {
 					require.Empty(t, answers)
 				}
 			}
-			require.NotZero(t, s.counts.drops[DropTokenExpired])
+			require.NotZero(t, s.counts.drops[dropTokenExpired])
 			// New tokens are not concerned.
 			connectPair(t, s, now, clientAddr(3), issueAt(t, now, 3))
 		})
@@ -55,7 +55,7 @@ func TestClockStepsBackAfterTwo(t *testing.T) {
 		sess, answers := serverHandles(s, testStart.Add(26*time.Second), clientAddr(1), rec.toServer[0])
 		require.Nil(t, sess)
 		require.Empty(t, answers)
-		require.Equal(t, uint64(1), s.counts.drops[DropTokenExpired])
+		require.Equal(t, uint64(1), s.counts.drops[dropTokenExpired])
 	}
 }
 
@@ -110,7 +110,7 @@ func TestLastingTokens(t *testing.T) {
 				require.Equal(t, 1, request(i, lifetime), "token %d", i)
 			}
 			require.Zero(t, request(5000, lifetime))
-			require.Equal(t, uint64(1), s.counts.drops[DropHistoryFull])
+			require.Equal(t, uint64(1), s.counts.drops[dropHistoryFull])
 			for i := range minTokens / 2 {
 				require.Equal(t, 1, request(6000+i, 30*time.Second), "short token %d", i)
 			}
@@ -133,7 +133,7 @@ func TestTokenLifetimeSetsLasting(t *testing.T) {
 	s := newTestServer(func(c *serverConfig) { c.lifetime = 72 * time.Hour })
 	for i := range minTokens {
 		_, reason := s.history.admit(testStart, 1000, tokenID{byte(i), byte(i >> 8)}, netip.AddrPort{}, 1000+72*3600)
-		require.Equal(t, DropNone, reason)
+		require.Equal(t, dropNone, reason)
 	}
 }
 

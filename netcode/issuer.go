@@ -8,49 +8,45 @@ import (
 	"time"
 )
 
-// An Issuer makes connect tokens. A backend keeps one per kind of server. It
-// is safe for concurrent use as long as nobody changes its fields.
+// An Issuer makes connect tokens, for a backend. It is safe for concurrent use
+// while nobody changes its fields.
 type Issuer struct {
-	// PrivateKey is shared by the backend and its servers, and by nobody
-	// else: it makes and opens every token. Required.
+	// PrivateKey is shared by the backend and its servers only. It makes and opens
+	// all tokens. Required.
 	PrivateKey Key
-	// ProtocolID must equal that of the servers. It tells programs and
-	// versions apart which share a private key.
+	// ProtocolID must equal that of the servers. It separates programs, and versions
+	// of a program, with the same private key.
 	ProtocolID uint64
-	// Servers are the addresses that clients try, in order: 1 to 32, with
-	// ports. Unspecified, multicast and broadcast addresses are errors, and
-	// without InternalServers so is one that stands in the list twice.
-	// Required.
+	// Servers are the addresses that clients try, in order, 1 to 32. Each has a
+	// port, and none is unspecified, multicast or broadcast. Without InternalServers
+	// all differ. Required.
 	Servers []netip.AddrPort
-	// InternalServers are the addresses under which the servers know
-	// themselves where those differ, as behind network address translation.
-	// As many as Servers, or nil for the same. No two may be equal: a server
-	// takes its share of the sequence numbers by its place in this list, so
-	// that servers which share the keys of a token share no nonce. So an
-	// address here has to be that of one server only.
+	// InternalServers are the same servers as they know their own addresses, if
+	// these differ, as behind network address translation. Nil: Servers. Each
+	// address must belong to one server and be in the list once: the place in the
+	// list decides about the server's share of the sequence numbers, so that servers
+	// with the same keys repeat no nonce.
 	InternalServers []netip.AddrPort
-	// Lifetime is how long a token can be used after its issue, in whole
-	// seconds. It must equal the TokenLifetime of the servers: those refuse
-	// a token with a shorter life for a while after their start, and cannot
-	// tell whether one with a longer life was used before it. Zero: 30 s, at
-	// most 2^31-1 s. Negative: forever, which no server with that rule
-	// protects; and a server remembers such tokens until it stops, so it takes
-	// a limited number of them (see [ListenConfig.MaxClients]).
+	// Lifetime is how long a token can be used after its issue, rounded up to whole
+	// seconds. It must equal the TokenLifetime of the servers. A server refuses
+	// tokens with a shorter life for a while after its start. It cannot know whether
+	// a token with a longer life was used before its start. Default 30 s, at most
+	// 2^31-1 s. Negative: no limit. A server remembers tokens without a limit until
+	// it stops, so it takes only some of them (see [ListenConfig.MaxClients]).
 	//
-	// A client that uses a token twice seals packets twice with the same keys.
-	// With one that lives for more than an hour, or forever, it begins to count
-	// at random each time, so that it repeats no nonce; with others it begins at
-	// 0, and whoever sees both sessions learns the XOR of their contents.
+	// A client that uses a token twice uses its keys twice. If the token lives for
+	// more than an hour, the client begins to count at random each time, so that it
+	// repeats no nonce. Otherwise it begins at 0, and an observer of both sessions
+	// learns the XOR of their contents.
 	Lifetime time.Duration
-	// Timeout is the silence after which either side gives up a session, in
-	// whole seconds. Zero: 10 s, at most 2^31-1 s. Negative: never.
+	// Timeout is the silence after which both sides give up a session, rounded up to
+	// whole seconds. Default 10 s, at most 2^31-1 s. Negative: no timeout.
 	Timeout time.Duration
 }
 
-// Issue makes a token for the client with the given id, which the server
-// learns together with userData, at most 256 bytes. The id is unique among the
-// clients connected to a server. The error is a *[ConfigError] that names the
-// field, or "userData".
+// Issue makes a token for a client. The server learns the client's id and userData,
+// at most 256 bytes. A server has one session for each id. The error is a
+// *[ConfigError] for a field, or for "userData".
 func (is *Issuer) Issue(clientID uint64, userData []byte) (*Token, error) {
 	return is.issue(time.Now(), clientID, userData, GenerateKey(), GenerateKey(), randomNonce())
 }
@@ -86,8 +82,7 @@ func (is *Issuer) issue(now time.Time, clientID uint64, userData []byte, clientK
 	return t, nil
 }
 
-// check returns the addresses for the public and the private part, or an error
-// that names the first field that is out of range.
+// check returns the addresses for the public and the private part.
 func (is *Issuer) check(userData []byte) (servers, internal []netip.AddrPort, err error) {
 	if err := checkCrypto(); err != nil {
 		return nil, nil, err
@@ -115,7 +110,7 @@ func (is *Issuer) checkSizes(userData []byte) error {
 		return err
 	}
 	switch n := len(is.Servers); {
-	case is.PrivateKey.IsZero():
+	case is.PrivateKey == (Key{}):
 		return configError("Issuer.PrivateKey", "it is missing")
 	case n < 1 || n > MaxServers:
 		return configError("Issuer.Servers", "%d addresses, not 1 to %d", n, MaxServers)
@@ -127,11 +122,11 @@ func (is *Issuer) checkSizes(userData []byte) error {
 	return nil
 }
 
-// checkDistinct refuses a list in which a server could not tell its place.
+// checkDistinct refuses a list in which a server cannot know its place.
 func checkDistinct(field string, servers []netip.AddrPort) error {
 	for i, ap := range servers {
 		if slices.Contains(servers[:i], ap) {
-			return configError(field, "%v stands in it twice, so that its server could not tell its place", ap)
+			return configError(field, "%v is in it twice, so that its server cannot know its place", ap)
 		}
 	}
 	return nil
@@ -148,9 +143,8 @@ func checkSeconds(field string, d time.Duration) error {
 // longest is the largest duration that a token holds.
 const longest = math.MaxInt32 * time.Second
 
-// wholeSeconds converts a duration for a field of the wire form: zero is def,
-// negative is -1, and everything else, up to longest, is rounded up to whole
-// seconds.
+// wholeSeconds converts a duration up to longest for a field of the wire form: zero
+// is def, and negative is -1.
 func wholeSeconds(d, def time.Duration) int32 {
 	switch {
 	case d < 0:

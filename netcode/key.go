@@ -4,12 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 )
 
-// A Key is a 256-bit secret. The private key shared by backend and servers is
-// one; the keys of a session never leave the package. It prints as a
-// placeholder, so that logs don't give it away; MarshalText shows it.
+// A Key is a 256-bit secret, such as the private key shared by backend and
+// servers. It prints as a placeholder; MarshalText returns the secret.
 type Key [keySize]byte
 
 // GenerateKey returns a random key from the operating system's generator.
@@ -33,24 +34,21 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
-// IsZero reports whether k is all zeros, which stands for no key.
-func (k Key) IsZero() bool { return k == Key{} }
-
 // String returns a placeholder.
 func (k Key) String() string {
-	if k.IsZero() {
+	if k == (Key{}) {
 		return "netcode.Key(none)"
 	}
 	return "netcode.Key(secret)"
 }
 
-// GoString returns a placeholder.
-func (k Key) GoString() string { return k.String() }
+// Format writes a placeholder for every verb.
+func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
 // LogValue returns a placeholder.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// MarshalText returns the key as 64 hexadecimal digits, for storing it.
+// MarshalText returns the secret as 64 hexadecimal digits, for storing it.
 func (k Key) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, k[:]), nil }
 
 // UnmarshalText reads what MarshalText wrote.

@@ -21,70 +21,61 @@ import (
 
 // A ListenConfig has options for servers. PrivateKey is required.
 type ListenConfig struct {
-	// PrivateKey is shared with the backend that issues the tokens. The
-	// Listener keeps no copy of it but in its cipher.
+	// PrivateKey is shared with the backend that issues the tokens. The Listener
+	// keeps it only inside a cipher.
 	PrivateKey Key
 	// ProtocolID must equal that of the tokens.
 	ProtocolID uint64
-	// Addresses are those of this server as tokens list them (see
-	// [Issuer.InternalServers]), with ports: a token that lists none of them
-	// is for somebody else. They are this server's alone: from the place in
-	// the token's list follows its share of the sequence numbers. Nil: the
-	// address listened on, or every address of this machine with that port if
-	// it is unspecified. Unspecified, multicast and broadcast addresses and
-	// port 0 are errors.
+	// Addresses are this server's addresses in tokens (see
+	// [Issuer.InternalServers]), with ports. No other server has one of them. The
+	// server refuses tokens without any of them. Nil: the address listened on, or
+	// every address of this machine if that is unspecified.
 	Addresses []netip.AddrPort
-	// MaxClients limits the sessions at one time; clients beyond it are
-	// denied. It is told to the clients, and sizes the history of tokens,
-	// eight for each client and at least 2048, and the table of unfinished
-	// handshakes, four for each and at least 1024. Where that is full, a
-	// handshake gives way to a newcomer ten seconds after its token was shown
-	// first. Tokens that never expire, or not within a day or twice TokenLifetime, whichever is longer, may
-	// take half of the history; those that never expire keep their places
-	// until the server stops, which bounds how many of them it ever admits.
-	// 1 to 1,048,576; default 4096.
+	// MaxClients limits the sessions. Further clients are denied. Clients learn the
+	// limit. 1 to 1,048,576; default 4096. It also limits:
+	//
+	//   - The remembered tokens: eight for each client, at least 2048. Tokens that
+	//     live longer than a day and than twice TokenLifetime may take half of them.
+	//     Tokens that never expire are remembered until the server stops.
+	//   - The unfinished handshakes: four for each client, at least 1024. In a full
+	//     table, a handshake gives way ten seconds after its token was first seen.
 	MaxClients int
-	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens
-	// that may have been used before its start: those that expire earlier
-	// than its start plus this. Zero: 30 s. Negative: it refuses none. A token
-	// that it does not refuse, for it lives longer or there is no such rule,
-	// admits its holder once more after each restart, with the same keys. The
-	// server begins such a session at a random sequence, for seven bytes more in
-	// each packet, so that it does not repeat the nonces of the one before; what
-	// the client does is described at [Issuer.Lifetime]. At most 2^31-1 s.
+	// TokenLifetime must equal [Issuer.Lifetime]. A server refuses tokens that may
+	// have been used before its start: those that expire earlier than its start plus
+	// TokenLifetime. Default 30 s, at most 2^31-1 s. Negative: it refuses none.
+	//
+	// After a restart, tokens exempt from this rule admit their holder again, with
+	// the same keys. The server begins such sessions at a random sequence, for seven
+	// more bytes in each packet, so that it repeats no nonce. For the client see
+	// [Issuer.Lifetime].
 	TokenLifetime time.Duration
 
 	// Config is for the sessions; nil: the defaults.
 	Config *Config
 	// Backlog limits the sessions that wait for Accept. Default: MaxClients.
-	// Negative: an error.
 	Backlog int
-	// MaxMemory limits what all sessions together hold for payloads that
-	// wait for Read, in bytes. Default 256 MiB; at least 8 KiB, which is what
-	// one payload may take. Negative: no limit.
+	// MaxMemory limits the memory of all messages that wait for Read, in bytes.
+	// Default 256 MiB, at least 8 KiB, which one message may take. Negative: no
+	// limit.
 	MaxMemory int64
-	// Filter, if not nil, is asked whether datagrams of an address without a
-	// session are to be looked at. It is called on the goroutine that reads the
-	// socket, which may be one in Read of the only session, and must be quick.
-	// With several Sockets it may be called by several at once.
+	// Filter, if not nil, decides whether to look at datagrams of an address without
+	// a session. It must be quick, because the reader of the socket calls it. With
+	// several Sockets it may be called concurrently.
 	Filter func(netip.AddrPort) bool
-	// Logger is told which datagrams were dropped and why, at most once a
-	// second for each reason; and, at most once in ten seconds each, that the
-	// kernel drops datagrams for want of a larger buffer, has granted less than
-	// Config.SocketBuffer, or reports errors of the sockets. Its Handler must not call
-	// methods of the Listener or of its connections, of which locks may be held. Nil:
-	// silence.
+	// Logger, if not nil, gets the reasons of dropped datagrams, at most once a
+	// second for each. It also gets, at most once in ten seconds for each, errors of
+	// the sockets, datagrams that the kernel drops, and socket buffers smaller than
+	// Config.SocketBuffer. Its Handler must not call methods of the Listener or its
+	// connections, because their locks may be held.
 	Logger *slog.Logger
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
-	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
-	// systems other than Linux more than one is an error that wraps
-	// errors.ErrUnsupported. All limits, slots and remembered tokens are those of the one server that they
-	// make. A session keeps its socket: they all close together, and what
-	// arrives before all are bound is discarded. Nobody else may bind to the
-	// port.
+	// Sockets is how many sockets share the port (SO_REUSEPORT), each with its own
+	// reader, for machines with many cores. They are one server: a session keeps its
+	// socket, all close together, and all limits are for all of them. Datagrams that
+	// arrive before all are bound are dropped. Default 1, at most 1024. On systems
+	// other than Linux, more than one is an error that wraps errors.ErrUnsupported.
 	Sockets int
 }
 
@@ -96,43 +87,41 @@ const (
 	defaultSocketBuffer = 4 << 20
 )
 
-// A Listener is a server: it accepts sessions of clients with valid connect
-// tokens.
+// A Listener is a server. It accepts sessions of clients with valid connect tokens.
 type Listener struct {
 	cfg     ListenConfig
 	set     *settings
 	shared  shared
 	side    listen.Listener[*Conn]
-	refused atomic.Uint64 // for want of Accept
+	refused atomic.Uint64 // because Accept was not called
 	born    time.Time
 	ended   registry.Ended
 
-	// mu guards everything below, for all sockets. The locks of a Conn come
-	// before it.
+	// mu guards everything below, for all sockets. It comes after the locks of a Conn.
 	mu      sync.Mutex
 	core    *server
-	sweeper *time.Timer // for the core's tick; armed while there is something
+	sweeper *time.Timer // for the core's tick
 	armed   bool
 	closed  bool // the core has stopped
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen starts a server on a UDP address with the options' defaults. The
-// network is "udp", "udp4" or "udp6"; the address is as for net.ListenPacket.
-// Errors are those of net.ListenConfig and *[ConfigError].
-//
-// On Linux, a server on all addresses answers each client from the address that
-// it has dialed. On Windows, macOS and the BSDs the system chooses the address of
-// answers by its routes, and a client that has dialed another one does not hear
-// them: there, a machine of several addresses has a Listener on each.
+// Listen starts a server with default options on a UDP address, as
+// [ListenConfig.Listen] does.
 func Listen(network, address string, privateKey Key, protocolID uint64) (*Listener, error) {
 	lc := ListenConfig{PrivateKey: privateKey, ProtocolID: protocolID}
 	return lc.Listen(context.Background(), network, address)
 }
 
-// Listen starts a server on a UDP address. The context bounds the resolution
-// of the address. Errors are those of net.ListenConfig and *[ConfigError].
+// Listen starts a server on a UDP address. The network is "udp", "udp4" or "udp6",
+// and the address is as for net.ListenPacket. The context is for resolving the
+// address. Errors are those of net.ListenConfig and *[ConfigError].
+//
+// On Linux, a server on all addresses answers each client from the address that the
+// client dialed. Windows, macOS and the BSDs choose the address by their routes, and
+// a client that dialed another address does not hear the answer. On these systems,
+// start a Listener on each address of the machine.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	if err := listen.CheckNetwork("listen", network); err != nil {
 		return nil, err
@@ -156,11 +145,11 @@ func (l *Listener) options() listen.Options {
 	return listen.Options{Sockets: l.cfg.Sockets, Control: l.cfg.Control, Socket: l.set.socket}
 }
 
-// ListenPacket starts a server on a socket that exists, a UDP socket or any
-// other net.PacketConn whose addresses are *net.UDPAddr. The Listener takes it
-// over: it closes it, and nobody else may read from it. After an error, a
-// *[ConfigError] or one of the system, the socket is still the caller's.
-func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+// ListenOn starts a server on a socket that exists, a UDP socket or any other
+// net.PacketConn whose addresses are *net.UDPAddr. The Listener closes pc, and nobody
+// else may read from it. After an error, a *[ConfigError] or one of the system, pc is
+// still the caller's.
+func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if netconn.IsNil(pc) {
 		return nil, configError("pc", "it is nil")
 	}
@@ -191,7 +180,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.shared.logger = lc.Logger
 	l.shared.memory.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
 	switch n := l.cfg.MaxClients; {
-	case lc.PrivateKey.IsZero():
+	case lc.PrivateKey == (Key{}):
 		return nil, configError("ListenConfig.PrivateKey", "it is missing")
 	case n < 1 || n > maxMaxClients:
 		return nil, configError("ListenConfig.MaxClients", "%d is not from 1 to %d", n, maxMaxClients)
@@ -201,7 +190,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, configError("ListenConfig.Sockets", "%d is more than %d", lc.Sockets, listen.MaxSockets)
 	}
 	if one := inbox.ChunkSize(minReadBuffer); lc.MaxMemory > 0 && lc.MaxMemory < int64(one) {
-		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one payload, which takes up to %d", lc.MaxMemory, one)
+		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one message, which takes up to %d", lc.MaxMemory, one)
 	}
 	if err := checkSeconds("ListenConfig.TokenLifetime", lc.TokenLifetime); err != nil {
 		return nil, err
@@ -273,23 +262,27 @@ func machineAddresses(port uint16) (addrs []netip.AddrPort, err error) {
 	return addrs, nil
 }
 
-// Accept waits for a session of a new client, a *[Conn]. Its error matches
-// net.ErrClosed after Close, and os.ErrDeadlineExceeded past the deadline.
+// Accept waits for a session of a new client, a *[Conn]. The error matches
+// net.ErrClosed after Close, and os.ErrDeadlineExceeded after the deadline.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) {
-	c, err := l.side.Accept(context.Background())
-	if err == nil {
-		c.markAccepted()
+// AcceptConn is Accept, but returns a *Conn, and an error that matches the cause of
+// ctx's end if that comes first.
+func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
+	c, err := l.side.Accept(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	c.sendMu.Lock()
+	c.accepted = true
+	c.sendMu.Unlock()
+	return c, nil
 }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close

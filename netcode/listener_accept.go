@@ -13,9 +13,9 @@ type acceptor Listener
 
 var _ datagram.Acceptor = (*acceptor)(nil)
 
-// HandleUnknown handles the datagrams of an address without a session. Once a
-// client has proved its address, the rest of its datagrams are for the
-// session; those before are emptied.
+// HandleUnknown handles the datagrams of an address without a session. It empties
+// them. As soon as a client has proved its address, the remaining datagrams are for
+// its session.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	if l.cfg.Filter != nil && !l.cfg.Filter(from) {
@@ -32,7 +32,7 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 			continue
 		}
 		sess, reason := l.core.receive(now, from, b, out)
-		if reason != DropNone {
+		if reason != dropNone {
 			l.shared.drop(reason, from)
 		}
 		bufs[i] = b[:0]
@@ -44,17 +44,13 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 	return nil
 }
 
-// sweepLocked arranges for the core to forget what expires.
+// sweepLocked schedules a tick of the core, if anything can expire.
 func (l *Listener) sweepLocked(now time.Time) {
 	if l.armed || l.core.idle() {
 		return
 	}
 	l.armed = true
-	if l.sweeper == nil {
-		l.sweeper = time.AfterFunc(tickInterval, l.sweep)
-	} else {
-		l.sweeper.Reset(tickInterval)
-	}
+	l.sweeper = time.AfterFunc(tickInterval, l.sweep)
 }
 
 func (l *Listener) sweep() {
@@ -69,7 +65,7 @@ func (l *Listener) sweep() {
 	l.sweepLocked(now)
 }
 
-// admit makes the Conn of a client that was let in, and queues it for Accept.
+// admit makes the Conn of a client, and queues it for Accept.
 func (l *Listener) admit(dc datagram.Conn, sess *session) {
 	c := &Conn{shared: &l.shared, slot: sess.index, slots: sess.maxClients}
 	c.init(dc, sess, l.set, l.shared.memory.ReserveKnown)

@@ -7,32 +7,25 @@ import (
 	"volley/internal/datagram"
 )
 
-// Close stops accepting clients, and ends sessions that nobody has accepted.
-// Those that were accepted live on; the socket closes with the last of them.
-// Close may be called more than once and returns the first call's result.
+// Close stops accepting clients, and ends sessions that Accept has not returned. The
+// other sessions live on; the socket closes with the last of them. Later calls return
+// the result of the first.
 func (l *Listener) Close() error { return l.side.Close() }
 
-// Shutdown ends the Listener as Close does, and waits for its sessions.
+// Shutdown ends the Listener as Close does, and waits for its sessions. It does not
+// tell the clients that it waits for them.
 //
-//   - At once Accept ends, clients without a session are no longer answered,
-//     those in the middle of a handshake included, and sessions that nobody has
-//     accepted are ended: their clients are told and read io.EOF.
-//   - Sessions that were accepted live on, in both directions, until the
-//     application or the client closes them, the timeout of their token ends
-//     them, or the socket breaks. When all have ended and the sockets are
-//     closed, Shutdown returns nil, also if ctx is over by then, or the error of
-//     Close.
-//   - If ctx is over before, Shutdown closes the sessions that are left, as
-//     [Conn.Close] does: their clients are told, what nobody has read is
-//     dropped, and pending calls return an error that matches net.ErrClosed. A
-//     connection that was put on top of a session ends with it: what it has
-//     received can be read, and then its calls fail with such an error. Then
-//     Shutdown returns an error that matches ctx's, which is context.Canceled
-//     or context.DeadlineExceeded.
+//   - Accept ends at once, and so do the handshakes and the sessions that Accept has
+//     not returned. The clients of these sessions are told and read io.EOF.
+//   - The other sessions live on until the application or the client closes them,
+//     their timeout ends them, or the socket breaks. After the last, Shutdown returns
+//     nil or the error of Close.
+//   - If ctx ends before, Shutdown closes the remaining sessions, as [Conn.Close]
+//     does, and returns ctx's error. A connection on top of a session ends, too: its
+//     received messages can be read, and then its calls fail with an error that
+//     matches net.ErrClosed.
 //
-// It may be called after Close, more than once, and by several goroutines. The
-// clients are not told that they are waited for: that is the application's
-// affair, before or meanwhile.
+// It may be called after Close, more than once, and concurrently.
 func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
 
 // stop ends the handshakes.
@@ -46,8 +39,7 @@ func (l *Listener) stop() {
 	}
 }
 
-// endSession closes a session other than by its user, or by the layer above: so
-// that has to learn of it.
+// endSession closes a session, and tells the layer above, which has not asked for it.
 func endSession(h datagram.Handler) {
 	c := (*Conn)(h.(*handler))
 	c.recvMu.Lock()

@@ -72,8 +72,8 @@ func TestLogIsLimited(t *testing.T) {
 				t.Errorf("line %d = %v, want %v of protocol_id", i, m, want)
 			}
 		}
-		if s := l.Stats(); s.Drops[DropProtocolID] != 3000 || s.Drops[DropNoHandshake] != 3000 || s.Drops.Total() != 6000 {
-			t.Errorf("drops %v", dropsOf(&s.Drops))
+		if s := l.Stats(); s.Drops[dropProtocolID.String()] != 3000 || s.Drops[dropNoHandshake.String()] != 3000 || total(s.Drops) != 6000 {
+			t.Errorf("drops %v", s.Drops)
 		}
 	})
 }
@@ -150,11 +150,11 @@ func TestConcurrentUse(t *testing.T) {
 	var writers, readers sync.WaitGroup
 	var servers []io.Closer
 	for i := range 4 {
-		client, err := DialShared(t.Context(), l.Addr().String(), key, 0, uint64(i))
+		client, err := new(Dialer).DialWithKey(t.Context(), l.Addr().String(), key, 0, uint64(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		server, err := l.AcceptConn()
+		server, err := l.AcceptConn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestConcurrentUse(t *testing.T) {
 					}
 				})
 				readers.Go(func() {
-					b := make([]byte, MaxPayload)
+					b := make([]byte, MaxMessageSize)
 					for {
 						if _, err := c.Read(b); err != nil {
 							return

@@ -84,7 +84,7 @@ func TestFloodLeavesTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		o.wantOrder(t, 2000)
 		require.Less(t, o.batches, 50)
-		require.EqualValues(t, 2000, c.Stats().PayloadsSent)
+		require.EqualValues(t, 2000, c.Stats().MessagesSent)
 		c.Close()
 		o.wantOrder(t, 2000+disconnectPackets)
 	})

@@ -8,11 +8,11 @@ import (
 	"volley/internal/datagram"
 )
 
-// Pipe returns the two sides of a session in memory, for tests: everything is
-// sealed and opened as between machines, but nothing is lost and the order is
-// kept. Write waits until the other side has room, and after Close the other
-// side reads what is left and then io.EOF. There is no handshake, and there
-// are no timeouts. Of userData the first 256 bytes are taken.
+// Pipe returns the two sides of a session in memory, for tests. Messages are sealed and
+// opened as between machines, but none is lost and the order is kept. Write waits until
+// the other side has room. After Close the other side reads the remaining messages and
+// then io.EOF. There is no handshake and no timeout. Only the first 256 bytes of userData
+// count.
 func Pipe(clientID uint64, userData []byte) (client, server *Conn) {
 	x, y := datagram.NewPipe(pipeAddr("client"), pipeAddr("server"))
 	up, down := GenerateKey(), GenerateKey()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A privateToken is the part of a connect token that only backend and servers
-// can read.
+// A privateToken is the part of a connect token that only backend and servers read.
 type privateToken struct {
 	clientID   uint64
 	timeout    int32 // seconds; not positive: no timeouts
@@ -41,14 +40,14 @@ func (p *privateToken) put(b *[privateTokenSize]byte) {
 }
 
 // parse reads the plain form.
-func (p *privateToken) parse(b []byte) DropReason {
+func (p *privateToken) parse(b []byte) dropReason {
 	if len(b) < privateTokenSize-tagSize {
-		return DropTokenLength
+		return dropTokenLength
 	}
 	p.clientID = binary.LittleEndian.Uint64(b)
 	p.timeout = int32(binary.LittleEndian.Uint32(b[8:]))
 	count, n, reason := consumeAddrs(b[12:], &p.servers)
-	if reason != DropNone {
+	if reason != dropNone {
 		return reason
 	}
 	p.numServers = count
@@ -56,7 +55,7 @@ func (p *privateToken) parse(b []byte) DropReason {
 	n = copy(p.clientKey[:], b)
 	n += copy(p.serverKey[:], b[n:])
 	copy(p.userData[:], b[n:])
-	return DropNone
+	return dropNone
 }
 
 // wipe forgets everything.
@@ -64,9 +63,8 @@ func (p *privateToken) wipe() { *p = privateToken{} }
 
 func (p *privateToken) idleTimeout() time.Duration { return secondsToTimeout(p.timeout) }
 
-// secondsToTimeout converts the timeout field of a token. Zero counts as
-// disabled, as negative values do; taken literally it would end every session
-// at once.
+// secondsToTimeout converts the timeout field of a token. Zero means none, as negative
+// values do, because otherwise it would end each session at once.
 func secondsToTimeout(s int32) time.Duration {
 	return time.Duration(max(s, 0)) * time.Second
 }
@@ -77,8 +75,8 @@ func sealPrivate(aead cipher.AEAD, nonce *[tokenNonceSize]byte, d *privateData, 
 	aead.Seal(plain[:0], nonce[:], plain, d[:])
 }
 
-// openPrivate opens the sealed private part b in place and reports whether it
-// was authentic; if not, its content is lost.
+// openPrivate opens the sealed private part b in place and reports whether it was
+// authentic. If not, b is lost.
 func openPrivate(aead cipher.AEAD, nonce, d, b []byte) bool {
 	_, err := aead.Open(b[:0], nonce, b, d)
 	return err == nil

@@ -21,7 +21,7 @@ func TestRecordedParts(t *testing.T) {
 	recordTokens(p.Scene("private tokens"))
 	recordRequests(p.Scene("requests"))
 	recordSessions(p.Scene("times of sessions"))
-	for i := StateTokenExpired - 1; i <= StateConnected+1; i++ {
+	for i := stateTokenExpired - 1; i <= stateConnected+1; i++ {
 		p.Scene("state %d", int(i)).Phase("name", "state", i)
 	}
 }
@@ -149,7 +149,7 @@ func recordHeaders(s *tape.Scene) {
 					b[0] = byte(first)
 				}
 				p, size, reason := parseHeader(b, takes, !rng.Chance(20))
-				if s.Note(int64(reason)); reason == DropNone {
+				if s.Note(int64(reason)); reason == dropNone {
 					read++
 					s.Note(int64(p.typ), int64(p.seq), int64(size))
 				}
@@ -184,7 +184,7 @@ func recordPackets(s *tape.Scene) {
 					w = newReplayWindow(64)
 				}
 				p, reason := by.open(out.At(0), setOf(typ), &w)
-				if s.Note(int64(reason), int64(p.typ), int64(p.seq)); reason == DropNone {
+				if s.Note(int64(reason), int64(p.typ), int64(p.seq)); reason == dropNone {
 					opened++
 					s.Data(p.body)
 				}

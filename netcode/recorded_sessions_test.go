@@ -170,10 +170,10 @@ func (w *recordedWorld) arrive(d recordedArrival) {
 		p, reason := sess.receive(w.now, d.data)
 		w.tape.Note(int64(reason), int64(p.typ), int64(p.seq))
 		w.tape.Data(p.body)
-		if reason != DropNone {
+		if reason != dropNone {
 			continue
 		}
-		if sess.confirm(); p.typ == packetDisconnect {
+		if sess.confirmed = true; p.typ == packetDisconnect {
 			s.remove(sess)
 		}
 	}
@@ -188,7 +188,7 @@ func (w *recordedWorld) advance(c *recordedClient) {
 		w.tape.Note(tape.Truth(c.next.IsZero()), int64(c.next.Sub(testStart)), int64(c.state), int64(c.server), int64(len(c.attempts)),
 			int64(c.slot), int64(c.slots), int64(c.send.packets()), tape.Truth(c.confirmed))
 	}
-	if c.state == StateConnected && w.rng.Chance(w.chat) {
+	if c.state == stateConnected && w.rng.Chance(w.chat) {
 		var out wire.Batch
 		c.sendPayload(w.now, w.text(), &out)
 		w.put(c.from, c.addr, &out)
@@ -218,7 +218,7 @@ func (w *recordedWorld) serve(addr netip.AddrPort, s *server) {
 			s.remove(sess)
 		}
 	}
-	next := s.tick(w.now)
+	next := tick(s, w.now)
 	w.tape.Note(tape.Truth(next.IsZero()), int64(next.Sub(testStart)), int64(len(s.handshakes.entries)), int64(len(s.history.entries)),
 		int64(s.history.lasting), int64(s.history.forgotten), int64(len(s.sessions)), tape.Truth(s.slots.full()))
 }
@@ -229,19 +229,19 @@ func (w *recordedWorld) phase(name string) {
 	for i, c := range w.clients {
 		d := c.recv.dropped()
 		if i < 8 {
-			figures = append(figures, "client", c.state.String()+"", "server", c.server, "sent", c.send.packets(), "got", c.got, "drops", total(d))
+			figures = append(figures, "client", c.state.String(), "server", c.server, "sent", c.send.packets(), "got", c.got, "drops", sum(d))
 		}
 		for r, n := range d {
 			w.tape.Note(int64(r), int64(n))
 		}
 		for _, a := range c.attempts {
-			w.tape.Note(int64(a.State), int64(a.Elapsed), int64(a.Server.Port()), tape.Truth(a.Err != nil))
+			w.tape.Note(int64(a.state), int64(a.elapsed), int64(a.server.Port()), tape.Truth(a.err != nil))
 		}
 	}
 	for _, s := range w.servers {
 		n := &s.counts
 		figures = append(figures, "requests", n.requests, "responses", n.responses, "challenges", n.challenges, "denied", n.denied,
-			"accepted", n.accepted, "dropped", total(n.drops), "sessions", len(s.sessions), "pending", len(s.handshakes.entries), "tokens", len(s.history.entries))
+			"accepted", n.accepted, "dropped", sum(n.drops), "sessions", len(s.sessions), "pending", len(s.handshakes.entries), "tokens", len(s.history.entries))
 		for r, n := range n.drops {
 			w.tape.Note(int64(r), int64(n))
 		}
@@ -249,11 +249,11 @@ func (w *recordedWorld) phase(name string) {
 	w.tape.Phase(name, figures...)
 }
 
-func total(d Drops) (sum uint64) {
+func sum(d dropCounts) (all uint64) {
 	for _, n := range d {
-		sum += n
+		all += n
 	}
-	return sum
+	return all
 }
 
 // TestRecordedSessions plays scenes of clients and servers, and compares all that

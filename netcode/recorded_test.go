@@ -83,7 +83,7 @@ func (th *theatre) start() {
 	th.down = &tap{PacketConn: th.socket(simServer)}
 	lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol}
 	var err error
-	if th.listener, err = lc.ListenPacket(th.down); err != nil {
+	if th.listener, err = lc.ListenOn(th.down); err != nil {
 		th.t.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func (th *theatre) wantSilence(when string, pc net.PacketConn) {
 
 // wantNobody checks that a server has no sessions, has said nothing, and that
 // what it was sent was dropped.
-func (th *theatre) wantNobody(when string, accepted uint64, reasons ...DropReason) {
+func (th *theatre) wantNobody(when string, accepted uint64, reasons ...dropReason) {
 	th.t.Helper()
 	s := th.listener.Stats()
 	if s.Conns != 0 || s.Handshakes != 0 || s.Accepted != accepted {
@@ -122,8 +122,8 @@ func (th *theatre) wantNobody(when string, accepted uint64, reasons ...DropReaso
 			when, s.Conns, s.Handshakes, s.Accepted, accepted)
 	}
 	for _, r := range reasons {
-		if s.Drops[r] == 0 {
-			th.t.Errorf("%s: nothing dropped for %v but %v", when, r, dropsOf(&s.Drops))
+		if s.Drops[r.String()] == 0 {
+			th.t.Errorf("%s: nothing dropped for %v but %v", when, r, s.Drops)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func wantQuiet(t *testing.T, when string, cs ...*Conn) {
 	t.Helper()
 	for _, c := range cs {
 		c.SetReadDeadline(time.Now())
-		var b [MaxPayload]byte
+		var b [MaxMessageSize]byte
 		if n, err := c.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: Read = %q, %v, want nothing", when, b[:n], err)
 		}
@@ -162,11 +162,11 @@ func TestReplayThroughListener(t *testing.T) {
 	bubble(t, simnet.Link{}, func(t *testing.T, n *simnet.Network) {
 		th := newTheatre(t, n)
 		var d Dialer
-		client, err := d.DialPacket(t.Context(), th.up, simToken(t, 1))
+		client, err := d.DialOn(t.Context(), th.up, simToken(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		server, err := th.listener.AcceptConn()
+		server, err := th.listener.AcceptConn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,10 +182,10 @@ func TestReplayThroughListener(t *testing.T) {
 		if after.Conns != 1 || after.Accepted != 1 || after.Challenges != before.Challenges || after.Handshakes != 0 || after.Tokens != 1 {
 			t.Errorf("the replay has changed the server: %+v, then %+v", before, after)
 		}
-		if s := server.Stats(); s.PayloadsReceived != 100 || s.Drops[DropReplay] < 300 {
+		if s := server.Stats(); s.MessagesReceived != 100 || s.Drops[dropReplay.String()] < 300 {
 			t.Errorf("server's Stats() = %+v", s)
 		}
-		if s := client.Stats(); s.PayloadsReceived != 100 || s.Drops[DropReplay] < 300 {
+		if s := client.Stats(); s.MessagesReceived != 100 || s.Drops[dropReplay.String()] < 300 {
 			t.Errorf("client's Stats() = %+v", s)
 		}
 		talk(t, client, server, "second")
@@ -199,15 +199,15 @@ func TestReplayThroughListener(t *testing.T) {
 			t.Error("the session has ended before its timeout")
 		}
 		time.Sleep(1200 * time.Millisecond)
-		if _, err := server.Read(make([]byte, 9)); !errors.Is(err, ErrTimeout) {
-			t.Errorf("Read: %v, want ErrTimeout: the replay has kept the session alive", err)
+		if _, err := server.Read(make([]byte, 9)); !errors.Is(err, ErrIdleTimeout) {
+			t.Errorf("Read: %v, want ErrIdleTimeout: the replay has kept the session alive", err)
 		}
 		client.Close()
 
 		ghost := th.socket(simClient)
 		th.down.forget()
 		th.replay(th.up.recorded(), simServer, ghost, th.stranger)
-		th.wantNobody("after its end", 1, DropTokenUsed)
+		th.wantNobody("after its end", 1, dropTokenUsed)
 		th.wantSilence("after its end", ghost)
 		th.wantSilence("after its end", th.stranger)
 
@@ -215,12 +215,12 @@ func TestReplayThroughListener(t *testing.T) {
 		th.start()
 		for range 3 { // within the token's lifetime, and after it
 			th.replay(th.up.recorded(), simServer, ghost, th.stranger)
-			th.wantNobody("after a restart", 0, DropTokenTooOld)
+			th.wantNobody("after a restart", 0, dropTokenTooOld)
 			th.wantSilence("after a restart", ghost)
 			th.wantSilence("after a restart", th.stranger)
 			time.Sleep(12 * time.Second)
 		}
-		th.wantNobody("after a restart", 0, DropTokenTooOld, DropTokenExpired)
+		th.wantNobody("after a restart", 0, dropTokenTooOld, dropTokenExpired)
 		if sent := th.down.recorded(); len(sent) != 0 {
 			t.Errorf("the server has sent %d datagrams to nobody", len(sent))
 		}
@@ -240,22 +240,22 @@ func TestTokenAgainThroughDial(t *testing.T) {
 			t.Fatal(err)
 		}
 		dial := func(from string) (*Conn, error) {
-			tok, err := ParseToken(wire) // a copy: Dial refuses to use one twice
+			tok, err := parseToken(wire) // a copy: Dial refuses to use one twice
 			if err != nil {
 				t.Fatal(err)
 			}
 			var d Dialer
-			return d.DialPacket(t.Context(), th.socket(from), tok)
+			return d.DialOn(t.Context(), th.socket(from), tok)
 		}
-		wantRefused := func(when, from string, reason DropReason) {
+		wantRefused := func(when, from string, reason dropReason) {
 			t.Helper()
 			var he *HandshakeError
 			before := th.listener.Stats()
-			if _, err := dial(from); !errors.As(err, &he) || he.State != StateRequestTimedOut {
+			if _, err := dial(from); !errors.As(err, &he) || he.Err != errNoAnswer {
 				t.Errorf("%s, from %s: %v, want no answer", when, from, err)
 			}
 			after := th.listener.Stats()
-			if after.Drops[reason] == before.Drops[reason] || after.Accepted != before.Accepted || after.Challenges != before.Challenges {
+			if after.Drops[reason.String()] == before.Drops[reason.String()] || after.Accepted != before.Accepted || after.Challenges != before.Challenges {
 				t.Errorf("%s, from %s: %+v, want drops for %v only", when, from, after, reason)
 			}
 		}
@@ -274,11 +274,11 @@ func TestTokenAgainThroughDial(t *testing.T) {
 		if client == nil {
 			t.Fatal("the first to get an end was refused")
 		}
-		if server, err = th.listener.AcceptConn(); err != nil {
+		if server, err = th.listener.AcceptConn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		talk(t, client, server, "race")
-		wantRefused("during the session", "10.0.2.3:4000", DropIDConnected)
+		wantRefused("during the session", "10.0.2.3:4000", dropIDConnected)
 		if second := <-conns; second != nil || th.listener.Stats().Accepted != 1 {
 			t.Errorf("both got in: %+v", th.listener.Stats())
 		}
@@ -288,13 +288,13 @@ func TestTokenAgainThroughDial(t *testing.T) {
 		client.Close()
 		server.Close()
 		time.Sleep(100 * time.Millisecond)
-		wantRefused("after the session", same, DropTokenUsed)
-		wantRefused("after the session", "10.0.2.4:4000", DropTokenUsed)
+		wantRefused("after the session", same, dropTokenUsed)
+		wantRefused("after the session", "10.0.2.4:4000", dropTokenUsed)
 
 		th.listener.Close()
 		th.start()
-		wantRefused("after a restart", same, DropTokenTooOld)
-		wantRefused("after a restart", "10.0.2.5:4000", DropTokenTooOld)
+		wantRefused("after a restart", same, dropTokenTooOld)
+		wantRefused("after a restart", "10.0.2.5:4000", dropTokenTooOld)
 		time.Sleep(30 * time.Second)
 		if _, err := dial(same); err == nil {
 			t.Error("an expired token admits")

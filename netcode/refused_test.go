@@ -31,7 +31,7 @@ func TestClientClockAhead(t *testing.T) {
 		require.NoError(t, err)
 		client, err := simDial(t, n, tok)
 		require.NoError(t, err)
-		server, err := l.AcceptConn()
+		server, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
 		client.Write([]byte("x"))
 		wantRead(t, server, "x")
@@ -59,7 +59,7 @@ func TestDialRefused(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		return Dial(ctx, tok)
+		return new(Dialer).Dial(ctx, tok)
 	}
 	c, err := dial(closed, good)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestDialRefused(t *testing.T) {
 	var he *HandshakeError
 	require.True(t, errors.As(err, &he), "%v", err)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	require.Equal(t, StateRequestTimedOut, he.State)
+	require.False(t, he.Attempts[0].Challenged)
 	require.False(t, he.Timeout())
 	require.GreaterOrEqual(t, he.Elapsed, refusalPatience)
 }
@@ -87,17 +87,17 @@ func TestRefusalsForged(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		clientSends(c, now)
 	}
-	require.Equal(t, StateRequesting, c.state)
+	require.Equal(t, stateRequesting, c.state)
 	c.receive(now, testServerAddr, answers[0])
 	for range 20 {
 		c.refuse(now)
 		now = now.Add(100 * time.Millisecond)
 	}
-	require.Equal(t, StateResponding, c.state)
+	require.Equal(t, stateResponding, c.state)
 	_, answers = serverHandles(s, now, clientAddr(1), clientSends(c, now)[0])
 	c.receive(now, testServerAddr, answers[0])
 	c.refuse(now)
-	require.Equal(t, StateConnected, c.state)
+	require.Equal(t, stateConnected, c.state)
 }
 
 // TestRefusalsCountPerServer: each server has its second.
@@ -106,16 +106,16 @@ func TestRefusalsCountPerServer(t *testing.T) {
 	c := newTestClient(now, sharedToken(t, now, 1))
 	for i := range 3 {
 		require.Equal(t, i, c.server)
-		for n := 0; c.server == i && c.state == StateRequesting; n++ {
+		for n := 0; c.server == i && c.state == stateRequesting; n++ {
 			require.LessOrEqual(t, n, 101, "server %d is not given up", i)
 			c.refuse(now)
 			now = now.Add(10 * time.Millisecond)
 		}
 	}
-	require.Equal(t, StateRequestTimedOut, c.state)
+	require.Equal(t, stateRequestTimedOut, c.state)
 	require.Len(t, c.attempts, 3)
 	for _, a := range c.attempts {
-		require.InDelta(t, refusalPatience, a.Elapsed, float64(10*time.Millisecond))
-		require.ErrorIs(t, a.Err, syscall.ECONNREFUSED)
+		require.InDelta(t, refusalPatience, a.elapsed, float64(10*time.Millisecond))
+		require.ErrorIs(t, a.err, syscall.ECONNREFUSED)
 	}
 }

@@ -1,8 +1,7 @@
 package netcode
 
-// A replayWindow remembers which of the newest sequence numbers have been
-// seen, one bit each. Numbers behind the window count as seen. One instance
-// serves one direction of one session.
+// A replayWindow remembers which of the newest sequence numbers of one direction of a
+// session have been seen. Numbers behind the window count as seen.
 type replayWindow struct {
 	newest uint64
 	seen   []uint64 // bit s mod size; nil until the first mark
@@ -19,8 +18,7 @@ func newReplayWindow(size int) replayWindow {
 	return replayWindow{size: n}
 }
 
-// check reports whether s is new. It changes nothing, for the packet has yet
-// to prove authentic.
+// check reports whether s is new. It changes nothing, because the packet may be forged.
 func (w *replayWindow) check(s uint64) bool {
 	if w.seen == nil || s > w.newest {
 		return true
@@ -46,8 +44,7 @@ func (w *replayWindow) mark(s uint64) {
 	w.seen[i/64] |= 1 << (i % 64)
 }
 
-// forget clears the bits that pass from older numbers to those behind newest
-// and up to s.
+// forget clears the bits of the numbers after newest, up to s.
 func (w *replayWindow) forget(s uint64) {
 	if s-w.newest >= w.size {
 		clear(w.seen)

@@ -38,41 +38,37 @@ func putRequest(b []byte, t *Token) {
 type requestReader struct {
 	aead       cipher.AEAD // for the private part; nil without a private key
 	protocolID uint64
-	// minExpires is the restart rule: tokens that expire earlier may have
-	// been used before the server started.
-	minExpires uint64
+	minExpires uint64 // tokens that expire earlier may have been used before our start
 }
 
-// read makes the checks of a request that need no state, in the order of the
-// standard, those that cost nothing first. It opens the private part in place,
-// and leaves zeros there, for it holds keys: the content of b is lost. now is in
+// read makes the checks of a request that need no state, in the order of the standard.
+// It opens the private part in place and then clears it, because it holds keys. now is in
 // unix seconds.
-func (rr *requestReader) read(b []byte, now uint64, r *request) DropReason {
+func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
 	if len(b) != requestSize {
-		return DropRequestLength
+		return dropRequestLength
 	}
 	if rr.aead == nil {
-		return DropNoPrivateKey
+		return dropNoPrivateKey
 	}
 	if string(b[1:requestProtocol]) != version {
-		return DropVersion
+		return dropVersion
 	}
 	if binary.LittleEndian.Uint64(b[requestProtocol:]) != rr.protocolID {
-		return DropProtocolID
+		return dropProtocolID
 	}
 	r.expires = binary.LittleEndian.Uint64(b[requestExpires:])
 	if r.expires <= now {
-		return DropTokenExpired
+		return dropTokenExpired
 	}
 	if r.expires < rr.minExpires {
-		return DropTokenTooOld
+		return dropTokenTooOld
 	}
 	private := b[requestPrivate:]
 	r.id = tokenID(private[privateTokenSize-tagSize:])
-	// Version, protocol id and expiry stand in the request as they do in the
-	// associated data.
+	// The associated data are a part of the request.
 	if !openPrivate(rr.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
-		return DropTokenDecrypt
+		return dropTokenDecrypt
 	}
 	reason := r.token.parse(private)
 	clear(private)

@@ -21,7 +21,7 @@ func talkAnew(t *testing.T, s *server, now time.Time, tok *Token, up, down nonce
 	t.Helper()
 	b, err := tok.MarshalBinary()
 	require.NoError(t, err)
-	tok, err = ParseToken(b)
+	tok, err = parseToken(b)
 	require.NoError(t, err)
 	c, sess, rec := connectPair(t, s, now, clientAddr(1), tok)
 	up.add(t, rec.toServer[1:]...) // requests have no nonce of this key
@@ -97,7 +97,7 @@ func TestRestartRecordedSession(t *testing.T) {
 		require.Nil(t, sess)
 	}
 	require.Equal(t, uint64(1), s.counts.challenges)
-	require.Equal(t, uint64(1), s.counts.drops[DropChallenge])
+	require.Equal(t, uint64(1), s.counts.drops[dropChallenge])
 }
 
 // TestWhichSessionsStartAnywhere: the others count from 0, with short sequences.
@@ -174,11 +174,11 @@ func TestLastingSession(t *testing.T) {
 		require.NoError(t, err)
 		client, err := simDial(t, n, tok)
 		require.NoError(t, err)
-		server, err := l.AcceptConn()
+		server, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
 		defer closeAll(client, server, l)
 		for i := range 10 {
-			text := string(bytes.Repeat([]byte{byte(i)}, MaxPayload))
+			text := string(bytes.Repeat([]byte{byte(i)}, MaxMessageSize))
 			client.Write([]byte(text))
 			wantRead(t, server, text)
 			server.Write([]byte(text))

@@ -21,7 +21,7 @@ func scriptTime(seconds float64) time.Time {
 type scriptAddr struct{ netip.AddrPort }
 
 func (a *scriptAddr) UnmarshalText(b []byte) (err error) {
-	a.AddrPort, err = ParseAddr(string(b))
+	a.AddrPort, err = parseAddr(string(b))
 	return err
 }
 
@@ -58,7 +58,7 @@ type scriptStep struct {
 	Received   []scriptPayload
 	Out        []scriptPacket
 	Slots      []scriptSlot
-	State      State
+	State      state
 	Index      *uint32 `json:"client_index"`
 	MaxClients uint32  `json:"max_clients"`
 }
@@ -160,7 +160,7 @@ func (s *scriptServer) deliver(now time.Time, from netip.AddrPort, b []byte) {
 	}
 	p, reason := sess.receive(now, b)
 	switch {
-	case reason != DropNone:
+	case reason != dropNone:
 		return
 	case p.typ == packetDisconnect:
 		s.drop(sess)
@@ -168,7 +168,7 @@ func (s *scriptServer) deliver(now time.Time, from netip.AddrPort, b []byte) {
 	case p.typ == packetPayload:
 		s.received = append(s.received, scriptPayload{sess.index, num(p.seq), bytes.Clone(p.body)})
 	}
-	sess.confirm()
+	sess.confirmed = true
 }
 
 func (s *scriptServer) drop(sess *session) {
@@ -251,7 +251,7 @@ type clientScript struct {
 	Name              string
 	ConnectTime       float64  `json:"connect_time"`
 	ConnectToken      hexBytes `json:"connect_token"`
-	StateAfterConnect State    `json:"state_after_connect"`
+	StateAfterConnect state    `json:"state_after_connect"`
 	Steps             []scriptStep
 }
 
@@ -264,9 +264,9 @@ type scriptClient struct {
 
 func newScriptClient(c *clientScript) *scriptClient {
 	s := &scriptClient{client: newClient(clientConfig{interval: sendInterval, window: referenceWindow, paced: true, fromZero: true})}
-	tok, err := ParseToken(c.ConnectToken)
+	tok, err := parseToken(c.ConnectToken)
 	if err != nil {
-		s.state = StateInvalidToken
+		s.state = stateInvalidToken
 		return s
 	}
 	s.connect(scriptTime(c.ConnectTime), tok)
@@ -374,9 +374,9 @@ func testTokenLifecycle(t *testing.T, data []byte) {
 		b := make([]byte, requestSize)
 		putRequest(b, &Token{expires: uint64(c.Expires)})
 		got := srv.requests.read(b, uint64(c.Now), &srv.req)
-		want := DropTokenTooOld
+		want := dropTokenTooOld
 		if c.Accept {
-			want = DropTokenDecrypt // it gets as far as the decryption
+			want = dropTokenDecrypt // it gets as far as the decryption
 		}
 		if got != want {
 			t.Errorf("restart rule, case %d: %v, want %v", i, got, want)

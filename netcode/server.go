@@ -21,24 +21,20 @@ type serverConfig struct {
 	window     int           // size of replay windows
 }
 
-// A server is the core of a server: the handshakes, and which sessions there
-// are. It does no I/O and has no lock; whoever has it calls one method at a
-// time. The packets of a session touch the session only.
+// A server is the core of a server: its handshakes and the list of its sessions. It
+// does no I/O and has no lock, so only one method may run at a time. The packets of
+// a session touch only the session.
 type server struct {
 	cfg        serverConfig
 	requests   requestReader
 	challenges challengeCipher
-	// Sequences of the next challenge token, and of the next packet to somebody
+	// Sequences of the next challenge token, and of the next packet to a client
 	// without a session, see nextGlobal.
 	challengeSeq, globalSeq uint64
 	// wall returns the time that tokens are checked against, in unix seconds.
-	wall func(now time.Time) uint64
-	// unbound accepts challenges without the token's identity in them, as
-	// recorded from other servers.
-	unbound bool
-	// fromZero has sessions count from 0 with any token, as recorded from other
-	// servers.
-	fromZero bool
+	wall     func(now time.Time) uint64
+	unbound  bool // accept challenges without a token's identity, as recorded from other servers
+	fromZero bool // sessions count from 0 with any token, as recorded from other servers
 
 	sessions   map[netip.AddrPort]*session
 	ids        map[uint64]*session
@@ -59,12 +55,12 @@ type handshakeCounts struct {
 	challenges uint64 // sent
 	denied     uint64 // sent
 	accepted   uint64 // sessions
-	drops      Drops
+	drops      dropCounts
 }
 
-// Capacities as multiples of the number of clients, as in the reference, and
-// not below those of the reference, which has 256 clients: few clients may be
-// many who come and go.
+// Capacities as multiples of the number of clients, as in the reference. They are
+// not below those of the reference with its 256 clients, because even a few slots
+// can serve many clients one after the other.
 const (
 	handshakesPerClient = 4
 	tokensPerClient     = 8
@@ -72,9 +68,8 @@ const (
 	minTokens           = 2048
 )
 
-// newServer starts a server at the given time. Its challenge key is random, and
-// so is the start of its global sequence, for tokens may be older than the
-// server.
+// newServer starts a server at the given time. Its challenge key and the start of
+// its global sequence are random, because tokens may be older than the server.
 func newServer(now time.Time, cfg serverConfig) *server {
 	s := &server{
 		cfg:        cfg,
@@ -89,7 +84,7 @@ func newServer(now time.Time, cfg serverConfig) *server {
 	key := GenerateKey()
 	s.challenges = newChallengeCipher(&key)
 	s.requests.protocolID = cfg.protocolID
-	if !cfg.privateKey.IsZero() {
+	if cfg.privateKey != (Key{}) {
 		s.requests.aead = newAEADX(&cfg.privateKey)
 		s.cfg.privateKey = Key{}
 	}
@@ -102,8 +97,8 @@ func newServer(now time.Time, cfg serverConfig) *server {
 // lifetime returns the seconds that the restart rule looks ahead.
 func (s *server) lifetime() uint64 { return uint64(wholeSeconds(s.cfg.lifetime, 0)) }
 
-// lasts reports whether a server that starts after us, in a later second, may admit
-// a token that was shown to us.
+// lasts reports whether a server that starts in a later second may admit a token
+// that we have seen.
 func (s *server) lasts(wall, expires uint64) bool {
 	return s.cfg.lifetime <= 0 || expires-wall > s.lifetime()
 }
@@ -116,21 +111,21 @@ func randomUint64() uint64 {
 
 func unixSeconds(now time.Time) uint64 { return uint64(max(now.Unix(), 0)) }
 
-// receive handles a datagram from an address without a session and appends
-// the answer, if any, to out, always smaller than the datagram. If the client
-// has proved its address and gets a session, receive returns it; the packet
-// in out is then its first.
-func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, DropReason) {
+// receive handles a datagram from an address without a session and appends the
+// answer, if any, to out. The answer is always smaller than the datagram. If the
+// client has proved its address, receive returns its session, and the answer is the
+// session's first packet.
+func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, dropReason) {
 	sess, reason := s.handle(now, from, b, out)
-	if reason != DropNone {
+	if reason != dropNone {
 		s.counts.drops[reason]++
 	}
 	return sess, reason
 }
 
-func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, DropReason) {
+func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, dropReason) {
 	if len(b) == 0 {
-		return nil, DropTooSmall
+		return nil, dropTooSmall
 	}
 	if b[0] == byte(packetRequest) {
 		s.counts.requests++
@@ -139,26 +134,27 @@ func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.
 	wall := s.wall(now)
 	h := s.handshakes.get(now, wall, from)
 	if h == nil {
-		return nil, DropNoHandshake
+		return nil, dropNoHandshake
 	}
 	if packetType(b[0]&0xf) != packetResponse {
-		return nil, DropState
+		return nil, dropState
 	}
 	s.counts.responses++
 	return s.handleResponse(now, from, h, b, out)
 }
 
-// The servers in the list of a token share its keys, and so must share the
-// nonces out. Sessions do so by the sequence they start at, packets to somebody
-// without a session by the bits below the highest, which all of them have set.
+// The servers in the list of a token share its keys, so each of them needs nonces of
+// its own. Sessions get them by the sequence at which they start. Packets to a client
+// without a session have the highest bit set, and the server's place in the bits
+// below.
 const (
 	sessionShareBits  = 40
 	anywhereShareBits = 57
 	globalShareBits   = 58
 )
 
-// nextGlobal returns the sequence for a packet to somebody without a session,
-// from a server at the given place in the list of the token.
+// nextGlobal returns the sequence for a packet to a client without a session, from
+// a server at the given place in the list of the token.
 func (s *server) nextGlobal(place int) uint64 {
 	s.globalSeq++
 	return globalSequenceStart + uint64(place)<<globalShareBits + s.globalSeq - 1
@@ -181,27 +177,21 @@ func (s *server) remove(sess *session) {
 	s.slots.put(sess.index)
 }
 
-// tick forgets what has expired and returns when to be called again, the zero
-// time if there is nothing to forget.
-func (s *server) tick(now time.Time) (next time.Time) {
+// tick forgets expired tokens and handshakes.
+func (s *server) tick(now time.Time) {
 	wall := s.wall(now)
 	s.handshakes.sweep(now, wall)
 	s.history.sweep(wall)
-	if s.idle() {
-		return time.Time{}
-	}
-	return now.Add(tickInterval)
 }
 
-// idle reports whether there is nothing that could expire.
+// idle reports whether nothing can expire.
 func (s *server) idle() bool { return len(s.handshakes.entries) == 0 && len(s.history.entries) == 0 }
 
-// tickInterval is how often a server looks for what has expired.
+// tickInterval is the time between two calls of tick.
 const tickInterval = 5 * time.Second
 
-// stop ends all handshakes and forgets keys and history. What the cipher of the
-// private key holds is the garbage collector's. Sessions are the caller's to
-// end.
+// stop ends all handshakes and forgets keys and history. The garbage collector frees
+// the cipher of the private key. Sessions are the caller's to end.
 func (s *server) stop() {
 	s.challenges = challengeCipher{}
 	s.requests = requestReader{}
@@ -211,8 +201,8 @@ func (s *server) stop() {
 	s.body = [challengeBodySize]byte{}
 }
 
-// place returns which server of a token's list this is, -1 if it is none. An
-// address that is every machine's own decides only where no other does.
+// place returns which server of a token's list this is, -1: none. A loopback address
+// counts only if no other address is this server's.
 func (s *server) place(p *privateToken) int {
 	place := -1
 	for i, ap := range p.servers[:p.numServers] {

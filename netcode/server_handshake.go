@@ -8,41 +8,40 @@ import (
 	"volley/internal/wire"
 )
 
-// handleRequest answers a connection request with a challenge if every rule
-// admits it, in the order of the standard. Only the holder of a valid token
-// ever gets an answer.
-func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) DropReason {
+// handleRequest answers a connection request with a challenge if every rule admits it,
+// in the order of the standard. Only the holder of a valid token gets an answer.
+func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) dropReason {
 	wall := s.wall(now)
 	r := &s.req
-	if reason := s.requests.read(b, wall, r); reason != DropNone {
+	if reason := s.requests.read(b, wall, r); reason != dropNone {
 		return reason
 	}
 	defer r.token.wipe()
 	place := s.place(&r.token)
 	if place < 0 {
-		return DropNotListed
+		return dropNotListed
 	}
 	if s.sessions[from] != nil {
-		return DropAddressConnected
+		return dropAddressConnected
 	}
 	if s.ids[r.token.clientID] != nil {
-		return DropIDConnected
+		return dropIDConnected
 	}
 	shown, reason := s.history.admit(now, wall, r.id, from, r.expires)
-	if reason != DropNone {
+	if reason != dropNone {
 		return reason
 	}
 	if s.slots.full() {
 		s.deny(&r.token.serverKey, place, out)
-		return DropServerFull
+		return dropServerFull
 	}
 	h := newHandshake(now, shown, r, place)
 	h.anywhere = s.lasts(wall, r.expires) && !s.fromZero
 	if !s.handshakes.put(now, wall, from, h) {
-		return DropPendingFull
+		return dropPendingFull
 	}
 	s.challenge(r, place, out)
-	return DropNone
+	return dropNone
 }
 
 func newHandshake(now, shown time.Time, r *request, place int) *handshake {
@@ -60,8 +59,7 @@ func newHandshake(now, shown time.Time, r *request, place int) *handshake {
 	return h
 }
 
-// challenge sends the client, at the address it claims, what it has to send
-// back.
+// challenge sends a challenge token to the address that the client claims.
 func (s *server) challenge(r *request, place int, out *wire.Batch) {
 	t := challengeToken{clientID: r.token.clientID, userData: r.token.userData}
 	if !s.unbound {
@@ -75,35 +73,35 @@ func (s *server) challenge(r *request, place int, out *wire.Batch) {
 	s.counts.challenges++
 }
 
-// handleResponse makes a session for a client that answers its challenge, in
-// the order of the standard.
-func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake, b []byte, out *wire.Batch) (*session, DropReason) {
+// handleResponse makes a session for a client that answers its challenge, with the
+// checks in the order of the standard.
+func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake, b []byte, out *wire.Batch) (*session, dropReason) {
 	c := newPacketCipher(&h.clientKey, s.cfg.protocolID)
 	p, reason := c.open(b, setOf(packetResponse), nil)
-	if reason != DropNone {
+	if reason != dropNone {
 		return nil, reason
 	}
 	var t challengeToken
 	if !s.challenges.open(p.body[8:], binary.LittleEndian.Uint64(p.body), &t) {
-		return nil, DropChallenge
+		return nil, dropChallenge
 	}
 	if !s.unbound && t.token != h.id {
-		return nil, DropChallenge
+		return nil, dropChallenge
 	}
 	if s.sessions[from] != nil {
-		return nil, DropAddressConnected
+		return nil, dropAddressConnected
 	}
 	if s.ids[t.clientID] != nil {
-		return nil, DropIDConnected
+		return nil, dropIDConnected
 	}
 	if s.slots.full() {
 		s.deny(&h.serverKey, int(h.place), out)
-		return nil, DropServerFull
+		return nil, dropServerFull
 	}
 	s.history.consume(h.id)
 	sess := s.accept(now, from, h, c, &t, out)
 	s.handshakes.remove(from)
-	return sess, DropNone
+	return sess, dropNone
 }
 
 // accept makes the session and sends its first packet.

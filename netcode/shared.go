@@ -11,10 +11,10 @@ import (
 	"volley/internal/listen"
 )
 
-// shared is what the sessions of a Listener have in common: counters, and a
-// log of what was dropped. A nil *shared counts nothing.
+// shared belongs to all sessions of a Listener: counters, and a log of drops. A nil
+// *shared counts nothing.
 type shared struct {
-	drops    [NumDropReasons]atomic.Uint64
+	drops    [numDropReasons]atomic.Uint64
 	timeouts atomic.Uint64
 	logger   *slog.Logger // may be nil
 
@@ -22,11 +22,10 @@ type shared struct {
 	departed departed
 
 	logMu  sync.Mutex
-	logged [NumDropReasons]logState
+	logged [numDropReasons]logState
 }
 
-// logState limits the log to one line a second for each reason, so that no
-// flood of datagrams becomes a flood of lines.
+// logState limits the log to one line a second for each reason.
 type logState struct {
 	last  time.Time
 	count int // since the last line
@@ -35,7 +34,7 @@ type logState struct {
 const logInterval = time.Second
 
 // drop counts a dropped datagram.
-func (s *shared) drop(r DropReason, from netip.AddrPort) {
+func (s *shared) drop(r dropReason, from netip.AddrPort) {
 	if s == nil {
 		return
 	}
@@ -51,20 +50,20 @@ func (s *shared) timedOut() {
 	}
 }
 
-// logLevel returns how interesting a reason is: what an operator may have
-// configured wrongly, or will want to know, is more than noise.
-func (r DropReason) logLevel() slog.Level {
+// logLevel returns the level of a reason. It is higher for reasons that an operator can
+// act on.
+func (r dropReason) logLevel() slog.Level {
 	switch r {
-	case DropProtocolID, DropTokenDecrypt, DropTokenExpired, DropTokenTooOld, DropNotListed,
-		DropHistoryFull, DropServerFull, DropPendingFull, DropQueueFull:
+	case dropProtocolID, dropTokenDecrypt, dropTokenExpired, dropTokenTooOld, dropNotListed,
+		dropHistoryFull, dropServerFull, dropPendingFull, dropQueueFull:
 		return slog.LevelWarn
-	case DropTokenUsed, DropIDConnected, DropVersion, DropServerCount, DropAddressType:
+	case dropTokenUsed, dropIDConnected, dropVersion, dropServerCount, dropAddressType:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
 }
 
-func (s *shared) log(r DropReason, from netip.AddrPort) {
+func (s *shared) log(r dropReason, from netip.AddrPort) {
 	ctx, level := context.Background(), r.logLevel()
 	if !s.logger.Enabled(ctx, level) {
 		return
@@ -75,9 +74,8 @@ func (s *shared) log(r DropReason, from netip.AddrPort) {
 	}
 }
 
-// logDue returns how many drops the line to be written now stands for, zero
-// for: no line now.
-func (s *shared) logDue(r DropReason) int {
+// logDue returns how many drops to log in a line now, zero for no line.
+func (s *shared) logDue(r dropReason) int {
 	now := time.Now()
 	s.logMu.Lock()
 	defer s.logMu.Unlock()

@@ -36,10 +36,10 @@ func TestSharedPort(t *testing.T) {
 		require.NoError(t, err)
 		used, err = tok.MarshalBinary()
 		require.NoError(t, err)
-		c, err := Dial(t.Context(), tok)
+		c, err := new(Dialer).Dial(t.Context(), tok)
 		require.NoError(t, err)
 		defer c.Close()
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
 		defer s.Close()
 		require.EqualValues(t, i, s.ClientID())
@@ -62,19 +62,17 @@ func TestSharedPort(t *testing.T) {
 	// that knows the token.
 	for range 8 {
 		tok, _ := issuer.Issue(99, nil)
-		_, err := Dial(t.Context(), tok)
-		var he *HandshakeError
-		require.ErrorAs(t, err, &he)
-		require.Equal(t, StateDenied, he.State)
+		_, err := new(Dialer).Dial(t.Context(), tok)
+		require.ErrorIs(t, err, ErrServerFull)
 	}
 	near[clients-1].Close()
 	awaitEnd(t, far[clients-1])
-	for try := 0; try < 8 || l.Stats().Drops[DropTokenUsed] == 0; try++ {
+	for try := 0; try < 8 || l.Stats().Drops[dropTokenUsed.String()] == 0; try++ {
 		require.Less(t, try, 600)
-		again, err := ParseToken(used)
+		again, err := parseToken(used)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err = Dial(ctx, again)
+		_, err = new(Dialer).Dial(ctx, again)
 		cancel()
 		require.Error(t, err, "a token was used twice")
 	}
@@ -114,7 +112,7 @@ func awaitEnd(t *testing.T, c *Conn) {
 // heard sends a payload until it arrives.
 func heard(t *testing.T, from, to *Conn, payload string) {
 	t.Helper()
-	b := make([]byte, MaxPayload)
+	b := make([]byte, MaxMessageSize)
 	for try := 0; ; try++ {
 		_, err := from.Write([]byte(payload))
 		require.NoError(t, err)

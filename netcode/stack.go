@@ -23,8 +23,7 @@ func init() {
 
 var errAttached = errors.New("netcode: another layer has taken the session over")
 
-// Attach gives the layer above. Payloads that nobody has read are handed over
-// first.
+// Attach sets the layer above. It first gets the messages that nobody has read.
 func (s *stacked) Attach(h datagram.Handler) error {
 	c := (*Conn)(s)
 	if err := c.attach(time.Now(), h); err != nil {
@@ -36,9 +35,9 @@ func (s *stacked) Attach(h datagram.Handler) error {
 	return nil
 }
 
-// attach hands over what came early, until there is none left, and only then
-// has the layer above take what comes next: so the order is kept, and it is
-// called without a lock.
+// attach gives the early messages to the layer above, until none is left. Only then
+// the layer gets new ones. So the order is kept, and the layer is called without a
+// lock.
 func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -57,7 +56,7 @@ func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 		}
 		c.recvMu.Lock()
 		if len(early) == 0 {
-			break // somebody else reads, or Close was called
+			break // another goroutine reads, or Close was called
 		}
 	}
 	c.upper = h
@@ -65,7 +64,7 @@ func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 	return nil
 }
 
-// early takes what nobody has read.
+// early takes the messages that nobody has read.
 func (c *Conn) early() (payloads [][]byte) {
 	var none deadline.Deadline // the application's may have passed
 	for c.user.In.Len() > 0 {
@@ -91,8 +90,8 @@ func (s *stacked) WriteBatch(b *wire.Batch) error {
 	return err
 }
 
-// WriteBatchBy implements datagram.Conn. What finds no room in time is sealed
-// again when it is tried again.
+// WriteBatchBy implements datagram.Conn. Datagrams that find no room in time are sealed
+// again at the next try.
 func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	c := (*Conn)(s)
 	c.sendMu.Lock()
@@ -112,7 +111,7 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 	}
 	wait := d
 	if !c.out.Busy() {
-		wait = c.out.Patience() // none is needed, so who must not wait may send
+		wait = c.out.Patience() // there is no wait, so also callers that must not wait may send
 	}
 	if err := c.out.AcquireUnlocking(wait); err != nil {
 		return c.unsentLocked(b, 0, err)
@@ -126,7 +125,7 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 	each := c.packetsLocked()
 	first := c.sealBatchLocked(now, b, out)
 	if n, err = c.out.TransmitUnlocking(out, d); n < out.Len() {
-		return c.unsentLocked(b, n/each, err) // no more than that: what cannot be sealed is not in out
+		return c.unsentLocked(b, n/each, err) // at most: datagrams that cannot be sealed are not in out
 	}
 	if first == nil {
 		first = err
@@ -134,8 +133,8 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 	return b.Len(), first
 }
 
-// unsentLocked returns what WriteBatchBy does when only n datagrams of b have
-// been sent: after the end, it is done with the others.
+// unsentLocked returns the result of WriteBatchBy if only n datagrams of b have been
+// sent. After the end of the session, the others count as done.
 func (c *Conn) unsentLocked(b *wire.Batch, n int, err error) (int, error) {
 	if err != os.ErrDeadlineExceeded {
 		n = b.Len()
@@ -143,7 +142,7 @@ func (c *Conn) unsentLocked(b *wire.Batch, n int, err error) (int, error) {
 	return n, err
 }
 
-// Schedule asks for a call of the layer above.
+// Schedule asks for a tick of the layer above.
 func (s *stacked) Schedule(at time.Time) {
 	c := (*Conn)(s)
 	c.upperBy(at)
@@ -154,22 +153,22 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 	return s.dc.WaitWritable(n, cancel)
 }
 
-// Stats returns what happened below the session.
+// Stats returns the figures of the layer below.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those of the layer below, but that the session seals what is
-// gathered, and is what is looked at.
+// Features are those of the layer below, except that the session gathers and has a
+// view of its own.
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
 	f.Viewer = (*handler)(s)
-	f.Glance = nil // who stacks on a session does so later than it was admitted
+	f.Glance = nil // a layer comes later than the admission of the session
 	if f.Gather != nil {
 		f.Gather = s
 	}
 	return f
 }
 
-func (s *stacked) MaxDatagram() int     { return MaxPayload }
+func (s *stacked) MaxDatagram() int     { return MaxMessageSize }
 func (s *stacked) LocalAddr() net.Addr  { return (*Conn)(s).LocalAddr() }
 func (s *stacked) RemoteAddr() net.Addr { return (*Conn)(s).RemoteAddr() }
 func (s *stacked) Close() error         { return (*Conn)(s).Close() }

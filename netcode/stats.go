@@ -1,56 +1,52 @@
 package netcode
 
-// Stats tells what happened in a session. Fields may be added.
+// Stats has the figures of a session.
 type Stats struct {
-	// PayloadsSent and BytesSent count what Write has sent, without the 18 to
-	// 25 bytes that a packet adds; PayloadsReceived and BytesReceived what
-	// came from the peer, whether it has been read or not.
-	PayloadsSent, BytesSent         uint64
-	PayloadsReceived, BytesReceived uint64
-	// PacketsSent counts all packets, keep alives included.
-	PacketsSent uint64
-	// ReadsTruncated counts calls of Read with too short a buffer.
-	ReadsTruncated uint64
-	// Drops counts received datagrams that were of no use, by reason.
-	Drops Drops
+	// Messages and their bytes, without the 18 to 25 bytes that a packet adds.
+	// Received messages count whether they have been read or not.
+	MessagesSent, BytesSent         uint64
+	MessagesReceived, BytesReceived uint64
+	PacketsSent                     uint64 // with keep alives
+	ReadsTruncated                  uint64 // calls of Read with too short a buffer
+	// Drops counts useless datagrams by reason, such as "replay". A reason that
+	// did not occur is not in it. docs/netcode.md explains the reasons.
+	Drops map[string]uint64
 }
 
-// Stats returns the present figures.
+// Stats returns the current figures.
 func (c *Conn) Stats() Stats {
 	s := Stats{ReadsTruncated: c.user.Truncated()}
 	c.recvMu.Lock()
-	s.PayloadsReceived, s.BytesReceived = c.received.payloads, c.received.bytes
-	s.Drops = c.sess.recv.dropped()
+	s.MessagesReceived, s.BytesReceived = c.received.messages, c.received.bytes
+	s.Drops = c.sess.recv.drops.labeled()
 	c.recvMu.Unlock()
 	c.sendMu.Lock()
-	s.PayloadsSent, s.BytesSent = c.sent.payloads, c.sent.bytes
+	s.MessagesSent, s.BytesSent = c.sent.messages, c.sent.bytes
 	s.PacketsSent = c.sess.send.packets()
 	c.sendMu.Unlock()
 	return s
 }
 
-// ListenerStats tells what a Listener has done. Fields may be added.
+// ListenerStats has the figures of a Listener.
 type ListenerStats struct {
-	// Conns is the number of sessions at present, Handshakes that of clients
-	// which have been challenged and not answered yet, Tokens that of connect
-	// tokens remembered until they expire.
-	Conns, Handshakes, Tokens int
-	// Memory is what is held of ListenConfig.MaxMemory, in bytes.
-	Memory int64
-	// Requests and Responses count datagrams that claim to be such;
-	// Challenges and Denied the answers sent.
-	Requests, Responses, Challenges, Denied uint64
-	// Accepted counts sessions, Refused those of them that were ended at
-	// once because nobody calls Accept, TimedOut those that ended by silence.
-	Accepted, Refused, TimedOut uint64
-	// Drops counts datagrams that were of no use, of strangers and in
-	// sessions, by reason: Drops[netcode.DropTokenExpired] and so on.
-	Drops Drops
-	// ReadErrors and WriteErrors count passing errors of the socket.
+	Conns      int   // sessions now
+	Handshakes int   // clients that have been challenged and have not answered yet
+	Tokens     int   // connect tokens that are remembered until they expire
+	Memory     int64 // used of ListenConfig.MaxMemory, in bytes
+
+	Requests, Responses uint64 // datagrams that claim to be one
+	Challenges, Denied  uint64 // answers sent
+	Accepted            uint64 // sessions
+	Refused             uint64 // sessions ended at once, because Accept was not called
+	TimedOut            uint64 // sessions ended because the client was silent
+	// Drops counts useless datagrams by reason, such as "token_expired", with and
+	// without a session. A reason that did not occur is not in it.
+	Drops map[string]uint64
+	// ReadErrors and WriteErrors count passing errors of the sockets.
 	ReadErrors, WriteErrors uint64
 }
 
-// Stats returns the present figures.
+// Stats returns the current figures.
 func (l *Listener) Stats() ListenerStats {
 	s := ListenerStats{
 		Conns:    l.side.Conns(),
@@ -58,14 +54,16 @@ func (l *Listener) Stats() ListenerStats {
 		Refused:  l.refused.Load(),
 		TimedOut: l.shared.timeouts.Load(),
 	}
-	for r := range s.Drops {
-		s.Drops[r] = l.shared.drops[r].Load()
+	var drops dropCounts
+	for r := range drops {
+		drops[r] = l.shared.drops[r].Load()
 	}
 	for _, d := range l.side.Stats() {
 		s.ReadErrors += d.ReadErrors
 		s.WriteErrors += d.WriteErrors
-		s.Drops[DropFlood] += d.Shed
+		drops[dropFlood] += d.Shed
 	}
+	s.Drops = drops.labeled()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.core.counts

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net/netip"
@@ -12,11 +13,10 @@ import (
 )
 
 // A Token is a connect token: a permission to open one session, with the keys
-// for it. Whoever holds it can use it, once, so it travels over secure
-// channels only. An [Issuer] makes tokens; [Dial] uses them, and does not know
-// what has been done with another Token that was read from the same bytes.
-//
-// A Token must not be copied after first use; pass a pointer.
+// of it. Anybody who holds it can use it, once, so send it over secure channels
+// only. An [Issuer] makes tokens, [Dial] uses them. Dial refuses a Token that has
+// been used, but not another Token with the same bytes. A Token must not be copied
+// after first use; pass a pointer.
 type Token struct {
 	protocolID uint64
 	created    uint64 // unix seconds
@@ -33,15 +33,14 @@ type Token struct {
 
 const neverExpires = math.MaxUint64
 
-// ProtocolID returns the number that tells programs and versions apart which
-// share a private key.
+// ProtocolID returns the number of the program and its version.
 func (t *Token) ProtocolID() uint64 { return t.protocolID }
 
-// Created returns the time of issue, in whole seconds.
+// Created returns the time of issue.
 func (t *Token) Created() time.Time { return unixTime(t.created) }
 
-// Expires returns the time from which on servers refuse the token, in whole
-// seconds. It is the zero time for a token that never expires.
+// Expires returns the time from which servers refuse the token; the zero time:
+// never.
 func (t *Token) Expires() time.Time {
 	if t.expires == neverExpires {
 		return time.Time{}
@@ -49,8 +48,8 @@ func (t *Token) Expires() time.Time {
 	return unixTime(t.expires)
 }
 
-// Timeout returns the silence after which either side gives up a session.
-// Zero: never.
+// Timeout returns the silence after which both sides give up a session; zero:
+// never.
 func (t *Token) Timeout() time.Duration { return secondsToTimeout(t.timeout) }
 
 // Servers returns the addresses to try, in order.
@@ -60,19 +59,11 @@ func (t *Token) Servers() []netip.AddrPort { return append([]netip.AddrPort(nil)
 func (t *Token) usable() error {
 	switch {
 	case t == nil:
-		return &TokenError{DropNone}
+		return tokenError(dropNone)
 	case len(t.servers) == 0:
-		return &TokenError{DropServerCount}
+		return tokenError(dropServerCount)
 	}
 	return nil
-}
-
-// server returns server i, the zero address if there is none.
-func (t *Token) server(i int) netip.AddrPort {
-	if i >= len(t.servers) {
-		return netip.AddrPort{}
-	}
-	return t.servers[i]
 }
 
 // lifetime returns how long a client may try to connect, zero for forever.
@@ -84,9 +75,9 @@ func (t *Token) lifetime() time.Duration {
 	return max(1, time.Duration(s)*time.Second) // never the zero that means forever
 }
 
-// maxOnce is the longest life of a token which a client takes to be used once.
-// Longer ones are likely to be kept, and to be admitted again by servers that have
-// started anew.
+// maxOnce is the longest life of a token that a client takes to be used once. A
+// token with a longer life may be kept, and admitted again by a server that has
+// restarted.
 const maxOnce = time.Hour
 
 // lasts reports whether the token is likely to be used again.
@@ -95,8 +86,8 @@ func (t *Token) lasts() bool {
 	return life == 0 || life > maxOnce
 }
 
-// unixTime converts a timestamp; what is too far away for the calendar's
-// arithmetic becomes a time far away.
+// unixTime converts a timestamp. It limits those that are too large for package
+// time.
 func unixTime(s uint64) time.Time { return time.Unix(int64(min(s, math.MaxInt32<<8)), 0) }
 
 // String describes the public part, without any secret.
@@ -108,19 +99,20 @@ func (t *Token) String() string {
 	return fmt.Sprintf("netcode.Token(protocol %#x, expires %s, servers %v)", t.protocolID, expires, t.servers)
 }
 
-// GoString returns what String returns, so that no format shows the keys.
-func (t *Token) GoString() string { return t.String() }
+// Format writes what String returns for every verb, so that none shows the keys.
+func (t *Token) Format(f fmt.State, _ rune) { io.WriteString(f, t.String()) }
 
-// LogValue describes the public part.
+// LogValue returns what String returns.
 func (t *Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// AppendBinary appends the 2048 bytes of the token's wire form to b. The error is a
-// *[TokenError] for a nil or zero Token, which has none.
-func (t *Token) AppendBinary(b []byte) ([]byte, error) {
+// MarshalBinary returns the 2048 bytes that every implementation of NETCODE 1.02
+// reads. They hold the keys of a session. The error is a *[TokenError] for a nil
+// or zero Token.
+func (t *Token) MarshalBinary() ([]byte, error) {
 	if err := t.usable(); err != nil {
-		return b, err
+		return nil, err
 	}
-	start := len(b)
+	b := make([]byte, 0, TokenSize)
 	b = append(b, version...)
 	b = binary.LittleEndian.AppendUint64(b, t.protocolID)
 	b = binary.LittleEndian.AppendUint64(b, t.created)
@@ -131,17 +123,7 @@ func (t *Token) AppendBinary(b []byte) ([]byte, error) {
 	b = appendAddrs(b, t.servers)
 	b = append(b, t.clientKey[:]...)
 	b = append(b, t.serverKey[:]...)
-	return append(b, make([]byte, start+TokenSize-len(b))...), nil
-}
-
-// MarshalBinary returns the 2048 bytes that every implementation of NETCODE
-// 1.02 reads. They hold the keys of a session. Its error is that of AppendBinary.
-func (t *Token) MarshalBinary() ([]byte, error) {
-	b, err := t.AppendBinary(make([]byte, 0, TokenSize))
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b[:TokenSize], nil
 }
 
 // Offsets in the wire form.
@@ -155,28 +137,28 @@ const (
 	tokenServers  = tokenTimeout + 4
 )
 
-// UnmarshalBinary reads the wire form. The error is a [*TokenError]. It does
-// not look at the clock.
+// UnmarshalBinary reads what MarshalBinary returned. It does not check the time.
+// The error is a *[TokenError].
 func (t *Token) UnmarshalBinary(b []byte) error {
 	if len(b) != TokenSize {
-		return &TokenError{DropTokenLength}
+		return tokenError(dropTokenLength)
 	}
 	if string(b[:versionSize]) != version {
-		return &TokenError{DropVersion}
+		return tokenError(dropVersion)
 	}
 	t.protocolID = binary.LittleEndian.Uint64(b[tokenProtocol:])
 	t.created = binary.LittleEndian.Uint64(b[tokenCreated:])
 	t.expires = binary.LittleEndian.Uint64(b[tokenExpires:])
 	if t.created > t.expires {
-		return &TokenError{DropCreateAfterExpire}
+		return tokenError(dropCreateAfterExpire)
 	}
 	copy(t.nonce[:], b[tokenNonce:])
 	copy(t.private[:], b[tokenPrivate:])
 	t.timeout = int32(binary.LittleEndian.Uint32(b[tokenTimeout:]))
 	var servers [MaxServers]netip.AddrPort
 	count, n, reason := consumeAddrs(b[tokenServers:], &servers)
-	if reason != DropNone {
-		return &TokenError{reason}
+	if reason != dropNone {
+		return tokenError(reason)
 	}
 	t.servers = append([]netip.AddrPort(nil), servers[:count]...)
 	n = tokenServers + n
@@ -186,16 +168,7 @@ func (t *Token) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// ParseToken reads the wire form of a token. The error is a *[TokenError].
-func ParseToken(b []byte) (*Token, error) {
-	t := new(Token)
-	if err := t.UnmarshalBinary(b); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// MarshalText returns the wire form in base64, for JSON and the like.
+// MarshalText returns the wire form in base64, as for JSON.
 func (t *Token) MarshalText() ([]byte, error) {
 	b, err := t.MarshalBinary()
 	if err != nil {
@@ -204,8 +177,8 @@ func (t *Token) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, b), nil
 }
 
-// UnmarshalText reads what MarshalText wrote. The error is a *[TokenError], or
-// for text that is not base64 wraps one of package base64.
+// UnmarshalText reads what MarshalText returned. The error is a *[TokenError], or
+// wraps one of package base64.
 func (t *Token) UnmarshalText(text []byte) error {
 	b, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
@@ -214,7 +187,7 @@ func (t *Token) UnmarshalText(text []byte) error {
 	return t.UnmarshalBinary(b)
 }
 
-// sealPrivate makes the private part, and wipes p, in which it is open.
+// sealPrivate makes the private part from p, which it wipes.
 func (t *Token) sealPrivate(p *privateToken, key *Key) {
 	defer p.wipe()
 	p.put(&t.private)
@@ -222,36 +195,32 @@ func (t *Token) sealPrivate(p *privateToken, key *Key) {
 	sealPrivate(newAEADX(key), &t.nonce, &d, &t.private)
 }
 
-// Claims is what the private part of a connect token says to a server.
+// Claims is the private part of a connect token, which servers read.
 type Claims struct {
-	// ClientID is the number under which the backend knows the client.
-	ClientID uint64
-	// UserData is at the backend's disposal.
-	UserData [UserDataSize]byte
-	// Timeout is the silence after which the server gives up the session.
-	// Zero: never.
-	Timeout time.Duration
-	// Servers are the addresses under which the servers know themselves.
-	Servers []netip.AddrPort
+	ClientID uint64             // the backend's number for the client
+	UserData [UserDataSize]byte // from the backend
+	Timeout  time.Duration      // silence that ends the session; zero: none
+	Servers  []netip.AddrPort   // as the servers know their addresses
 }
 
 // Claims opens the private part with the key shared by backend and servers.
-// The error is a [*TokenError].
+// The error is a *[TokenError].
 func (t *Token) Claims(privateKey Key) (*Claims, error) {
 	b := t.private
 	return t.claims(&privateKey, &b, new(privateToken))
 }
 
-// claims is Claims in the memory given, b with the sealed part, which it wipes.
+// claims is Claims in the memory of the caller. b has the sealed part. It wipes b
+// and p.
 func (t *Token) claims(key *Key, b *[privateTokenSize]byte, p *privateToken) (*Claims, error) {
 	defer clear(b[:])
 	defer p.wipe()
 	d := newPrivateData(version, t.protocolID, t.expires)
 	if !openPrivate(newAEADX(key), t.nonce[:], d[:], b[:]) {
-		return nil, &TokenError{DropTokenDecrypt}
+		return nil, tokenError(dropTokenDecrypt)
 	}
-	if reason := p.parse(b[:]); reason != DropNone {
-		return nil, &TokenError{reason}
+	if reason := p.parse(b[:]); reason != dropNone {
+		return nil, tokenError(reason)
 	}
 	return &Claims{
 		ClientID: p.clientID,

@@ -98,10 +98,10 @@ func TestIssuerErrors(t *testing.T) {
 // expired.
 func TestTokenMissing(t *testing.T) {
 	for tok, want := range map[*Token]string{nil: "it is nil", {}: "number of servers"} {
-		_, err := Dial(t.Context(), tok)
+		_, err := new(Dialer).Dial(t.Context(), tok)
 		var te *TokenError
 		if !errors.As(err, &te) || !strings.Contains(err.Error(), want) {
-			t.Errorf("Dial(%p) = %v, want a *TokenError that says %q", tok, err, want)
+			t.Errorf("new(Dialer).Dial(%p) = %v, want a *TokenError that says %q", tok, err, want)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	l := slog.New(slog.NewJSONHandler(&log, nil))
 	l.Info("x", "key", k, "token", tok)
 	texts := []string{log.String()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q"} {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d", "%t"} {
 		texts = append(texts, fmt.Sprintf(verb, k), fmt.Sprintf(verb, tok))
 	}
 	raw := strings.Trim(fmt.Sprint(k[:]), "[]")
@@ -155,23 +155,21 @@ func TestParseKey(t *testing.T) {
 			t.Errorf("ParseKey(%q) succeeds", s)
 		}
 	}
-	if !(Key{}).IsZero() || k.IsZero() {
-		t.Error("IsZero is wrong")
-	}
 }
 
 func TestDropLabels(t *testing.T) {
 	seen := make(map[string]bool)
-	for r := range NumDropReasons {
-		if s := r.String(); s == "" || s == "unknown" || seen[s] {
+	for r := range numDropReasons {
+		if s := r.String(); s == "" || seen[s] {
 			t.Errorf("reason %d is called %q", r, s)
 		} else {
 			seen[s] = true
 		}
 	}
-	if NumDropReasons.String() != "unknown" || State(7).String() != "State(7)" || StateTimedOut.String() != "timed out" {
-		t.Error("wrong names")
-	}
+	require.Equal(t, "state", dropState.String())
+	require.Equal(t, "protocol_id", dropProtocolID.String())
+	require.Equal(t, "server_full", dropServerFull.String())
+	require.Equal(t, "flood", dropFlood.String())
 }
 
 // TestTokenWithoutALifetime: a token that expires as it is created is over at the
@@ -181,13 +179,13 @@ func TestTokenWithoutALifetime(t *testing.T) {
 	tok.expires = tok.created
 	b, err := tok.MarshalBinary()
 	require.NoError(t, err)
-	tok, err = ParseToken(b)
+	tok, err = parseToken(b)
 	require.NoError(t, err)
 	c := newTestClient(testStart, tok)
 	var out wire.Batch
 	require.Equal(t, testStart.Add(1), c.advance(testStart, &out))
 	require.Equal(t, 1, out.Len())
-	require.Equal(t, StateRequesting, c.state)
+	require.Equal(t, stateRequesting, c.state)
 	require.Zero(t, c.advance(testStart.Add(1), &out))
-	require.Equal(t, StateTokenExpired, c.state)
+	require.Equal(t, stateTokenExpired, c.state)
 }

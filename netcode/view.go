@@ -6,9 +6,9 @@ import (
 	"volley/internal/registry"
 )
 
-// What package volleydebug shows, by way of the registry. Sessions of a Listener
-// are found through its sockets. Another protocol on top of a session is shown in
-// its place, with what only the session knows.
+// Package volleydebug shows connections through the registry. The sessions of a
+// Listener are found through its sockets. A connection on top of a session is shown
+// in its place, with the figures that only the session knows.
 
 var (
 	dialedConns = registry.NewConns(registry.Dialed, viewConn)
@@ -18,8 +18,8 @@ var (
 
 func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 
-// upperView returns the connection on top of the session, nil if there is none that
-// can be looked at. Moving says that one is being put there.
+// upperView returns the connection on top of the session, nil if there is none or
+// it has no view. Moving says that one is being attached.
 func (h *handler) upperView() (v registry.Viewer, moving bool) {
 	h.recvMu.Lock()
 	defer h.recvMu.Unlock()
@@ -47,15 +47,15 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	if up != nil {
 		lives = up.View(v, explain) && lives
 		v.ID, v.Over = up.ID(), "netcode" // it may have come since ID was called
-		v.PacketsInvalid += s.Drops.Total()
+		v.PacketsInvalid += total(s.Drops)
 	} else {
 		v.Protocol, v.Born, v.OK = "netcode", c.born, explain
 		v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
 		v.Known |= registry.Messages | registry.MissedInbox | registry.ReadQueue | registry.Packets
-		v.MessagesSent, v.MessagesReceived = s.PayloadsSent, s.PayloadsReceived
-		v.PacketsSent, v.PacketsReceived = s.PacketsSent, s.PayloadsReceived
-		v.MissedInbox, v.ReadQueue = s.Drops[DropQueueFull], c.user.In.Len()
-		v.PacketsInvalid = s.Drops.Total() - s.Drops[DropQueueFull]
+		v.MessagesSent, v.MessagesReceived = s.MessagesSent, s.MessagesReceived
+		v.PacketsSent, v.PacketsReceived = s.PacketsSent, s.MessagesReceived
+		v.MissedInbox, v.ReadQueue = s.Drops[dropQueueFull.String()], c.user.In.Len()
+		v.PacketsInvalid = total(s.Drops) - s.Drops[dropQueueFull.String()]
 	}
 	v.Known |= registry.Bytes | registry.Invalid
 	v.BytesSent, v.BytesReceived = s.BytesSent, s.BytesReceived
@@ -79,6 +79,6 @@ func (v *listenerView) View(r *registry.Listener) {
 	l.side.View(r)
 	s := l.Stats()
 	r.Memory, r.MaxMemory = s.Memory, max(0, l.shared.memory.Limit())
-	r.Accepted, r.Refused, r.Invalid = s.Accepted, s.Refused+s.Denied, s.Drops.Total()
+	r.Accepted, r.Refused, r.Invalid = s.Accepted, s.Refused+s.Denied, total(s.Drops)
 	r.Ended = l.ended.Totals()
 }

@@ -32,19 +32,19 @@ func TestWildcardServer(t *testing.T) {
 			}
 			to := netip.AddrPortFrom(netip.MustParseAddr(test.to), uint16(pc.LocalAddr().(*net.UDPAddr).Port))
 			lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol, Addresses: []netip.AddrPort{to}}
-			l, err := lc.ListenPacket(pc)
+			l, err := lc.ListenOn(pc)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			c, err := DialShared(ctx, to.String(), testKey, testProtocol, 1)
+			c, err := new(Dialer).DialWithKey(ctx, to.String(), testKey, testProtocol, 1)
 			if err != nil {
-				t.Fatalf("DialShared(%v) = %v, want nil", to, err)
+				t.Fatalf("new(Dialer).DialWithKey(%v) = %v, want nil", to, err)
 			}
 			defer c.Close()
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestWildcardServerDialedTwice(t *testing.T) {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, n}), port)
 	}
 	lc := ListenConfig{PrivateKey: testKey, ProtocolID: testProtocol, Addresses: []netip.AddrPort{server(2), server(3), server(4)}}
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func TestWildcardServerDialedTwice(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		c, err := new(Dialer).DialPacket(ctx, own, tok)
+		c, err := new(Dialer).DialOn(ctx, own, tok)
 		if err != nil {
-			t.Fatalf("DialPacket to %v = %v, want nil", at, err)
+			t.Fatalf("DialOn to %v = %v, want nil", at, err)
 		}
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,8 +58,8 @@ func TestSecretsWiped(t *testing.T) {
 		s.receive(testStart, clientAddr(2), req, &out)
 		check(req)
 	}
-	require.NotZero(t, s.counts.drops[DropServerFull])
-	require.NotZero(t, s.counts.drops[DropNotListed])
+	require.NotZero(t, s.counts.drops[dropServerFull])
+	require.NotZero(t, s.counts.drops[dropNotListed])
 
 	// Never answered, and at the end of the server.
 	for _, end := range []func(*server){

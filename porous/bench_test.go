@@ -21,12 +21,12 @@ func overNetcode(b testing.TB) (x, y *porous.Conn) {
 	require.NoError(b, err)
 	issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{pc.LocalAddr().(*net.UDPAddr).AddrPort()}}
 	lc := netcode.ListenConfig{PrivateKey: issuer.PrivateKey}
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(b, err)
 	b.Cleanup(func() { l.Close() })
 	token, err := issuer.Issue(1, nil)
 	require.NoError(b, err)
-	client, err := netcode.Dial(context.Background(), token)
+	client, err := new(netcode.Dialer).Dial(context.Background(), token)
 	require.NoError(b, err)
 	server, err := l.Accept()
 	require.NoError(b, err)

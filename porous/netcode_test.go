@@ -37,14 +37,14 @@ func sessions(tb testing.TB, seed uint64, link simnet.Link) (client, server net.
 	pc, err := n.Listen(addr)
 	require.NoError(tb, err)
 	lc := netcode.ListenConfig{PrivateKey: issuer.PrivateKey}
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { l.Close(); n.Close() })
 	token, err := issuer.Issue(1, nil)
 	require.NoError(tb, err)
 	x, err := n.Listen("10.0.0.2:0")
 	require.NoError(tb, err)
-	client, err = (&netcode.Dialer{}).DialPacket(context.Background(), x, token)
+	client, err = (&netcode.Dialer{}).DialOn(context.Background(), x, token)
 	require.NoError(tb, err)
 	server, err = l.Accept()
 	require.NoError(tb, err)
@@ -108,12 +108,12 @@ func TestR14ForgedDatagrams(t *testing.T) {
 			var l net.Listener
 			if sealed {
 				issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(server)}}
-				nl, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenPacket(pc)
+				nl, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenOn(pc)
 				require.NoError(t, err)
 				l = porous.NewListener(nl, nil)
 				token, err := issuer.Issue(1, nil)
 				require.NoError(t, err)
-				inner, err = (&netcode.Dialer{}).DialPacket(t.Context(), x, token)
+				inner, err = (&netcode.Dialer{}).DialOn(t.Context(), x, token)
 				require.NoError(t, err)
 			} else {
 				l, err = (&porous.ListenConfig{}).ListenPacket(pc)
@@ -196,7 +196,7 @@ func TestNewListener(t *testing.T) {
 		issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(addr)}}
 		pc, err := n.Listen(addr)
 		require.NoError(t, err)
-		inner, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenPacket(pc)
+		inner, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenOn(pc)
 		require.NoError(t, err)
 		l := porous.NewListener(inner, &porous.Config{Channels: 2})
 		defer l.Close()
@@ -204,7 +204,7 @@ func TestNewListener(t *testing.T) {
 		require.NoError(t, err)
 		x, err := n.Listen("10.0.0.2:0")
 		require.NoError(t, err)
-		session, err := (&netcode.Dialer{}).DialPacket(t.Context(), x, token)
+		session, err := (&netcode.Dialer{}).DialOn(t.Context(), x, token)
 		require.NoError(t, err)
 		c := porous.NewConn(session, &porous.Config{Channels: 2})
 		fmt.Fprint(c.Channel(1), "sealed")

@@ -43,7 +43,7 @@ func dial(name, addr string, id uint64) (net.Conn, error) {
 	case serverUDP:
 		return net.Dial("udp4", addr)
 	case serverNetcode:
-		s, err := netcode.DialShared(context.Background(), addr, key, 0, id)
+		s, err := new(netcode.Dialer).DialWithKey(context.Background(), addr, key, 0, id)
 		if err != nil {
 			return nil, err
 		}

@@ -87,7 +87,7 @@ func forgedRequest() ([]byte, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		if s, err := netcode.DialShared(ctx, c.LocalAddr().String(), key, 0, 1); err == nil {
+		if s, err := new(netcode.Dialer).DialWithKey(ctx, c.LocalAddr().String(), key, 0, 1); err == nil {
 			s.Close()
 		}
 	}()

@@ -129,7 +129,7 @@ func (s *server) announce(made netcode.Key, stderr io.Writer) {
 	addr := s.ln.Addr().String()
 	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name(), NATPort: s.second.port()},
 		fmt.Sprintf("listening on %s, %s%s; Ctrl-C ends it", addr, s.opts.name(), s.second.about()))
-	if !made.IsZero() {
+	if made != (netcode.Key{}) {
 		if text, err := made.MarshalText(); err == nil {
 			fmt.Fprintf(stderr, "the key of this run: %s\nclients use it as --key; it is a secret\n", text)
 		}

@@ -89,7 +89,7 @@ func readKey(s string) (netcode.Key, error) {
 	}
 	key, err := netcode.ParseKey(s)
 	switch {
-	case err == nil && key.IsZero():
+	case err == nil && key == (netcode.Key{}):
 		return key, errors.New(`--key: zeros stand for no key; make one with "volley token key"`)
 	case err == nil:
 		return key, nil

@@ -110,7 +110,10 @@ func (o *tokenOptions) issuer() (is *netcode.Issuer, err error) {
 // readAddrs reads addresses, which must have ports.
 func readAddrs(flag string, texts []string) (addrs []netip.AddrPort, err error) {
 	for _, s := range texts {
-		ap, err := netcode.ParseAddr(s)
+		if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil && addr.Zone() == "" {
+			return nil, fmt.Errorf("%s: %q has no port; write %s", flag, s, withPort(addr))
+		}
+		ap, err := netip.ParseAddrPort(s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %q is not an address such as 203.0.113.5:7777 or [2001:db8::5]:7777; names have to be looked up before", flag, s)
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -69,22 +70,21 @@ func readToken(stdin *os.File, args []string) (*netcode.Token, error) {
 // parseToken reads both forms. They cannot be confused: the binary one holds
 // zeros.
 func parseToken(b []byte) (*netcode.Token, error) {
+	t := new(netcode.Token)
 	if bytes.IndexByte(b, 0) >= 0 {
-		t, err := netcode.ParseToken(b)
-		return t, explainToken(err, len(b))
+		return t, explainToken(t.UnmarshalBinary(b), len(b))
 	}
 	text := bytes.TrimSpace(b)
 	if len(text) == 0 {
 		return nil, errors.New("there is no token in the input; name a file, or pipe in what the backend sent")
 	}
-	t := new(netcode.Token)
 	return t, explainToken(t.UnmarshalText(text), len(text))
 }
 
 // explainToken adds what may be wrong with input of n bytes.
 func explainToken(err error, n int) error {
 	var te *netcode.TokenError
-	if err == nil || errors.As(err, &te) && te.Reason != netcode.DropTokenLength {
+	if err == nil || errors.As(err, &te) && !strings.Contains(te.Reason, "bytes") {
 		return err
 	}
 	return fmt.Errorf("%w; the input has %d bytes, a whole token %d, or 2732 as base64", err, n, netcode.TokenSize)

@@ -170,13 +170,13 @@ func (o *wireOptions) dialSession(ctx context.Context, address string) (*netcode
 		if err != nil {
 			return nil, fmt.Errorf("--token: %w", err)
 		}
-		return netcode.Dial(ctx, t)
+		return new(netcode.Dialer).Dial(ctx, t)
 	case o.key != "":
 		key, err := readKey(o.key)
 		if err != nil {
 			return nil, err
 		}
-		return netcode.DialShared(ctx, address, key, uint64(o.protocolID), uint64(o.clientID))
+		return new(netcode.Dialer).DialWithKey(ctx, address, key, uint64(o.protocolID), uint64(o.clientID))
 	}
 	return nil, errors.New("--secure wants the server's --key, or a --token that was made with it; serve --secure shows a key")
 }

@@ -51,7 +51,7 @@ func play(ctx context.Context, url, name string) (guesses int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	session, err := netcode.Dial(ctx, ticket.Token)
+	session, err := new(netcode.Dialer).Dial(ctx, ticket.Token)
 	if err != nil {
 		return 0, err
 	}

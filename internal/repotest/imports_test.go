@@ -60,7 +60,7 @@ var importRules = map[string]importRule{
 		allow:   []string{"volley/internal/..."},
 		test:    []string{"volley/simnet"},
 		coreFiles: []string{
-			"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
+			"client.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
 			"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go", "constants.go",
 		},
 	},

@@ -41,11 +41,11 @@ func sessionPair(b *testing.B) (client, server *netcode.Conn) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { l.Close() })
-	client, err = netcode.DialShared(b.Context(), l.Addr().String(), key, 1, 1)
+	client, err = new(netcode.Dialer).DialWithKey(b.Context(), l.Addr().String(), key, 1, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if server, err = l.AcceptConn(); err != nil {
+	if server, err = l.AcceptConn(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return client, server
@@ -160,11 +160,11 @@ func BenchmarkDial(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		id++
-		c, err := netcode.DialShared(b.Context(), l.Addr().String(), key, 0, id)
+		c, err := new(netcode.Dialer).DialWithKey(b.Context(), l.Addr().String(), key, 0, id)
 		if err != nil {
 			b.Fatal(err)
 		}
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -96,7 +96,7 @@ func dialSecure(t *testing.T) (c, s net.Conn) {
 	t.Cleanup(func() { l.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if c, err = netcode.DialShared(ctx, l.Addr().String(), key, 1, 1); err != nil {
+	if c, err = new(netcode.Dialer).DialWithKey(ctx, l.Addr().String(), key, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = l.Accept(); err != nil {

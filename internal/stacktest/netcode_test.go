@@ -43,7 +43,7 @@ func newSessions(t *testing.T, link simnet.Link) *sessions {
 		t.Fatal(err)
 	}
 	lc := netcode.ListenConfig{PrivateKey: s.issuer.PrivateKey}
-	if s.inner, err = lc.ListenPacket(pc); err != nil {
+	if s.inner, err = lc.ListenOn(pc); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -61,7 +61,7 @@ func (s *sessions) dial(t *testing.T) *netcode.Conn {
 		t.Fatal(err)
 	}
 	var d netcode.Dialer
-	c, err := d.DialPacket(t.Context(), pc, token)
+	c, err := d.DialOn(t.Context(), pc, token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +244,8 @@ func TestIdleOverSession(t *testing.T) {
 		c, _ := s.inner.Accept()
 		server := volley.NewConn(c, nil)
 		time.Sleep(10 * time.Minute)
-		if st := inner.Stats(); st.PayloadsSent != 0 || st.PacketsSent < 590 || st.PacketsSent > 620 {
-			t.Errorf("%d payloads and %d packets in ten minutes, want 0 and one a second", st.PayloadsSent, st.PacketsSent)
+		if st := inner.Stats(); st.MessagesSent != 0 || st.PacketsSent < 590 || st.PacketsSent > 620 {
+			t.Errorf("%d payloads and %d packets in ten minutes, want 0 and one a second", st.MessagesSent, st.PacketsSent)
 		}
 		client.Write([]byte("still there"))
 		if b, err := server.ReadMessage(nil); string(b) != "still there" {
@@ -267,8 +267,8 @@ func TestSessionTimeoutEndsMessages(t *testing.T) {
 		server := volley.NewConn(c, nil)
 		s.net.SetDefault(simnet.Link{Loss: 1})
 		for _, c := range []*volley.Conn{client, server} {
-			if _, err := c.Read(make([]byte, 9)); !errors.Is(err, netcode.ErrTimeout) || !errors.Is(err, net.ErrClosed) {
-				t.Errorf("Read: %v, want netcode.ErrTimeout", err)
+			if _, err := c.Read(make([]byte, 9)); !errors.Is(err, netcode.ErrIdleTimeout) || errors.Is(err, net.ErrClosed) {
+				t.Errorf("Read: %v, want netcode.ErrIdleTimeout", err)
 			}
 			c.Close()
 		}
@@ -320,8 +320,8 @@ func TestReferenceStack(t *testing.T) {
 			t.Errorf("%d bytes: %d, %v", n, len(got), err)
 		}
 	}
-	if s := x.Stats(); s.PayloadsSent != 1+1+5+8 || s.PayloadsReceived != 0 {
-		t.Errorf("%d payloads sent and %d received, want 15 and 0", s.PayloadsSent, s.PayloadsReceived)
+	if s := x.Stats(); s.MessagesSent != 1+1+5+8 || s.MessagesReceived != 0 {
+		t.Errorf("%d payloads sent and %d received, want 15 and 0", s.MessagesSent, s.MessagesReceived)
 	}
 	a.Close()
 	b.Close()

@@ -39,7 +39,7 @@ func TestMarkers(t *testing.T) {
 		a, b = netPipe(0, link, nil)
 		check("connections over a network in memory", false, size, a, b)
 		x, y := netcode.Pipe(1, nil)
-		check("sessions on a pipe", true, netcode.MaxPayload, x, y)
+		check("sessions on a pipe", true, netcode.MaxMessageSize, x, y)
 		x, y = netcode.Pipe(1, nil)
 		a, b = volley.NewConn(x, nil), volley.NewConn(y, nil)
 		check("connections on such sessions", true, size, a, b)

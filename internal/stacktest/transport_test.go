@@ -28,10 +28,10 @@ func TestTransportStats(t *testing.T) {
 		if pc == nil {
 			c, err = d.Dial(t.Context(), token)
 		} else {
-			c, err = d.DialPacket(t.Context(), pc, token)
+			c, err = d.DialOn(t.Context(), pc, token)
 		}
 		require.NoError(t, err)
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
 		return volley.NewConn(c, nil), volley.NewConn(s, nil)
 	}

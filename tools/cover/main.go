@@ -26,7 +26,7 @@ import (
 // netcodeCore are the files of netcode that are a core, which internal/repotest
 // marks.
 var netcodeCore = []string{
-	"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
+	"client.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
 	"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go", "constants.go",
 }
 

@@ -24,7 +24,7 @@ var targets = []target{
 	{dir: "internal/listen", beside: []string{"netcode", "internal/stacktest"}},
 	{dir: "internal/datagram", beside: []string{"netcode", "internal/stacktest"}},
 	{dir: "netcode", files: []string{
-		"client.go", "state.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
+		"client.go", "server.go", "server_handshake.go", "handshakes.go", "history.go", "slots.go",
 		"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go",
 	}},
 	{dir: "porous/internal/core", slow: "^Test(Fairness.*|Figures|R11.*|R16NoAllocation|ConstantsOfOthers|SessionBottleneck)$"},

@@ -1,5 +1,0 @@
-//go:build !race
-
-package netcode
-
-const raceEnabled = false
