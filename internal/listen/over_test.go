@@ -1,0 +1,125 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A line is a net.Listener that accepts what is sent to it.
+type line struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l *line) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, errors.New("the line is closed")
+	}
+}
+
+func (l *line) Close() error   { close(l.closed); return errors.New("closed badly") }
+func (l *line) Addr() net.Addr { return &net.UDPAddr{Port: 7} }
+
+// What the other listener accepts when nobody waits any more is for the next call, and
+// no goroutines gather.
+func TestOverAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{make(chan net.Conn), make(chan struct{})}
+		o := NewOver[net.Conn](l)
+		require.Equal(t, l.Addr(), o.Addr())
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := o.Accept(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorAs(t, err, new(*net.OpError))
+			cancel()
+		}
+		require.Equal(t, 1, o.running)
+		x, y := net.Pipe()
+		defer y.Close()
+		l.conns <- x // nobody waits
+		c, err := o.Accept(t.Context())
+		require.NoError(t, err)
+		require.Same(t, x, c)
+		require.Zero(t, o.running)
+
+		got := make(chan net.Conn)
+		for range 3 {
+			go func() {
+				c, _ := o.Accept(t.Context())
+				got <- c
+			}()
+		}
+		synctest.Wait()
+		require.Equal(t, 3, o.running)
+		for range 2 {
+			l.conns <- x
+			require.Same(t, x, <-got)
+		}
+		require.EqualError(t, o.Close(), "closed badly")
+		require.Nil(t, <-got)
+		require.NoError(t, o.Close())
+		_, err = o.Accept(t.Context())
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.False(t, o.Add(x))
+	})
+}
+
+// What is accepted while the Over is closed is closed, too.
+func TestOverCloseWithAResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{make(chan net.Conn), make(chan struct{})}
+		o := NewOver[net.Conn](l)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := o.Accept(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		x, y := net.Pipe()
+		l.conns <- x
+		synctest.Wait()
+		o.Close()
+		_, err = y.Read(make([]byte, 1))
+		require.Error(t, err)
+	})
+}
+
+// Shutdown waits for the connections, and ends those that are left.
+func TestOverShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{make(chan net.Conn), make(chan struct{})}
+		o := NewOver[net.Conn](l)
+		a, b := net.Pipe()
+		require.True(t, o.Add(a))
+		require.True(t, o.Add(b))
+		require.Equal(t, 2, o.Conns())
+		require.ElementsMatch(t, []net.Conn{a, b}, slices.Collect(o.Each()))
+		for range o.Each() {
+			break
+		}
+		for c := range o.Each() { // the other one ends before its turn
+			o.Gone(a)
+			o.Gone(b)
+			require.NoError(t, c.Close())
+			o.Add(a)
+		}
+		require.Equal(t, 1, o.Conns())
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var ended []net.Conn
+		require.ErrorIs(t, o.Shutdown(ctx, func(c net.Conn) { ended = append(ended, c) }), context.DeadlineExceeded)
+		require.Equal(t, []net.Conn{a}, ended)
+		time.AfterFunc(time.Second, func() { o.Gone(a) })
+		require.NoError(t, o.Shutdown(t.Context(), nil))
+	})
+}
