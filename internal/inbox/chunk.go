@@ -88,11 +88,8 @@ func (c *chunk) room() int { return len(c.buf) - c.w }
 
 // push appends a message.
 func (c *chunk) push(p []byte, number uint64) {
-	binary.NativeEndian.PutUint32(c.buf[c.w:], uint32(len(p)))
+	c.putHead(c.w, len(p), number)
 	head := int(c.front)
-	if head > lengthSize {
-		binary.NativeEndian.PutUint64(c.buf[c.w+lengthSize:], number)
-	}
 	copy(c.buf[c.w+head:], p)
 	c.w += head + len(p)
 }
@@ -103,6 +100,21 @@ func (c *chunk) pop() []byte {
 	start := c.r + int(c.front)
 	c.r = start + n
 	return c.buf[start:c.r:c.r]
+}
+
+// putBack makes the last n bytes of the message that pop has just taken a message of
+// their own, which is the next. Its head covers bytes before them.
+func (c *chunk) putBack(n int, number uint64) {
+	c.r -= n + int(c.front)
+	c.putHead(c.r, n, number)
+}
+
+// putHead writes the head of a message of n bytes.
+func (c *chunk) putHead(at, n int, number uint64) {
+	binary.NativeEndian.PutUint32(c.buf[at:], uint32(n))
+	if c.front > lengthSize {
+		binary.NativeEndian.PutUint64(c.buf[at+lengthSize:], number)
+	}
 }
 
 // number returns that of the next message, 0 if its head has none.

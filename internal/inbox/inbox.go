@@ -266,6 +266,19 @@ func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool)
 	return n, len(p), true
 }
 
+// ReadPart copies the next bytes of the next message to b, which is not empty, and
+// leaves the others for the next read. An empty message gives 0 bytes.
+func (q *Inbox) ReadPart(b []byte, d *deadline.Deadline) (n int, err error) {
+	err = q.next(d, func(p []byte, number uint64) {
+		n = copy(b, p)
+		if left := len(p) - n; left > 0 {
+			q.used.Add(int64(int(q.front) + left))
+			q.out.putBack(left, number)
+		}
+	})
+	return n, err
+}
+
 // ReadAppend appends the next message to dst.
 func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
 	err := q.next(d, func(p []byte, _ uint64) { dst = append(dst, p...) })

@@ -87,3 +87,44 @@ func TestNumberedRoom(t *testing.T) {
 		require.Equal(t, taken, room, "%d bytes", n)
 	}
 }
+
+// A message is read in pieces, which keep its number; what is left counts as a message
+// of that length.
+func TestReadPart(t *testing.T) {
+	for _, numbered := range []bool{false, true} {
+		var q Inbox
+		var d deadline.Deadline
+		q.Init(1<<20, nil)
+		if numbered {
+			q.Numbered()
+		}
+		q.Lock()
+		for i, m := range []string{"abcdefghij", "", "k", "lm"} {
+			require.True(t, q.PushNumbered([]byte(m), uint64(i+7)))
+		}
+		q.Unlock()
+		var got []string
+		for i := range 7 {
+			used := q.Len()
+			buf := make([]byte, []int{1, 4, 4, 4, 3, 3, 1}[i])
+			n, err := q.ReadPart(buf, &d)
+			require.NoError(t, err)
+			got = append(got, string(buf[:n]))
+			if i < 2 {
+				require.Equal(t, used-n, q.Len())
+			}
+			if numbered && i == 1 {
+				p, number, err := q.ReadNumbered(nil, &d)
+				require.NoError(t, err)
+				require.Equal(t, "fghij", string(p))
+				require.EqualValues(t, 7, number)
+				return
+			}
+		}
+		require.Equal(t, []string{"a", "bcde", "fghi", "j", "", "k", "l"}, got)
+		p, err := q.ReadAppend(nil, &d)
+		require.NoError(t, err)
+		require.Equal(t, "m", string(p))
+		require.Zero(t, q.Len())
+	}
+}

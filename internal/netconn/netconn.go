@@ -56,6 +56,16 @@ func (s *Side) Read(b []byte) (n int, err error) {
 	return n, noticed(err)
 }
 
+// ReadPart waits for a message and copies its next bytes to b; the others are read
+// later. If the message is empty, n is 0. An empty b reads nothing.
+func (s *Side) ReadPart(b []byte) (n int, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err = s.In.ReadPart(b, &s.deadline)
+	return n, noticed(err)
+}
+
 // ReadMessage waits for a message and appends it to dst. The number is the
 // message's if In is numbered, otherwise 0. If ctx ends first, the error is its
 // cause.
