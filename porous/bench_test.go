@@ -30,18 +30,18 @@ func overNetcode(b testing.TB) (x, y *porous.Conn) {
 	require.NoError(b, err)
 	server, err := l.Accept()
 	require.NoError(b, err)
-	x, y = porous.NewConn(client, nil), porous.NewConn(server, nil)
+	x, y = porous.Wrapped(client, nil), porous.Wrapped(server, nil)
 	b.Cleanup(func() { y.Abort(); x.Abort() })
 	return x, y
 }
 
 func overLoopback(b testing.TB) (x, y *porous.Conn) {
-	l, err := porous.Listen("udp", "127.0.0.1:0", nil)
+	l, err := porous.Listen("udp", "127.0.0.1:0")
 	require.NoError(b, err)
 	b.Cleanup(func() { l.Close() })
-	x, err = porous.Dial(context.Background(), "udp", l.Addr().String(), nil)
+	x, err = porous.Dial("udp", l.Addr().String())
 	require.NoError(b, err)
-	y, err = l.AcceptConn()
+	y, err = l.AcceptConn(context.Background())
 	require.NoError(b, err)
 	b.Cleanup(func() { y.Abort(); x.Abort() })
 	return x, y

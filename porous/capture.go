@@ -167,11 +167,7 @@ func (c *Conn) endCaptureLocked() {
 func wholly(d []byte) int { return len(d) }
 
 func noteFate(notes *recording.Outputs, f core.Fate) {
-	fate := Lost
-	if f.Delivered {
-		fate = Delivered
-	}
-	notes.Fate(f.Number, uint8(fate), f.RTT)
+	notes.Fate(f.Number, uint8(1-truth(f.Delivered)), f.RTT)
 }
 
 func noteFigures(notes *recording.Outputs, p *core.Peer) {

@@ -44,7 +44,7 @@ func written(tb testing.TB, r *capture.Recorder) []byte {
 func roughTalk(t *testing.T, cfg *Config, seed uint64) {
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: 0.2, Duplicate: 0.05, Reorder: 0.1}
 	x, y := simnet.Pair(seed, link, link)
-	a, b := NewConn(x, cfg), NewConn(y, cfg)
+	a, b := wrapped(x, cfg), wrapped(y, cfg)
 	var wg sync.WaitGroup
 	for i, c := range []*Conn{a, b} {
 		for n := range 3 {
@@ -70,11 +70,11 @@ func roughTalk(t *testing.T, cfg *Config, seed uint64) {
 					until = time.Now().Add(50 * time.Millisecond)
 				}
 				msg := bytes.Repeat([]byte{byte(n)}, size+1)
-				if _, err := ch.SendUntil(context.Background(), msg, Mode(rng.IntN(3)), until); err != nil {
+				if _, err := ch.WriteMessageUntil(context.Background(), msg, Reliable+Mode(rng.IntN(3)), until); err != nil {
 					return
 				}
 				if rng.IntN(20) == 0 {
-					ch.SetPriority(Priority(rng.IntN(2)))
+					ch.SetHighPriority(rng.IntN(2) > 0)
 				}
 				time.Sleep(time.Duration(rng.IntN(10000)) * time.Microsecond)
 			}
@@ -99,7 +99,7 @@ func TestReplaySeeds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecorder(t, nil)
 			roughTalk(t, &Config{
-				Channels: 3, Capture: r, Congestion: []Congestion{CUBIC, LossTolerant, PaperAIMD}[seed%3],
+				Channels: 3, Capture: r, Congestion: []string{"cubic", "tolerant", "paper"}[seed%3],
 				Redundancy: seed%2 == 0, VerifyDisconnect: seed%5 == 0, SmallFrames: seed%7 == 0,
 			}, seed)
 			require.NoError(t, r.Err())
@@ -128,13 +128,13 @@ func TestReplayListener(t *testing.T) {
 		socket, err := n.Listen("10.0.0.1:7")
 		require.NoError(t, err)
 		small := &Config{Capture: r, MaxMessageSize: 1000, ReceiveBuffer: 400_000}
-		l, err := (&ListenConfig{Config: small, MaxMemory: 100_000}).ListenPacket(socket)
+		l, err := (&ListenConfig{Config: small, MaxMemory: 100_000}).ListenOn(socket)
 		require.NoError(t, err)
 		for i := range 3 {
 			x, err := n.Dial(fmt.Sprintf("10.0.0.2:%d", i+1), "10.0.0.1:7")
 			require.NoError(t, err)
-			c := NewConn(x, small)
-			s, err := l.AcceptConn()
+			c := wrapped(x, small)
+			s, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			for range 100 {
 				_, err := c.Write(make([]byte, 1000))

@@ -26,7 +26,7 @@ func TestCloseIsVerified(t *testing.T) {
 			for _, idle := range []time.Duration{0, time.Minute} {
 				a, b, _ := pair(t, simnet.Link{Latency: latency}, &Config{VerifyDisconnect: true})
 				a.Write([]byte("the last word"))
-				require.NoError(t, b.Connected(t.Context()))
+				require.NoError(t, b.Flush(t.Context()))
 				time.Sleep(idle)
 				start := time.Now()
 				require.NoError(t, a.Close())
@@ -62,9 +62,9 @@ func TestEveryEndIsLearned(t *testing.T) {
 			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg})
 			defer l.Close()
 			x := simDial(t, n, "10.0.0.2:7", "10.0.0.1:7", cfg)
-			y, err := l.AcceptConn()
+			y, err := l.AcceptConn(context.Background())
 			require.NoError(t, err, name)
-			require.NoError(t, x.Connected(t.Context()), name)
+			require.NoError(t, x.Flush(t.Context()), name)
 			if listens {
 				x, y = y, x
 			}
@@ -105,7 +105,7 @@ func TestCloseGoesOn(t *testing.T) {
 			below := &closeCounter{Conn: x}
 			y, err := n.Dial("10.0.0.2:1", "10.0.0.1:1")
 			require.NoError(t, err)
-			a, b := NewConn(below, nil), NewConn(y, nil)
+			a, b := wrapped(below, nil), wrapped(y, nil)
 			a.Write([]byte("x"))
 			require.Equal(t, "x", readString(t, b))
 			require.NoError(t, a.Flush(t.Context()))
@@ -144,9 +144,9 @@ func TestLingering(t *testing.T) {
 			x, err := n.Dial(addr, other)
 			require.NoError(t, err)
 			below := &closeCounter{Conn: x}
-			a, b := NewConn(below, nil), simDial(t, n, other, addr, nil)
-			require.NoError(t, a.Connected(t.Context()))
-			require.NoError(t, b.Connected(t.Context()))
+			a, b := wrapped(below, nil), simDial(t, n, other, addr, nil)
+			require.NoError(t, a.Flush(t.Context()))
+			require.NoError(t, b.Flush(t.Context()))
 			hear := func(b []byte) { (*handler)(a).HandleBatch(time.Now(), [][]byte{b}, nil) }
 			if first {
 				n.SetDefault(simnet.Link{Blackout: true})
@@ -182,8 +182,8 @@ func TestLingeringHoldsNobodyUp(t *testing.T) {
 		n := simnet.New(1)
 		a := simDial(t, n, "10.0.0.1:1", "10.0.0.2:1", nil)
 		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
-		require.NoError(t, a.Connected(t.Context()))
-		require.NoError(t, b.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
 		n.SetDefault(simnet.Link{Blackout: true})
 		abort(a, b)
 	}) // or it panics
@@ -197,7 +197,7 @@ func TestLateEndHasTheAcks(t *testing.T) {
 		n.SetDefault(simnet.Link{Latency: 100 * time.Millisecond})
 		a := simDial(t, n, "10.0.0.1:1", "10.0.0.2:1", nil)
 		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
-		require.NoError(t, b.Connected(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
 		b.Write([]byte("x"))
 		time.AfterFunc(50*time.Millisecond, func() { n.SetDefault(simnet.Link{Blackout: true}) })
 		require.Equal(t, "x", readString(t, a))
@@ -235,9 +235,9 @@ func TestNothingLingers(t *testing.T) {
 		x, err := n.Dial("10.0.0.1:1", "10.0.0.2:1")
 		require.NoError(t, err)
 		below := &closeCounter{Conn: x}
-		a := NewConn(below, &Config{CloseTimeout: -1})
+		a := wrapped(below, &Config{CloseTimeout: -1})
 		b := simDial(t, n, "10.0.0.2:1", "10.0.0.1:1", nil)
-		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
 		require.NoError(t, a.Close())
 		require.EqualValues(t, 1, below.closed.Load())
 		_, err = b.Read(make([]byte, 1))
@@ -302,7 +302,7 @@ func TestAnswerLate(t *testing.T) {
 func TestSecondShutdown(t *testing.T) {
 	bubbles(t, func(t *testing.T, pair pairing) {
 		a, b, change := pair(t, simnet.Link{}, nil)
-		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
 		change(simnet.Link{Blackout: true})
 		a.Write([]byte("nobody hears"))
 		first := make(chan error, 1)

@@ -2,7 +2,7 @@ package porous
 
 import (
 	"cmp"
-	"fmt"
+	"math"
 	"time"
 
 	"volley/capture"
@@ -11,138 +11,106 @@ import (
 	"volley/porous/internal/core"
 )
 
-// A Config says how a connection behaves. The zero value, and a nil *Config, is
-// the documented default of every field; a negative value is "off" where that
-// is said. Fields may be added; use field names in literals. A Config is not
-// changed by this package and must not be changed by others once it has been
-// passed in.
+// A Config says how a connection behaves. The zero value of a field, and a nil
+// *Config, mean the documented defaults. A negative value turns something off where
+// that is said, and is an error elsewhere. A Config must not be changed once it has been
+// passed in, and this package does not change it. Use field names in literals, because
+// fields may be added.
 type Config struct {
-	// Channels is their number, 1 to 256, which must be the same at both
-	// sides: else the connection is refused. Default 1.
+	// Channels is their number, 1 to 256. It must be the same at both sides:
+	// otherwise the connection is refused. Default 1.
 	Channels int
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
-	// 1 to what 65536 frames carry. Larger ones of the peer are skipped, and
-	// counted in Stats.MessagesTooLarge, though their receipts say Delivered
-	// there: use the same value at both sides. Default 65536. Negative: an error.
+	// 1 to what 65536 frames carry. Use the same value at both sides: larger messages
+	// of the peer are skipped, and counted in Stats.MessagesTooLarge, though the peer's
+	// receipts say Delivered. Default 65536.
 	MaxMessageSize int
-	// SmallFrames limits datagrams to 1200 bytes in place of 1472, for IPv6
+	// SmallFrames limits datagrams to 1200 bytes instead of 1472, for IPv6
 	// and tunnels. It must be the same at both sides (on the wire it is
-	// version 1 of the protocol), and is always so where the connection below
+	// version 1 of the protocol). It is always on where the connection below
 	// carries less than 1472 bytes, such as a session of package netcode.
 	SmallFrames bool
 
-	// SendBandwidth limits what is sent in bytes per second, and
-	// ReceiveBandwidth what the peer sends, which is told so; the lower one
-	// of both sides counts for each direction. Default, and the most:
-	// 4294967295, which is no limit. Negative: an error.
+	// SendBandwidth and ReceiveBandwidth limit each direction in bytes per second.
+	// The peer is told the latter, and the lower limit of both sides counts.
+	// Default, and the most: 4294967295, which is no limit.
 	SendBandwidth, ReceiveBandwidth int64
-	// SendBuffer limits the messages whose fate is not known yet, in bytes (a
-	// message counts 112 more than its length). Writes wait for room. No
-	// channel of several gets more than half of it, or two thirds of what the
-	// others leave of three quarters, so that one that the peer does not read
-	// blocks only itself; each may have its part of the last quarter, divided
-	// equally, and one message in any case. Default 4 MiB. Negative: an error.
+	// SendBuffer limits the messages whose fate is not known yet, in bytes, where a
+	// message counts 112 more than its length. Writes wait for room. Default 4 MiB.
+	//
+	// Channels share it so that one which the peer does not read blocks only
+	// itself. A channel may have two thirds of what the others leave of three
+	// quarters; an equal part of the last quarter; and one message in any case.
 	SendBuffer int
-	// ReceiveBuffer limits what has arrived and was not read yet, and what
-	// waits for fragments or for earlier messages, in bytes, overhead
-	// included. Channels share it as they do SendBuffer. Each may exceed
-	// its share by the one message that the others wait for. Default 4 MiB. Negative: an error.
+	// ReceiveBuffer limits what has arrived and was not read yet, and what waits
+	// for fragments or for earlier messages, in bytes with overhead. Channels share it
+	// as they share SendBuffer. Each may exceed its share by the one message for
+	// which the others wait. Default 4 MiB.
 	ReceiveBuffer int
 	// Receipts limits the receipts that wait for AppendReceipts; further ones
 	// are dropped and counted. Default 16384. Negative: there are none.
 	Receipts int
 
-	// LowShare is what channels of priority [Low] have of everything that is
-	// sent while those of [High] have something to send, too: 1 to 50 percent.
-	// Default: nothing, since the protocol's priorities are strict. Others are
-	// errors.
-	LowShare int
+	// LowShare is the share of everything sent that other channels have while
+	// those of high priority have something to send: a fraction up to 0.5, in steps
+	// of 0.01. Default: none, because the protocol's priorities are strict.
+	LowShare float64
 
 	// KeepAlive is the silence of the peer after which it is pinged, at most
 	// half of IdleTimeout. Default 5 s, or a quarter of IdleTimeout if that is
-	// less. Negative: an error.
+	// less.
 	KeepAlive time.Duration
-	// IdleTimeout ends the connection with ErrIdleTimeout when nothing was
-	// heard from the peer for so long, though it was pinged. Default 20 s, as
-	// the protocol has it. Negative: an error.
+	// IdleTimeout ends the connection with ErrIdleTimeout when the peer was silent
+	// for so long, though it was pinged. Default 20 s, as the protocol has it.
 	IdleTimeout time.Duration
 	// HandshakeTimeout is how long the peer may take to connect. Default 20 s,
-	// as the protocol has it. Negative: an error.
+	// as the protocol has it.
 	HandshakeTimeout time.Duration
 	// CloseTimeout is how long Close waits for the acknowledgement of what
 	// was accepted, and for how long after that the peer is asked to end at
 	// most. Default 5 s. Negative: not at all.
 	CloseTimeout time.Duration
 
-	// Congestion chooses the congestion control. Default: [CUBIC].
-	Congestion Congestion
-	// Redundancy repeats small reliable messages, of up to 400 bytes, in the
-	// frames that follow theirs, as long as the connection sends far less than
-	// it might: then a lost frame costs the time until the next one, and not a
-	// round trip. How often follows from the measured loss: without any, not
-	// at all, but for the first messages of a connection; at 20 % five times.
-	// It changes nothing on the wire. Off by default.
+	// Congestion names the congestion control.
+	//
+	//   - "cubic", the default, is that of TCP today (RFC 9438), with pacing. It finds
+	//     losses by later acknowledgements, and takes back-offs back that prove wrong.
+	//     It reduces the window less for losses during which the round-trip time shows
+	//     no queue. It shares a bottleneck with TCP, also where that has a short queue.
+	//   - "tolerant" follows the model of BBR: it sends as fast as frames have been
+	//     seen to arrive, whatever is lost. On links that lose without being full, such
+	//     as radio, it is several times as fast as "cubic". Beside TCP it takes more
+	//     than its share: TCP keeps a quarter where the bottleneck has a queue for a
+	//     round trip, and next to nothing where the queue is four times shorter. Choose
+	//     it where the path is known to lose by itself, or is not shared.
+	//   - "paper" is that of the POROUS paper, for comparisons: slow start from one
+	//     frame, losses found by timeouts only, no pacing. docs/porous.md says where it
+	//     differs from the paper.
+	Congestion string
+	// Redundancy repeats small reliable messages, of up to 400 bytes, in the frames
+	// that follow, as long as the connection sends far less than it might. Then a lost
+	// frame costs the time until the next one, and not a round trip. How often a message
+	// is repeated follows from the measured loss: at 20 % five times; without any, only
+	// the first messages of a connection. The wire format stays the same. Off by default.
 	Redundancy bool
-	// VerifyDisconnect has a request of the peer to end the connection, which
-	// anybody can forge, answered by a ping, and ignored as long as the peer
-	// answers that. A true end takes half a second longer then. Off by
-	// default, since version 0 of the protocol says otherwise.
+	// VerifyDisconnect answers a request of the peer to end the connection, which
+	// anybody can forge, with a ping, and ignores it as long as the peer answers
+	// pings. A true end takes half a second longer then. Off by default, because
+	// version 0 of the protocol says otherwise.
 	VerifyDisconnect bool
-	// ManualStep has nothing sent but what [Conn.Step] sends, for tests and
-	// for programs with a loop of their own.
+	// ManualStep sends nothing except in [Conn.Step], for tests and for programs with a
+	// loop of their own.
 	ManualStep bool
 
-	// SocketBuffer asks the system for socket buffers of so many bytes, which
-	// it may cut. Default 4 MiB. Negative: those of the system. A Listener's
+	// SocketBuffer asks the system for socket buffers of so many bytes; the system may
+	// give less. Default 4 MiB. Negative: those of the system. A Listener's
 	// is that of its own Config.
 	SocketBuffer int
-	// Capture records what the connections do, for Replay, see package capture.
-	// The same Recorder may serve any number of them. Default: nothing is
-	// recorded. A capture contains the messages; a Recorder that leaves them out
-	// records nothing of this protocol.
+	// Capture records what the connections do, for [Replay]; see package capture.
+	// One Recorder may serve any number of them. A capture contains the messages; a
+	// Recorder that leaves them out records nothing of this protocol. Default: nothing
+	// is recorded.
 	Capture *capture.Recorder
-}
-
-// A Congestion is a way of congestion control.
-type Congestion int
-
-const (
-	// CUBIC is the default: congestion control as TCP has it today (RFC 9438),
-	// with pacing, losses found by later acknowledgements, and back-offs taken
-	// back that proved wrong. It takes less of the window back for losses
-	// during which the round-trip time shows no queue. It shares a bottleneck
-	// with TCP, also where that has a short queue.
-	CUBIC Congestion = iota
-	// PaperAIMD is that of the POROUS paper: a window that begins with one
-	// frame, grows by one for each acknowledged frame and later for each window,
-	// and is halved by losses, which timeouts alone find; no pacing, and no
-	// ageing in idleness. Three things are not the paper's: the timeout has a
-	// floor of 25 ms or half the round trip beyond it instead of T_step; pings
-	// are sent in silence only, not each round trip; and frames are sent again
-	// while the bytes under way leave room in the window, which the paper
-	// measures from the front of the queue. It is here for comparisons.
-	PaperAIMD
-	// LossTolerant sends as fast as frames have been seen to arrive, whatever
-	// is lost, after the model of BBR. On links that lose without being full,
-	// such as radio, it is several times as fast as CUBIC. Beside TCP it takes
-	// more than its share: TCP keeps a quarter where the bottleneck has a queue for
-	// a round trip, and next to nothing where that is four times shorter. Choose
-	// it where the path is known to lose by itself, or is not shared.
-	LossTolerant
-)
-
-// A ConfigError says which field of a configuration cannot be used.
-type ConfigError struct {
-	Field  string // such as "Config.Channels"
-	Reason string // with the value and the limit
-}
-
-func (e *ConfigError) Error() string {
-	return fmt.Sprintf("porous: invalid %s: %s", e.Field, e.Reason)
-}
-
-func configError(field, format string, args ...any) error {
-	return &ConfigError{Field: "Config." + field, Reason: fmt.Sprintf(format, args...)}
 }
 
 const (
@@ -152,6 +120,11 @@ const (
 	// they are added to others.
 	longest = 50 * 365 * 24 * time.Hour
 )
+
+// congestions are the controllers by their names in a Config.
+var congestions = map[string]core.ControllerKind{
+	"": core.Cubic, "cubic": core.Cubic, "tolerant": core.Tolerant, "paper": core.Paper,
+}
 
 // settings are a Config with the defaults filled in. Connections of a Listener
 // share them.
@@ -176,82 +149,77 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	s := &settings{core: core.DefaultConfig(version)}
 	c := &s.core
 	if maxDatagram < c.MTU {
-		return nil, &ConfigError{Field: "inner", Reason: fmt.Sprintf("it carries %d bytes, frames have up to %d", maxDatagram, c.MTU)}
+		return nil, configError("inner", "it carries %d bytes, frames have up to %d", maxDatagram, c.MTU)
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	c.Channels = cmp.Or(cfg.Channels, 1)
 	c.MaxPacket = cmp.Or(cfg.MaxMessageSize, c.MaxPacket)
+	c.SendBandwidth = uint32(cmp.Or(cfg.SendBandwidth, core.NoBandwidthLimit))
+	c.ReceiveBandwidth = uint32(cmp.Or(cfg.ReceiveBandwidth, core.NoBandwidthLimit))
 	c.SendBuffer = cmp.Or(cfg.SendBuffer, c.SendBuffer)
 	c.ReceiveBuffer = cmp.Or(cfg.ReceiveBuffer, c.ReceiveBuffer)
 	c.Watchdog = min(cmp.Or(cfg.IdleTimeout, c.Watchdog), longest)
 	c.PingInterval = min(cmp.Or(cfg.KeepAlive, min(c.PingInterval, c.Watchdog/4)), c.Watchdog/2)
 	c.HandshakeTimeout = min(cmp.Or(cfg.HandshakeTimeout, c.HandshakeTimeout), longest)
-	c.LowShare = cfg.LowShare
-	c.VerifyDisconnect = cfg.VerifyDisconnect
+	c.LowShare = int(math.Round(100 * cfg.LowShare))
+	c.VerifyDisconnect, c.Redundancy = cfg.VerifyDisconnect, cfg.Redundancy
 	c.EagerRequest, c.AwaitAcks, c.VerifyRequest = true, true, true
+	c.Controller = congestions[cfg.Congestion]
+	c.TimeoutOnly, c.PaperRTT = c.Controller == core.Paper, c.Controller == core.Paper
 	s.receipts = max(0, cmp.Or(cfg.Receipts, defaultReceipts))
 	s.closeTimeout = max(0, cmp.Or(cfg.CloseTimeout, defaultCloseTimeout))
 	s.manual = cfg.ManualStep
 	if r := (*recording.Recorder)(cfg.Capture); !r.Omitted() {
 		s.capture = r
 	}
-	if err := s.setRates(cfg); err != nil {
-		return nil, err
-	}
-	return s, s.check(cfg)
+	return s, s.check()
 }
 
-func (s *settings) setRates(cfg *Config) error {
+// check looks for values that are wrong by themselves.
+func (cfg *Config) check() error {
 	for _, r := range []struct {
 		field string
 		value int64
-		to    *uint32
+		most  int64
 	}{
-		{"SendBandwidth", cfg.SendBandwidth, &s.core.SendBandwidth},
-		{"ReceiveBandwidth", cfg.ReceiveBandwidth, &s.core.ReceiveBandwidth},
+		{"Config.Channels", int64(cfg.Channels), 256},
+		{"Config.SendBandwidth", cfg.SendBandwidth, core.NoBandwidthLimit},
+		{"Config.ReceiveBandwidth", cfg.ReceiveBandwidth, core.NoBandwidthLimit},
 	} {
-		switch {
-		case r.value < 0 || r.value > core.NoBandwidthLimit:
-			return configError(r.field, "%d is not from 1 to %d", r.value, int64(core.NoBandwidthLimit))
-		case r.value > 0:
-			*r.to = uint32(r.value)
+		if r.value < 0 || r.value > r.most {
+			return configError(r.field, "%d is not from 1 to %d", r.value, r.most)
 		}
-	}
-	s.core.Redundancy = cfg.Redundancy
-	switch cfg.Congestion {
-	case CUBIC:
-	case LossTolerant:
-		s.core.Controller = core.Tolerant
-	case PaperAIMD:
-		s.core.Controller, s.core.TimeoutOnly, s.core.PaperRTT = core.Paper, true, true
-	default:
-		return configError("Congestion", "there is no %d", int(cfg.Congestion))
-	}
-	return nil
-}
-
-// check looks for values out of range.
-func (s *settings) check(cfg *Config) error {
-	c := &s.core
-	largest := core.MaxFragments * core.FragmentSize(c.MTU)
-	switch {
-	case c.Channels < 1 || c.Channels > 256:
-		return configError("Channels", "%d is not from 1 to 256", c.Channels)
-	case c.MaxPacket < 1 || c.MaxPacket > largest:
-		return configError("MaxMessageSize", "%d is not from 1 to %d", c.MaxPacket, largest)
-	case c.LowShare < 0 || c.LowShare > 50:
-		return configError("LowShare", "%d is not from 0 to 50", c.LowShare)
-	case c.SendBuffer < c.MaxPacket+core.PacketOverhead:
-		return configError("SendBuffer", "%d does not hold one message, which takes %d", c.SendBuffer, c.MaxPacket+core.PacketOverhead)
-	case c.ReceiveBuffer < core.MinReceiveBuffer(c):
-		return configError("ReceiveBuffer", "%d does not hold one message, which takes %d", c.ReceiveBuffer, core.MinReceiveBuffer(c))
 	}
 	for _, d := range []struct {
 		field string
 		value time.Duration
 	}{{"KeepAlive", cfg.KeepAlive}, {"IdleTimeout", cfg.IdleTimeout}, {"HandshakeTimeout", cfg.HandshakeTimeout}} {
 		if d.value < 0 {
-			return configError(d.field, "%v is negative", d.value)
+			return configError("Config."+d.field, "%v is negative", d.value)
 		}
+	}
+	if !(cfg.LowShare >= 0 && cfg.LowShare <= 0.5) {
+		return configError("Config.LowShare", "%v is not from 0 to 0.5", cfg.LowShare)
+	}
+	if _, ok := congestions[cfg.Congestion]; !ok {
+		return configError("Config.Congestion", "there is no %q", cfg.Congestion)
+	}
+	return nil
+}
+
+// check looks for sizes that do not fit each other.
+func (s *settings) check() error {
+	c := &s.core
+	largest := core.MaxFragments * core.FragmentSize(c.MTU)
+	switch {
+	case c.MaxPacket < 1 || c.MaxPacket > largest:
+		return configError("Config.MaxMessageSize", "%d is not from 1 to %d", c.MaxPacket, largest)
+	case c.SendBuffer < c.MaxPacket+core.PacketOverhead:
+		return configError("Config.SendBuffer", "%d does not hold one message, which takes %d", c.SendBuffer, c.MaxPacket+core.PacketOverhead)
+	case c.ReceiveBuffer < core.MinReceiveBuffer(c):
+		return configError("Config.ReceiveBuffer", "%d does not hold one message, which takes %d", c.ReceiveBuffer, core.MinReceiveBuffer(c))
 	}
 	return nil
 }

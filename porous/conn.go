@@ -1,7 +1,6 @@
 package porous
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -15,10 +14,13 @@ import (
 	"volley/porous/internal/core"
 )
 
-// A Conn is a connection to one peer, and its channel 0. Its methods may be
-// called from several goroutines at once; messages of concurrent Writes do not
-// mix.
+// A Conn is a connection to one peer, and at the same time its channel 0: it has
+// all methods of [Channel], and so is a net.Conn. Read, Write, ReadMessage,
+// WriteMessage and the deadlines concern channel 0; Close and Stats the whole
+// connection. Its methods may be called from several goroutines at once.
 type Conn struct {
+	zero // channel 0
+
 	// constant after start
 	dc        datagram.Conn
 	set       *settings
@@ -29,7 +31,6 @@ type Conn struct {
 	onGone    func() // may be nil; called once
 
 	channels []atomic.Pointer[Channel]
-	zero     Channel
 	gone     sync.Once
 
 	// mu guards everything below. Its holder owns the peer. It is never held
@@ -38,6 +39,7 @@ type Conn struct {
 	out       outbox.Outbox // knows why calls fail, nil while the connection lives
 	peer      core.Peer
 	connected bool
+	accepted  bool // Accept or Dial has returned it
 	compact   bool
 	released  bool  // dc has been closed
 	vanished  bool  // the peer was silent: the address stays open, for nothing of it comes late
@@ -65,6 +67,9 @@ type Conn struct {
 	chunks    atomic.Int64      // bytes in which messages wait for Read, of limits
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }
+
+// zero is how a Conn embeds its channel 0.
+type zero = Channel
 
 var (
 	_ net.Conn         = (*Conn)(nil)
@@ -107,16 +112,6 @@ func startPeer(p *core.Peer, cfg *core.Config, id ids, h core.Handler) {
 	p.AlsoAsked(id.other)
 }
 
-// fail makes c one of which every call returns err.
-func (c *Conn) fail(dc datagram.Conn, err error) {
-	set := &settings{}
-	set.core.Channels = 1
-	c.init(dc, set)
-	c.out.End(err)
-	c.zero.user.In.Fail(err)
-	c.last, c.released = &core.Stats{}, true
-}
-
 func (c *Conn) init(dc datagram.Conn, set *settings) {
 	c.dc, c.set, c.born = dc, set, time.Now()
 	c.out.Init((*framer)(c), false)
@@ -131,8 +126,8 @@ func (c *Conn) timeLocked() core.Clock {
 	return c.now
 }
 
-// Channel returns a channel, 0 to Channels - 1. Channel 0 is the Conn itself,
-// but for Close. It panics if there is no such channel.
+// Channel returns the channel with the number n, which is less than
+// Config.Channels. It panics if there is no such channel.
 func (c *Conn) Channel(n int) *Channel {
 	if ch := c.channels[n].Load(); ch != nil {
 		return ch
@@ -153,57 +148,10 @@ func (c *Conn) channelLocked(n int) *Channel {
 	return ch
 }
 
-// Channels returns the number of channels.
-func (c *Conn) Channels() int { return len(c.channels) }
-
-// Read waits for a message of channel 0 and copies it to b, as
-// [Channel.Read] does.
-func (c *Conn) Read(b []byte) (n int, err error) { return c.zero.Read(b) }
-
-// ReadMessage waits for a message of channel 0 and appends it to dst, as
-// [Channel.ReadMessage] does.
-func (c *Conn) ReadMessage(dst []byte) ([]byte, error) { return c.zero.ReadMessage(dst) }
-
-// Write sends b as one reliable message on channel 0, as [Channel.Write] does.
-func (c *Conn) Write(b []byte) (int, error) { return c.zero.Write(b) }
-
-// Send sends b as one message on channel 0, as [Channel.Send] does.
-func (c *Conn) Send(ctx context.Context, b []byte, mode Mode) (id uint64, err error) {
-	return c.zero.Send(ctx, b, mode)
-}
-
-// SendUntil sends b as one message on channel 0, as [Channel.SendUntil] does.
-func (c *Conn) SendUntil(ctx context.Context, b []byte, mode Mode, expires time.Time) (id uint64, err error) {
-	return c.zero.SendUntil(ctx, b, mode, expires)
-}
-
-// MaxMessageSize returns the largest message in bytes that Write takes.
-func (c *Conn) MaxMessageSize() int { return c.set.core.MaxPacket }
-
-// KeepsOrder reports that what Write sends arrives completely and in the order of
-// the Writes, which is always so, as [Channel.KeepsOrder] does.
-func (c *Conn) KeepsOrder() bool { return true }
-
-// LocalAddr returns the local address.
-func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
-
-// RemoteAddr returns the peer's address.
-func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
-
 // NetConn returns the connection below: what [NewConn] was given, or the
 // *net.UDPConn of a dialed connection, which must be neither read nor closed.
 // For connections of a [Listener] it is nil.
 func (c *Conn) NetConn() net.Conn { return c.inner }
-
-// SetDeadline sets the deadlines of Read and Write on channel 0. The zero time
-// is none. A deadline concerns pending calls as well.
-func (c *Conn) SetDeadline(t time.Time) error { return c.zero.SetDeadline(t) }
-
-// SetReadDeadline sets the deadline of Read and ReadMessage on channel 0.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.zero.SetReadDeadline(t) }
-
-// SetWriteDeadline sets the deadline of the calls that write on channel 0.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.zero.SetWriteDeadline(t) }
 
 // writeErrorLocked returns why nothing can be sent, nil while the connection
 // lives.

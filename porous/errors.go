@@ -1,42 +1,36 @@
 package porous
 
 import (
+	"errors"
 	"fmt"
-	"net"
 
 	"volley/internal/netconn"
 )
 
-// A closedError ends a connection, or the attempt to make one. It is
-// net.ErrClosed to errors.Is, and not a timeout: programs try again on those.
-type closedError struct{ msg string }
-
-func (e *closedError) Error() string        { return e.msg }
-func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
-
 var (
-	// ErrIdleTimeout ends a connection that has not heard from its peer for
-	// Config.IdleTimeout. Messages that arrived before are read first; then
-	// every call fails with it, or with an error that matches it and also the
-	// last error of the socket since the peer was heard, where there was one.
-	// It matches net.ErrClosed, and its Timeout is false, since the connection
-	// does not come back. It also ends one whose peer answers no pings for three
-	// seconds, or eight timeouts, while its address asks for a new connection: the
-	// peer has died and started again.
-	ErrIdleTimeout error = &closedError{"porous: no frame from the peer within the idle timeout"}
+	// ErrIdleTimeout ends a connection whose peer was silent for Config.IdleTimeout.
+	// Messages that arrived before can be read first; then every call fails with it.
+	// The error that a call returns may also match the last error of the socket since
+	// the peer was heard. It is no timeout by net.Error, because the connection does
+	// not come back.
+	//
+	// It also ends a connection whose peer has started again: its address asks for a
+	// new connection, and answers no ping for three seconds, or eight retransmission
+	// timeouts if that is longer.
+	ErrIdleTimeout = errors.New("porous: no frame from the peer within the idle timeout")
 	// ErrRefused ends an attempt to connect: the peer has another number of
 	// channels or another size of frames, or has ended the connection before
 	// it began.
-	ErrRefused error = &closedError{"porous: the handshake failed: the peer is incompatible, or refused"}
+	ErrRefused = errors.New("porous: the handshake failed: the peer is incompatible, or refused")
 	// ErrHandshakeTimeout ends an attempt to connect that was not answered
 	// within Config.HandshakeTimeout. A peer with another Config.Channels or
 	// Config.SmallFrames does not answer either. The error that a call returns
-	// may also match the last error of the socket, as with ErrIdleTimeout.
-	ErrHandshakeTimeout error = &closedError{"porous: the peer did not complete the handshake in time"}
+	// may also match the last error of the socket.
+	ErrHandshakeTimeout = errors.New("porous: the peer did not complete the handshake in time")
 )
 
 // errUnfinished ends a connection that keeps memory which others need.
-var errUnfinished error = &closedError{"porous: the peer has left messages unfinished for too long, while there was little left of MaxMemory"}
+var errUnfinished = errors.New("porous: the peer has left messages unfinished for too long, while there was little left of MaxMemory")
 
 // errReplaced ends a connection whose peer has started again.
 var errReplaced error = replacedError{}
@@ -60,9 +54,9 @@ func (e *MessageTooLargeError) Error() string {
 	return fmt.Sprintf("porous: message of %d bytes exceeds the maximum of %d", e.Size, e.Max)
 }
 
-// An UndeliveredError is returned by calls that close a connection, if messages
-// that had been accepted were not acknowledged, or not even sent. Some of them
-// may have arrived all the same.
+// An UndeliveredError is returned by calls that close a connection if accepted
+// messages were not acknowledged, or not even sent. Some of them may have arrived all
+// the same.
 type UndeliveredError struct {
 	Messages int   // their number
 	Bytes    int   // of these messages
@@ -75,6 +69,21 @@ func (e *UndeliveredError) Error() string {
 
 // Unwrap returns e.Err.
 func (e *UndeliveredError) Unwrap() error { return e.Err }
+
+// A ConfigError says which field of a configuration, or which argument, cannot be
+// used.
+type ConfigError struct {
+	Field  string // such as "Config.Channels"
+	Reason string // with the value and the limit
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("porous: invalid %s: %s", e.Field, e.Reason)
+}
+
+func configError(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
 
 // opError wraps err, once, as functions of package net do.
 func (c *Conn) opError(op string, err error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/rpc"
 
 	"volley/netcode"
 	"volley/porous"
@@ -21,19 +22,21 @@ func check(err error) {
 func Example() {
 	ctx := context.Background()
 	cfg := &porous.Config{Channels: 2}
-	l, err := porous.Listen("udp", "127.0.0.1:0", cfg)
+	lc := porous.ListenConfig{Config: cfg}
+	l, err := lc.Listen(ctx, "udp", "127.0.0.1:0")
 	check(err)
 	defer l.Close()
 
-	c, err := porous.Dial(ctx, "udp", l.Addr().String(), cfg)
+	d := porous.Dialer{Config: cfg}
+	c, err := d.Dial(ctx, "udp", l.Addr().String())
 	check(err)
-	server, err := l.AcceptConn()
+	server, err := l.AcceptConn(ctx)
 	check(err)
 
 	fmt.Fprint(c, "hello") // channel 0, reliable
 	pos := c.Channel(1)
-	pos.SetPriority(porous.High)
-	_, err = pos.Send(ctx, []byte{1, 2, 3}, porous.Unreliable)
+	pos.SetHighPriority(true)
+	_, err = pos.WriteMessage(ctx, []byte{1, 2, 3}, porous.Unreliable)
 	check(err)
 
 	buf := make([]byte, server.MaxMessageSize())
@@ -58,11 +61,13 @@ func Example() {
 // is one in memory.
 func ExampleNewConn() {
 	session, far := netcode.Pipe(1, nil)
-	client := porous.NewConn(session, nil)
-	server := porous.NewConn(far, nil)
+	client, err := porous.NewConn(session, nil)
+	check(err)
+	server, err := porous.NewConn(far, nil)
+	check(err)
 
 	fmt.Fprint(client, "sealed, reliable and in order")
-	p, err := server.ReadMessage(nil)
+	p, err := server.ReadMessage(context.Background(), nil)
 	check(err)
 	fmt.Printf("%s\n", p)
 	check(client.Close())
@@ -75,7 +80,7 @@ func ExampleConn_AppendReceipts() {
 	a, b := porous.Pipe(nil)
 	defer b.Abort()
 	ctx := context.Background()
-	id, err := a.Send(ctx, []byte("did it arrive?"), porous.Passive)
+	id, err := a.WriteMessage(ctx, []byte("did it arrive?"), porous.Passive)
 	check(err)
 	check(a.Flush(ctx)) // waits until every message has its fate
 	for _, r := range a.AppendReceipts(nil) {
@@ -101,7 +106,31 @@ func ExampleConn_Explain() {
 	a, b := porous.Pipe(nil)
 	defer a.Abort()
 	defer b.Abort()
-	check(a.Connected(context.Background()))
+	check(a.Flush(context.Background()))
 	fmt.Println(a.Explain())
-	// Output: Nothing: everything that may be sent has been sent.
+	// Output: Nothing limits sending: everything that may be sent has been sent.
+}
+
+// Programs that expect a TCP connection run over a stream, such as those of net/rpc.
+func ExampleChannel_Stream() {
+	a, b := porous.Pipe(nil)
+	server := rpc.NewServer()
+	check(server.Register(Arithmetic{}))
+	go server.ServeConn(b.Stream())
+
+	client := rpc.NewClient(a.Stream())
+	var sum int
+	check(client.Call("Arithmetic.Add", []int{1, 2, 3}, &sum))
+	fmt.Println(sum)
+	check(client.Close())
+	// Output: 6
+}
+
+type Arithmetic struct{}
+
+func (Arithmetic) Add(terms []int, sum *int) error {
+	for _, t := range terms {
+		*sum += t
+	}
+	return nil
 }

@@ -42,14 +42,14 @@ func TestExplainAPeerThatNeverAcknowledges(t *testing.T) {
 					}
 				}
 			}()
-			require.NoError(t, c.Connected(t.Context()))
+			require.NoError(t, c.Flush(t.Context()))
 			c.Write([]byte("the first message"))
 			time.Sleep(time.Second)
 			for i := range 40 {
 				c.Channel(i % 2).Write(make([]byte, 1000))
 				time.Sleep(time.Second)
 				if i > 10 {
-					require.Contains(t, c.Explain(), "acknowledges nothing")
+					require.Contains(t, c.Explain().String(), "acknowledges nothing")
 					require.False(t, c.Channel(0).Stats().Refused)
 				}
 			}

@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,11 +16,11 @@ func TestExplain(t *testing.T) {
 		link := simnet.Link{Latency: 10 * time.Millisecond, Bandwidth: 4e6}
 		a, b, _ := pair(t, link, &Config{Channels: 2, ReceiveBuffer: 256 << 10, CloseTimeout: -1})
 		a.Write([]byte("early"))
-		require.Contains(t, a.Explain(), "handshake")
-		require.NoError(t, a.Connected(t.Context()))
+		require.Contains(t, a.Explain().String(), "handshake")
+		require.NoError(t, a.Flush(t.Context()))
 		readString(t, b)
 		require.NoError(t, a.Flush(t.Context()))
-		require.Contains(t, a.Explain(), "Nothing")
+		require.Contains(t, a.Explain().String(), "Nothing")
 		require.Zero(t, a.Channel(1).Stats().SendQueue)
 
 		for range 20 {
@@ -27,28 +28,28 @@ func TestExplain(t *testing.T) {
 		}
 		go func() {
 			for {
-				if _, err := b.ReadMessage(nil); err != nil {
+				if _, err := b.ReadMessage(context.Background(), nil); err != nil {
 					return
 				}
 			}
 		}()
-		require.Contains(t, a.Explain(), "window")
+		require.Contains(t, a.Explain().String(), "window")
 		require.NoError(t, a.Flush(t.Context()))
 
 		for range 20 {
 			a.Channel(1).Write(make([]byte, 50_000))
 		}
 		time.Sleep(time.Minute)
-		require.Contains(t, a.Explain(), "takes nothing of channel 1")
+		require.Contains(t, a.Explain().String(), "takes nothing of channel 1")
 		require.True(t, a.Channel(1).Stats().Refused)
 		require.False(t, a.Channel(0).Stats().Refused)
 		require.NotZero(t, b.Channel(1).Stats().ReadQueue)
 		require.NotZero(t, b.Stats().FramesRefused)
 
 		require.Error(t, a.Close())
-		require.Contains(t, a.Explain(), "closed")
+		require.Contains(t, a.Explain().String(), "closed")
 		time.Sleep(time.Minute)
-		require.Contains(t, b.Explain(), "ended")
+		require.Contains(t, b.Explain().String(), "ended")
 		require.NoError(t, b.Close())
 	})
 }

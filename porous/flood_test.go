@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func floodPair(t *testing.T, cfg *Config) (c, s *Conn, end func()) {
 	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 	l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
 	c = simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", cfg)
-	s, err := l.AcceptConn()
+	s, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	return c, s, func() { s.Close(); c.Close(); l.Close(); n.Close() }
 }
@@ -60,7 +61,7 @@ func TestFloodSharesFrames(t *testing.T) {
 // A flood arrives as a whole whatever holds it back: the window, the rate, or the
 // buffer; and what comes last does not wait for more.
 func TestFloodThatIsHeldBack(t *testing.T) {
-	for _, cfg := range []*Config{{}, {SendBandwidth: 300_000}, {SendBuffer: 1 << 17}, {Congestion: PaperAIMD}, {Congestion: LossTolerant}} {
+	for _, cfg := range []*Config{{}, {SendBandwidth: 300_000}, {SendBuffer: 1 << 17}, {Congestion: "paper"}, {Congestion: "tolerant"}} {
 		bubble(t, func(t *testing.T) {
 			c, s, end := floodPair(t, cfg)
 			defer end()

@@ -31,7 +31,7 @@ func TestLoneReaderReadsTheSocket(t *testing.T) {
 		got := make(chan error, 1)
 		ch := a.Channel(n)
 		go func() {
-			_, err := ch.ReadMessage(nil)
+			_, err := ch.ReadMessage(context.Background(), nil)
 			got <- err
 		}()
 		var stacks bytes.Buffer
@@ -66,7 +66,7 @@ func TestReadersOfManyChannels(t *testing.T) {
 					if n%2 == 0 {
 						ch.SetReadDeadline(time.Now().Add(time.Duration(n+1) * time.Millisecond))
 					}
-					m, err := ch.ReadMessage(nil)
+					m, err := ch.ReadMessage(context.Background(), nil)
 					switch {
 					case err == nil && int(binary.BigEndian.Uint32(m)) == i:
 						i++

@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -98,7 +99,7 @@ func TestHoardersStarveNobody(t *testing.T) {
 		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		var b *Conn
 		for b == nil || b.RemoteAddr().String() != a.LocalAddr().String() {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			b = c
 		}
@@ -107,7 +108,7 @@ func TestHoardersStarveNobody(t *testing.T) {
 			_, err := a.Write(make([]byte, size))
 			require.NoError(t, err)
 			b.SetReadDeadline(time.Now().Add(within))
-			m, err := b.ReadMessage(nil)
+			m, err := b.ReadMessage(context.Background(), nil)
 			require.NoError(t, err, "%d bytes", size)
 			require.Len(t, m, size)
 			require.LessOrEqual(t, l.Stats().Memory, int64(limit))
@@ -183,7 +184,7 @@ func TestUnreadMemoryIsCounted(t *testing.T) {
 				l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: limit})
 				defer l.Close()
 				a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", cfg)
-				b, err := l.AcceptConn()
+				b, err := l.AcceptConn(context.Background())
 				require.NoError(t, err)
 				const rounds = 30
 				go func() {
@@ -211,7 +212,7 @@ func TestUnreadMemoryIsCounted(t *testing.T) {
 						ch := b.Channel(i)
 						ch.SetReadDeadline(time.Now().Add(time.Minute))
 						for range rounds {
-							if m, err := ch.ReadMessage(nil); err != nil || len(m) != 500 {
+							if m, err := ch.ReadMessage(context.Background(), nil); err != nil || len(m) != 500 {
 								t.Errorf("channel %d: a message of %d bytes, %v", i, len(m), err)
 								return
 							}

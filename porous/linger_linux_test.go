@@ -29,7 +29,7 @@ func TestDialedConnAnswersAfterClose(t *testing.T) {
 	}
 	dialed := make(chan *Conn, 1)
 	go func() {
-		c, _ := Dial(t.Context(), "udp", pc.LocalAddr().String(), nil)
+		c, _ := new(Dialer).Dial(t.Context(), "udp", pc.LocalAddr().String())
 		dialed <- c
 	}()
 	b, from := await(core.TypeConnect)

@@ -3,8 +3,8 @@ package porous
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"hash/maphash"
+	"iter"
 	"net"
 	"net/netip"
 	"sync"
@@ -25,25 +25,28 @@ import (
 type ListenConfig struct {
 	// Config is for the connections; nil: the defaults.
 	Config *Config
-	// MaxConns limits the connections at one time, those whose handshake is
-	// under way among them. Peers beyond it are not answered. A peer takes no
-	// memory before it has proved its address. Default 131,072.
+	// MaxConns limits the connections at one time, including those whose handshake is
+	// under way. Further peers are not answered. A peer takes no memory before it has
+	// proved its address. Default 131,072.
 	MaxConns int
 	// Backlog limits the connections that wait for Accept. Default 4096.
 	Backlog int
 	// MaxMemory limits the memory, in bytes, in which all connections together hold
-	// messages that wait for Read, for others or for their fragments. Frames that
-	// would exceed it are refused, and come again. The last quarter is for
-	// connections with little: at most 16 KiB, or an equal part of the quarter if
-	// that is more. If the rest is taken, a connection ends that for 10 s has had
-	// more than that of unfinished messages, and has finished fewer bytes than it
-	// holds. Default 256 MiB. Three quarters of it have to hold the largest message,
-	// which takes as much as the least Config.ReceiveBuffer, rounded up to 4 KiB.
+	// received messages: those that wait for Read, for other messages, or for their
+	// fragments. Frames that would exceed it are refused, and come again.
+	//
+	// The last quarter is for connections with little: at most 16 KiB, or an equal part
+	// of the quarter if that is more. If the rest is taken, a connection ends that had
+	// more unfinished messages than that for 10 s, and finished fewer bytes meanwhile
+	// than it holds.
+	//
+	// Default 256 MiB. Three quarters of it must hold the largest message, which takes
+	// as much as the least Config.ReceiveBuffer, rounded up to 4 KiB.
 	MaxMemory int64
-	// Filter, if not nil, is asked whether a new peer at the given address is
+	// Filter, if not nil, says whether a new peer at the given address is
 	// welcome. It is called on the goroutine that reads the socket, which may
 	// be one in Read of the only connection, and must be quick. With several
-	// Sockets it may be called by several at once.
+	// Sockets there may be several calls at once.
 	Filter func(netip.AddrPort) bool
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
@@ -51,10 +54,11 @@ type ListenConfig struct {
 	// Sockets is how many sockets share the port, each with a reader of its
 	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
 	// systems other than Linux more than one is an error that wraps
-	// errors.ErrUnsupported. A peer keeps its socket: they all close together, and what arrives before
-	// all are bound is discarded. Nobody else may bind to the port, and
-	// [Listener.Dial] is an error, since the system chooses by which socket an
-	// answer is heard.
+	// errors.ErrUnsupported.
+	//
+	// A peer keeps its socket, and the sockets close together. What arrives before all
+	// are bound is discarded. Nobody else may bind to the port. [Listener.Dial] is an
+	// error, because the system chooses the socket at which an answer arrives.
 	Sockets int
 }
 
@@ -67,6 +71,9 @@ const (
 
 // A Listener accepts connections on a UDP address, and may dial from it.
 type Listener struct {
+	over    *listen.Over[*Conn] // of NewListener; nil: the rest counts
+	overSet *Config
+
 	set      *settings
 	maxConns int
 	filter   func(netip.AddrPort) bool
@@ -88,15 +95,28 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
-// address is as for net.ListenPacket. A nil cfg means the defaults. Errors are
-// those of net.ListenConfig and *[ConfigError].
-func Listen(network, address string, cfg *Config) (*Listener, error) {
-	lc := ListenConfig{Config: cfg}
+// Listen listens on a UDP address with the default Config. See [ListenConfig.Listen].
+func Listen(network, address string) (*Listener, error) {
+	var lc ListenConfig
 	return lc.Listen(context.Background(), network, address)
 }
 
-// Listen listens on a UDP address. The context bounds the resolution of the
+// NewListener returns a Listener that puts [NewConn] with cfg on the connections which
+// inner accepts. It takes inner over. The handshake of a connection may still be under
+// way when Accept returns it. If cfg does not fit a connection, Accept closes that, and
+// returns the *[ConfigError]. Such a Listener cannot dial.
+func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
+	if netconn.IsNil(inner) {
+		return nil, configError("inner", "it is nil")
+	}
+	if _, err := newSettings(cfg, datagram.MaxUDP); err != nil {
+		return nil, err
+	}
+	return &Listener{over: listen.NewOver[*Conn](inner), overSet: cfg}, nil
+}
+
+// Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
+// address is as for net.ListenPacket. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	if err := listen.CheckNetwork("listen", network); err != nil {
@@ -118,13 +138,13 @@ func (lc *ListenConfig) options() listen.Options {
 	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
-// ListenPacket listens on a socket that exists, a UDP socket or any other
+// ListenOn listens on a socket that exists, a UDP socket or any other
 // net.PacketConn. The Listener takes it over: it closes it, and nobody else may
 // read from it. After an error, a *[ConfigError] or one of the system, the
 // socket is still the caller's.
-func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if reason := netconn.UnfitPacket(pc); reason != "" {
-		return nil, &ConfigError{Field: "pc", Reason: reason}
+		return nil, configError("pc", "%s", reason)
 	}
 	l, err := lc.newListener()
 	if err != nil {
@@ -155,11 +175,11 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP); err != nil {
 		return nil, err
 	}
-	if lc.Sockets > listen.MaxSockets {
-		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: fmt.Sprintf("%d is more than %d", lc.Sockets, listen.MaxSockets)}
+	if lc.Sockets < 0 || lc.Sockets > listen.MaxSockets {
+		return nil, configError("ListenConfig.Sockets", "%d is not from 1 to %d", lc.Sockets, listen.MaxSockets)
 	}
 	if least := leastMemory(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < least {
-		return nil, &ConfigError{Field: "ListenConfig.MaxMemory", Reason: fmt.Sprintf("%d does not hold one message, which takes %d", lc.MaxMemory, least)}
+		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one message, which takes %d", lc.MaxMemory, least)
 	}
 	l.limits.conns = l.side.Conns
 	l.set.limits, l.set.core.Reserve = &l.limits, l.limits.reserve
@@ -181,24 +201,81 @@ func (l *Listener) serve(port *listen.Port) {
 }
 
 // Accept waits for a connection of a new peer, a *[Conn] whose handshake is
-// done. Its error matches net.ErrClosed after Close, and os.ErrDeadlineExceeded
-// past the deadline.
+// done. After Close its error matches net.ErrClosed.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) {
-	w, err := l.side.Accept(context.Background())
+// AcceptConn is Accept with a context, and returns a *Conn.
+func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
+	if l.over != nil {
+		return l.acceptOver(ctx)
+	}
+	w, err := l.side.Accept(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.forget(w.Conn)
+	w.markAccepted()
 	return w.Conn, nil
+}
+
+// acceptOver is AcceptConn over another listener.
+func (l *Listener) acceptOver(ctx context.Context) (*Conn, error) {
+	inner, err := l.over.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{inner: inner}
+	if !l.over.Add(c) {
+		inner.Close()
+		return nil, &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
+	}
+	if err := c.wrap(l.overSet, func() { l.over.Gone(c) }); err != nil {
+		l.over.Gone(c)
+		inner.Close()
+		return nil, err
+	}
+	l.accepted.Add(1)
+	return c, nil
+}
+
+// markAccepted has Conns return the connection.
+func (c *Conn) markAccepted() {
+	c.mu.Lock()
+	c.accepted = true
+	c.mu.Unlock()
+}
+
+// Conns returns an iterator over the connections that Accept and Dial have returned and
+// that have not ended, in no order. It may be used at any time and by several goroutines
+// at once. The body of the loop may do anything, because no lock is held meanwhile.
+//
+// Each connection that is open during the whole loop comes once. One that is accepted
+// during the loop may come or not. After Close of the Listener, those come that live on.
+func (l *Listener) Conns() iter.Seq[*Conn] {
+	if l.over != nil {
+		return l.over.Each()
+	}
+	return func(yield func(*Conn) bool) {
+		for w := range l.side.Each(acceptedConn) {
+			if !yield(w.Conn) {
+				return
+			}
+		}
+	}
+}
+
+// acceptedConn returns the connection of a Handler if it is one for Conns.
+func acceptedConn(h datagram.Handler) (waiting, bool) {
+	c := (*Conn)(h.(*handler))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return waiting{c}, c.accepted && c.out.Err() == nil
 }
 
 // A pending is a connection that was not accepted yet.
@@ -222,37 +299,44 @@ type waiting struct{ *Conn }
 // Close ends it at once: nobody has sent anything.
 func (w waiting) Close() error { return w.Abort() }
 
-// SetDeadline sets the deadline of Accept; the zero time is none. After Close
-// the error matches net.ErrClosed.
-func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t) }
-
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr { return l.side.Addr() }
+func (l *Listener) Addr() net.Addr {
+	if l.over != nil {
+		return l.over.Addr()
+	}
+	return l.side.Addr()
+}
 
-// Close ends Accept, and closes connections that nobody has accepted, those
-// whose handshake is under way among them. Those that were accepted or dialed
-// live on; the sockets close with the last of them. Close may be called more
-// than once and returns the first call's result.
-func (l *Listener) Close() error { return l.side.Close() }
+// Close ends Accept, and closes the connections that nobody has accepted. Those that
+// were accepted or dialed live on; the sockets close with the last of them. Close may
+// be called more than once and returns the first call's result.
+func (l *Listener) Close() error {
+	if l.over != nil {
+		return l.over.Close()
+	}
+	return l.side.Close()
+}
 
 // Shutdown ends the Listener as Close does, and waits for its connections.
 //
 //   - At once Accept ends, new peers are no longer answered, and connections
 //     that nobody has accepted are closed: their peers read io.EOF.
-//   - Connections that were accepted or dialed live on, in both directions,
-//     until either side closes them, their IdleTimeout ends them, or the socket
-//     breaks. When all have been closed or have ended and the sockets are
-//     closed, Shutdown returns nil, also if ctx is over by then, or the error
-//     of Close.
-//   - If ctx is over before, Shutdown ends the connections that are left, as
+//   - Connections that were accepted or dialed live on until either side closes
+//     them, their IdleTimeout ends them, or the socket breaks. When all have ended
+//     and the sockets are closed, Shutdown returns nil, or the error of Close.
+//   - If ctx ends before, Shutdown ends the connections that are left, as
 //     [Conn.Abort] does: their peers are told, and what was not acknowledged is
-//     lost. Then it returns an error that matches ctx's, which is
-//     context.Canceled or context.DeadlineExceeded.
+//     lost. The error matches ctx's.
 //
 // It may be called after Close, more than once, and by several goroutines. The
-// connections are not told that they are waited for: that is the application's
-// affair, before or meanwhile, by [Conn.Shutdown] for instance.
-func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
+// connections are not told; the application does that, for instance by
+// [Conn.Shutdown].
+func (l *Listener) Shutdown(ctx context.Context) error {
+	if l.over != nil {
+		return l.over.Shutdown(ctx, func(c *Conn) { c.Abort() })
+	}
+	return l.side.Shutdown(ctx)
+}
 
 // stop ends the connections whose handshake is under way. Those that wait for
 // Accept are ended by the queue.
@@ -284,6 +368,9 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
+	if l.over != nil {
+		return ListenerStats{Conns: l.over.Conns(), Accepted: l.accepted.Load()}
+	}
 	s := ListenerStats{
 		Conns:      l.side.Conns(),
 		Memory:     l.limits.budget.Used(),

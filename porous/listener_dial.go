@@ -14,19 +14,23 @@ import (
 // is a connection already.
 var ErrConnExists = errors.New("porous: there is a connection with this address already")
 
-// Dial connects to a UDP address from the socket on which l accepts, and returns
-// once the peer has answered. So two programs behind firewalls or address
-// translators, which let in only what answers, can connect when each dials the
-// other at about the same time (hole punching): they meet in one connection,
-// also if the other side's request comes first, or crosses ours. The context
-// bounds the attempt; requests are repeated each 500 ms.
+// Dial connects to a UDP address from the socket on which l accepts, and returns when
+// the peer has answered. The context bounds the attempt; requests are repeated each
+// 500 ms.
+//
+// Two programs behind firewalls or address translators, which let in only answers, can
+// connect in this way if each dials the other at about the same time (hole punching).
+// They meet in one connection, whichever request comes first.
 //
 // Errors are the context's, [ErrRefused], [ErrHandshakeTimeout],
 // [ErrConnExists], those of the resolver, net.ErrClosed after Close, and a
 // *[ConfigError] if the Listener has several Sockets.
 func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
+	if l.over != nil {
+		return nil, &net.OpError{Op: "dial", Net: l.Addr().Network(), Source: l.Addr(), Err: errors.ErrUnsupported}
+	}
 	if len(l.side.Muxes()) > 1 {
-		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial"}
+		return nil, configError("ListenConfig.Sockets", "a Listener of several sockets cannot dial")
 	}
 	addr, err := listen.Resolve(ctx, l.Addr(), address)
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,9 +105,8 @@ func TestDialTakesOver(t *testing.T) {
 		time.AfterFunc(time.Second, func() { x.Write(core.AppendConnect(nil, core.Connect{Channels: 1, ID: 7})) })
 		c, err := l.Dial(t.Context(), "10.0.0.3:1")
 		require.NoError(t, err)
-		l.SetDeadline(time.Now().Add(time.Second))
-		_, err = l.Accept()
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		_, err = acceptWithin(l, time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		abort(c)
 	})
 }
@@ -182,8 +180,8 @@ func TestDialAsTheCodeChanges(t *testing.T) {
 			defer l.Close()
 			time.Sleep(7*time.Second + time.Duration(step)*100*time.Millisecond)
 			c := simDial(t, n, "10.0.0.2:7", "10.0.0.1:7", nil)
-			require.NoError(t, c.Connected(t.Context()), "step %d", step)
-			s, err := l.AcceptConn()
+			require.NoError(t, c.Flush(t.Context()), "step %d", step)
+			s, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			c.Write([]byte("to the listener"))
 			s.Write([]byte("from it"))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 	"volley/simnet"
@@ -22,7 +24,7 @@ import (
 func simListener(t *testing.T, n *simnet.Network, addr string, lc *ListenConfig) *Listener {
 	pc, err := n.Listen(addr)
 	require.NoError(t, err)
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(t, err)
 	return l
 }
@@ -31,7 +33,7 @@ func simListener(t *testing.T, n *simnet.Network, addr string, lc *ListenConfig)
 func simDial(t *testing.T, n *simnet.Network, from, to string, cfg *Config) *Conn {
 	x, err := n.Dial(from, to)
 	require.NoError(t, err)
-	return NewConn(x, cfg)
+	return wrapped(x, cfg)
 }
 
 // H1, C13, R12: many peers on one socket, admitted after they have proved their
@@ -116,7 +118,7 @@ func TestListenerFlood(t *testing.T) {
 // The same through a Listener that has a peer, who does not notice: what is held
 // does not grow, whatever the strangers send.
 func TestListenerFloodBesideAPeer(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what memory costs")
 	}
 	bubble(t, func(t *testing.T) {
@@ -126,16 +128,16 @@ func TestListenerFloodBesideAPeer(t *testing.T) {
 		pc, err := n.Listen("10.0.0.1:7")
 		require.NoError(t, err)
 		flood := &crowd{PacketConn: pc, peer: "10.0.0.2:5"}
-		l, err := (&ListenConfig{}).ListenPacket(flood)
+		l, err := (&ListenConfig{}).ListenOn(flood)
 		require.NoError(t, err)
 		defer l.Close()
 		start := time.Now()
 		c := simDial(t, n, flood.peer, "10.0.0.1:7", nil)
 		defer abort(c)
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		defer abort(s)
-		require.NoError(t, c.Connected(t.Context()))
+		require.NoError(t, c.Flush(t.Context()))
 		require.LessOrEqual(t, time.Since(start), 60*time.Millisecond, "three times there and back, and no half second")
 		buf := make([]byte, 100)
 		exchange := func() {
@@ -271,17 +273,17 @@ func TestListenerLimits(t *testing.T) {
 		defer cancel()
 		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		b := simDial(t, n, "10.0.0.3:0", "10.0.0.1:7", nil)
-		require.NoError(t, a.Connected(ctx))
-		require.NoError(t, b.Connected(ctx))
+		require.NoError(t, a.Flush(ctx))
+		require.NoError(t, b.Flush(ctx))
 		c := simDial(t, n, "10.0.0.4:0", "10.0.0.1:7", nil)
 		d := simDial(t, n, "10.0.0.9:0", "10.0.0.1:7", nil)
-		require.ErrorIs(t, c.Connected(ctx), context.DeadlineExceeded)
-		require.ErrorIs(t, d.Connected(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, c.Flush(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, d.Flush(ctx), context.DeadlineExceeded)
 		st := l.Stats()
 		require.NotZero(t, st.Refused)
 		require.NotZero(t, st.Filtered)
 		require.NoError(t, a.Close())
-		require.NoError(t, c.Connected(t.Context()), "there is a place again")
+		require.NoError(t, c.Flush(t.Context()), "there is a place again")
 		abort(b, c, d)
 	})
 }
@@ -329,9 +331,9 @@ func TestListenerLate(t *testing.T) {
 		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
 		defer l.Close()
 		c := simDial(t, n, "10.0.0.2:5", "10.0.0.1:7", nil)
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
-		require.NoError(t, c.Connected(t.Context()))
+		require.NoError(t, c.Flush(t.Context()))
 		s.Abort()
 		_, err = c.Read(make([]byte, 1))
 		require.Error(t, err)
@@ -365,20 +367,17 @@ func TestListenerClose(t *testing.T) {
 		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
 		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		b := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
-		accepted, err := l.AcceptConn()
+		accepted, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
-		require.NoError(t, a.Connected(t.Context()))
-		require.NoError(t, b.Connected(t.Context()))
-		l.SetDeadline(time.Now().Add(-1))
-		_, err = l.Accept()
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		l.SetDeadline(time.Time{})
+		require.NoError(t, a.Flush(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
+		_, err = acceptWithin(l, -1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		synctest.Wait()
 		require.NoError(t, l.Close())
 		require.NoError(t, l.Close())
 		_, err = l.Accept()
 		require.ErrorIs(t, err, net.ErrClosed)
-		require.ErrorIs(t, l.SetDeadline(time.Time{}), net.ErrClosed)
 		peer := a
 		if accepted.RemoteAddr().String() != a.LocalAddr().String() {
 			peer = b
@@ -406,7 +405,7 @@ func TestListenerMemory(t *testing.T) {
 			for range 50 {
 				c.Write(make([]byte, 16_000))
 			}
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			conns = append(conns, s)
 		}
@@ -421,7 +420,7 @@ func TestListenerMemory(t *testing.T) {
 		for i, s := range conns {
 			go func() {
 				for {
-					if _, err := s.ReadMessage(nil); err != nil {
+					if _, err := s.ReadMessage(context.Background(), nil); err != nil {
 						return
 					}
 				}
@@ -444,17 +443,17 @@ func TestDialErrors(t *testing.T) {
 		defer n.Close()
 		c := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		start := time.Now()
-		require.ErrorIs(t, c.Connected(t.Context()), ErrHandshakeTimeout)
+		require.ErrorIs(t, c.Flush(t.Context()), ErrHandshakeTimeout)
 		require.Equal(t, 20*time.Second, time.Since(start))
 		_, err := c.Write(nil)
 		require.ErrorIs(t, err, ErrHandshakeTimeout)
 		c.Close()
 
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-		a, b := NewConn(x, &Config{Channels: 1}), NewConn(y, &Config{Channels: 2})
+		a, b := wrapped(x, &Config{Channels: 1}), wrapped(y, &Config{Channels: 2})
 		defer abort(a, b)
-		require.ErrorIs(t, a.Connected(t.Context()), net.ErrClosed)
-		require.ErrorIs(t, b.Connected(t.Context()), net.ErrClosed)
+		require.Error(t, a.Flush(t.Context()))
+		require.Error(t, b.Flush(t.Context()))
 		a.mu.Lock()
 		b.mu.Lock()
 		refused := a.out.Err() == ErrRefused || b.out.Err() == ErrRefused
@@ -467,6 +466,36 @@ func TestDialErrors(t *testing.T) {
 	l, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	_, err = Dial(ctx, "udp", l.LocalAddr().String(), nil)
+	_, err = new(Dialer).Dial(ctx, "udp", l.LocalAddr().String())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// Conns has the connections that Accept and Dial have returned, as long as they live.
+func TestListenerConns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		defer l.Close()
+		other := simListener(t, n, "10.0.0.9:7", &ListenConfig{})
+		defer other.Close()
+		a := simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
+		require.NoError(t, a.Flush(t.Context()))
+		time.Sleep(time.Second)
+		require.Empty(t, slices.Collect(l.Conns()), "nobody has accepted it")
+		x, err := l.AcceptConn(t.Context())
+		require.NoError(t, err)
+		y, err := l.Dial(t.Context(), "10.0.0.9:7")
+		require.NoError(t, err)
+		require.ElementsMatch(t, []*Conn{x, y}, slices.Collect(l.Conns()))
+		for range l.Conns() {
+			break
+		}
+		require.NoError(t, a.Close())
+		require.Equal(t, []*Conn{y}, slices.Collect(l.Conns()), "the other one has ended")
+		require.NoError(t, l.Close())
+		require.Equal(t, []*Conn{y}, slices.Collect(l.Conns()))
+		abort(x, y)
+		require.Empty(t, slices.Collect(l.Conns()))
+	})
 }

@@ -2,6 +2,7 @@ package porous
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/leaktest"
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -24,7 +26,7 @@ func heap() int64 {
 // An accepted connection with one channel that was busy, with losses, and is
 // idle now takes at most 4 KiB, and no goroutine.
 func TestIdleConnsAreSmall(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what memory costs")
 	}
 	const count = 2000
@@ -40,14 +42,14 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		}
 		goroutines := leaktest.Goroutines()
 		for i := range accepted {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			accepted[i] = c
 		}
 		buf := make([]byte, 5000)
 		for range 5 {
 			for i, c := range dialed {
-				c.Send(t.Context(), buf[:i%len(buf)], Mode(i%2))
+				c.WriteMessage(t.Context(), buf[:i%len(buf)], Reliable+Mode(i%2))
 			}
 			time.Sleep(100 * time.Millisecond)
 			for i, c := range accepted {
@@ -86,12 +88,12 @@ func TestIdleConnsAreSmall(t *testing.T) {
 // Nothing is allocated for a message, of any mode, on any channel, with receipts
 // and with a time, in memory, over UDP, and sealed.
 func TestNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, name := range []string{"Pipe", "UDP", "NetcodePipe"} {
 		for mode := Reliable; mode <= Passive; mode++ {
-			t.Run(name+"/"+mode.String(), func(t *testing.T) {
+			t.Run(name+"/"+fmt.Sprint(mode), func(t *testing.T) {
 				a, b := pairs[name](t, &Config{Channels: 2})
 				defer abort(a, b)
 				testNoAllocation(t, a, b, mode)
@@ -120,7 +122,7 @@ func testNoAllocation(t *testing.T, a, b *Conn, mode Mode) {
 				receipts = c.AppendReceipts(receipts[:0])
 			}
 		}
-		if _, err := from.Channel(ch).SendUntil(ctx, msg, mode, time.Now().Add(time.Hour)); err != nil {
+		if _, err := from.Channel(ch).WriteMessageUntil(ctx, msg, mode, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := to.Channel(ch).Read(buf); err != nil || n != len(msg) {

@@ -1,7 +1,9 @@
 package porous
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -16,23 +18,22 @@ import (
 // a panic.
 func TestNilArguments(t *testing.T) {
 	var lc ListenConfig
+	var d Dialer
 	var udp *net.UDPConn
 	for name, call := range map[string]func() error{
-		"ListenPacket":        func() error { _, err := lc.ListenPacket(nil); return err },
-		"ListenPacket, typed": func() error { _, err := lc.ListenPacket(udp); return err },
-		"NewListener":         func() error { _, err := NewListener(nil, nil).Accept(); return err },
-		"NewListener, typed":  func() error { _, err := NewListener((*Listener)(nil), nil).Accept(); return err },
-		"NewConn":             func() error { _, err := NewConn(nil, nil).Read(make([]byte, 1)); return err },
-		"NewConn, typed":      func() error { _, err := NewConn(udp, nil).Write(nil); return err },
+		"ListenOn":           func() error { _, err := lc.ListenOn(nil); return err },
+		"ListenOn, typed":    func() error { _, err := lc.ListenOn(udp); return err },
+		"DialOn":             func() error { _, err := d.DialOn(t.Context(), nil, &net.UDPAddr{}); return err },
+		"NewListener":        func() error { _, err := NewListener(nil, nil); return err },
+		"NewListener, typed": func() error { _, err := NewListener((*Listener)(nil), nil); return err },
+		"NewConn":            func() error { _, err := NewConn(nil, nil); return err },
+		"NewConn, typed":     func() error { _, err := NewConn(udp, nil); return err },
 	} {
 		err := call()
 		_, ok := errors.AsType[*ConfigError](err)
 		require.True(t, ok, "%s: %v", name, err)
 		require.Contains(t, err.Error(), "it is nil", name)
 	}
-	c := NewConn(udp, nil)
-	require.ErrorAs(t, c.SetDeadline(time.Time{}), new(*ConfigError))
-	require.NoError(t, c.Close())
 }
 
 // Options that would open thousands of sockets, or with which nothing could ever
@@ -66,13 +67,13 @@ func TestLeastMaxMemory(t *testing.T) {
 			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: least})
 			defer l.Close()
 			a := simDial(t, n, "10.0.0.2:1", "10.0.0.1:7", cfg)
-			b, err := l.AcceptConn()
+			b, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			for range 3 {
 				_, err := a.Write(make([]byte, size))
 				require.NoError(t, err)
 				b.SetReadDeadline(time.Now().Add(time.Minute))
-				m, err := b.ReadMessage(nil)
+				m, err := b.ReadMessage(context.Background(), nil)
 				require.NoError(t, err)
 				require.Len(t, m, size)
 			}
@@ -84,7 +85,7 @@ func TestLeastMaxMemory(t *testing.T) {
 // From a socket of IPv4 an IPv6 address cannot be dialed, and the error comes at
 // once.
 func TestDialOfAnotherFamily(t *testing.T) {
-	l, err := Listen("udp4", loopback.Addr(), nil)
+	l, err := Listen("udp4", loopback.Addr())
 	require.NoError(t, err)
 	defer l.Close()
 	_, err = l.Dial(t.Context(), "[::1]:9")
@@ -96,14 +97,13 @@ func TestDialOfAnotherFamily(t *testing.T) {
 func TestModeError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-		a, b := NewConn(x, nil), NewConn(y, nil)
+		a, b := wrapped(x, nil), wrapped(y, nil)
 		defer abort(a, b)
-		for _, mode := range []Mode{-1, 3, 42} {
-			_, err := a.Send(t.Context(), nil, mode)
-			me, ok := errors.AsType[*ModeError](err)
+		for _, mode := range []Mode{-1, 0, 4, 42} {
+			_, err := a.WriteMessage(t.Context(), nil, mode)
+			ce, ok := errors.AsType[*ConfigError](err)
 			require.True(t, ok, "%v", err)
-			require.Equal(t, mode, me.Mode)
+			require.Equal(t, fmt.Sprintf("porous: invalid mode: there is no Mode %d", int(mode)), ce.Error())
 		}
-		require.Equal(t, "porous: there is no mode 42", (&ModeError{42}).Error())
 	})
 }

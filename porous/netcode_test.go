@@ -2,10 +2,12 @@ package porous_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,7 +58,7 @@ func sessions(tb testing.TB, seed uint64, link simnet.Link) (client, server net.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y, _ := sessions(t, 1, simnet.Link{Latency: 10 * time.Millisecond})
-		a, b := porous.NewConn(x, nil), porous.NewConn(y, nil)
+		a, b := porous.Wrapped(x, nil), porous.Wrapped(y, nil)
 		defer b.Abort()
 		fmt.Fprint(a, "read me first")
 		require.NoError(t, a.Flush(t.Context()))
@@ -73,9 +75,9 @@ func TestSessionEnds(t *testing.T) {
 
 		// What it has under way is lost, and Close says so.
 		x, y, _ = sessions(t, 1, simnet.Link{Latency: 10 * time.Millisecond})
-		a, b = porous.NewConn(x, nil), porous.NewConn(y, nil)
-		require.NoError(t, a.Connected(t.Context()))
-		id, err := a.Send(t.Context(), []byte("lost"), porous.Reliable)
+		a, b = porous.Wrapped(x, nil), porous.Wrapped(y, nil)
+		require.NoError(t, a.Flush(t.Context()))
+		id, err := a.WriteMessage(t.Context(), []byte("lost"), porous.Reliable)
 		require.NoError(t, err)
 		y.Close()
 		_, err = a.Read(buf)
@@ -110,20 +112,21 @@ func TestR14ForgedDatagrams(t *testing.T) {
 				issuer := netcode.Issuer{PrivateKey: netcode.GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort(server)}}
 				nl, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenOn(pc)
 				require.NoError(t, err)
-				l = porous.NewListener(nl, nil)
+				l, err = porous.NewListener(nl, nil)
+				require.NoError(t, err)
 				token, err := issuer.Issue(1, nil)
 				require.NoError(t, err)
 				inner, err = (&netcode.Dialer{}).DialOn(t.Context(), x, token)
 				require.NoError(t, err)
 			} else {
-				l, err = (&porous.ListenConfig{}).ListenPacket(pc)
+				l, err = (&porous.ListenConfig{}).ListenOn(pc)
 				require.NoError(t, err)
 				inner = packetPeer{x, x.from}
 			}
-			c := porous.NewConn(inner, &porous.Config{VerifyDisconnect: kind == "verified"})
+			c := porous.Wrapped(inner, &porous.Config{VerifyDisconnect: kind == "verified"})
 			s, err := l.Accept()
 			require.NoError(t, err)
-			require.NoError(t, c.Connected(t.Context()))
+			require.NoError(t, c.Flush(t.Context()))
 			list := forgeries
 			x.forge.Store(&list)
 			fmt.Fprint(s, "first")
@@ -198,7 +201,8 @@ func TestNewListener(t *testing.T) {
 		require.NoError(t, err)
 		inner, err := (&netcode.ListenConfig{PrivateKey: issuer.PrivateKey}).ListenOn(pc)
 		require.NoError(t, err)
-		l := porous.NewListener(inner, &porous.Config{Channels: 2})
+		l, err := porous.NewListener(inner, &porous.Config{Channels: 2})
+		require.NoError(t, err)
 		defer l.Close()
 		token, err := issuer.Issue(1, nil)
 		require.NoError(t, err)
@@ -206,18 +210,25 @@ func TestNewListener(t *testing.T) {
 		require.NoError(t, err)
 		session, err := (&netcode.Dialer{}).DialOn(t.Context(), x, token)
 		require.NoError(t, err)
-		c := porous.NewConn(session, &porous.Config{Channels: 2})
+		c := porous.Wrapped(session, &porous.Config{Channels: 2})
 		fmt.Fprint(c.Channel(1), "sealed")
-		s, err := l.Accept()
+		s, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
 		buf := make([]byte, 100)
-		m, err := s.(*porous.Conn).Channel(1).Read(buf)
+		m, err := s.Channel(1).Read(buf)
 		require.NoError(t, err)
 		require.Equal(t, "sealed", string(buf[:m]))
+		require.Equal(t, []*porous.Conn{s}, slices.Collect(l.Conns()))
+		require.Equal(t, porous.ListenerStats{Conns: 1, Accepted: 1}, l.Stats())
 		require.NoError(t, c.Close())
 		require.NoError(t, s.Close())
+		require.Empty(t, slices.Collect(l.Conns()))
+		_, err = l.Dial(t.Context(), "10.0.0.2:1")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
 
-		bad := porous.NewListener(pipeListener{}, &porous.Config{MaxMessageSize: 1 << 30})
+		large := porous.Config{MaxMessageSize: 1400 << 16, SendBuffer: 1 << 30, ReceiveBuffer: 1 << 30} // for frames of 1472 bytes
+		bad, err := porous.NewListener(pipeListener{}, &large)
+		require.NoError(t, err)
 		_, err = bad.Accept()
 		require.ErrorAs(t, err, new(*porous.ConfigError))
 	})
@@ -225,6 +236,8 @@ func TestNewListener(t *testing.T) {
 
 // A pipeListener accepts pipes of which nobody has the other end.
 type pipeListener struct{ net.Listener }
+
+func (pipeListener) Addr() net.Addr { return &net.UDPAddr{} }
 
 func (pipeListener) Accept() (net.Conn, error) {
 	x, _ := netcode.Pipe(1, nil)

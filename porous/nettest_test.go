@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
@@ -20,27 +21,26 @@ var pairs = map[string]func(testing.TB, *Config) (a, b *Conn){
 	"UDP":  udpPair,
 	"Bad": func(tb testing.TB, cfg *Config) (a, b *Conn) {
 		x, y := simnet.Pair(1, badLink, badLink)
-		return NewConn(x, cfg), NewConn(y, cfg)
+		return wrapped(x, cfg), wrapped(y, cfg)
 	},
 	"NetcodePipe": func(_ testing.TB, cfg *Config) (a, b *Conn) {
 		x, y := SealedPipe()
-		return NewConn(x, cfg), NewConn(y, cfg)
+		return wrapped(x, cfg), wrapped(y, cfg)
 	},
 	"NetcodeBad": func(tb testing.TB, cfg *Config) (a, b *Conn) {
 		x, y, _ := Sessions(tb, 1, badLink)
-		return NewConn(x, cfg), NewConn(y, cfg)
+		return wrapped(x, cfg), wrapped(y, cfg)
 	},
 }
 
 // udpPair returns two connections over loopback, dialed and accepted.
 func udpPair(tb testing.TB, cfg *Config) (client, server *Conn) {
-	l, err := Listen("udp", "127.0.0.1:0", cfg)
+	l, err := (&ListenConfig{Config: cfg}).Listen(context.Background(), "udp", "127.0.0.1:0")
 	require.NoError(tb, err)
 	defer l.Close()
-	client, err = Dial(tb.Context(), "udp", l.Addr().String(), cfg)
+	client, err = (&Dialer{Config: cfg}).Dial(tb.Context(), "udp", l.Addr().String())
 	require.NoError(tb, err)
-	l.SetDeadline(time.Now().Add(30 * time.Second))
-	server, err = l.AcceptConn()
+	server, err = acceptWithin(l, 30*time.Second)
 	require.NoError(tb, err)
 	return client, server
 }
@@ -77,4 +77,4 @@ func TestNettestChannel(t *testing.T) {
 // A lastChannel ends the connection with itself.
 type lastChannel struct{ *Channel }
 
-func (ch lastChannel) Close() error { return ch.Conn().Close() }
+func (ch lastChannel) Close() error { return ch.c.Close() }

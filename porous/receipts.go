@@ -2,37 +2,39 @@ package porous
 
 import "time"
 
-// A Fate is what became of a message.
+// A Fate is what became of a message. The zero Fate is unknown.
 type Fate int
 
 const (
 	// Delivered: the peer has acknowledged every part of the message, and of all
 	// reliable messages before it on its channel. A reliable message can be read
-	// there; an unreliable or passive one may have come too late, and be skipped.
-	Delivered Fate = iota
-	// Lost: a part of the message was not acknowledged and is not sent again,
-	// its time was over, or the connection has ended, before this message or a
-	// reliable one before it was acknowledged. Such a message may have arrived all
-	// the same.
+	// there; another one may have come too late, and be skipped.
+	Delivered Fate = 1 + iota
+	// Lost: a part of the message was not acknowledged and is not sent again, its
+	// time was over, or the connection has ended before this message, or a reliable
+	// one before it, was acknowledged. It may have arrived all the same.
 	Lost
 )
 
 func (f Fate) String() string {
-	if f == Delivered {
+	switch f {
+	case Delivered:
 		return "delivered"
+	case Lost:
+		return "lost"
 	}
-	return "lost"
+	return "unknown"
 }
 
 // A Receipt says what became of one message.
 type Receipt struct {
-	ID      uint64        // as returned by Send
+	ID      uint64        // as returned by WriteMessage
 	Channel int           // the number of the channel it was sent on
 	Fate    Fate          // Delivered or Lost, which is final
-	RTT     time.Duration // from Send to the acknowledgement that made it Delivered; 0 if lost
+	RTT     time.Duration // from WriteMessage to the acknowledgement that made it Delivered; 0 if lost
 }
 
-// receipts is a bounded queue of receipts. There is none until somebody asks.
+// receipts is a bounded queue of receipts. It is made when somebody asks for them.
 type receipts struct {
 	max     int
 	queue   []Receipt
@@ -54,10 +56,10 @@ func (c *Conn) armReceiptsLocked() {
 	}
 }
 
-// AppendReceipts appends the receipts that have come in since the last call, in
-// the order of coming in, and returns the result. Every message that was sent
-// after the first call of Send has exactly one, as far as Config.Receipts
-// allows. It is also of use after the connection has ended.
+// AppendReceipts appends the receipts that have come in since the last call to dst,
+// in the order in which they came, and returns the result. Every message that was
+// sent after the first call of WriteMessage has exactly one, as far as
+// Config.Receipts allows. It also works after the connection has ended.
 func (c *Conn) AppendReceipts(dst []Receipt) []Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,17 +56,17 @@ func newReplayed(info *recording.Connection) (replay.Core, error) {
 // config undoes newCoreConfig, by the way that every Config goes, so that a capture
 // can say nothing that a Config cannot.
 func (c *coreConfig) config() (*core.Config, error) {
-	congestion := CUBIC
+	congestion := ""
 	switch {
 	case c.Paper:
-		congestion = PaperAIMD
+		congestion = "paper"
 	case c.Controller == core.Tolerant:
-		congestion = LossTolerant
+		congestion = "tolerant"
 	}
 	set, err := newSettings(&Config{
 		Channels: c.Channels, MaxMessageSize: c.MaxPacket, SmallFrames: c.Version > 0,
 		SendBandwidth: int64(c.SendBandwidth), ReceiveBandwidth: int64(c.ReceiveBandwidth),
-		SendBuffer: c.SendBuffer, ReceiveBuffer: c.ReceiveBuffer, LowShare: c.LowShare,
+		SendBuffer: c.SendBuffer, ReceiveBuffer: c.ReceiveBuffer, LowShare: float64(c.LowShare) / 100,
 		KeepAlive: c.PingInterval, IdleTimeout: c.Watchdog, HandshakeTimeout: c.Handshake,
 		Congestion: congestion, Redundancy: c.Redundancy, VerifyDisconnect: c.VerifyDisconnect,
 	}, core.MTU0)

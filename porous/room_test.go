@@ -95,7 +95,7 @@ func TestBlockedWriteIsWokenRarely(t *testing.T) {
 func TestWakeUpIsScheduled(t *testing.T) {
 	bubbles(t, func(t *testing.T, pair pairing) {
 		a, b, _ := pair(t, simnet.Link{}, nil)
-		require.NoError(t, a.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
 		time.Sleep(10 * time.Second)
 		a.mu.Lock()
 		a.wakeAt = a.timeLocked() + wakeAfter

@@ -26,9 +26,9 @@ func shutdown(ctx context.Context, l *Listener) <-chan error {
 func simAccept(t *testing.T, n *simnet.Network, l *Listener, from string) (c, s *Conn) {
 	t.Helper()
 	c = simDial(t, n, from, "10.0.0.1:7", nil)
-	s, err := l.AcceptConn()
+	s, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
-	require.NoError(t, c.Connected(t.Context()))
+	require.NoError(t, c.Flush(t.Context()))
 	return c, s
 }
 
@@ -58,10 +58,10 @@ func TestShutdownWaits(t *testing.T) {
 		b, sb := simAccept(t, n, l, "10.0.0.2:2")
 		dialed, err := l.Dial(t.Context(), "10.0.0.4:7")
 		require.NoError(t, err)
-		far, err := other.AcceptConn()
+		far, err := other.AcceptConn(context.Background())
 		require.NoError(t, err)
 		waiting := simDial(t, n, "10.0.0.2:3", "10.0.0.1:7", nil)
-		require.NoError(t, waiting.Connected(t.Context()))
+		require.NoError(t, waiting.Flush(t.Context()))
 		time.Sleep(time.Second)
 		young, err := n.Dial("10.0.0.2:5", "10.0.0.1:7")
 		require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestShutdownWaits(t *testing.T) {
 		dialed.Write([]byte("from the port"))
 		require.Equal(t, "from the port", readString(t, far))
 		time.Sleep(30 * time.Second)
-		require.ErrorIs(t, stranger.Connected(t.Context()), ErrHandshakeTimeout)
+		require.ErrorIs(t, stranger.Flush(t.Context()), ErrHandshakeTimeout)
 		require.Empty(t, first)
 
 		require.NoError(t, sa.Close())

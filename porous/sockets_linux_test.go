@@ -1,6 +1,7 @@
 package porous
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -24,9 +25,9 @@ func meet(t *testing.T, l *Listener, n int) (clients, servers []*Conn) {
 	t.Helper()
 	byAddr := make(map[string]*Conn)
 	for range n {
-		c, err := Dial(t.Context(), "udp", l.Addr().String(), nil)
+		c, err := new(Dialer).Dial(t.Context(), "udp", l.Addr().String())
 		require.NoError(t, err)
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		t.Cleanup(func() { abort(c, s) })
 		clients, byAddr[s.RemoteAddr().String()] = append(clients, c), s
@@ -43,7 +44,6 @@ func TestSharedPort(t *testing.T) {
 	l, err := (&ListenConfig{Sockets: 4, MaxConns: 24}).Listen(t.Context(), "udp", loopback.Addr())
 	require.NoError(t, err)
 	defer l.Close()
-	l.SetDeadline(time.Now().Add(20 * time.Second))
 	clients, servers := meet(t, l, 24)
 	used := 0
 	for _, m := range l.side.Muxes() {
@@ -56,7 +56,7 @@ func TestSharedPort(t *testing.T) {
 	defer cancel()
 	one := make(chan error, 1)
 	go func() {
-		_, err := Dial(ctx, "udp", l.Addr().String(), nil)
+		_, err := new(Dialer).Dial(ctx, "udp", l.Addr().String())
 		one <- err
 	}()
 	for l.Stats().Refused == 0 && ctx.Err() == nil {
@@ -83,7 +83,7 @@ func TestSharedPort(t *testing.T) {
 		clients, servers = clients[1:], servers[1:]
 	}
 	require.NoError(t, <-done)
-	again, err := loopback.Again(func() (*Listener, error) { return Listen("udp", l.Addr().String(), nil) })
+	again, err := loopback.Again(func() (*Listener, error) { return Listen("udp", l.Addr().String()) })
 	require.NoError(t, err, "the port is free")
 	again.Close()
 }

@@ -1,9 +1,6 @@
 package porous
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"volley/porous/internal/core"
@@ -107,7 +104,7 @@ func (c *Conn) coreStatsLocked() core.Stats {
 
 // ChannelStats tells how a channel stands. Fields may be added.
 type ChannelStats struct {
-	Priority Priority
+	HighPriority bool // see Channel.SetHighPriority
 	// SendQueue is how many bytes of its messages have no fate yet,
 	// ReceiveQueue how many bytes have arrived and cannot be delivered yet,
 	// ReadQueue how many wait for Read; all with overhead.
@@ -123,66 +120,5 @@ func (ch *Channel) Stats() ChannelStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.peer.ChannelStats(ch.number)
-	s := ChannelStats{SendQueue: k.Queued, ReceiveQueue: k.Held, ReadQueue: ch.user.In.Len(), Refused: k.Unread}
-	if k.High {
-		s.Priority = High
-	}
-	return s
-}
-
-// Explain says in one sentence what limits sending at this moment. The wording
-// is for people and may change.
-func (c *Conn) Explain() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch err := c.writeErrorLocked(); {
-	case c.closedLocked():
-		return "The connection has been closed."
-	case err != nil:
-		return fmt.Sprintf("The connection has ended: %v.", err)
-	}
-	k := c.peer.Stats()
-	switch k.Limit {
-	case core.LimitHandshake:
-		return "The handshake is under way; messages wait until the peer has answered."
-	case core.LimitWindow:
-		return fmt.Sprintf("The congestion window of %d bytes is full: %d are in flight. It grows as they are acknowledged.", k.Window, k.InFlight)
-	case core.LimitBackoff:
-		return fmt.Sprintf("Losses have made the congestion window smaller: it is %d bytes, %d are in flight, and %d frames have been lost so far.",
-			k.Window, k.InFlight, k.FramesLost-min(k.Spurious, k.FramesLost))
-	case core.LimitPacing:
-		return fmt.Sprintf("Frames leave at the pacing rate, %.0f bytes/s, which follows from the congestion window of %d bytes and a round-trip time of %v.",
-			k.PacingRate, k.Window, k.RTT)
-	case core.LimitBandwidth:
-		return fmt.Sprintf("The bandwidth agreed upon with the peer is used up: %d bytes/s.", k.SendBandwidth)
-	case core.LimitFrames:
-		return "The oldest frame is not acknowledged, and as many frames as may follow it have been sent."
-	case core.LimitPackets:
-		return "The peer has not consumed what was sent: the window of messages of a channel is full."
-	case core.LimitUnread:
-		return fmt.Sprintf("The peer takes nothing of %s: nobody seems to read there.", c.refusedLocked())
-	case core.LimitSilence:
-		return fmt.Sprintf("The peer acknowledges nothing (%d timeouts so far); a frame is tried now and then.", k.Timeouts)
-	}
-	if refused := c.refusedLocked(); refused != "" {
-		return fmt.Sprintf("Everything else has been sent; the peer takes nothing of %s: nobody seems to read there.", refused)
-	}
-	return "Nothing: everything that may be sent has been sent."
-}
-
-// refusedLocked names the channels of which the peer takes nothing.
-func (c *Conn) refusedLocked() string {
-	var list []string
-	for i := range c.channels {
-		if c.peer.ChannelStats(i).Unread {
-			list = append(list, strconv.Itoa(i))
-		}
-	}
-	switch len(list) {
-	case 0:
-		return ""
-	case 1:
-		return "channel " + list[0]
-	}
-	return "channels " + strings.Join(list, ", ")
+	return ChannelStats{HighPriority: k.High, SendQueue: k.Queued, ReceiveQueue: k.Held, ReadQueue: ch.user.In.Len(), Refused: k.Unread}
 }

@@ -14,8 +14,8 @@ import (
 func TestManualStep(t *testing.T) {
 	bubbles(t, func(t *testing.T, pair pairing) {
 		a, b, _ := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, &Config{ManualStep: true})
-		require.NoError(t, a.Connected(t.Context()))
-		require.NoError(t, b.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
 		a.Write([]byte("wait"))
 		time.Sleep(10 * time.Second)
 		require.Zero(t, a.Stats().FramesSent)
@@ -43,7 +43,7 @@ func TestNothingWaitsForAStep(t *testing.T) {
 		require.NoError(t, a.Flush(t.Context()))
 		time.Sleep(time.Second)
 		for range 100 {
-			id, err := a.Send(t.Context(), []byte("nobody reads"), Reliable)
+			id, err := a.WriteMessage(t.Context(), []byte("nobody reads"), Reliable)
 			require.NoError(t, err)
 			require.NoError(t, a.Flush(t.Context()))
 			require.Equal(t, []Receipt{{ID: id, Fate: Delivered, RTT: 2 * way}}, a.AppendReceipts(nil))
@@ -75,8 +75,8 @@ func TestManualStepEnds(t *testing.T) {
 			bubbles(t, func(t *testing.T, pair pairing) {
 				a, b, _ := pair(t, simnet.Link{Latency: 10 * time.Millisecond}, &Config{ManualStep: true})
 				defer abort(a, b)
-				require.NoError(t, a.Connected(t.Context()))
-				require.NoError(t, b.Connected(t.Context()))
+				require.NoError(t, a.Flush(t.Context()))
+				require.NoError(t, b.Flush(t.Context()))
 				a.Write(make([]byte, 5000)) // of several frames
 				a.Step()
 				time.Sleep(time.Second)
@@ -104,8 +104,8 @@ func TestStepsOfAGame(t *testing.T) {
 		const step, way = 15 * time.Millisecond, 37500 * time.Microsecond
 		a, b, _ := pair(t, simnet.Link{Latency: way}, &Config{ManualStep: true})
 		defer abort(a, b)
-		require.NoError(t, a.Connected(t.Context()))
-		require.NoError(t, b.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
 		var sent []time.Time
 		buf := make([]byte, 300)
 		for range 1000 {
@@ -134,8 +134,8 @@ func TestBandwidth(t *testing.T) {
 		link := simnet.Link{Latency: 10 * time.Millisecond}
 		a, b, _ := pair(t, link, &Config{SendBandwidth: 200_000}, &Config{ReceiveBandwidth: 50_000})
 		defer abort(a, b)
-		require.NoError(t, a.Connected(t.Context()))
-		require.NoError(t, b.Connected(t.Context()))
+		require.NoError(t, a.Flush(t.Context()))
+		require.NoError(t, b.Flush(t.Context()))
 		require.EqualValues(t, 50_000, a.Stats().SendBandwidth)
 		go func() {
 			for {
@@ -147,6 +147,6 @@ func TestBandwidth(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		got := b.Stats().MessagesReceived
 		require.InDelta(t, 1000, int(got), 150)
-		require.Contains(t, a.Explain(), "bandwidth agreed upon")
+		require.Contains(t, a.Explain().String(), "bandwidth agreed upon")
 	})
 }

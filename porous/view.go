@@ -48,7 +48,7 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	v.Window, v.InFlight = s.Window, s.InFlight
 	v.SendQueue, v.ReadQueue, v.ReadBuffer = s.SendQueue, s.ReceiveQueue+s.ReadQueue, c.set.core.ReceiveBuffer
 	if explain && lives {
-		v.Explain = c.Explain()
+		v.Explain = c.Explain().String()
 	}
 	return lives
 }

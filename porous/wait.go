@@ -47,16 +47,19 @@ func (c *Conn) notifyLocked() {
 	}
 }
 
-// Flush waits until every message that was accepted has its fate, or the
-// connection or the context ends.
+// Flush waits until the handshake is done and every message that was accepted has its
+// fate, or until the connection or the context ends.
 func (c *Conn) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.handshakeUnlocking(ctx); err != nil {
+		return c.opError("flush", err)
+	}
 	for {
 		if err := c.writeErrorLocked(); err != nil {
 			return c.opError("flush", err)
 		}
-		if c.connected && c.peer.Flushed() {
+		if c.peer.Flushed() {
 			return nil
 		}
 		if c.awaitUnlocking(ctx.Done(), nil) == wokenCancel {

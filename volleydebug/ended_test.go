@@ -107,15 +107,15 @@ func TestEndedLayers(t *testing.T) {
 }
 
 func TestEndedPorous(t *testing.T) {
-	l, err := porous.Listen("udp", "127.0.0.1:0", nil)
+	l, err := porous.Listen("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	dialed := group("porous", "dialed")
-	a, err := porous.Dial(ctx, "udp", l.Addr().String(), nil)
+	a, err := new(porous.Dialer).Dial(ctx, "udp", l.Addr().String())
 	require.NoError(t, err)
-	b, err := l.AcceptConn()
+	b, err := l.AcceptConn(ctx)
 	require.NoError(t, err)
 	exchange(t, a, b)
 	b.Abort()
@@ -202,7 +202,10 @@ func TestEndedOthers(t *testing.T) {
 	c, d := volley.NewConn(x, nil), volley.NewConn(y, nil)
 	exchange(t, c, d)
 	e, f := porous.Pipe(nil)
-	g, h := porous.NewConn(z, nil), porous.NewConn(w, nil)
+	g, err := porous.NewConn(z, nil)
+	require.NoError(t, err)
+	h, err := porous.NewConn(w, nil)
+	require.NoError(t, err)
 	i, j := netcode.Pipe(1, nil)
 	for _, ends := range [][2]net.Conn{{e, f}, {g, h}, {i, j}} {
 		exchange(t, ends[0], ends[1])

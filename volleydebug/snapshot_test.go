@@ -239,16 +239,15 @@ func TestSnapshotLayers(t *testing.T) {
 }
 
 func TestSnapshotPorous(t *testing.T) {
-	l, err := porous.Listen("udp", "127.0.0.1:0", nil)
+	l, err := porous.Listen("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	a, err := porous.Dial(ctx, "udp", l.Addr().String(), nil)
+	a, err := new(porous.Dialer).Dial(ctx, "udp", l.Addr().String())
 	require.NoError(t, err)
 	defer a.Abort()
-	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	b, err := l.AcceptConn()
+	b, err := l.AcceptConn(ctx)
 	require.NoError(t, err)
 	defer b.Abort()
 	exchange(t, a, b)

@@ -70,19 +70,19 @@ type peer struct {
 }
 
 var (
-	tolerant  = porous.Config{Congestion: porous.LossTolerant}
+	tolerant  = porous.Config{Congestion: "tolerant"}
 	redundant = porous.Config{Redundancy: true}
-	both      = porous.Config{Congestion: porous.LossTolerant, Redundancy: true}
+	both      = porous.Config{Congestion: "tolerant", Redundancy: true}
 )
 
 var peers = []peer{
-	{"porous", "`CUBIC`, the default", true, true, connectPorous(porous.Config{})},
-	{"porous, loss-tolerant", "`LossTolerant`", true, true, connectPorous(tolerant)},
-	{"porous, the paper's", "`PaperAIMD`", true, true, connectPorous(porous.Config{Congestion: porous.PaperAIMD})},
+	{"porous", "`cubic`, the default", true, true, connectPorous(porous.Config{})},
+	{"porous, loss-tolerant", "`tolerant`", true, true, connectPorous(tolerant)},
+	{"porous, the paper's", "`paper`", true, true, connectPorous(porous.Config{Congestion: "paper"})},
 	{"porous, redundancy", "`Redundancy`", true, false, connectPorous(redundant)},
 	{"porous, loss-tolerant, redundancy", "both", true, false, connectPorous(both)},
 	{"porous, sockets", "the default between sockets of the system, in real time, through a `simnet.Proxy` with this link", false, true, connectProxy(porous.Config{})},
-	{"porous, loss-tolerant, sockets", "the same with `LossTolerant`", false, true, connectProxy(tolerant)},
+	{"porous, loss-tolerant, sockets", "the same with `tolerant`", false, true, connectProxy(tolerant)},
 	{"porous, redundancy, sockets", "the same with `Redundancy`", false, false, connectProxy(redundant)},
 	{"tcp cubic", "the system's TCP, a length in front of each message; its packets go through tun devices and this link, in real time", false, true, connectTCP("cubic")},
 	{"tcp bbr", "the same with BBR", false, true, connectTCP("bbr")},
@@ -111,7 +111,7 @@ func connectPorous(cfg porous.Config) func(*simnet.Network, uint64, simnet.Link)
 		if err != nil {
 			return nil, err
 		}
-		l, err := (&porous.ListenConfig{Config: &cfg}).ListenPacket(server)
+		l, err := (&porous.ListenConfig{Config: &cfg}).ListenOn(server)
 		if err != nil {
 			return nil, err
 		}
@@ -119,8 +119,11 @@ func connectPorous(cfg porous.Config) func(*simnet.Network, uint64, simnet.Link)
 		if err != nil {
 			return nil, err
 		}
-		c := porous.NewConn(client, &cfg)
-		s, err := l.AcceptConn()
+		c, err := porous.NewConn(client, &cfg)
+		if err != nil {
+			return nil, err
+		}
+		s, err := l.AcceptConn(context.Background())
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +146,7 @@ func connectProxy(cfg porous.Config) func(*simnet.Network, uint64, simnet.Link) 
 		if err != nil {
 			return nil, err
 		}
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +160,9 @@ type porousEnd struct {
 	l io.Closer
 }
 
-func (e porousEnd) ReadMessage(buf []byte) ([]byte, error) { return e.Conn.ReadMessage(buf[:0]) }
+func (e porousEnd) ReadMessage(buf []byte) ([]byte, error) {
+	return e.Conn.ReadMessage(context.Background(), buf[:0])
+}
 
 func (e porousEnd) Close() error {
 	if e.l != nil {

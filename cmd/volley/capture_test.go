@@ -45,7 +45,7 @@ func captureFile(t *testing.T, cfg *capture.Config) string {
 	p, q := porous.Pipe(&porous.Config{Capture: r})
 	_, err = p.Write([]byte("hello"))
 	require.NoError(t, err)
-	_, err = q.ReadMessage(nil)
+	_, err = q.ReadMessage(t.Context(), nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
 	require.NoError(t, q.Close())

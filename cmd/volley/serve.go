@@ -16,6 +16,7 @@ import (
 
 	"volley"
 	"volley/netcode"
+	"volley/porous"
 )
 
 // serveOptions are the flags of serve.
@@ -151,7 +152,13 @@ func (s *server) accept(ctx context.Context) error {
 		nc, err := s.ln.Accept()
 		switch {
 		case err == nil:
-			c := nc.(messageConn)
+			c, ok := nc.(messageConn)
+			if p, isPorous := nc.(*porous.Conn); isPorous {
+				c, ok = porousConn{p}, true
+			}
+			if !ok {
+				return fmt.Errorf("a connection of type %T", nc)
+			}
 			s.wg.Go(func() { s.serve(ctx, c) })
 		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
 			return nil

@@ -90,6 +90,13 @@ type messageConn interface {
 	MaxMessageSize() int
 }
 
+// A porousConn is a connection of package porous as a messageConn.
+type porousConn struct{ *porous.Conn }
+
+func (c porousConn) ReadMessage(dst []byte) ([]byte, error) {
+	return c.Conn.ReadMessage(context.Background(), dst)
+}
+
 // maxProbe is the largest message of ping and bench in bytes.
 const maxProbe = 64 << 10
 
@@ -125,7 +132,7 @@ func (o *wireOptions) dial(ctx context.Context, address string) (messageConn, er
 		if err != nil {
 			return nil, o.unreachable(err, address, "")
 		}
-		return c, nil
+		return porousConn{c}, nil
 	}
 	if o.inner != nil {
 		nc, err := o.inner(address)
@@ -152,12 +159,16 @@ func (o *wireOptions) dialSecure(ctx context.Context, address string) (messageCo
 		return nil, o.noSession(err, address)
 	}
 	if o.protocol == protocolPorous {
-		c := porous.NewConn(nc, o.porousConfig())
-		if err := c.Connected(ctx); err != nil {
+		c, err := porous.NewConn(nc, o.porousConfig())
+		if err != nil {
+			nc.Close()
+			return nil, err
+		}
+		if err := c.Flush(ctx); err != nil {
 			c.Abort()
 			return nil, o.unreachable(err, address, " --secure --protocol porous")
 		}
-		return c, nil
+		return porousConn{c}, nil
 	}
 	return volley.NewConn(nc, o.clientConfig()), nil
 }
@@ -241,7 +252,8 @@ func (o *wireOptions) listenSecure(ctx context.Context, address string) (ln net.
 		return nil, made, err
 	}
 	if o.protocol == protocolPorous {
-		return porous.NewListener(sessions, o.porousConfig()), made, nil
+		ln, err := porous.NewListener(sessions, o.porousConfig())
+		return ln, made, err
 	}
 	return volley.NewListener(sessions, o.volleyConfig()), made, nil
 }

@@ -51,9 +51,10 @@ func main() {
 	switch {
 	case *listen != "":
 		var l *porous.Listener
-		if l, err = porous.Listen("udp", *listen, config()); err == nil {
+		lc := porous.ListenConfig{Config: config()}
+		if l, err = lc.Listen(ctx, "udp", *listen); err == nil {
 			log.Printf("the room is open on %v", l.Addr())
-			err = newRoom().serve(ctx, l)
+			err = serve(ctx, l)
 		}
 	case flag.NArg() == 1:
 		err = visit(ctx, flag.Arg(0), *name, os.Stdin, os.Stdout)

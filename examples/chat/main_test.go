@@ -15,11 +15,11 @@ import (
 
 // Two visitors hear each other, and know where the other one is.
 func TestChat(t *testing.T) {
-	l, err := porous.Listen("udp", "127.0.0.1:0", config())
+	l, err := (&porous.ListenConfig{Config: config()}).Listen(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- newRoom().serve(ctx, l) }()
+	go func() { served <- serve(ctx, l) }()
 
 	visitor := func(name string) (say io.WriteCloser, hear *bufio.Scanner, done chan error) {
 		in, say := io.Pipe()

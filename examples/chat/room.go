@@ -2,84 +2,54 @@ package main
 
 import (
 	"context"
-	"errors"
-	"net"
 	"sync"
 
 	"volley/porous"
 )
 
-// A room passes on what each visitor says and where each visitor is.
-type room struct {
-	mu       sync.Mutex
-	visitors map[*porous.Conn]bool
-}
-
-func newRoom() *room { return &room{visitors: make(map[*porous.Conn]bool)} }
-
-// serve lets visitors in until ctx is done, and then sees them out.
-func (r *room) serve(ctx context.Context, l *porous.Listener) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+// serve is the room: it passes on what each visitor says and where each visitor is,
+// until ctx is done, and then sees the visitors out.
+func serve(ctx context.Context, l *porous.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
-		c, err := l.AcceptConn()
+		c, err := l.AcceptConn(ctx)
 		if err != nil {
-			r.closeAll()
-			if errors.Is(err, net.ErrClosed) {
+			l.Close()
+			for c := range l.Conns() {
+				wg.Go(func() { c.Close() })
+			}
+			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		r.mu.Lock()
-		r.visitors[c] = true
-		r.mu.Unlock()
 		wg.Go(func() {
-			r.pass(c, talk)
-			r.mu.Lock()
-			delete(r.visitors, c)
-			r.mu.Unlock()
+			pass(l, c, talk)
 			c.Close()
 		})
-		wg.Go(func() { r.pass(c, position) })
-	}
-}
-
-func (r *room) closeAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.visitors {
-		go c.Close()
+		wg.Go(func() { pass(l, c, position) })
 	}
 }
 
 // pass hands what comes on a channel to everybody else, until the visitor goes.
-func (r *room) pass(from *porous.Conn, channel int) {
+func pass(l *porous.Listener, from *porous.Conn, channel int) {
+	ctx := context.Background()
 	var msg []byte
 	var err error
 	for {
-		if msg, err = from.Channel(channel).ReadMessage(msg[:0]); err != nil {
+		if msg, err = from.Channel(channel).ReadMessage(ctx, msg[:0]); err != nil {
 			return
 		}
-		for _, c := range r.others(from) {
-			to := c.Channel(channel)
-			if channel == position {
-				to.SetPriority(porous.High)
-				to.Send(context.Background(), msg, porous.Unreliable)
-			} else {
+		for c := range l.Conns() {
+			switch to := c.Channel(channel); {
+			case c == from:
+			case channel == position:
+				to.SetHighPriority(true)
+				to.WriteMessage(ctx, msg, porous.Unreliable)
+			default:
 				to.Write(msg)
 			}
 		}
 	}
-}
-
-func (r *room) others(than *porous.Conn) (list []*porous.Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.visitors {
-		if c != than {
-			list = append(list, c)
-		}
-	}
-	return list
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -21,7 +20,8 @@ type place struct{ x, y int16 }
 // visit says the lines of in, and writes what others say to out, until in or
 // the room ends.
 func visit(ctx context.Context, address, name string, in io.Reader, out io.Writer) error {
-	c, err := porous.Dial(ctx, "udp", address, config())
+	d := porous.Dialer{Config: config()}
+	c, err := d.Dial(ctx, "udp", address)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func visit(ctx context.Context, address, name string, in io.Reader, out io.Write
 		err = closeErr
 	}
 	wg.Wait()
-	if errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, io.ErrClosedPipe) {
 		return nil // the room is closed
 	}
 	return err
@@ -62,7 +62,7 @@ func (v *visitor) listen(c *porous.Conn) {
 	var msg []byte
 	var err error
 	for {
-		if msg, err = c.ReadMessage(msg[:0]); err != nil {
+		if msg, err = c.ReadMessage(context.Background(), msg[:0]); err != nil {
 			return
 		}
 		v.mu.Lock()
@@ -80,7 +80,7 @@ func (v *visitor) look(ch *porous.Channel) {
 	var msg []byte
 	var err error
 	for {
-		if msg, err = ch.ReadMessage(msg[:0]); err != nil {
+		if msg, err = ch.ReadMessage(context.Background(), msg[:0]); err != nil {
 			return
 		}
 		if len(msg) > 4 {
@@ -96,7 +96,7 @@ func (v *visitor) look(ch *porous.Channel) {
 // could not leave before the next one is due is of no use any more.
 func (v *visitor) walk(ctx context.Context, ch *porous.Channel) {
 	const step = 50 * time.Millisecond
-	ch.SetPriority(porous.High)
+	ch.SetHighPriority(true)
 	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for at := (place{}); ; {
@@ -108,7 +108,7 @@ func (v *visitor) walk(ctx context.Context, ch *porous.Channel) {
 			at.y += int16(rand.IntN(3) - 1)
 			msg := binary.BigEndian.AppendUint16(nil, uint16(at.x))
 			msg = append(binary.BigEndian.AppendUint16(msg, uint16(at.y)), v.name...)
-			if _, err := ch.SendUntil(ctx, msg, porous.Unreliable, now.Add(step)); err != nil {
+			if _, err := ch.WriteMessageUntil(ctx, msg, porous.Unreliable, now.Add(step)); err != nil {
 				return
 			}
 		}

@@ -49,7 +49,7 @@ func main() {
 	switch {
 	case *listen != "":
 		var l *porous.Listener
-		if l, err = porous.Listen("udp", *listen, nil); err == nil {
+		if l, err = porous.Listen("udp", *listen); err == nil {
 			log.Printf("listening on %v", l.Addr())
 			err = serve(ctx, l)
 		}
@@ -71,11 +71,11 @@ func main() {
 // serve tells each two that name the same room the other's address, until ctx
 // is done.
 func serve(ctx context.Context, l *porous.Listener) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
 	var mu sync.Mutex
 	waiting := make(map[string]*porous.Conn) // by room
 	for {
-		c, err := l.AcceptConn()
+		c, err := l.AcceptConn(ctx)
 		if err != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -88,7 +88,7 @@ func serve(ctx context.Context, l *porous.Listener) error {
 			return err
 		}
 		go func() {
-			room, err := c.ReadMessage(nil)
+			room, err := c.ReadMessage(ctx, nil)
 			if err != nil {
 				c.Close()
 				return
@@ -119,7 +119,7 @@ func introduce(a, b *porous.Conn) {
 // meet asks the server for the other one in the room, and connects to it, from
 // one socket.
 func meet(ctx context.Context, local, server, room string) (*porous.Conn, error) {
-	l, err := porous.Listen("udp", local, nil)
+	l, err := porous.Listen("udp", local)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +129,8 @@ func meet(ctx context.Context, local, server, room string) (*porous.Conn, error)
 		return nil, err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Abort() })()
 	fmt.Fprint(s, room)
-	other, err := s.ReadMessage(nil) // when the other one has come
+	other, err := s.ReadMessage(ctx, nil) // when the other one has come
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func talk(c *porous.Conn, in io.Reader, out io.Writer) error {
 		}
 	}()
 	for {
-		msg, err := c.ReadMessage(nil)
+		msg, err := c.ReadMessage(context.Background(), nil)
 		if err == io.EOF {
 			return nil
 		}

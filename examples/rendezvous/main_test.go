@@ -13,7 +13,7 @@ import (
 )
 
 func TestRendezvous(t *testing.T) {
-	l, err := porous.Listen("udp", "127.0.0.1:0", nil)
+	l, err := porous.Listen("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)

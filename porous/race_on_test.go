@@ -1,5 +1,0 @@
-//go:build race
-
-package porous
-
-const raceEnabled = true
