@@ -66,18 +66,11 @@ type Config struct {
 	// or silence ends the connection. Default 30 s. Negative: never.
 	IdleTimeout time.Duration
 
-	// RestartNotice makes known that a connection exists on one side only, as
-	// after a restart of the other, where both sides have it set. A Listener
-	// tells strangers in mid-stream that it does not know them, by a datagram
-	// smaller than theirs, at most 10,000 times a second. A connection that is
-	// told so about a packet of its own asks back with a random token of 64
-	// bits, and ends with ErrPeerRestarted if that is confirmed: within two
-	// round trips of its next packet, and not only after IdleTimeout. Only who
-	// sees our traffic can forge that; others can make us ask, ten times a
-	// second. Peers that do not know these datagrams ignore them, those in C
-	// too. A [PacketConn] takes everybody in mid-stream, and so tells nobody.
-	// See docs/reliable.md, section 1.4.
-	RestartNotice bool
+	// ProtocolID keeps two programs, or two versions of one, apart: connections
+	// between sides with different numbers end with a *RefusedError. 0 goes with
+	// any number, and so does a peer of the reference; see also RequireProtocol. Over
+	// sessions, as of package netcode, it means nothing.
+	ProtocolID uint64
 
 	// ReadBuffer limits the received messages that wait for Read, in bytes
 	// (a message counts 12 more than its length). At least one message of
@@ -127,6 +120,8 @@ type Config struct {
 	// segmentation offload, where a UDP socket would otherwise use it. The
 	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
 	DisableOffload bool
+
+	reference bool // as ReferenceConfig has it
 }
 
 // ReferenceConfig returns a Config with which a connection sends nothing that
@@ -140,6 +135,7 @@ func ReferenceConfig() *Config {
 		FragmentAbove: defaultFragment,
 		AckDelay:      -1, KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: -1,
 		MaxWindow: -1,
+		reference: true,
 	}
 }
 
@@ -175,17 +171,21 @@ type settings struct {
 	keepAlive, idleTimeout time.Duration
 	readBuffer, receipts   int
 	window                 int // sequences behind the newest that are still accepted
-	// What the inbox reserves memory by, while the peer has not acknowledged
-	// anything, and afterwards; nil where there is no limit.
-	reserve, reserveAcked func(delta int) bool
-	budget                *listen.Budget // what these go to; nil where there is no limit
-	onClose               func(*Conn)    // may be nil; of the Listener
-	logger                *slog.Logger
-	capture               *recording.Recorder // nil: none
-	socketBuffer          int                 // as asked for; 0: nothing was
-	restartNotice         bool
-	misfits               atomic.Uint64 // datagrams of peers refused for their size
-	reliable              reliable.Config
+	// What the inbox reserves memory by, while the peer has not shown to be at its
+	// address, and afterwards; nil where there is no limit.
+	reserve, reserveTrusted func(delta int) bool
+	budget                  *listen.Budget // what these go to; nil where there is no limit
+	onClose                 func(*Conn)    // may be nil; of the Listener
+	logger                  *slog.Logger
+	capture                 *recording.Recorder // nil: none
+	socketBuffer            int                 // as asked for; 0: nothing was
+	protocol                uint64
+	greets                  bool          // exchanges control datagrams
+	session                 bool          // the layer below knows the peer, and tells it of the end
+	packets                 bool          // they are peers of a PacketConn
+	answers                 bucket        // of all
+	misfits                 atomic.Uint64 // datagrams of peers refused for their size
+	reliable                reliable.Config
 }
 
 // newSettings checks cfg, which may be nil, against a transport that carries
@@ -200,15 +200,16 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
 
-		restartNotice: cfg.RestartNotice,
-		logger:        cfg.Logger,
-		capture:       (*recording.Recorder)(cfg.Capture),
-		socketBuffer:  max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
+		protocol:     cfg.ProtocolID,
+		greets:       !cfg.reference,
+		logger:       cfg.Logger,
+		capture:      (*recording.Recorder)(cfg.Capture),
+		socketBuffer: max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
 	}
 	if reserve != nil {
 		s.reliable.Reserve = reserve
 		s.reserve = func(delta int) bool { return reserve(delta, false) }
-		s.reserveAcked = func(delta int) bool { return reserve(delta, true) }
+		s.reserveTrusted = func(delta int) bool { return reserve(delta, true) }
 	}
 	if err := s.setSizes(cfg, maxDatagram); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package volley
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -25,9 +24,9 @@ type Conn struct {
 
 	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
-	known   bool // the peer has acknowledged something, or nobody asks
-	// And one more: Accept has returned it.
-	accepted bool
+	known   bool // the peer has shown to be at its address, or nobody asks
+	// And two more: Accept has returned it, and the peer may have to be asked.
+	accepted, asking bool
 
 	user netconn.Side
 
@@ -36,6 +35,7 @@ type Conn struct {
 	mu       sync.Mutex
 	out      outbox.Outbox // knows why writes fail, nil while the connection lives
 	endpoint core          // its Start is constant after start
+	greeting *greeting     // nil before there is one
 	rare     *rare         // what few connections need before they end; nil before
 	newest   uint64        // number of a received message, see numberLocked
 	receipts *receipts
@@ -44,7 +44,6 @@ type Conn struct {
 	lastMessage         clock // a message, either way
 	tickAt              clock // when HandleTick has been asked for; 0: it has not
 	counts              counts
-	last                *Stats // of the end, once the endpoint is gone
 }
 
 var (
@@ -59,7 +58,7 @@ var (
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err != nil {
-		c.dc, c.set, c.last = dc, &settings{}, &Stats{}
+		c.dc, c.set, c.rare = dc, &settings{}, &rare{last: &Stats{}}
 		c.out.Init((*framer)(c), dc.Features().Waits)
 		_ = c.endpoint.Init(nil, time.Now(), nil) // for its clock
 		c.out.End(err)
@@ -67,6 +66,8 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 		c.user.In.Fail(err)
 		return err
 	}
+	c.set = set
+	c.askFirst()
 	return c.startAfter(dc, set, dc.Stats())
 }
 
@@ -83,6 +84,7 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 	if err := c.endpoint.Init(c.coreConfig(now), now, (*sink)(c)); err != nil {
 		return err
 	}
+	c.endpoint.Doubt(!c.known)
 	if e := features.Errors; e != nil {
 		e.OnRefusal(c.user.In.Notice)
 	}
@@ -90,7 +92,7 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 		return err
 	}
 	c.mu.Lock()
-	if c.last == nil { // else the layer below has ended it already
+	if c.over() == nil { // else the layer below has ended it already
 		c.scheduleLocked(now, 0)
 	}
 	c.mu.Unlock()
@@ -185,28 +187,7 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // return an error that matches net.ErrClosed. The peer is not told, unless the
 // layer below does so. Close may be called more than once and returns the
 // first call's result.
-func (c *Conn) Close() error {
-	c.mu.Lock()
-	this := c.rareLocked()
-	if this.closed != nil {
-		c.mu.Unlock()
-		<-this.closed
-		return this.closeErr
-	}
-	this.closed = make(chan struct{})
-	defer close(this.closed)
-	open := c.user.CloseLocked(&c.out)
-	if open {
-		c.finishUnlocking()
-	}
-	c.mu.Unlock()
-	c.user.In.Fail(net.ErrClosed)
-	this.closeErr = c.opError("close", c.dc.Close())
-	if open && c.set.onClose != nil {
-		c.set.onClose(c)
-	}
-	return this.closeErr
-}
+func (c *Conn) Close() error { return c.CloseWithReason("") }
 
 // A rare holds what a connection has no need of until something happens that
 // mostly does not.
@@ -214,7 +195,11 @@ type rare struct {
 	closed    chan struct{} // closed when the first call of Close is over; nil before that
 	closeErr  error         // the result of all, set before that
 	suspicion suspicion
-	restAt    clock // no rest before, see RestUnlocking
+	ending    error     // why the connection is about to end at the peer's word; nil: it is not
+	last      *Stats    // of the end, once the endpoint is gone
+	partedAt  clock     // of a goodbye to a PacketConn
+	farewell  *farewell // nil unless Close has left something to be said
+	restAt    clock     // no rest before, see RestUnlocking
 
 	missing   uint64 // packets of the peer that have been passed by, and have not come
 	forgotten uint64 // messages that have left the window before their fate was known
@@ -224,6 +209,14 @@ type rare struct {
 	earlier   earlier
 	misfits   *misfits          // nil: there were none
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
+}
+
+// over returns the figures of the end; nil before.
+func (c *Conn) over() *Stats {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.last
 }
 
 func (c *Conn) rareLocked() *rare {
@@ -251,27 +244,36 @@ func (c *Conn) end(err error) {
 }
 
 // finishUnlocking gives what is queued to the network before the connection is
-// closed, with a last acknowledgement if one is owed, and frees the endpoint.
-func (c *Conn) finishUnlocking() {
+// closed, with a last acknowledgement if one is owed and a goodbye, and frees the
+// endpoint. It reports whether the connection lingers to say goodbye again.
+func (c *Conn) finishUnlocking(reason string) (lingers bool) {
 	c.out.DrainUnlocking(func() {
 		now := c.now()
 		if c.endpoint.AckOwed() {
 			c.queueEmptyLocked(now)
 		}
+		if f := c.partLocked(now, reason); f != nil {
+			c.rareLocked().farewell = f
+		}
 	})
 	c.releaseLocked()
+	f := c.rare.farewell
+	if f != nil { // else the peer has heard already
+		c.dc.Schedule(c.at(min(f.next, f.over)))
+	}
+	return f != nil
 }
 
 // releaseLocked gives the endpoint's memory back. Messages without a fate are
 // lost.
 func (c *Conn) releaseLocked() {
 	last := c.statsLocked()
-	c.last = &last
+	c.rareLocked().last = &last
 	c.buryLocked()
 	c.free()
 	c.noteUndecidedLocked()
-	c.last.MessagesLost = c.counts.messagesLost
-	c.last.Memory = 0
+	last.MessagesLost = c.counts.messagesLost
+	last.Memory = 0
 	c.receipts.tell()
 }
 
@@ -287,9 +289,9 @@ func (c *Conn) buryLocked() {
 	tombstone := c.dc.Features().Tombstone
 	switch {
 	case tombstone == nil:
-	case errors.Is(c.out.Err(), ErrIdleTimeout), errors.Is(c.out.Err(), ErrPeerRestarted):
+	case c.out.Err() != net.ErrClosed:
 		tombstone.SetTombstone(0)
-	case c.last.PacketsAcked > 0:
+	case c.over().PacketsAcked > 0:
 		tombstone.SetTombstone(strayTime)
 	}
 }

@@ -11,11 +11,12 @@ import (
 // HandleBatch takes datagrams from the layer below, under one lock and with
 // one wake-up for all of them. Acknowledgements leave in the order of all that
 // is sent, so they are not given to the caller to send.
-func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
+func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.out.Err() != nil {
+		c.hearAfterUnlocking(bufs, out)
 		return
 	}
 	now := t.Sub(c.born())
@@ -27,9 +28,9 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 	}
 	c.user.In.Unlock()
 	c.controlLocked(t, now)
-	if !c.known && c.endpoint.Acked() {
+	if !c.known && c.proved() {
 		c.known = true
-		c.user.In.SetReserve(c.set.reserveAcked)
+		c.user.In.SetReserve(c.set.reserveTrusted)
 	}
 	if c.counts.messagesReceived != received {
 		c.lastMessage = max(c.lastMessage, now) // the batch may be older than a Write
@@ -42,15 +43,15 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, _ *wire.Batch) {
 // receiveLocked handles one datagram, and acknowledges at once if that is due:
 // a header speaks of 32 sequences only, fewer than a batch may hold.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
+	if isControl(b) && c.controlledLocked(t, now, b) {
+		return
+	}
 	result, _ := c.do(recording.Receive, t, b, nil)
 	v := reliable.Verdict(result)
 	if v.Live() {
 		c.lastHeard = now
 	} else if v == reliable.Invalid || v == reliable.TooLarge {
 		c.noteMisfitLocked(v, b)
-		if c.set.restartNotice {
-			c.noticeLocked(now, b)
-		}
 	}
 	if c.endpoint.ControlPresses() {
 		c.controlLocked(t, now)

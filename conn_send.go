@@ -90,6 +90,9 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	if err != nil {
 		return 0, err
 	}
+	if c.asking {
+		c.askLocked(now, out)
+	}
 	c.counts.messagesSent++
 	c.lastSent, c.lastMessage = now, max(c.lastMessage, now)
 	c.activeLocked(now)

@@ -12,18 +12,18 @@ import (
 // HandleTick does what is due by time alone: acknowledgements that found no
 // message to travel with, keepalives, the timeouts of the connection and of
 // messages that lack fragments, and giving memory back.
-func (h *handler) HandleTick(t time.Time, _ *wire.Batch) time.Time {
+func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	c := (*Conn)(h)
 	now := t.Sub(c.born())
 	c.mu.Lock()
 	c.tickAt = 0
 	if c.out.Err() != nil {
-		c.mu.Unlock()
-		return time.Time{}
+		defer c.mu.Unlock()
+		return c.tickAfterUnlocking(now, out)
 	}
-	if c.restarted() {
+	if err := c.ending(); err != nil {
 		c.mu.Unlock()
-		c.end(ErrPeerRestarted)
+		c.end(err)
 		return time.Time{}
 	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
@@ -74,7 +74,7 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 	const never = math.MaxInt64
 	next := clock(never)
-	if c.restarted() {
+	if c.ending() != nil {
 		return max(now, 1)
 	}
 	if c.set.idleTimeout > 0 {
@@ -187,7 +187,11 @@ func (c *Conn) sendControlLocked(now clock) {
 		return
 	}
 	c.counts.acksSent++
-	c.do(recording.Control, c.at(now), nil, c.out.Batch(now))
+	out := c.out.Batch(now)
+	c.do(recording.Control, c.at(now), nil, out)
+	if c.asking {
+		c.askLocked(now, out)
+	}
 	c.lastSent = now
 	c.out.Answered()
 }
@@ -195,6 +199,10 @@ func (c *Conn) sendControlLocked(now clock) {
 // queueEmptyLocked queues a packet without payload, which the peer's application
 // does not see.
 func (c *Conn) queueEmptyLocked(now clock) {
-	c.do(recording.Send, c.at(now), nil, c.out.Batch(now))
+	out := c.out.Batch(now)
+	c.do(recording.Send, c.at(now), nil, out)
+	if c.asking {
+		c.askLocked(now, out)
+	}
 	c.lastSent = now
 }

@@ -456,8 +456,8 @@ func ExampleReplay() {
 // A client learns by its next message that the server was started again, and
 // dials anew.
 func ExampleConfig_restartNotice() {
-	cfg := &volley.Config{RestartNotice: true} // on both sides
-	network := simnet.New(1)                   // where the port is nobody else's
+	cfg := &volley.Config{}
+	network := simnet.New(1) // where the port is nobody else's
 	defer network.Close()
 	listen := func() *volley.Listener {
 		pc, err := network.Listen("10.0.0.1:7777")
@@ -486,8 +486,12 @@ func ExampleConfig_restartNotice() {
 	check(err)
 	fmt.Printf("%s\n", buf[:n])
 
-	peer.Close() // the server stops, and starts again on its port once that is free
+	// The server is killed, so that its goodbye does not get out, and starts again on
+	// its port once that is free.
+	network.SetDefault(simnet.Link{Loss: 1})
+	peer.Close()
 	check(ln.Shutdown(context.Background()))
+	network.SetDefault(simnet.Link{})
 	ln = listen()
 	defer ln.Close()
 

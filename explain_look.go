@@ -61,7 +61,7 @@ func (c *Conn) look() *look {
 		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
 		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
 	}
-	if c.last != nil {
+	if c.over() != nil {
 		return l
 	}
 	l.open = c.endpoint.InFlight()
@@ -97,7 +97,7 @@ func (c *Conn) noteEarlier(s datagram.Stats) {
 // noteUndecidedLocked keeps, once the end has counted all that was not acknowledged
 // as lost, how many of the messages these are: it does not mean that they are.
 func (c *Conn) noteUndecidedLocked() {
-	if n := c.counts.messagesLost - c.last.MessagesLost; n > 0 {
+	if n := c.counts.messagesLost - c.over().MessagesLost; n > 0 {
 		c.rareLocked().undecided = n
 	}
 }

@@ -27,11 +27,8 @@ type misfits struct {
 // noteMisfitLocked counts a datagram that the endpoint has refused. Where that was
 // for its size, its message is not lost in the network.
 func (c *Conn) noteMisfitLocked(v reliable.Verdict, b []byte) {
-	if _, ok := parseNotice(b); ok {
-		return
-	}
-	if _, ok := parseAnswer(b); ok {
-		return
+	if _, ok := parseSalute(b); ok {
+		return // where the connection does not greet
 	}
 	r := c.rareLocked()
 	if r.misfits == nil {

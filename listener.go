@@ -37,27 +37,30 @@ type ListenConfig struct {
 	// MaxMemory limits what all connections together hold for messages that
 	// wait for Read, messages of which fragments are missing, and windows, in
 	// bytes. What would exceed it is refused: messages then count as lost. The
-	// last quarter is kept for peers that have acknowledged a packet of this
-	// side. Messages wait for Read in pieces of 1, 8 or 64 KiB, and one in
+	// last quarter is kept for peers that have shown to be at their address,
+	// which those of the reference cannot. Messages wait for Read in pieces of 1, 8 or 64 KiB, and one in
 	// fragments takes its size once more until it is complete. Default 256 MiB;
 	// at least 16 KiB, which one connection needs for messages of one datagram,
 	// or more if Config.MaxWindow is negative or Config.FragmentAbove above 8 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
-	// welcome, and with Config.RestartNotice whether a stranger at that address
-	// may be told that it is unknown. It is called on the goroutine that reads
+	// welcome, and whether a stranger at that address may be told that it is
+	// unknown. It is called on the goroutine that reads
 	// the socket, which may be one in Read of the only connection, and must be
 	// quick. With several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// AdmitMidStream also makes connections of peers that are in the middle
 	// of one, as after a restart of this side. By default only a peer that
 	// says it has heard nothing yet gets one, so that late datagrams of an
-	// old connection do not. Config.RestartNotice is the other way to deal
-	// with a restart: peers learn of it, and dial again.
+	// old connection do not. Those learn that they are unknown
+	// ([ErrPeerRestarted]), and dial again.
 	AdmitMidStream bool
 	// Control is called with the socket before it is bound, as in
 	// net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
+	// RequireProtocol refuses peers that do not tell of Config.ProtocolID, which must
+	// not be 0 then. Peers of the reference are among them.
+	RequireProtocol bool
 	// Sockets is how many sockets share the port, each with a reader of its
 	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
 	// systems other than Linux more than one is an error that wraps
@@ -79,12 +82,14 @@ type Listener struct {
 	maxConns int
 	filter   func(netip.AddrPort) bool
 	midway   bool
-	notifier *notifier // nil without Config.RestartNotice
+	requires bool // a hello with our ProtocolID
+	told     strangers
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
 
 	accepted, filtered atomic.Uint64
 	crowded, waiting   atomic.Uint64 // refused by MaxConns, and by Backlog
+	foreign            atomic.Uint64 // refused for another protocol
 	watch              *watch.Watch  // nil without a Logger
 	born               time.Time
 	ended              registry.Ended
@@ -167,9 +172,8 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	}
 	l.set.budget = &l.budget
 	l.set.onClose = l.forget
-	if l.set.restartNotice {
-		l.notifier = new(notifier)
-	}
+	l.requires = lc.RequireProtocol
+	l.told.set, l.told.filter = l.set, lc.Filter
 	return l, nil
 }
 
@@ -184,6 +188,9 @@ const (
 func (lc *ListenConfig) check(set *settings) error {
 	if lc.Sockets > listen.MaxSockets {
 		return &ConfigError{Field: "ListenConfig.Sockets", Reason: fmt.Sprintf("%d is more than %d", lc.Sockets, listen.MaxSockets)}
+	}
+	if lc.RequireProtocol && set.protocol == 0 {
+		return &ConfigError{Field: "ListenConfig.RequireProtocol", Reason: "there is no Config.ProtocolID"}
 	}
 	whole := min(set.reliable.FragmentAbove, set.maxMessage)
 	windows := connMemory
@@ -206,10 +213,12 @@ func (l *Listener) serve(port *listen.Port) {
 		MaxDatagram:   datagram.MaxUDP,
 		Tombstone:     cmp.Or(l.set.idleTimeout, defaultIdleTimeout),
 		MaxTombstones: maxTombstones,
+		Closing:       l.handleClosing,
 	}, listen.Hooks{
-		End:    func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
-		Broken: l.logBroken,
-		Over:   l.watch.Stop,
+		Farewell: maxFarewell,
+		End:      func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
+		Broken:   l.logBroken,
+		Over:     l.watch.Stop,
 	})
 	listeners.Add(l)
 	l.logBuffers()
@@ -272,11 +281,10 @@ type ListenerStats struct {
 	Conns  int   // connections at present
 	Memory int64 // bytes held of ListenConfig.MaxMemory
 	// Accepted counts connections made. Refused counts new peers turned away
-	// by MaxConns or Backlog, Filtered those by Filter. Unknown counts all
+	// by MaxConns, Backlog or ProtocolID, Filtered those by Filter. Unknown counts all
 	// datagrams that belonged to no connection and made none.
 	Accepted, Refused, Filtered, Unknown uint64
-	// Notices counts datagrams sent to peers in mid-stream that belonged to no
-	// connection (Config.RestartNotice).
+	// Notices counts datagrams that told peers that they are unknown, or refused.
 	Notices uint64
 	// Transport tells what happened at the sockets.
 	Transport TransportStats
@@ -288,11 +296,9 @@ func (l *Listener) Stats() ListenerStats {
 		Conns:    l.side.Conns(),
 		Memory:   l.budget.Used(),
 		Accepted: l.accepted.Load(),
-		Refused:  l.crowded.Load() + l.waiting.Load(),
+		Refused:  l.crowded.Load() + l.waiting.Load() + l.foreign.Load(),
 		Filtered: l.filtered.Load(),
-	}
-	if l.notifier != nil {
-		s.Notices = l.notifier.sent.Load()
+		Notices:  l.told.sent.Load(),
 	}
 	for i, d := range l.side.Stats() {
 		s.Unknown += d.Unknown
@@ -312,25 +318,41 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown admits a peer by its first datagram, or one that overtook it.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
-	if late || !a.midway && !slices.ContainsFunc(bufs, a.opens) {
-		if a.notifier != nil {
-			a.tell(now, from, bufs, out)
-		}
+	hello, greeted := salute{}, false
+	if a.set.greets {
+		hello, greeted = firstHello(bufs)
+	}
+	opens := a.midway || slices.ContainsFunc(bufs, a.opens)
+	if late || !greeted && (a.requires || !opens) {
+		a.told.tell(now, from, bufs, "", out)
 		return nil
 	}
-	if a.filter != nil && !a.filter(from) {
-		a.filtered.Add(1)
-		return nil
+	var reason string
+	var count *atomic.Uint64
+	switch own := a.set.protocol; {
+	case a.filter != nil && !a.filter(from):
+		count = &a.filtered
+	case greeted && own != 0 && hello.protocol != own && (hello.protocol != 0 || a.requires):
+		reason, count = refusedProtocol, &a.foreign
+	case a.side.Conns() >= a.maxConns:
+		reason, count = refusedFull, &a.crowded
+	case a.side.Full():
+		reason, count = refusedFull, &a.waiting
+	default:
+		return a.admit
 	}
-	if a.side.Conns() >= a.maxConns {
-		a.crowded.Add(1)
-		return nil
+	if opens { // else that has come before, or is to come
+		count.Add(1)
 	}
-	if a.side.Full() {
-		a.waiting.Add(1)
-		return nil
+	if reason != "" {
+		a.told.tell(now, from, bufs, reason, out)
 	}
-	return a.admit
+	return nil
+}
+
+// handleClosing answers strangers after Close.
+func (l *Listener) handleClosing(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) {
+	l.told.tell(now, from, bufs, refusedClosing, out)
 }
 
 // opens reports whether a datagram can be the first of a connection.

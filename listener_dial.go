@@ -53,7 +53,10 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 	}
 	dc, err := muxes[0].Dial(addr)
 	if errors.Is(err, datagram.ErrPeerExists) {
-		return l.take(addr)
+		if c, err := l.take(addr); err != nil || c != nil {
+			return c, err
+		}
+		dc, err = muxes[0].Dial(addr) // in the place of one that was closed
 	}
 	if err != nil {
 		return nil, err
@@ -71,12 +74,18 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 	return c, nil
 }
 
-// take returns a connection that nobody has accepted yet.
+// take returns a connection that nobody has accepted yet; nil if there is room for a
+// new one now, since the old one had been closed.
 func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
 	first, others := l.side.Muxes()[0].HandlersOf(addr)
 	for _, h := range append([]datagram.Handler{first}, others...) {
 		if h, ok := h.(*handler); ok && l.side.Take((*Conn)(h)) {
 			return (*Conn)(h), nil
+		}
+	}
+	for _, h := range append(others, first) {
+		if parted(h) {
+			return nil, nil
 		}
 	}
 	return nil, ErrConnExists

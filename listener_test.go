@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/pattern"
+	"volley/internal/wire"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -230,7 +231,7 @@ func TestRestartedClient(t *testing.T) {
 			c.Write([]byte("old"))
 		}
 		time.Sleep(time.Second)
-		c.Close()
+		kill(c)
 
 		c = dial("10.0.0.2:5000", &Dialer{})
 		start := time.Now()
@@ -293,10 +294,10 @@ func TestOpeningBehindOthers(t *testing.T) {
 		opening := reliable.AppendHeader(nil, reliable.Header{Sequence: 0, Ack: 65535})
 		later := reliable.AppendHeader(nil, reliable.Header{Sequence: 5, Ack: 3, AckBits: 15})
 		from := netip.MustParseAddrPort("10.0.0.2:1")
-		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, later}, nil) != nil {
+		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, later}, new(wire.Batch)) != nil {
 			t.Error("two later datagrams make a connection")
 		}
-		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, opening}, nil) == nil {
+		if (*acceptor)(l).HandleUnknown(time.Now(), from, false, [][]byte{later, opening}, new(wire.Batch)) == nil {
 			t.Error("a first datagram behind a later one makes no connection")
 		}
 	})
@@ -310,9 +311,8 @@ func TestMidStreamPeers(t *testing.T) {
 			s := accept(t, l)
 			s.Write([]byte("heard"))
 			wantMessage(t, c, "heard")
-			l.Close()
-			s.Close()
-			synctest.Wait()
+			kill(s)
+			require.NoError(t, l.Shutdown(t.Context()))
 			pc, err := n.Listen("10.0.0.1:7777")
 			require.NoError(t, err)
 			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
@@ -349,8 +349,8 @@ func TestFilterAndMaxConns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s := l.Stats()
-		if s.Conns != 2 || s.Accepted != 2 || s.Filtered != 1 || s.Refused != 1 || s.Unknown != 2 {
-			t.Errorf("stats %+v, want 2 connections, 1 filtered, 1 refused, 2 datagrams unknown", s)
+		if s.Conns != 2 || s.Accepted != 2 || s.Filtered != 1 || s.Refused != 1 || s.Unknown != 4 {
+			t.Errorf("stats %+v, want 2 connections, 1 filtered, 1 refused, 4 datagrams unknown", s)
 		}
 		a := accept(t, l)
 		a.Close()

@@ -98,7 +98,7 @@ func TestListenerLog(t *testing.T) {
 		for _, c := range conns {
 			c.Close()
 		}
-		synctest.Wait()
+		time.Sleep(maxFarewell)
 		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for MaxConns is reached" count=1 limit=3`}, log.lines())
 		time.Sleep(time.Minute)
 		require.Empty(t, log.lines())

@@ -158,7 +158,7 @@ func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
 	pc.idle, pc.receipts.max = set.idleTimeout, set.receipts
 	set.idleTimeout, set.keepAlive = 0, 0
 	set.reliable.MidStream = set.reliable.JumpGuard
-	set.onClose = pc.gone
+	set.onClose, set.packets = pc.gone, true
 	pc.set = set
 	return pc, nil
 }
@@ -308,7 +308,7 @@ func (pc *PacketConn) send(b []byte, to netip.AddrPort, value net.Addr, receipts
 	p, err := pc.peer(to, value)
 	for err == nil {
 		p.setWriteDeadline(&pc.write)
-		if id, err = p.conn.write(b, false); err != errForgotten && err != ErrPeerRestarted {
+		if id, err = p.conn.write(b, false); err != errForgotten {
 			return p.ids + id, err
 		}
 		p, err = pc.again(p)

@@ -45,6 +45,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	pc.peers.Add(1)
 	now := time.Now()
 	err := c.endpoint.Init(c.coreConfig(now), now, (*peerSink)(p))
+	c.endpoint.Doubt(true)
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
 	}
@@ -54,7 +55,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	if c.last == nil { // else the socket has broken already
+	if c.over() == nil { // else the socket has broken already
 		if pc.idle > 0 {
 			dc.Schedule(c.at(pc.idle))
 		}
@@ -133,9 +134,9 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.counts.acksSent++
 		c.lastSent = now
 	}
-	if !c.known && c.endpoint.Acked() {
+	if !c.known && c.proved() {
 		c.known = true
-		p.origin.Reserve = c.set.reserveAcked
+		p.origin.Reserve = c.set.reserveTrusted
 	}
 	if c.counts.messagesReceived+c.counts.messagesRefused != messages {
 		c.lastMessage = max(c.lastMessage, now)
@@ -165,20 +166,18 @@ func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch
 // but is being written to, which may take long where the socket blocks.
 const forgetRetry = 100 * time.Millisecond
 
-// HandleTick forgets a peer without messages for too long, and otherwise does
-// what that of a Conn does.
+// HandleTick forgets a peer that has said goodbye, or that was without messages for
+// too long, and otherwise does what that of a Conn does.
 func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	p, c := (*packetPeer)(h), &h.conn
-	if p.pc.idle <= 0 {
-		return (*handler)(c).HandleTick(t, out)
-	}
 	c.mu.Lock()
 	if c.out.Err() != nil {
 		c.mu.Unlock()
 		return time.Time{}
 	}
-	due := c.lastMessage + p.pc.idle
-	if t.Sub(c.born()) >= due && !c.out.Busy() && !c.out.Pending() {
+	due, ok := p.dueLocked()
+	silent := ok && t.Sub(c.born()) >= due && !c.out.Busy() && !c.out.Pending()
+	if silent || c.ending() != nil {
 		c.user.EndLocked(&c.out, errForgotten)
 		c.releaseLocked()
 		c.mu.Unlock()
@@ -188,6 +187,9 @@ func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	}
 	c.mu.Unlock()
 	next := (*handler)(c).HandleTick(t, out)
+	if !ok {
+		return next
+	}
 	at := c.at(due)
 	if !at.After(t) {
 		at = t.Add(forgetRetry)
@@ -196,6 +198,22 @@ func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		return at
 	}
 	return next
+}
+
+// partedLife is how long a peer is known after its goodbye, since copies of its
+// messages may come: no datagram lives longer.
+const partedLife = 10 * time.Second
+
+// dueLocked returns when the peer is to be forgotten, if that is to be.
+func (p *packetPeer) dueLocked() (due clock, ok bool) {
+	c := &p.conn
+	due, ok = c.lastMessage+p.pc.idle, p.pc.idle > 0
+	if c.rare != nil && c.rare.partedAt > c.lastMessage {
+		if end := c.rare.partedAt + partedLife; !ok || end < due {
+			return end, true
+		}
+	}
+	return due, ok
 }
 
 // HandleClose learns that the socket broke.

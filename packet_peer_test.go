@@ -22,7 +22,7 @@ func TestPacketConnWritesToAPeerThatHasEnded(t *testing.T) {
 		n := simnet.New(1)
 		defer n.Close()
 		n.SetDefault(simnet.Link{})
-		a := packetAt(t, n, "10.0.0.1:7", &Config{RestartNotice: true})
+		a := packetAt(t, n, "10.0.0.1:7", nil)
 		defer a.Close()
 		b := packetAt(t, n, "10.0.0.2:7", nil)
 		defer b.Close()
@@ -30,7 +30,7 @@ func TestPacketConnWritesToAPeerThatHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		c := &a.mux.Handler(addrPortOf(a.sock, b.LocalAddr())).(*peerHandler).conn
 		c.mu.Lock()
-		c.user.EndLocked(&c.out, ErrPeerRestarted) // as Conn.end begins
+		c.user.EndLocked(&c.out, errForgotten) // as HandleTick begins
 		c.mu.Unlock()
 		_, err = a.WriteTo([]byte("two"), b.LocalAddr())
 		require.NoError(t, err)

@@ -62,7 +62,7 @@ func (p *packetPeer) rank() int {
 	switch {
 	case p.asked > c.lastHeard && c.now()-p.asked >= routePatience:
 		return 0
-	case c.known:
+	case c.endpoint.Acked():
 		return 2
 	}
 	return 1
@@ -122,6 +122,7 @@ func (pc *PacketConn) meetDialed(dc *datagram.Peer, err error) (*packetPeer, err
 	if err != nil {
 		return nil, err
 	}
+	p.conn.askFirst()
 	if pc.closed.Load() { // and Close may not have seen it
 		p.conn.Close()
 		return nil, net.ErrClosed

@@ -16,7 +16,7 @@ func (a pipeAddr) String() string { return string(a) }
 // Both work in real time and in a testing/synctest bubble, where real sockets have
 // no place.
 func Pipe(cfg *Config) (a, b *Conn) {
-	set, err := newSettings(sessionConfig(cfg), datagram.MaxUDP, nil)
+	set, err := sessionSettings(cfg, datagram.MaxUDP)
 	if err == nil {
 		set.onClose = pipedConns.Ended
 	}

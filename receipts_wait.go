@@ -32,16 +32,16 @@ func (c *Conn) WaitReceipts(ctx context.Context, dst []Receipt) ([]Receipt, erro
 	defer c.mu.Unlock()
 	c.armReceiptsLocked()
 	r := c.receipts
-	for r != nil && len(r.queue) == 0 && c.last == nil && ctx.Err() == nil {
+	for r != nil && len(r.queue) == 0 && c.over() == nil && ctx.Err() == nil {
 		r.waitUnlocking(ctx, &c.mu)
 	}
-	if c.last != nil {
+	if c.over() != nil {
 		r.tell() // the next one who waits
 	}
 	switch {
 	case r != nil && len(r.queue) > 0:
 		return r.take(dst), nil
-	case c.last != nil:
+	case c.over() != nil:
 		return dst, c.opError("wait", c.endedLocked())
 	case r == nil:
 		return dst, configError("Receipts", "it is negative, so none are kept")

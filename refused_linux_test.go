@@ -91,7 +91,7 @@ func TestRefusedWhileReading(t *testing.T) {
 			result <- err
 		}()
 	}
-	s.Close()
+	kill(s)
 	l.Close()
 	c.Write([]byte("anybody?"))
 	require.ErrorIs(t, <-result, syscall.ECONNREFUSED)

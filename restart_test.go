@@ -41,7 +41,7 @@ func testRestartedClient(t *testing.T, former int, loss float64, every int) {
 	s := accept(t, l)
 	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 	time.Sleep(time.Second)
-	c.Close()
+	kill(c)
 	defer s.Close()
 
 	c = dial("10.0.0.2:5000", &Dialer{})

@@ -150,8 +150,8 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 	now := c.now()
 	c.mu.Lock()
-	if c.last != nil {
-		stats = *c.last
+	if last := c.over(); last != nil {
+		stats = *last
 	} else {
 		c.updateLocked(now)
 		stats = c.statsLocked()

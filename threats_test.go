@@ -30,7 +30,7 @@ func TestThreatDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 131_072, l.maxConns)
 	require.True(t, l.budget.Reserve(192<<20, false))
-	require.False(t, l.budget.Reserve(1, false), "the last quarter is for peers that have acknowledged something")
+	require.False(t, l.budget.Reserve(1, false), "the last quarter is for peers that have shown to be at their address")
 	require.True(t, l.budget.Reserve(64<<20, true))
 	require.False(t, l.budget.Reserve(1, true), "256 MiB in all")
 }
@@ -66,11 +66,11 @@ func TestThreatConnection(t *testing.T) {
 	})
 }
 
-// TestThreatNotices has a Listener with RestartNotice flooded for a second with
-// what it answers: 22,000 times at most, by 9 bytes at most. A connection asks
-// once in 100 ms, by 9 bytes.
+// TestThreatNotices has a Listener flooded for a second with
+// what it answers: 22,000 times at most, by no more bytes than came. A connection asks
+// once in 100 ms, by 25 bytes.
 func TestThreatNotices(t *testing.T) {
-	require.Equal(t, 9, len(question(1)))
+	require.Equal(t, 25, len(question(1)))
 	require.Equal(t, 100*time.Millisecond, askEvery)
 	synctest.Test(t, func(t *testing.T) {
 		l := newNotifier(t, ListenConfig{})
@@ -81,7 +81,7 @@ func TestThreatNotices(t *testing.T) {
 				for _, d := range [][]byte{packet, question(1)} {
 					for _, answer := range respond(l, false, d) {
 						sent++
-						require.LessOrEqual(t, len(answer), 9)
+						require.LessOrEqual(t, len(answer), len(d))
 					}
 				}
 			}

@@ -43,7 +43,7 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	}
 	c.mu.Lock()
 	over := c.out.Err() != nil
-	if c.last == nil {
+	if c.over() == nil {
 		v.InFlight = c.endpoint.InFlight()
 	}
 	c.mu.Unlock()

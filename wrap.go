@@ -31,7 +31,7 @@ func NewConn(inner net.Conn, cfg *Config) *Conn {
 	switch {
 	case err != nil && c.out.Err() == nil:
 		c.out.End(err)
-		c.last = &Stats{}
+		c.rareLocked().last = &Stats{}
 		c.user.In.Fail(err)
 	case err == nil && wrapped:
 		wrappedConns.Add(c)
@@ -45,7 +45,7 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		return netconn.Unused(inner), nil, &ConfigError{Field: "inner", Reason: reason}
 	}
 	if dc := datagram.Below(inner); dc != nil {
-		set, err := newSettings(sessionConfig(cfg), dc.MaxDatagram(), nil)
+		set, err := sessionSettings(cfg, dc.MaxDatagram())
 		return dc, set, err
 	}
 	set, err := newSettings(cfg, datagram.MaxUDP, nil)
@@ -57,6 +57,16 @@ func stack(inner net.Conn, cfg *Config) (datagram.Conn, *settings, error) {
 		return netconn.Unused(inner), nil, err
 	}
 	return dc, set, nil
+}
+
+// sessionSettings is newSettings over a layer that knows the peer, and tells it of the
+// end.
+func sessionSettings(cfg *Config, maxDatagram int) (*settings, error) {
+	set, err := newSettings(sessionConfig(cfg), maxDatagram, nil)
+	if err == nil {
+		set.session, set.greets = set.greets, false
+	}
+	return set, err
 }
 
 // sessionConfig turns keepalive and idle timeout off by default, for a

@@ -156,7 +156,7 @@ func TestCloseIsEOF(t *testing.T) {
 			if _, err := b.Read(make([]byte, 9)); err != io.EOF {
 				t.Errorf("Read after the peer's Close: %v, want EOF", err)
 			}
-			if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, net.ErrClosed) {
+			if _, err := b.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) {
 				t.Errorf("Write after the peer's Close: %v", err)
 			}
 			if _, err := a.Read(make([]byte, 9)); !errors.Is(err, net.ErrClosed) {

@@ -21,6 +21,7 @@ type ground struct {
 	maxFragments  uint16
 
 	busy     bool // a callback is running
+	doubted  bool // see Doubt
 	counters counters
 }
 
@@ -81,12 +82,16 @@ func (g *ground) Elapsed() time.Duration { return time.Duration(g.now) }
 // Reset, and so hears what is sent to it.
 func (g *ground) Acked() bool { return g.counters.packetsAcked > 0 }
 
+// Doubt has Config.Reserve told that nothing was acknowledged, as long as it is on:
+// the other side's acknowledgements may be guesses of somebody who forges its address.
+func (g *ground) Doubt(on bool) { g.doubted = on }
+
 // MemoryUsage returns the bytes held beyond the Endpoint itself.
 func (g *ground) MemoryUsage() int { return g.mem }
 
 // take asks for n bytes and accounts for them.
 func (g *ground) take(n int) bool {
-	if n > 0 && g.cfg.Reserve != nil && !g.cfg.Reserve(n, g.Acked()) {
+	if n > 0 && g.cfg.Reserve != nil && !g.cfg.Reserve(n, g.Acked() && !g.doubted) {
 		return false
 	}
 	g.mem += n
@@ -96,7 +101,7 @@ func (g *ground) take(n int) bool {
 // give accounts for n bytes that are no longer held.
 func (g *ground) give(n int) {
 	if n > 0 && g.cfg.Reserve != nil {
-		g.cfg.Reserve(-n, g.Acked())
+		g.cfg.Reserve(-n, g.Acked() && !g.doubted)
 	}
 	g.mem -= n
 }

@@ -116,7 +116,7 @@ func run(o options, w io.Writer) (*result, error) {
 	}
 	before := resourcesNow()
 	s := &soak{options: o, book: newBook(o.conns, o.rate),
-		config: &volley.Config{RestartNotice: true, IdleTimeout: idleTimeout}}
+		config: &volley.Config{IdleTimeout: idleTimeout}}
 	var err error
 	if s.server, err = s.newServer(); err != nil {
 		return nil, err

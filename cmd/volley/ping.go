@@ -222,8 +222,11 @@ func (p *pinger) send(ctx context.Context) error {
 	p.buf = m.append(p.buf[:0], int(p.opts.size))
 	p.figures.send(now)
 	_, err := p.conn.Write(p.buf)
-	if errors.Is(err, volley.ErrPeerRestarted) {
-		return p.again(ctx)
+	switch {
+	case errors.Is(err, volley.ErrPeerRestarted):
+		return p.again(ctx, restarted)
+	case errors.Is(err, io.ErrClosedPipe):
+		return p.again(ctx, closed)
 	}
 	return err
 }
@@ -238,18 +241,24 @@ func (p *pinger) take(ctx context.Context, a answer) error {
 		p.figures.refused++
 		p.view.note(a.at, fmt.Sprintf("the machine of %s says that nobody listens on that port", p.conn.RemoteAddr()))
 	case errors.Is(a.err, volley.ErrPeerRestarted):
-		return p.again(ctx)
+		return p.again(ctx, restarted)
 	case errors.Is(a.err, io.EOF):
-		return fmt.Errorf("%s has closed the connection", p.address)
+		return p.again(ctx, closed)
 	default:
 		return a.err
 	}
 	return nil
 }
 
-// again dials anew after the server has restarted.
-func (p *pinger) again(ctx context.Context) error {
-	p.view.note(time.Since(p.begin), "the server does not know the connection, as after a restart; connecting anew")
+// Why ping connects anew.
+const (
+	restarted = "the server does not know the connection, as after a restart"
+	closed    = "closed by the peer"
+)
+
+// again dials anew after the end of a connection.
+func (p *pinger) again(ctx context.Context, why string) error {
+	p.view.note(time.Since(p.begin), why+"; connecting anew")
 	p.conn.Close()
 	p.figures.restart()
 	return p.connect(ctx)

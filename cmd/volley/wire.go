@@ -101,7 +101,7 @@ func (c porousConn) ReadMessage(dst []byte) ([]byte, error) {
 const maxProbe = 64 << 10
 
 func (o *wireOptions) volleyConfig() *volley.Config {
-	return &volley.Config{MaxMessageSize: maxProbe, RestartNotice: true}
+	return &volley.Config{MaxMessageSize: maxProbe}
 }
 
 // clientConfig is that of a client, which is to outlive the silence that it is

@@ -209,8 +209,7 @@ type Stats struct {
 }
 
 // ErrPeerClosed is what a write meets after the peer has closed. It is
-// io.ErrClosedPipe, as with net.Pipe, and net.ErrClosed, as every end of a
-// connection.
+// io.ErrClosedPipe, as with net.Pipe.
 var ErrPeerClosed error = peerClosedError{}
 
 type peerClosedError struct{}
@@ -218,5 +217,5 @@ type peerClosedError struct{}
 func (peerClosedError) Error() string { return "closed by the peer" }
 
 func (peerClosedError) Is(target error) bool {
-	return target == io.ErrClosedPipe || target == net.ErrClosed
+	return target == io.ErrClosedPipe
 }

@@ -31,6 +31,9 @@ type MuxConfig struct {
 	// is to be done if nobody answers need not be prepared for those that somebody
 	// does. Calls may overlap.
 	Settle func()
+	// Closing, if not nil, is given the datagrams of addresses without a Conn after
+	// Close, and may append answers to out.
+	Closing func(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch)
 	// TickLag is how much later ticks may come than asked for. Those that come late
 	// cost no goroutine as long as packets come.
 	TickLag time.Duration

@@ -114,13 +114,20 @@ func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
 	}
 	late := m.tombstones.has(from, now)
 	refuse := m.closing || m.cfg.Acceptor == nil || m.crowdedLocked(from.remote)
-	m.entering = !refuse
+	closing := m.closing && m.cfg.Closing != nil
+	m.entering = !refuse || closing
 	m.mu.Unlock()
+	if m.entering { // only the reader sets it
+		defer m.entered()
+	}
 	if refuse {
 		m.unknown.Add(uint64(len(bufs)))
+		if closing {
+			m.cfg.Closing(time.Now(), from.remote, bufs, &m.reading.out)
+			m.answer(from)
+		}
 		return nil
 	}
-	defer m.entered()
 	admit := m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, late, bufs, &m.reading.out)
 	m.answer(from)
 	if admit == nil {

@@ -28,6 +28,9 @@ type Hooks struct {
 	// End closes the connection whose Handler it is given, for Shutdown. It is
 	// called by several goroutines at once, also for what has been closed.
 	End func(datagram.Handler)
+	// Farewell is how long, at most, connections that End has closed stay to tell
+	// their peers. Shutdown waits for that.
+	Farewell time.Duration
 	// Broken, if not nil, is called with what broke a socket.
 	Broken func(error)
 	// Over, if not nil, is called once, when all is over: Close was called, or

@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
@@ -43,6 +44,12 @@ func (l *Listener[C]) Shutdown(ctx context.Context) error {
 	// Close has emptied the queue and closed it. So whoever is being admitted at
 	// this moment is refused, and closed, if not by this then by its Admit.
 	l.endAll()
+	if l.hooks.Farewell > 0 {
+		select {
+		case <-l.over:
+		case <-time.After(l.hooks.Farewell):
+		}
+	}
 	return l.opError("shutdown", ctx.Err())
 }
 

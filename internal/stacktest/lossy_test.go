@@ -274,6 +274,7 @@ func TestIdleTimeout(t *testing.T) {
 		if _, err := a.Write([]byte("x")); err != nil {
 			t.Fatalf("the connection died in spite of keepalives: %v", err)
 		}
+		b.NetConn().Close() // as the end of its program does
 		b.Close()
 		start := time.Now()
 		if m, err := a.ReadMessage(nil); string(m) != "last words" || err != nil {

@@ -426,7 +426,7 @@ func TestRatesOnAShakyLink(t *testing.T) {
 		for rate, jitter := range map[int]time.Duration{10: 30, 30: 30, 60: 30, 128: 60} {
 			link := simnet.Link{Latency: 60 * time.Millisecond, Jitter: jitter * time.Millisecond}
 			synctest.Test(t, func(t *testing.T) {
-				r := measureRate(p, rate, link, 20*time.Second)
+				r := measureRate(p, rate, link, 40*time.Second)
 				most := 1.2
 				if p == talkOneWay {
 					most = 2.1

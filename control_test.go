@@ -1,18 +1,19 @@
 package volley
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/capture"
+	"volley/internal/recording"
 	"volley/internal/testenv"
 	"volley/internal/wire"
 	"volley/reliable"
@@ -21,9 +22,6 @@ import (
 // newNotifier returns the acceptor of a Listener that answers strangers.
 func newNotifier(t testing.TB, lc ListenConfig) *acceptor {
 	t.Helper()
-	if lc.Config == nil {
-		lc.Config = &Config{RestartNotice: true}
-	}
 	l, err := lc.newListener()
 	require.NoError(t, err)
 	return (*acceptor)(l)
@@ -70,27 +68,54 @@ func notice(sequence uint16) []byte {
 	return b
 }
 
-func question(token uint64) []byte {
-	b := make([]byte, askSize)
-	putAsk(b, token)
+func hello(token uint64) []byte { return saluted(helloPrefix, salute{token: token}) }
+
+func question(token uint64) []byte { return saluted(questionPrefix, salute{token: token}) }
+
+func saluted(prefix byte, s salute) []byte {
+	b := make([]byte, greetingSize)
+	s.put(b, prefix)
 	return b
 }
 
-func answer(token uint64) []byte {
-	b := make([]byte, askSize)
-	putAnswer(b, token)
+// tokened returns a refusal, goodbye or heard.
+func tokened(prefix byte, token uint64, reason string) []byte {
+	b := make([]byte, tokenSize+len(reason))
+	putToken(b, prefix, token, reason)
 	return b
 }
+
+// unknown returns what answers a question of a connection that is not known.
+func unknown(token uint64) []byte { return tokened(refusalPrefix, token, "") }
 
 // suspicionOf returns a copy of what a connection suspects.
 func suspicionOf(c *Conn) *suspicion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rare == nil || !c.rare.suspicion.raised {
+	if c.rare == nil || c.rare.suspicion.token == 0 {
 		return nil
 	}
 	s := c.rare.suspicion
 	return &s
+}
+
+// greetingOf returns a copy of what a connection knows by greeting.
+func greetingOf(c *Conn) greeting {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.greeting == nil {
+		return greeting{}
+	}
+	return *c.greeting
+}
+
+// kill ends a connection as the end of its program does: the peer is not told.
+func kill(c *Conn) error {
+	c.mu.Lock()
+	c.greeting = nil
+	c.asking = false
+	c.mu.Unlock()
+	return c.Close()
 }
 
 func lastSequence(c *Conn) uint16 {
@@ -118,7 +143,7 @@ func TestWhoIsTold(t *testing.T) {
 				continue
 			}
 			require.Equal(t, [][]byte{want}, got, name)
-			require.EqualValues(t, 1, (*Listener)(a).notifier.sent.Load(), name)
+			require.EqualValues(t, 1, (*Listener)(a).told.sent.Load(), name)
 		}
 	}
 	check("a packet", notice(40), midStream(t, 40, 100)...)
@@ -127,12 +152,15 @@ func TestWhoIsTold(t *testing.T) {
 		check("a fragment", notice(41), p)
 	}
 	check("some packets", notice(41), shortest, parts[3])
-	check("a question", answer(99), question(99))
-	check("a question after a packet", answer(99), shortest, question(99))
+	check("a question", unknown(99), question(99))
+	check("a question after a packet", unknown(99), shortest, question(99))
 	check("an opening", nil, opening)
 	check("an opening behind a packet", notice(900), shortest, notice(3))
 	check("a notice", nil, notice(3))
-	check("an answer", nil, answer(3))
+	for prefix := byte(answerPrefix); prefix <= lastPrefix; prefix += 2 {
+		check("another control datagram", nil, saluted(prefix, salute{token: 3}))
+		check("another control datagram", nil, tokened(prefix, 3, "reason"))
+	}
 	check("a part of a fragment", nil, parts[1][:500])
 	check("nothing", nil, []byte{})
 	check("garbage", nil, []byte("GET / HTTP/1.1"))
@@ -145,13 +173,13 @@ func TestWhoIsTold(t *testing.T) {
 func TestWhoIsNotTold(t *testing.T) {
 	packet := midStream(t, 40, 100)[0]
 	for name, lc := range map[string]ListenConfig{
-		"by default":      {Config: &Config{}},
+		"reference":       {Config: ReferenceConfig()},
 		"AdmitMidStream":  {AdmitMidStream: true},
 		"a Filter's no":   {Filter: func(netip.AddrPort) bool { return false }},
 		"too many at all": {AdmitMidStream: true, MaxConns: -1, Backlog: 1},
 	} {
 		require.Empty(t, respond(newNotifier(t, lc), false, packet), name)
-		if name == "by default" || name == "a Filter's no" {
+		if name == "reference" || name == "a Filter's no" {
 			require.Empty(t, respond(newNotifier(t, lc), true, packet), name)
 			require.Empty(t, respond(newNotifier(t, lc), false, question(1)), name)
 		}
@@ -163,7 +191,7 @@ func TestWhoIsNotTold(t *testing.T) {
 func TestNoticesDoNotAmplifyOrLoop(t *testing.T) {
 	a, b := newNotifier(t, ListenConfig{AdmitMidStream: false}), newNotifier(t, ListenConfig{})
 	r := rand.New(rand.NewPCG(1, 2))
-	seeds := [][]byte{notice(1), question(2), answer(3)}
+	seeds := [][]byte{notice(1), question(2), unknown(3), hello(4), tokened(goodbyePrefix, 5, "reason")}
 	for _, size := range []int{0, 1, 100, 5000} {
 		seeds = append(seeds, midStream(t, 77, size)...)
 	}
@@ -176,7 +204,7 @@ func TestNoticesDoNotAmplifyOrLoop(t *testing.T) {
 		if r.IntN(4) == 0 {
 			d = d[:r.IntN(len(d)+1)]
 		}
-		a.notifier.notices, a.notifier.answers = bucket{}, bucket{}
+		a.told.notices, a.set.answers = bucket{}, bucket{}
 		got := respond(a, r.IntN(2) == 0, d)
 		require.LessOrEqual(t, len(got), 1)
 		for _, g := range got {
@@ -230,7 +258,7 @@ func TestToldWithoutAllocation(t *testing.T) {
 // A peer that behaves as the one in C refuses all three, and its state is as
 // before: they are fragments to it, of a kind that there is not.
 func TestNoticesMeanNothingToC(t *testing.T) {
-	for _, d := range [][]byte{notice(0), notice(1), notice(30000), question(1), question(1 << 63), answer(7)} {
+	for _, d := range controls() {
 		var taken int
 		e, err := reliable.New(nil, time.Now(), reliable.HandlerFunc(func(uint16, []byte) bool { taken++; return true }))
 		require.NoError(t, err)
@@ -257,9 +285,9 @@ func TestNoticesMeanNothingToC(t *testing.T) {
 // nothing to it.
 func TestBlindForgeryIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &Config{RestartNotice: true}
-		_, l, dial := network(t, &ListenConfig{Config: cfg})
-		c := dial("10.0.0.2:5000", &Dialer{Config: cfg})
+		recorder := newRecorder(t, nil)
+		_, l, dial := network(t, &ListenConfig{})
+		c := dial("10.0.0.2:5000", &Dialer{Config: &Config{Capture: recorder}})
 		defer c.Close()
 		s := accept(t, l)
 		defer s.Close()
@@ -269,7 +297,7 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		forge := func(d []byte) { (*handler)(c).HandleBatch(time.Now(), [][]byte{d}, nil) }
-		start, sent := time.Now(), s.Stats().FragmentsInvalid
+		start := time.Now()
 		notices, guesses := 0, 0
 		r := rand.New(rand.NewPCG(3, 4))
 		for round := range 3 {
@@ -279,16 +307,13 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 				notices++
 			}
 			for range 6_000 {
-				forge(answer(r.Uint64()))
+				forge(unknown(r.Uint64()))
 				guesses++
 			}
 			time.Sleep(time.Duration(round) * 100 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		asked := s.Stats().FragmentsInvalid - sent
-		t.Logf("%d forged notices and %d guesses: %d questions in %v", notices, guesses, asked, time.Since(start))
-		require.Positive(t, asked)
-		require.LessOrEqual(t, asked, uint64(time.Since(start)/askEvery)+1)
+		require.Nil(t, suspicionOf(c), "the peer has said that it knows the connection")
 		c.Write([]byte("still here"))
 		for {
 			s.SetReadDeadline(time.Now().Add(time.Second))
@@ -298,13 +323,32 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 				break
 			}
 		}
+		c.Write([]byte("in flight"))
+		forge(notice(lastSequence(c)))
 		suspicion := suspicionOf(c)
 		require.NotNil(t, suspicion)
-		forge(answer(suspicion.token)) // as whoever sees the traffic can
+		forge(unknown(suspicion.token)) // as whoever sees the traffic can
 		synctest.Wait()
 		_, err := c.Write([]byte("now it is believed"))
 		require.ErrorIs(t, err, ErrPeerRestarted)
+		asked := asides(t, recorder)[questionPrefix]
+		t.Logf("%d forged notices and %d guesses: %d questions in %v", notices, guesses, asked, time.Since(start))
+		require.Positive(t, asked)
+		require.LessOrEqual(t, asked, int(time.Since(start)/askEvery)+1)
 	})
+}
+
+// asides counts the control datagrams that connections have sent, by their first byte.
+func asides(t *testing.T, r *capture.Recorder) map[byte]int {
+	n := make(map[byte]int)
+	for record := range records(t, written(t, r)) {
+		if record.Kind == recording.Aside {
+			for p := range record.Packets() {
+				n[p.Data[0]]++
+			}
+		}
+	}
+	return n
 }
 
 // A connection does not ask about packets that its peer has acknowledged, nor
@@ -312,7 +356,7 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 // forgotten, and what it does not know is a message whose first fragment is late.
 func TestNoticesThatSayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &Config{RestartNotice: true}
+		cfg := &Config{}
 		_, l, dial := network(t, &ListenConfig{Config: cfg})
 		c := dial("10.0.0.2:5000", &Dialer{Config: cfg})
 		defer c.Close()
@@ -329,7 +373,7 @@ func TestNoticesThatSayNothing(t *testing.T) {
 		forge(notice(1))
 		forge(notice(2000))
 		require.Nil(t, suspicionOf(c), "all was acknowledged")
-		forge(answer(0))
+		forge(unknown(0))
 		require.Nil(t, suspicionOf(c), "there was no question")
 		c.Write([]byte("another"))
 		forge(notice(lastSequence(c)))
@@ -337,8 +381,19 @@ func TestNoticesThatSayNothing(t *testing.T) {
 	})
 }
 
-func FuzzNotice(f *testing.F) {
-	for _, d := range [][]byte{notice(1), question(2), answer(3), {3}, {5}, {7}, {}} {
+// controls returns one of each control datagram, and of those with a reason two.
+func controls() [][]byte {
+	s := salute{token: 0x0807060504030201, echo: 0x1817161514131211, protocol: 42}
+	first := salute{token: s.token, protocol: s.protocol}
+	return [][]byte{
+		notice(1000), saluted(helloPrefix, first), saluted(questionPrefix, first), saluted(answerPrefix, s), saluted(confirmPrefix, s),
+		unknown(s.token), tokened(refusalPrefix, s.token, refusedFull),
+		tokened(goodbyePrefix, s.token, ""), tokened(goodbyePrefix, s.token, "kicked"), tokened(heardPrefix, s.token, ""),
+	}
+}
+
+func FuzzControl(f *testing.F) {
+	for _, d := range append(controls(), []byte{3}, []byte{5}, []byte{7}, nil) {
 		f.Add(d)
 	}
 	f.Fuzz(func(t *testing.T, d []byte) {
@@ -347,14 +402,20 @@ func FuzzNotice(f *testing.F) {
 			kinds++
 			require.Equal(t, d, notice(s))
 		}
-		if token, ok := parseAsk(d); ok {
+		if s, ok := parseSalute(d); ok {
 			kinds++
-			require.Equal(t, d, question(token))
+			require.Equal(t, d, saluted(d[0], s))
 		}
-		if token, ok := parseAnswer(d); ok {
-			kinds++
-			require.Equal(t, d, answer(token))
+		for prefix, limit := range map[byte]int{refusalPrefix: maxRefusal, goodbyePrefix: maxReason, heardPrefix: 0} {
+			if token, reason, ok := parseToken(d, prefix, limit); ok {
+				kinds++
+				require.LessOrEqual(t, len(d), tokenSize+limit)
+				require.Equal(t, d[:tokenSize], tokened(prefix, token, ""))
+				require.Equal(t, printable(string(d[tokenSize:])), reason)
+				require.Equal(t, reason, printable(reason))
+			}
 		}
+		require.True(t, kinds == 0 || isControl(d))
 		if _, ok := reliable.ParseSequence(nil, d); ok {
 			kinds++
 			require.Greater(t, len(d), noticeSize)
@@ -366,15 +427,10 @@ func FuzzNotice(f *testing.F) {
 }
 
 // The examples of docs/reliable.md.
-func TestNoticeBytes(t *testing.T) {
-	require.Equal(t, []byte{3, 0xe8, 3}, notice(1000))
-	token := binary.LittleEndian.Uint64([]byte{1, 2, 3, 4, 5, 6, 7, 8})
-	require.Equal(t, []byte{5, 1, 2, 3, 4, 5, 6, 7, 8}, question(token))
-	require.Equal(t, []byte{7, 1, 2, 3, 4, 5, 6, 7, 8}, answer(token))
+func TestControlBytes(t *testing.T) {
 	doc, err := os.ReadFile("docs/reliable.md")
 	require.NoError(t, err)
-	for _, d := range [][]byte{notice(1000), question(token), answer(token)} {
-		require.Contains(t, string(doc), fmt.Sprintf("`% x`", d))
+	for _, d := range controls() {
+		require.True(t, strings.Contains(string(doc), fmt.Sprintf("`% x`", d)), "% x", d)
 	}
-	require.ErrorIs(t, ErrPeerRestarted, net.ErrClosed)
 }

@@ -1,0 +1,208 @@
+package volley
+
+import (
+	"net"
+	"time"
+
+	"volley/internal/datagram"
+	"volley/internal/wire"
+)
+
+// A CloseError ends a connection whose peer has closed it with a reason. Messages
+// that arrived before are read first.
+type CloseError struct {
+	// Reason is the peer's, of at most 64 bytes, with U+FFFD in the place of what
+	// cannot be printed.
+	Reason string
+}
+
+func (e *CloseError) Error() string { return "closed by the peer: " + e.Reason }
+
+const (
+	// goodbyes is how often the end is told, at most.
+	goodbyes = 5
+	// atOnce is how many of them leave before Close returns, where others may follow.
+	atOnce = 2
+	// Between the others lies half of a round trip, within these limits. The first is
+	// for a round trip that is not known.
+	unknownGap = 50 * time.Millisecond
+	minGap     = 5 * time.Millisecond
+	maxGap     = 250 * time.Millisecond
+	// farewellGaps is how many of these a farewell lasts.
+	farewellGaps = goodbyes - atOnce + 1
+	maxFarewell  = farewellGaps * maxGap
+)
+
+// A farewell is what is left of a connection that has been closed here, while the
+// peer may have to be told again.
+type farewell struct {
+	datagram []byte
+	token    uint64
+	left     int  // so often it may be sent
+	answers  bool // only in answer to the peer, which has not shown to be at its address
+	gap      clock
+	next     clock
+	over     clock
+}
+
+// sayGoodbyeLocked frames n copies of a goodbye.
+func (c *Conn) sayGoodbyeLocked(now clock, token uint64, reason string, n int) {
+	for range n {
+		c.frameTokenLocked(now, goodbyePrefix, token, reason)
+	}
+}
+
+// partLocked frames what tells the peer of the end, and returns what has to follow;
+// nil: nothing.
+func (c *Conn) partLocked(now clock, reason string) *farewell {
+	g := c.greeting
+	if c.set.session {
+		if reason != "" { // else the session says all there is
+			c.sayGoodbyeLocked(now, 0, reason, goodbyes)
+		}
+		return nil
+	}
+	if g == nil || g.peer == 0 {
+		return nil
+	}
+	below := c.dc.Features()
+	lingers := !c.set.packets && below.Linger != nil && !below.Waits // else Close closes what was given to NewConn
+	n := atOnce
+	switch {
+	case !g.proved:
+		n = 1
+	case !lingers:
+		n = goodbyes
+	}
+	c.sayGoodbyeLocked(now, g.peer, reason, n)
+	if !lingers {
+		return nil
+	}
+	f := &farewell{datagram: make([]byte, tokenSize+len(reason)), token: g.peer, left: goodbyes - n, answers: !g.proved}
+	putToken(f.datagram, goodbyePrefix, g.peer, reason)
+	f.gap = unknownGap
+	if rtt := c.statsLocked().RTT; rtt > 0 {
+		f.gap = min(max(rtt/2, minGap), maxGap)
+	}
+	f.next, f.over = now+f.gap, now+farewellGaps*f.gap
+	return f
+}
+
+// farewellTick sends one more goodbye, if it is due, and returns when to be called
+// again. It reports true once all is said.
+func (f *farewell) tick(now clock, out *wire.Batch) (next clock, done bool) {
+	if now >= f.over {
+		return 0, true
+	}
+	if f.answers || f.left == 0 {
+		return f.over, false
+	}
+	if now >= f.next {
+		out.Append(f.datagram)
+		f.left--
+		f.next = now + f.gap
+	}
+	return min(f.next, f.over), false
+}
+
+// hear handles what comes after Close. It reports true if no more is to be said: the
+// peer has heard, or has begun anew.
+func (f *farewell) hear(bufs [][]byte, out *wire.Batch) (done, anew bool) {
+	for _, b := range bufs {
+		if token, _, ok := parseToken(b, heardPrefix, 0); ok && token == f.token {
+			return true, false
+		}
+		if s, ok := parseSalute(b); ok && b[0] == helloPrefix && s.token != f.token {
+			return true, true
+		}
+	}
+	if f.answers && f.left > 0 {
+		f.left--
+		out.Append(f.datagram)
+	}
+	return false, false
+}
+
+// CloseWithReason is Close, and tells the peer why: its calls return a *[CloseError]
+// with the reason, of which 64 bytes are sent at most.
+func (c *Conn) CloseWithReason(reason string) error {
+	c.mu.Lock()
+	this := c.rareLocked()
+	if this.closed != nil {
+		c.mu.Unlock()
+		<-this.closed
+		return this.closeErr
+	}
+	this.closed = make(chan struct{})
+	defer close(this.closed)
+	open := c.user.CloseLocked(&c.out)
+	lingers := open && c.finishUnlocking(cutReason(reason))
+	c.mu.Unlock()
+	c.user.In.Fail(net.ErrClosed)
+	if lingers {
+		c.dc.Features().Linger.Linger()
+	} else {
+		this.closeErr = c.opError("close", c.dc.Close())
+	}
+	if open && c.set.onClose != nil {
+		c.set.onClose(c)
+	}
+	return this.closeErr
+}
+
+// tickAfterUnlocking is HandleTick of a connection that has ended.
+func (c *Conn) tickAfterUnlocking(now clock, out *wire.Batch) (next time.Time) {
+	var f *farewell
+	if c.rare != nil {
+		f = c.rare.farewell
+	}
+	if f == nil {
+		return time.Time{}
+	}
+	at, done := f.tick(now, out)
+	if !done {
+		return c.at(at)
+	}
+	c.partedUnlocking()
+	return time.Time{}
+}
+
+// hearAfterUnlocking is HandleBatch of a connection that has ended.
+func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
+	if c.rare == nil || c.rare.farewell == nil {
+		return
+	}
+	done, anew := c.rare.farewell.hear(bufs, out)
+	if anew {
+		if t := c.dc.Features().Tombstone; t != nil {
+			t.SetTombstone(0)
+		}
+	}
+	if done {
+		c.partedUnlocking()
+	}
+}
+
+// partedUnlocking ends a farewell.
+func (c *Conn) partedUnlocking() {
+	c.rare.farewell = nil
+	c.mu.Unlock()
+	c.dc.Close()
+	c.mu.Lock()
+}
+
+// parted ends the farewell of a Handler, if there is one, and reports whether.
+func parted(h datagram.Handler) bool {
+	hc, ok := h.(*handler)
+	if !ok {
+		return false
+	}
+	c := (*Conn)(hc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rare == nil || c.rare.farewell == nil {
+		return false
+	}
+	c.partedUnlocking()
+	return true
+}

@@ -1,0 +1,189 @@
+package volley
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/testenv"
+	"volley/simnet"
+)
+
+// dialShared dials a Listener of network from a socket that a net.PacketConn makes, so
+// that Close lingers as over UDP.
+func dialShared(t *testing.T, n *simnet.Network, from string, cfg *Config) *Conn {
+	t.Helper()
+	pc, err := n.Listen(from)
+	require.NoError(t, err)
+	c, err := (&Dialer{Config: cfg}).DialPacket(pc, net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.1:7777")))
+	require.NoError(t, err)
+	return c
+}
+
+// wantEnd reads to the end, and returns the messages before, why it came, and when.
+func wantEnd(t *testing.T, c *Conn) (messages []string, err error, after time.Duration) {
+	t.Helper()
+	start := time.Now()
+	c.SetReadDeadline(start.Add(2 * defaultIdleTimeout))
+	for {
+		var m []byte
+		if m, err = c.ReadMessage(nil); err != nil {
+			return messages, err, time.Since(start)
+		}
+		messages = append(messages, string(m))
+	}
+}
+
+const simRTT = 20 * time.Millisecond // of network
+
+// Close tells the peer: its reads return what has come, and then io.EOF or the reason,
+// and its writes fail at once.
+func TestCloseTellsPeer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		for _, byServer := range []bool{false, true} {
+			for _, reason := range []string{"", "kicked"} {
+				synctest.Test(t, func(t *testing.T) {
+					n, l, dial := network(t, &ListenConfig{})
+					var c *Conn
+					if shared {
+						c = dialShared(t, n, "10.0.0.2:5000", nil)
+					} else {
+						c = dial("10.0.0.2:5000", &Dialer{})
+					}
+					s := accept(t, l)
+					time.Sleep(2 * simRTT)
+					a, b := c, s
+					if byServer {
+						a, b = s, c
+					}
+					a.Write([]byte("one"))
+					a.Write([]byte("two"))
+					require.NoError(t, a.CloseWithReason(reason))
+					messages, err, after := wantEnd(t, b)
+					require.Equal(t, []string{"one", "two"}, messages)
+					require.Equal(t, simRTT/2, after)
+					_, write := b.Write([]byte("late"))
+					if reason == "" {
+						require.Equal(t, io.EOF, err)
+						require.ErrorIs(t, write, io.ErrClosedPipe)
+					} else {
+						for _, err := range []error{err, write} {
+							var ce *CloseError
+							require.ErrorAs(t, err, &ce)
+							require.Equal(t, reason, ce.Reason)
+							require.ErrorContains(t, err, "closed by the peer: kicked")
+						}
+					}
+					for _, err := range []error{err, write} {
+						require.NotErrorIs(t, err, net.ErrClosed)
+						var ne net.Error
+						require.False(t, errors.As(err, &ne) && ne.Timeout())
+					}
+					_, err = a.Read(make([]byte, 1))
+					require.ErrorIs(t, err, net.ErrClosed)
+					require.NoError(t, b.Close())
+					require.NoError(t, a.Close())
+					_, err = b.Read(make([]byte, 1))
+					require.Error(t, err)
+					time.Sleep(maxFarewell)
+					require.Zero(t, l.Stats().Conns)
+				})
+			}
+		}
+	}
+}
+
+// closes has connections made and closed over a link that loses 30 % each way, by
+// either side, and returns how long it took the others to know; 0 for those that did
+// not within 3 round trips.
+func closes(t *testing.T, count int, shared, byServer, busy bool) (known []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, dial := network(t, &ListenConfig{})
+		n.SetDefault(simnet.Link{Latency: simRTT / 2, Loss: 0.3, Duplicate: 0.02})
+		results := make(chan time.Duration, count)
+		const batch = 100
+		for i := 0; i < count; i += batch {
+			clients := make(map[netip.AddrPort]*Conn)
+			for k := range batch {
+				from := fmt.Sprintf("10.1.%d.%d:5000", (i+k)/250, (i+k)%250)
+				var c *Conn
+				if shared {
+					c = dialShared(t, n, from, nil)
+				} else {
+					c = dial(from, &Dialer{})
+				}
+				clients[udpAddr(c.LocalAddr())] = c
+			}
+			servers := make(map[netip.AddrPort]*Conn)
+			talk := func(d time.Duration) {
+				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+					for _, c := range clients {
+						c.Write([]byte("game"))
+					}
+					for _, s := range servers {
+						s.Write([]byte("game"))
+					}
+				}
+			}
+			talk(500 * time.Millisecond)
+			for len(servers) < batch {
+				s := accept(t, l)
+				servers[udpAddr(s.RemoteAddr())] = s
+			}
+			talk(2 * time.Second)
+			for addr, c := range clients {
+				a, b := c, servers[addr]
+				if byServer {
+					a, b = b, a
+				}
+				go func() {
+					if busy {
+						a.Write([]byte("last"))
+					}
+					start := time.Now()
+					require.NoError(t, a.Close())
+					_, err, _ := wantEnd(t, b)
+					d := time.Since(start)
+					if err != io.EOF || d > 3*simRTT {
+						require.True(t, errors.Is(err, ErrIdleTimeout) || errors.Is(err, ErrPeerRestarted), "%v", err)
+						d = 0
+					}
+					results <- d
+					b.Close()
+				}()
+			}
+			for range clients {
+				known = append(known, <-results)
+			}
+		}
+	})
+	return known
+}
+
+// Of closes over a link that loses 30 % each way, 99 % are known at the peer within
+// three round trips, and the rest by its idle timeout.
+func TestClosesOverLossyLink(t *testing.T) {
+	each := testenv.Sized(200, 2500)
+	lost, all := 0, 0
+	for _, shared := range []bool{false, true} {
+		for _, byServer := range []bool{false, true} {
+			known := closes(t, each, shared, byServer, shared)
+			late := 0
+			for _, d := range known {
+				if d == 0 {
+					late++
+				}
+			}
+			t.Logf("shared socket %v, closed by the server %v: %d of %d by timeout", shared, byServer, late, len(known))
+			lost, all = lost+late, all+len(known)
+		}
+	}
+	require.LessOrEqual(t, lost, all/100)
+}

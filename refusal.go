@@ -1,0 +1,122 @@
+package volley
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"volley/internal/wire"
+	"volley/reliable"
+)
+
+// A RefusedError ends a connection that the other side refuses.
+type RefusedError struct {
+	// Reason is "full" (MaxConns or Backlog of the Listener there), "closing" (it has
+	// been closed), or "protocol" (another Config.ProtocolID).
+	Reason string
+}
+
+func (e *RefusedError) Error() string { return "refused: " + e.Reason }
+
+const (
+	refusedFull     = "full"
+	refusedClosing  = "closing"
+	refusedProtocol = "protocol"
+)
+
+// At most so many notices, and so many answers and refusals, leave the connections of
+// a Config or Listener in a second, and so many at once, whoever asks for them.
+const (
+	noticesPerSecond = 10_000
+	noticesAtOnce    = 1_000
+)
+
+// A strangers tells addresses without a connection that they are unknown, or refused.
+// It keeps nothing of them.
+type strangers struct {
+	set     *settings
+	filter  func(netip.AddrPort) bool
+	notices bucket
+	sent    atomic.Uint64
+}
+
+// tell answers the datagrams of one stranger who may not come in with one that is not
+// larger than the one it answers: a refusal of a question, if there is one among them,
+// else a notice about the newest packet in mid-stream. Everything else gets no answer,
+// so that two of us never answer each other. A hello is refused if there is a reason.
+func (s *strangers) tell(now time.Time, from netip.AddrPort, bufs [][]byte, reason string, out *wire.Batch) {
+	if !s.set.greets {
+		return
+	}
+	if token, ok := firstQuestion(bufs, reason != ""); ok {
+		if s.may(&s.set.answers, now, from) {
+			putToken(out.Extend(tokenSize+len(reason)), refusalPrefix, token, reason)
+		}
+	} else if sequence, ok := s.lastMidStream(bufs); ok {
+		if s.may(&s.notices, now, from) {
+			putNotice(out.Extend(noticeSize), sequence)
+		}
+	}
+}
+
+func (s *strangers) may(limit *bucket, now time.Time, from netip.AddrPort) bool {
+	if !limit.take(now) || s.filter != nil && !s.filter(from) {
+		return false
+	}
+	s.sent.Add(1)
+	return true
+}
+
+// firstQuestion returns the token of the first question, or hello if those count.
+func firstQuestion(bufs [][]byte, hellos bool) (token uint64, ok bool) {
+	for _, b := range bufs {
+		if s, ok := parseSalute(b); ok && (b[0] == questionPrefix || hellos && b[0] == helloPrefix) {
+			return s.token, true
+		}
+	}
+	return 0, false
+}
+
+// firstHello returns the first hello.
+func firstHello(bufs [][]byte) (s salute, ok bool) {
+	for _, b := range bufs {
+		if len(b) == greetingSize && b[0] == helloPrefix {
+			return parseSalute(b)
+		}
+	}
+	return salute{}, false
+}
+
+// lastMidStream returns the sequence of the last packet or fragment that does
+// not begin a connection.
+func (s *strangers) lastMidStream(bufs [][]byte) (sequence uint16, ok bool) {
+	for _, b := range slices.Backward(bufs) {
+		if sequence, ok = reliable.ParseSequence(&s.set.reliable, b); ok && !reliable.ParseOpening(&s.set.reliable, b) {
+			return sequence, true
+		}
+	}
+	return 0, false
+}
+
+// A bucket limits a rate: it holds noticesAtOnce and fills at noticesPerSecond.
+type bucket struct {
+	mu    sync.Mutex
+	spent time.Duration // of the time that a full bucket took to fill
+	last  time.Time
+}
+
+// take reports whether there is one left, and takes it.
+func (b *bucket) take(now time.Time) bool {
+	const each, full = time.Second / noticesPerSecond, noticesAtOnce * time.Second / noticesPerSecond
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spent -= min(b.spent, max(0, now.Sub(b.last)))
+	b.last = now
+	if b.spent+each > full {
+		return false
+	}
+	b.spent += each
+	return true
+}
