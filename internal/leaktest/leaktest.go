@@ -34,6 +34,8 @@ func Goroutines() int {
 	return runtime.NumGoroutine()
 }
 
+const module = "volley" // module path
+
 // leaked waits for goroutines of the module to end and returns the stacks of
 // those that do not.
 func leaked(patience time.Duration) string {
@@ -42,7 +44,7 @@ func leaked(patience time.Duration) string {
 		buf = buf[:runtime.Stack(buf, true)]
 		var found []string
 		for g := range strings.SplitSeq(string(buf), "\n\n") {
-			if strings.Contains(g, "volley") && !strings.Contains(g, "leaktest.Main") {
+			if strings.Contains(g, module) && !strings.Contains(g, "leaktest.Main") {
 				found = append(found, g)
 			}
 		}

@@ -79,7 +79,7 @@ func library() string {
 	if !ok {
 		return "unknown"
 	}
-	const path = "volley"
+	const path = "volley" // module path
 	m := &info.Main
 	for _, d := range info.Deps {
 		if d.Path == path {

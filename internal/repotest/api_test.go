@@ -10,7 +10,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,8 +26,12 @@ const maxNames = 933
 // testdata/api, so that a change of the API shows as a change of that file.
 func TestAPI(t *testing.T) {
 	for _, pkg := range publicPackages {
-		t.Run(path.Base(pkg), func(t *testing.T) {
-			file := filepath.Join("internal/repotest/testdata/api", path.Base(pkg)+".txt")
+		name := strings.TrimPrefix(pkg, module+"/")
+		if pkg == module {
+			name = "volley"
+		}
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join("internal/repotest/testdata/api", name+".txt")
 			have := apiOf(t, pkg)
 			if *update {
 				write(t, file, strings.Join(have, "\n")+"\n")
@@ -188,7 +191,7 @@ func oneLine(n ast.Node) string {
 // platforms together.
 func parsePackage(t *testing.T, pkg string) *doc.Package {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(".", strings.TrimPrefix(pkg, "volley"), "*.go"))
+	names, err := filepath.Glob(filepath.Join(".", strings.TrimPrefix(pkg, module), "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestExporterRecipe(t *testing.T) {
 	for _, r := range mod.Replace {
 		replaced[r.Old.Path] = r.New.Path
 	}
-	for _, path := range []string{"volley", "volley/exporters/volleyprom", "volley/exporters/volleyotel"} {
+	for _, path := range []string{module, "volley/exporters/volleyprom", "volley/exporters/volleyotel"} {
 		there, err := os.ReadFile(filepath.Join(replaced[path], "go.mod")) // in place of ../volley: absolute
 		if err != nil || !required[path] || !strings.HasPrefix(string(there), "module "+path+"\n") {
 			t.Errorf("%s: required %v, replaced by %q, error %v", path, required[path], replaced[path], err)

@@ -30,10 +30,12 @@ type importRule struct {
 	coreFiles []string
 }
 
+const module = "volley" // module path
+
 // importRules holds the table of docs/ARCHITECTURE.md. A package that is not
 // listed has the rule of the longest listed path it lies below.
 var importRules = map[string]importRule{
-	"volley": {
+	module: {
 		allow: []string{"volley/capture", "volley/reliable", "volley/internal/..."},
 		test:  []string{"volley/simnet"},
 	},
@@ -98,7 +100,7 @@ var importRules = map[string]importRule{
 }
 
 // publicPackages are what programs use.
-var publicPackages = []string{"volley", "volley/capture", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
+var publicPackages = []string{module, "volley/capture", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
 
 const anyModule = "..."
 
@@ -122,7 +124,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "T
 func ruleOf(pkg string) (rule importRule, ok bool) {
 	for p := pkg; p != "."; p = path.Dir(p) {
 		if rule, ok = importRules[p]; ok {
-			return rule, p != "volley" || pkg == "volley"
+			return rule, p != module || pkg == module
 		}
 	}
 	return rule, false
@@ -156,7 +158,7 @@ func checkImport(pkg, imported string, kind fileKind) string {
 	}
 	first, _, _ := strings.Cut(imported, "/")
 	switch {
-	case first == "volley":
+	case imported == module || strings.HasPrefix(imported, module+"/"):
 		if matches(rule.allow, imported) || kind == externalTest || kind == internalTest && matches(slices.Concat(rule.test, testPackages), imported) {
 			return ""
 		}
@@ -225,7 +227,7 @@ func checkFile(t *testing.T, name string) {
 		return
 	}
 	name = filepath.ToSlash(name)
-	pkg, kind := path.Join("volley", path.Dir(name)), source
+	pkg, kind := path.Join(module, path.Dir(name)), source
 	if strings.HasSuffix(name, "_test.go") {
 		kind = internalTest
 		if strings.HasSuffix(f.Name.Name, "_test") {
@@ -266,7 +268,7 @@ func deniedImports(f *ast.File) (problems []string) {
 func TestImportCoreFiles(t *testing.T) {
 	for pkg, rule := range importRules {
 		for _, name := range rule.coreFiles {
-			if _, err := os.Stat(filepath.Join(strings.TrimPrefix(pkg, "volley/"), name)); err != nil {
+			if _, err := os.Stat(filepath.Join(strings.TrimPrefix(pkg, module+"/"), name)); err != nil {
 				t.Errorf("%s: %v", pkg, err)
 			}
 		}
@@ -277,7 +279,7 @@ func TestImportCoreFiles(t *testing.T) {
 // internal one, which its users could neither name nor look up.
 func TestImportsPublic(t *testing.T) {
 	for _, pkg := range publicPackages {
-		dir := path.Join(".", strings.TrimPrefix(strings.TrimPrefix(pkg, "volley"), "/"))
+		dir := path.Join(".", strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"))
 		files, err := filepath.Glob(path.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -392,13 +394,13 @@ func TestImportsModules(t *testing.T) {
 		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
 	}
 	modules := strings.Fields(string(out))
-	if !slices.Contains(modules, "volley") {
+	if !slices.Contains(modules, module) {
 		t.Fatalf("%v does not list this module", cmd)
 	}
 	slices.Sort(modules)
 	for _, m := range slices.Compact(modules) {
 		switch m {
-		case "volley", "golang.org/x/crypto", "golang.org/x/sys":
+		case module, "golang.org/x/crypto", "golang.org/x/sys":
 		default:
 			t.Errorf("the library depends on module %s", m)
 		}
@@ -412,26 +414,26 @@ func TestImportRules(t *testing.T) {
 		kind          fileKind
 		ok            bool
 	}{
-		{"volley", "net", source, true},
-		{"volley", "volley/reliable", source, true},
-		{"volley", "volley/simnet", source, false},
-		{"volley", "volley/simnet", internalTest, true},
-		{"volley", "volley/internal/datagram", source, true},
-		{"volley", "golang.org/x/net/nettest", internalTest, true},
-		{"volley", "github.com/someone/else", internalTest, false},
-		{"volley", "github.com/stretchr/testify/require", internalTest, true},
-		{"volley", "github.com/stretchr/testify/require", source, false},
-		{"volley", "github.com/stretchr/testify/assert", internalTest, false},
+		{module, "net", source, true},
+		{module, "volley/reliable", source, true},
+		{module, "volley/simnet", source, false},
+		{module, "volley/simnet", internalTest, true},
+		{module, "volley/internal/datagram", source, true},
+		{module, "golang.org/x/net/nettest", internalTest, true},
+		{module, "github.com/someone/else", internalTest, false},
+		{module, "github.com/stretchr/testify/require", internalTest, true},
+		{module, "github.com/stretchr/testify/require", source, false},
+		{module, "github.com/stretchr/testify/assert", internalTest, false},
 		{"volley/netplay", "volley/internal/vectors", source, false},
-		{"volley", "golang.org/x/crypto/chacha20poly1305", source, false},
-		{"volley", "volley/netcode", source, false},
-		{"volley", "volley/netcode", internalTest, false},
-		{"volley", "volley/netcode", externalTest, true},
-		{"volley", "volley/porous", source, false},
+		{module, "golang.org/x/crypto/chacha20poly1305", source, false},
+		{module, "volley/netcode", source, false},
+		{module, "volley/netcode", internalTest, false},
+		{module, "volley/netcode", externalTest, true},
+		{module, "volley/porous", source, false},
 		{"volley/reliable", "time", source, true},
 		{"volley/reliable", "volley/internal/seq", source, true},
 		{"volley/reliable", "volley/internal/datagram", source, false},
-		{"volley/reliable", "volley", source, false},
+		{"volley/reliable", module, source, false},
 		{"volley/reliable", "net/netip", source, false},
 		{"volley/reliable", "net/netip", internalTest, true},
 		{"volley/reliable", "sync/atomic", source, false},
@@ -441,12 +443,12 @@ func TestImportRules(t *testing.T) {
 		{"volley/internal/seq", "volley/reliable", source, false},
 		{"volley/internal/inbox", "volley/internal/deadline", source, true},
 		{"volley/internal/inbox", "volley/reliable", source, false},
-		{"volley/internal/inbox", "volley", internalTest, false},
+		{"volley/internal/inbox", module, internalTest, false},
 		{"volley/internal/stacktest", "volley/netcode", source, true},
 		{"volley/netcode", "golang.org/x/crypto/chacha20poly1305", source, true},
 		{"volley/netcode", "volley/simnet", internalTest, true},
 		{"volley/netcode", "volley/simnet", source, false},
-		{"volley/netcode", "volley", internalTest, false},
+		{"volley/netcode", module, internalTest, false},
 		{"volley/netcode", "volley/reliable", source, false},
 		{"volley/porous", "volley/netcode", internalTest, false},
 		{"volley/porous", "volley/porous/internal/core", source, true},
@@ -462,7 +464,7 @@ func TestImportRules(t *testing.T) {
 		{"volley/simnet", "volley/internal/wire", source, false},
 		{"volley/simnet", "volley/internal/testenv", internalTest, true},
 		{"volley/simnet", "volley/internal/testenv", source, false},
-		{"volley/examples/echo", "volley", source, true},
+		{"volley/examples/echo", module, source, true},
 		{"volley/examples/echo", "volley/internal/wire", source, false},
 		{"volley/examples/echo", "github.com/spf13/cobra", source, false},
 		{"volley/cmd/volley", "github.com/spf13/cobra", source, true},
