@@ -12,62 +12,55 @@ import (
 	"time"
 )
 
-// A Client keeps a connection to a server: it dials, has the messages that
-// arrive handled by the functions given to [Handle], and, if Reconnect is set,
-// dials again when the connection has ended. Fields must not be changed once Run
-// or WriteMessage was called. A Client must not be copied, and runs once.
+// A Client keeps a connection to a server. It dials, calls the functions given to
+// [Handle] with the messages that arrive, and, if Reconnect is set, dials again after
+// the end of the connection. Do not change fields after a call of Run or WriteMessage. A
+// Client must not be copied, and runs once.
 //
-// Messages to the server wait in one queue, also while there is no connection.
-// Those that were not handed to the system as a whole when a connection ended
-// go out on the next one, each at most once; what was handed to the system and
-// lost with the connection, nobody knows without an answer of the server.
+// Messages to the server wait in one queue, also without a connection. Messages that the
+// system has not taken completely when a connection ends go out on the next one, each at
+// most once. Messages that the system has taken may be lost with the connection: only an
+// answer of the server shows that they have arrived.
 type Client struct {
-	// Registry has the types of messages. It is needed.
+	// Registry has the types of messages. Required.
 	Registry *Registry
-	// Config is that of the connection; nil is the default.
+	// Config is for the connection; nil: the default.
 	Config *Config
 
-	// Network and Address say where the server is, as for net.Dial. Network
-	// is "tcp" by default.
+	// Network and Address are those of the server, as for net.Dial. Default Network
+	// "tcp".
 	Network, Address string
-	// Dial makes the connection in place of net.Dialer, such as
-	// (*tls.Dialer).DialContext behind a function. Network and Address are
-	// not looked at then.
+	// Dial, if not nil, makes the connection in place of net.Dialer, for example by
+	// (*tls.Dialer).DialContext. Network and Address are not used then.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// DialTimeout limits each attempt. Default 10 s. Negative: no limit.
 	DialTimeout time.Duration
 
-	// Reconnect has Run dial again after a failure or the end of the
-	// connection, until its context ends.
+	// Reconnect makes Run dial again after a failure or the end of the connection.
 	Reconnect bool
-	// MinDelay is about how long Run waits before it dials again. The wait
-	// doubles with each attempt that fails up to MaxDelay, and half of it
-	// is left to chance. Defaults 100 ms and 30 s.
+	// Before Run dials again, it waits from half of MinDelay to all of it. The wait
+	// doubles with each failed attempt, up to MaxDelay. Defaults 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
 
-	// SendBuffer limits what waits to be written, in bytes, where a message
-	// counts 64 more than its frame. Default 256 KiB, at least 66 KiB.
+	// SendBuffer limits the queue, in bytes. A message counts its frame and 64.
+	// Default 256 KiB, at least 66 KiB.
 	SendBuffer int
-	// WriteTimeout is how long one write of at most 16 KiB, or one longer
-	// frame, may take; then the connection ends. Default 10 s. Negative: no
-	// limit.
+	// WriteTimeout is how long one write of at most 16 KiB, or of one longer frame, may
+	// take; then the connection ends. Default 10 s. Negative: no limit.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long the server may be silent. No limit by default.
+	// IdleTimeout is how long the server may be silent. Default: no limit.
 	IdleTimeout time.Duration
 
-	// OnConnect, if not nil, is called for each new connection before
-	// anything else is read or written, on the goroutine of Run: for a
-	// login. What it writes goes out at once, ahead of messages that wait.
-	// An error ends the connection.
+	// OnConnect, if not nil, is called for each new connection, on the goroutine of Run,
+	// before anything else is read or written. It is for a login: its messages go out
+	// before those in the queue. An error ends the connection.
 	OnConnect func(*Conn) error
-	// OnDisconnect, if not nil, is called once after the end of each
-	// connection, with nil if the server has closed it in order.
+	// OnDisconnect, if not nil, is called once after the end of each connection, with
+	// nil if the server has closed it in order.
 	OnDisconnect func(c *Conn, err error)
 	// OnError is as in Server.
 	OnError func(c *Conn, err error) error
-	// Logger is told of connections and their ends; nil is silent, except for
-	// panics of the functions above and of handlers, which go to
-	// slog.Default then.
+	// Logger is as in Server.
 	Logger *slog.Logger
 
 	handlers router
@@ -90,21 +83,12 @@ type Client struct {
 	stopped bool               // by Close or Shutdown
 	cancel  context.CancelFunc // of Run
 	done    chan struct{}      // closed when Run returns, or was not needed
-	conn    *Conn              // of now, nil if there is none
+	conn    *Conn              // the present one, or nil
 	ending  *ending            // of conn
 	leaving context.Context    // of Shutdown
 }
 
 func (cl *Client) router() *router { return &cl.handlers }
-
-// ErrClientClosed is returned by Client.Run after Close or Shutdown, and by
-// WriteMessage from then on. It matches net.ErrClosed.
-var ErrClientClosed error = &clientClosedError{}
-
-type clientClosedError struct{}
-
-func (*clientClosedError) Error() string        { return "netplay: client closed" }
-func (*clientClosedError) Is(target error) bool { return target == net.ErrClosed }
 
 const (
 	defaultDialTimeout = 10 * time.Second
@@ -135,11 +119,11 @@ func (cl *Client) init() error {
 	return cl.bad
 }
 
-// Run dials and has messages handled until the connection ends, or with
-// Reconnect until ctx ends or Close or Shutdown is called. It returns why: nil
-// if the server has closed the connection in order, [ErrClientClosed], the
-// cause of ctx, or what else ended the connection. What was accepted by
-// WriteMessage and not handed to the system is told by Unsent then.
+// Run dials and handles messages until the connection ends, or with Reconnect until ctx
+// ends or Close or Shutdown is called. The error is nil if the server has closed the
+// connection in order, matches net.ErrClosed after Close or Shutdown, or is the cause of
+// ctx's end or of the connection's. Afterwards, Unsent has the messages that the system
+// has not taken.
 func (cl *Client) Run(ctx context.Context) error {
 	if err := cl.init(); err != nil {
 		return err
@@ -154,19 +138,19 @@ func (cl *Client) Run(ctx context.Context) error {
 	}
 	err := cl.loop(ctx)
 	if cl.isStopped() {
-		err = ErrClientClosed
+		err = errClientClosed
 	}
-	cl.queue.end(cmp.Or(err, ErrClientClosed))
+	cl.queue.end(cmp.Or(err, errClientClosed))
 	close(cl.done)
 	return err
 }
 
-// begin notes that Run is on its way.
+// begin notes the start of Run.
 func (cl *Client) begin(cancel context.CancelFunc) error {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if cl.stopped {
-		return ErrClientClosed
+		return errClientClosed
 	}
 	if cl.running {
 		return errors.New("netplay: Client.Run was called before")
@@ -182,7 +166,7 @@ func (cl *Client) isStopped() bool {
 	return cl.stopped || cl.leaving != nil
 }
 
-// isDone reports whether there is nothing left to connect for.
+// isDone reports whether Run need not connect again.
 func (cl *Client) isDone() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -201,13 +185,13 @@ func (cl *Client) loop(ctx context.Context) error {
 		if cl.isDone() {
 			return err
 		}
-		if te := (*TransportError)(nil); errors.As(err, &te) {
+		if ce := (*ConfigError)(nil); errors.As(err, &ce) {
 			return err
 		}
 		if time.Since(start) > cl.set.maxDelay {
 			delay = cl.set.minDelay
 		}
-		wait := someOf(delay)
+		wait := delay/2 + rand.N(delay-delay/2+1)
 		logTo(cl.Logger, slog.LevelInfo, "dialing again", "in", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
@@ -219,9 +203,6 @@ func (cl *Client) loop(ctx context.Context) error {
 		delay = min(2*delay, cl.set.maxDelay)
 	}
 }
-
-// someOf returns a time from half of the delay up to all of it.
-func someOf(delay time.Duration) time.Duration { return delay/2 + rand.N(delay-delay/2+1) }
 
 // connect makes a connection and serves it until it ends.
 func (cl *Client) connect(ctx context.Context) error {
@@ -273,8 +254,8 @@ func (cl *Client) dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, cmp.Or(cl.Network, "tcp"), cl.Address)
 }
 
-// adopt notes the connection of now. If Shutdown was called meanwhile, it ends
-// as soon as what waits is written.
+// adopt notes the present connection. If Shutdown was called meanwhile, the connection
+// ends as soon as the queue is empty.
 func (cl *Client) adopt(c *Conn, e *ending) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -296,18 +277,10 @@ func (cl *Client) problem(c *Conn, err error) error {
 	return err
 }
 
-// WriteMessage accepts a message for the server, and waits for room in the queue
-// if there is none. That it was accepted means that it goes out in its turn;
-// see Unsent for those that did not. Before Run and between connections,
-// messages are accepted, too. Errors are those of [Codec.Append], and of Run
-// once it has ended.
-func (cl *Client) WriteMessage(v any) error {
-	return cl.WriteMessageContext(context.Background(), v)
-}
-
-// WriteMessageContext is like WriteMessage and returns the cause of ctx if ctx
-// ends before there is room; the message was not accepted then.
-func (cl *Client) WriteMessageContext(ctx context.Context, v any) error {
+// WriteMessage puts a message for the server into the queue, also before Run and between
+// connections. It waits for room until ctx ends, and then returns its cause. Other errors
+// are those of [Codec.Append], and of Run after its end.
+func (cl *Client) WriteMessage(ctx context.Context, v any) error {
 	if err := cl.init(); err != nil {
 		return err
 	}
@@ -319,8 +292,8 @@ func (cl *Client) WriteMessageContext(ctx context.Context, v any) error {
 	return cl.queue.pushWait(ctx, f)
 }
 
-// Conn returns the connection of now, or nil. What is written to it after
-// OnConnect goes by the queue of the Client.
+// Conn returns the present connection, or nil. After OnConnect, its messages go into the
+// queue of the Client.
 func (cl *Client) Conn() *Conn {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

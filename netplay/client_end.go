@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Unsent returns the messages that were accepted and, when Run returned, not
-// handed to the system as a whole, in their order. Before that it returns nil.
+// Unsent returns the accepted messages that the system had not taken completely when Run
+// returned, in their order. Before that it returns nil.
 func (cl *Client) Unsent() []Frame {
 	if cl.init() != nil {
 		return nil
@@ -19,7 +19,7 @@ func (cl *Client) Unsent() []Frame {
 	}
 }
 
-// left returns what the queue, which has ended, still holds.
+// left returns the frames in the queue, which has ended.
 func (cl *Client) left() []Frame {
 	var frames []Frame
 	for _, f := range cl.queue.unsent() {
@@ -28,17 +28,16 @@ func (cl *Client) left() []Frame {
 	return frames
 }
 
-// Shutdown ends the client in order: nothing more is accepted; what was, is
-// handed to the system, with Reconnect also on a new connection; and the server
-// is given a second to close. When ctx ends first, the connection is closed at
-// once. Shutdown returns nil if everything was handed to the system; else an
-// [*UnsentError], joined with the error of ctx if that has ended. It must not
-// be called by a handler, which it would wait for; Close may.
+// Shutdown ends the client in order. It accepts nothing more, writes the queued messages,
+// with Reconnect also on a new connection, and gives the server a second to close. If ctx
+// ends first, it closes the connection at once. It returns nil if the system has taken all
+// messages. Otherwise it returns an *[UnsentError], joined with the cause of ctx's end. A
+// handler must not call Shutdown, which would wait for it, but may call Close.
 func (cl *Client) Shutdown(ctx context.Context) error {
 	if err := cl.init(); err != nil {
 		return nil // nothing was ever accepted
 	}
-	cl.queue.seal(ErrClientClosed)
+	cl.queue.seal(errClientClosed)
 	cl.mu.Lock()
 	if cl.leaving == nil {
 		cl.leaving = ctx
@@ -65,13 +64,13 @@ func (cl *Client) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the client at once. What was accepted and not handed to the system
-// is told by Unsent once Run has returned. Close does not wait for handlers.
+// Close ends the client at once. It does not wait for handlers. After Run has returned,
+// Unsent has the messages that the system has not taken.
 func (cl *Client) Close() error {
 	if err := cl.init(); err != nil {
 		return nil
 	}
-	cl.queue.end(ErrClientClosed)
+	cl.queue.end(errClientClosed)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	if !cl.running {
@@ -83,9 +82,9 @@ func (cl *Client) Close() error {
 	return nil
 }
 
-// stopUnused ends a client of which Run was not called.
+// stopUnused ends a client before Run.
 func (cl *Client) stopUnused() {
-	cl.queue.end(ErrClientClosed)
+	cl.queue.end(errClientClosed)
 	if !cl.stopped {
 		cl.stopped = true
 		close(cl.done)

@@ -30,22 +30,22 @@ func TestClient(t *testing.T) {
 		cl := &netplay.Client{
 			Registry:  newRegistry(),
 			Dial:      ln.dial,
-			OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(&chat{"login", ""}) },
+			OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(context.Background(), &chat{"login", ""}) },
 		}
-		netplay.Handle(cl, func(c *netplay.Conn, m *chat) error { got <- m; return c.WriteMessage(&empty{}) })
-		require.NoError(t, cl.WriteMessage(&chat{"early", ""}))
+		netplay.Handle(cl, func(c *netplay.Conn, m *chat) error { got <- m; return c.WriteMessage(context.Background(), &empty{}) })
+		require.NoError(t, cl.WriteMessage(context.Background(), &chat{"early", ""}))
 		result := run(t.Context(), cl)
 		server := newConn(t, accept(t, ln), nil)
 		require.Equal(t, &chat{"login", ""}, read(t, server), "ahead of what waits")
 		require.Equal(t, &chat{"early", ""}, read(t, server))
-		require.NoError(t, server.WriteMessage(&chat{"s", "hi"}))
+		require.NoError(t, server.WriteMessage(context.Background(), &chat{"s", "hi"}))
 		require.Equal(t, &chat{"s", "hi"}, <-got)
 		require.Equal(t, &empty{}, read(t, server))
 		require.Same(t, cl.Conn().NetConn(), cl.Conn().NetConn())
 		server.Close()
 		require.NoError(t, <-result, "in order")
 		require.Empty(t, cl.Unsent())
-		require.ErrorIs(t, cl.WriteMessage(&empty{}), net.ErrClosed)
+		require.ErrorIs(t, cl.WriteMessage(context.Background(), &empty{}), net.ErrClosed)
 		require.Error(t, cl.Run(t.Context()), "runs once")
 	})
 }
@@ -78,7 +78,7 @@ func TestClientReconnect(t *testing.T) {
 			OnDisconnect: func(*netplay.Conn, error) { disconnects++ },
 		}
 		for i := range 5 {
-			require.NoError(t, cl.WriteMessage(&chat{"c", fmt.Sprint(i)}))
+			require.NoError(t, cl.WriteMessage(context.Background(), &chat{"c", fmt.Sprint(i)}))
 		}
 		start := time.Now()
 		result := run(t.Context(), cl)
@@ -93,16 +93,16 @@ func TestClientReconnect(t *testing.T) {
 		dead := cl.Conn()
 		first.Close()
 		<-dead.Context().Done()
-		require.Error(t, dead.WriteMessage(&chat{"c", "not for the next connection"}))
+		require.Error(t, dead.WriteMessage(context.Background(), &chat{"c", "not for the next connection"}))
 
 		second := newConn(t, accept(t, ln), nil)
 		for i := 1; i < 5; i++ {
 			require.Equal(t, &chat{"c", fmt.Sprint(i)}, read(t, second))
 		}
-		require.NoError(t, cl.WriteMessage(&chat{"c", "last"}))
+		require.NoError(t, cl.WriteMessage(context.Background(), &chat{"c", "last"}))
 		go func() {
 			for {
-				if _, err := second.ReadMessage(); err != nil {
+				if _, err := second.ReadMessage(context.Background()); err != nil {
 					second.Close()
 					return
 				}
@@ -131,7 +131,7 @@ func TestClientUnsent(t *testing.T) {
 	}
 	fill := func(t *testing.T, cl *netplay.Client) {
 		for i := range 5 {
-			require.NoError(t, cl.WriteMessage(&chat{"c", fmt.Sprint(i)}))
+			require.NoError(t, cl.WriteMessage(context.Background(), &chat{"c", fmt.Sprint(i)}))
 		}
 	}
 	ending := func(f func(*testing.T, *netplay.Client, <-chan error) error) func(*testing.T) {
@@ -203,7 +203,7 @@ func TestClientEnds(t *testing.T) {
 		require.ErrorIs(t, <-result, netplay.ErrClientClosed)
 
 		cl = &netplay.Client{Registry: newRegistry(), Dial: dial, Reconnect: true}
-		require.NoError(t, cl.WriteMessage(&chat{}))
+		require.NoError(t, cl.WriteMessage(context.Background(), &chat{}))
 		result = run(t.Context(), cl)
 		synctest.Wait()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
@@ -226,12 +226,12 @@ func TestClientWaitsForRoom(t *testing.T) {
 		defer ln.Close()
 		cl := &netplay.Client{Registry: newRegistry(), Dial: ln.dial, SendBuffer: 100 << 10}
 		big := &blob{make([]byte, 60<<10)}
-		require.NoError(t, cl.WriteMessage(big))
+		require.NoError(t, cl.WriteMessage(context.Background(), big))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		require.ErrorIs(t, cl.WriteMessageContext(ctx, big), context.DeadlineExceeded)
+		require.ErrorIs(t, cl.WriteMessage(ctx, big), context.DeadlineExceeded)
 		written := make(chan error)
-		go func() { written <- cl.WriteMessage(big) }()
+		go func() { written <- cl.WriteMessage(context.Background(), big) }()
 		synctest.Wait()
 		result := run(t.Context(), cl)
 		server := newConn(t, accept(t, ln), nil)
@@ -252,7 +252,7 @@ func TestClientConfig(t *testing.T) {
 		{Registry: newRegistry(), Address: "x", Config: &netplay.Config{MaxFrame: 1}},
 	} {
 		require.ErrorAs(t, cl.Run(t.Context()), new(*netplay.ConfigError))
-		require.ErrorAs(t, cl.WriteMessage(&empty{}), new(*netplay.ConfigError))
+		require.ErrorAs(t, cl.WriteMessage(context.Background(), &empty{}), new(*netplay.ConfigError))
 		require.NoError(t, cl.Close())
 		require.NoError(t, cl.Shutdown(t.Context()))
 	}

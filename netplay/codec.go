@@ -11,17 +11,15 @@ var (
 	// ErrUnknownType means that no type is registered for the number of a
 	// received message.
 	ErrUnknownType = errors.New("netplay: unknown message type")
-	// ErrEncrypted means that a received message has the flag [Encrypted].
-	ErrEncrypted = errors.New("netplay: the encrypted flag is set, for which no cipher is defined")
+	errEncrypted   = errors.New("netplay: the encrypted flag is set, for which no cipher is defined")
 )
 
-// A MessageError means that a message cannot be read, while those after it can:
-// the connection stays in step. It wraps [ErrUnknownType], [ErrEncrypted], a
-// [*CompressionError] or a [*DecodeError].
+// A MessageError means that a message cannot be read. Later messages can: the
+// connection stays usable.
 type MessageError struct {
 	Type    uint16
-	Options Options
-	Err     error
+	Options uint8 // as in Frame
+	Err     error // such as ErrUnknownType or a *DecodeError
 }
 
 func (e *MessageError) Error() string { return fmt.Sprintf("message of type %d: %v", e.Type, e.Err) }
@@ -37,22 +35,22 @@ func isMessageError(err error) bool {
 	return errors.As(err, &me)
 }
 
-// isMalformed reports whether err, which OnError is told, is of a message that
-// could not be read; a handler's error is not, whatever it wraps.
+// isMalformed reports whether err, for OnError, is a message that cannot be read. A
+// handler's error is not, whatever it wraps.
 func isMalformed(err error) bool {
 	_, handler := err.(*HandlerError)
 	return !handler && isMessageError(err)
 }
 
-// A Codec turns messages into frames and back. It is for programs with a
-// transport of their own; a [Conn] has one. It is safe for concurrent use.
+// A Codec turns messages into frames and back, for transports of your own. It is safe
+// for concurrent use.
 type Codec struct {
 	reg *Registry
 	set *settings
 }
 
-// NewCodec returns a Codec for the types in reg. cfg may be nil. The error is a
-// [*ConfigError].
+// NewCodec returns a Codec for the types in reg. A nil cfg is the default. The error
+// is a *[ConfigError].
 func NewCodec(reg *Registry, cfg *Config) (*Codec, error) {
 	s, err := newSettings(cfg)
 	if err != nil {
@@ -64,19 +62,18 @@ func NewCodec(reg *Registry, cfg *Config) (*Codec, error) {
 	return &Codec{reg: reg, set: s}, nil
 }
 
-// Append appends the frame of the message v, a struct or a pointer to one, as
-// it goes on the wire, in V4 with its chunk headers. In case of an error it
-// returns dst as it was. It does not allocate if dst has room and v is a
-// pointer.
+// Append appends the frame of the message v, a struct or a pointer to one, in V4 with
+// chunk headers. After an error it returns dst as it was. It does not allocate if dst
+// has room and v is a pointer.
 //
-// Errors are those of [Marshal], a [*TypeError] for a type that is not
-// registered, and a [*FrameTooLargeError].
+// Errors are those of [Marshal], a *[TypeError] for a type that is not registered, and
+// a *[MessageTooLargeError].
 func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
 	pl, p, err := structOf(v)
 	if err != nil {
 		return dst, err
 	}
-	mt := c.reg.types.Load().byPlan[pl]
+	mt := c.reg.load().byPlan[pl]
 	if mt == nil {
 		return dst, &TypeError{Type: pl.typ, Reason: "not registered"}
 	}
@@ -96,15 +93,15 @@ func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
 func (c *Codec) finish(out []byte, start int, mt *messageType) ([]byte, error) {
 	body := start + minFrame
 	n := len(out) - body
-	if mt.threshold > 0 && n >= mt.threshold && n <= c.set.maxExpanded && c.set.dialect == Release {
-		compressed := false
-		if out, compressed = compressBody(out, body, c.set.gzip); compressed {
-			out[start+2] = byte(Compressed)
+	if mt.threshold > 0 && n >= mt.threshold && n <= c.set.maxExpanded && c.set.dialect == release {
+		shorter := false
+		if out, shorter = compressBody(out, body, c.set.gzip); shorter {
+			out[start+2] = compressed
 		}
 	}
 	size := len(out) - start
 	if size > c.set.maxFrame {
-		return nil, &FrameTooLargeError{Size: size, Max: c.set.maxFrame}
+		return nil, &MessageTooLargeError{Size: size, Max: c.set.maxFrame}
 	}
 	out[start], out[start+1] = byte((size-2)>>8), byte(size-2)
 	if c.set.dialect == V4 {
@@ -113,11 +110,10 @@ func (c *Codec) finish(out []byte, start int, mt *messageType) ([]byte, error) {
 	return out, nil
 }
 
-// Decode returns the message in f as a pointer to a new value of the type that
-// is registered for its number. The message keeps nothing of f. The error is a
-// [*MessageError].
+// Decode returns the message in f as a pointer to a new value of its registered type.
+// The message keeps nothing of f. The error is a *[MessageError].
 func (c *Codec) Decode(f Frame) (any, error) {
-	mt := c.reg.types.Load().byNumber[f.Type]
+	mt := c.reg.load().byNumber[f.Type]
 	if mt == nil {
 		return nil, &MessageError{Type: f.Type, Options: f.Options, Err: ErrUnknownType}
 	}
@@ -126,16 +122,6 @@ func (c *Codec) Decode(f Frame) (any, error) {
 		return nil, err
 	}
 	return v.Interface(), nil
-}
-
-// Unmarshal reads the message in f into the struct that v points to, whatever
-// the number of the message. The error is a [*TypeError] or a [*MessageError].
-func (c *Codec) Unmarshal(f Frame, v any) error {
-	pl, p, err := targetOf(v)
-	if err != nil {
-		return err
-	}
-	return c.decode(f, p, pl)
 }
 
 func (c *Codec) decode(f Frame, p addr, pl *plan) error {
@@ -150,10 +136,10 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // body calls read with the body in f.
 func (c *Codec) body(f Frame, read func([]byte) error) error {
-	if f.Options&Encrypted != 0 && !c.set.acceptEncrypted {
-		return ErrEncrypted
+	if f.Options&encrypted != 0 && !c.set.acceptEncrypted {
+		return errEncrypted
 	}
-	if f.Options&Compressed == 0 {
+	if f.Options&compressed == 0 {
 		return read(f.Payload)
 	}
 	buf := bodies.Get().(*[]byte)

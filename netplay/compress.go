@@ -9,18 +9,15 @@ import (
 	"sync"
 )
 
-// ErrExpandedSize means that a compressed payload holds more than
-// Config.MaxExpanded.
-var ErrExpandedSize = errors.New("expanded size over the limit")
+var errExpandedSize = errors.New("expanded size over the limit")
 
-// A CompressionError means that a payload with the flag [Compressed] is not a
-// whole zlib or gzip stream, or too large a one ([ErrExpandedSize]). It is also
-// what a payload that was not compressed in spite of the flag leads to.
-type CompressionError struct{ Err error }
+// A compressionError means that a compressed payload is not a whole zlib or gzip
+// stream, or too large.
+type compressionError struct{ Err error }
 
-func (e *CompressionError) Error() string { return "netplay: compressed payload: " + e.Err.Error() }
+func (e *compressionError) Error() string { return "netplay: compressed payload: " + e.Err.Error() }
 
-func (e *CompressionError) Unwrap() error { return e.Err }
+func (e *compressionError) Unwrap() error { return e.Err }
 
 // An expander expands streams. It is reused, since its tables take 40 KB.
 type expander struct {
@@ -54,7 +51,7 @@ func expand(dst, payload []byte, limit int) ([]byte, error) {
 	}
 	e.src.Reset(nil)
 	if err != nil {
-		return dst[:0], &CompressionError{err}
+		return dst[:0], &compressionError{err}
 	}
 	return dst, nil
 }
@@ -90,7 +87,7 @@ func readLimited(dst []byte, r io.Reader, limit, guess int) ([]byte, error) {
 		dst = dst[:len(dst)+n]
 		switch {
 		case len(dst) > limit:
-			return dst, ErrExpandedSize
+			return dst, errExpandedSize
 		case err == io.EOF:
 			return dst, nil
 		case err != nil:

@@ -44,7 +44,6 @@ func TestCompressedIfShorter(t *testing.T) {
 			got, done := compressBody(append([]byte("head"), body...), 4, asGzip)
 			require.Equal(t, shorter, done, "%d bytes become %d", len(body), packed.Len())
 			require.Equal(t, append([]byte("head"), want...), got)
-			println(asGzip, packed.Len()-len(body))
 			seen[max(-1, min(1, packed.Len()-len(body)))] = true
 		}
 		require.Len(t, seen, 3, "shorter, as long and longer")

@@ -2,7 +2,6 @@ package netplay
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,12 +10,10 @@ import (
 	"time"
 )
 
-// A Conn carries messages over a stream, or over a message connection that
-// keeps order. Its methods may be called concurrently.
-//
-// Errors of the network are wrapped, once, in a *net.OpError, and match
-// net.ErrClosed and os.ErrDeadlineExceeded as usual. The end of the stream
-// between two frames is io.EOF.
+// A Conn carries messages over a stream, or over a message connection that keeps order.
+// It is safe for concurrent use. Errors of the network are a *net.OpError, and match
+// net.ErrClosed and os.ErrDeadlineExceeded as usual. The end of the stream between two
+// frames is io.EOF.
 type Conn struct {
 	nc         net.Conn
 	codec      *Codec
@@ -36,14 +33,13 @@ type Conn struct {
 	}
 }
 
-// NewConn returns a Conn over nc, which it takes over: Close closes it. reg has
-// the types of messages, cfg may be nil.
+// NewConn returns a Conn over nc, which its Close closes. reg has the types of messages. A
+// nil cfg is the default.
 //
-// nc is a stream, such as a TCP or TLS connection or one end of net.Pipe. Or it
-// is a message connection on which messages arrive completely and in order: it
-// has, beside the method MaxMessageSize() int, a method KeepsOrder() bool that
-// returns true. Others are refused with a [*TransportError]; an unusable cfg
-// with a [*ConfigError]. In case of an error nc stays as it was.
+// nc is a stream, such as a TCP or TLS connection or one end of net.Pipe. Or it is a
+// message connection on which messages arrive completely and in order. Such a connection
+// has methods MaxMessageSize() int and KeepsOrder() bool, which returns true. The error is
+// a *[ConfigError]; nc stays as it was.
 func NewConn(nc net.Conn, reg *Registry, cfg *Config) (*Conn, error) {
 	codec, err := NewCodec(reg, cfg)
 	if err != nil {
@@ -64,21 +60,15 @@ func newConn(ctx context.Context, nc net.Conn, codec *Codec) (*Conn, error) {
 	return c, nil
 }
 
-// Dial connects to a server by TCP, or another stream that package net knows,
-// with the default configuration. ctx bounds the dialing and means nothing
-// afterwards. For TLS, or for a Config, use [NewConn]; for a connection that
-// comes back, a [Client].
-func Dial(ctx context.Context, network, address string, reg *Registry) (*Conn, error) {
-	codec, err := NewCodec(reg, nil)
+// Dial connects to a server by TCP, or another stream of package net, with the default
+// configuration. Use [NewConn] for TLS, a Config or a context, and a [Client] for a
+// connection that comes back.
+func Dial(network, address string, reg *Registry) (*Conn, error) {
+	nc, err := net.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newConn(context.Background(), nc, codec)
+	c, err := NewConn(nc, reg, nil)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -86,8 +76,7 @@ func Dial(ctx context.Context, network, address string, reg *Registry) (*Conn, e
 	return c, nil
 }
 
-// NetConn returns the connection below. What is read from or written to it
-// directly is missing from, or in the way of, the messages.
+// NetConn returns the connection below. Do not read from it or write to it.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
 // LocalAddr returns the local address of the connection below.
@@ -96,9 +85,8 @@ func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
 // RemoteAddr returns the peer's address, as the connection below has it.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 
-// Context returns a context that is done when the connection has ended. For a
-// connection of a Server it comes from Server.BaseContext, for one of a Client
-// from the context given to Run.
+// Context returns a context that ends with the connection. Its parent is that of
+// Server.BaseContext, or of Client.Run.
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // SetDeadline sets the deadlines of reads and writes. A zero time means none.
@@ -106,19 +94,17 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline sets the time at which reads fail. A read that fails so takes
-// nothing from the stream; the next one goes on with it.
+// SetReadDeadline sets the time at which reads fail. Such a read takes nothing from the
+// stream.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t) }
 
-// SetWriteDeadline sets the time at which writes fail. If the system has taken
-// a part of a frame by then, the connection can write no more, since the peer
-// waits for the rest. On a connection of a Server or a Client, which writes
-// behind, it has no effect.
+// SetWriteDeadline sets the time at which writes fail. If the system has taken a part of a
+// frame by then, the connection cannot write any more. It has no effect on connections
+// with a queue, those of a Server or Client.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.deadline.set(t) }
 
-// Close closes the connection at once. What WriteMessage has written is with
-// the system, which sends it; what a connection of a Server has only accepted
-// is in Unsent. The error is that of the first Close of the connection below.
+// Close closes the connection at once. The system still sends the messages that it has
+// taken. Unsent has those that are in the queue of a Server's connection.
 func (c *Conn) Close() error { return c.end(net.ErrClosed) }
 
 // end closes the connection. The first error is its cause.
@@ -147,10 +133,9 @@ func (c *Conn) endCause() error {
 	return c.cause
 }
 
-// Unsent returns the messages that the connection of a Server has accepted and
-// not handed to the system as a whole when it ended, in their order. A message
-// that was handed to the system may still be lost: TCP does not say what has
-// arrived. Before its end Unsent returns nil.
+// Unsent returns the accepted messages that the system had not taken completely when a
+// Server's connection ended, in their order. Before the end it returns nil. Messages that
+// the system has taken may still be lost.
 func (c *Conn) Unsent() []Frame {
 	q := c.out.queue.Load()
 	if q == nil || !c.out.owned || c.endCause() == nil {
@@ -163,22 +148,22 @@ func (c *Conn) Unsent() []Frame {
 	return frames
 }
 
-// ConnStats are the figures of a [Conn].
-type ConnStats struct {
-	MessagesSent     uint64 // handed to the system
+// Stats are the figures of a [Conn].
+type Stats struct {
+	MessagesSent     uint64 // taken by the system
 	MessagesReceived uint64 // complete frames, whether or not they could be decoded
-	BytesSent        uint64 // handed to the system
+	BytesSent        uint64 // taken by the system
 	BytesReceived    uint64
-	Malformed        uint64 // of MessagesReceived, those that led to a MessageError
-	Dropped          uint64 // messages that the policy DropSlow dropped
+	Malformed        uint64 // of MessagesReceived, those with a MessageError
+	Dropped          uint64 // messages that DropSlow has dropped
 
-	QueuedBytes    int // accepted and not yet handed to the system, with 64 for each message
+	QueuedBytes    int // in the queue, with 64 for each message
 	QueuedMessages int
 }
 
-// Stats returns the figures of now.
-func (c *Conn) Stats() ConnStats {
-	s := ConnStats{
+// Stats returns the current figures.
+func (c *Conn) Stats() Stats {
+	s := Stats{
 		MessagesSent:     c.stats.sent.Load(),
 		MessagesReceived: c.stats.received.Load(),
 		BytesSent:        c.stats.bytesSent.Load(),
@@ -208,13 +193,8 @@ func (c *Conn) opError(op string, err error) error {
 	return e
 }
 
-// closeWrite tells the peer that nothing follows, where the connection can.
+// closeWrite tells the peer that nothing follows, if the connection can.
 func (c *Conn) closeWrite() bool {
-	switch nc := c.nc.(type) {
-	case *tls.Conn:
-		return nc.CloseWrite() == nil
-	case interface{ CloseWrite() error }:
-		return nc.CloseWrite() == nil
-	}
-	return false
+	nc, ok := c.nc.(interface{ CloseWrite() error })
+	return ok && nc.CloseWrite() == nil
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// What ends a connection whose peer is too slow. All match
+// ErrIdleTimeout ends a connection if no message arrives within the IdleTimeout of the
+// Server or Client, or the rest of a frame within Config.FrameTimeout. It matches
 // os.ErrDeadlineExceeded.
-var (
-	// ErrFrameTimeout means that the rest of a frame did not arrive within
-	// Config.FrameTimeout.
-	ErrFrameTimeout error = &timeoutError{"netplay: a frame has begun and not ended within the frame timeout"}
-	// ErrIdleTimeout means that no message arrived within the IdleTimeout of
-	// the Server or Client.
-	ErrIdleTimeout error = &timeoutError{"netplay: no message within the idle timeout"}
-)
+var ErrIdleTimeout error = &timeoutError{msg: "netplay: no message within the idle timeout"}
 
-type timeoutError struct{ msg string }
+var errFrameTimeout error = &timeoutError{"netplay: a frame has begun and not ended within the frame timeout", ErrIdleTimeout}
+
+// A timeoutError ends a connection whose peer is too slow.
+type timeoutError struct {
+	msg  string
+	kind error // what it also matches; may be nil
+}
 
 func (e *timeoutError) Error() string        { return e.msg }
 func (e *timeoutError) Timeout() bool        { return true }
 func (e *timeoutError) Temporary() bool      { return false }
+func (e *timeoutError) Unwrap() error        { return e.kind }
 func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // inbound is the reading side of a Conn.
@@ -45,19 +46,15 @@ func (in *inbound) init(c *Conn) {
 	in.fr = frameReader{set: c.codec.set, read: c.readMore, minRead: c.maxMessage}
 }
 
-// ReadMessage waits for the next message and returns it as a pointer to a new
-// value of its registered type.
+// ReadMessage waits for the next message and returns it as a pointer to a new value of
+// its registered type.
 //
-// After a [*MessageError] the connection stays usable: one message was taken
-// that could not be decoded. A timeout of a deadline takes nothing. Every other
-// error is final: io.EOF after the peer has closed the connection, a
-// [*ProtocolError] if what arrives is not in the format, [ErrFrameTimeout],
-// errors of the connection below.
-func (c *Conn) ReadMessage() (any, error) { return c.ReadMessageContext(context.Background()) }
-
-// ReadMessageContext is like ReadMessage, and returns the cause of ctx when ctx
-// ends before a message has come. That takes nothing from the stream.
-func (c *Conn) ReadMessageContext(ctx context.Context) (v any, err error) {
+// After a *[MessageError], the cause of ctx's end, and a timeout of a deadline, the
+// connection stays usable. A MessageError takes one message, which could not be
+// decoded; the others take nothing. Every other error is final: io.EOF after the peer
+// has closed the connection, a *[ProtocolError], [ErrIdleTimeout], errors of the
+// connection below.
+func (c *Conn) ReadMessage(ctx context.Context) (v any, err error) {
 	err = c.read(ctx, func(f Frame) error {
 		v, err = c.codec.Decode(f)
 		return err
@@ -65,13 +62,9 @@ func (c *Conn) ReadMessageContext(ctx context.Context) (v any, err error) {
 	return v, err
 }
 
-// ReadFrame waits for the next message and returns its frame as it came:
-// reserved bits, compressed payload and all. Errors are those of ReadMessage but
-// for a MessageError. The frame belongs to the caller.
-func (c *Conn) ReadFrame() (Frame, error) { return c.ReadFrameContext(context.Background()) }
-
-// ReadFrameContext is to ReadFrame what ReadMessageContext is to ReadMessage.
-func (c *Conn) ReadFrameContext(ctx context.Context) (f Frame, err error) {
+// ReadFrame waits for the next message and returns its frame as it arrived. Errors are
+// those of ReadMessage, without MessageError.
+func (c *Conn) ReadFrame(ctx context.Context) (f Frame, err error) {
 	err = c.read(ctx, func(got Frame) error {
 		f = got
 		f.Payload = append([]byte(nil), got.Payload...)
@@ -113,7 +106,7 @@ func (c *Conn) next(ctx context.Context) (Frame, error) {
 	return f, nil
 }
 
-// readError finds out what err means, and keeps it if it is final.
+// readError returns the cause of err, and keeps it if it is final.
 func (c *Conn) readError(ctx context.Context, err error) error {
 	if cause := c.endCause(); cause != nil {
 		err = cause
@@ -124,7 +117,7 @@ func (c *Conn) readError(ctx context.Context, err error) error {
 		case c.in.deadline.userExpired():
 			return err
 		case c.in.partial:
-			err = ErrFrameTimeout
+			err = errFrameTimeout
 		case c.in.idleFrom:
 			err = ErrIdleTimeout
 		default:
@@ -148,9 +141,9 @@ func (c *Conn) readMore(b []byte, partial bool) (int, error) {
 	return n, err
 }
 
-// arm sets our own deadline: that of a frame runs from its first byte, or from
-// when we begin to wait for the rest if it came with the frame before; that of
-// silence from when we begin to wait.
+// arm sets our own deadline. That of a frame runs from its first byte, or, if that came
+// with the frame before, from the beginning of the wait for the rest. That of silence
+// runs from the beginning of the wait.
 func (in *inbound) arm(partial bool, frameTimeout time.Duration) {
 	switch {
 	case partial && in.partial && !in.whole:

@@ -35,7 +35,7 @@ const (
 )
 
 func newRegistry(opts ...netplay.TypeOption) *netplay.Registry {
-	reg := netplay.NewRegistry()
+	reg := new(netplay.Registry)
 	reg.MustAdd(typeChat, chat{}, opts...)
 	reg.MustAdd(typeBlob, blob{}, opts...)
 	reg.MustAdd(typeEmpty, empty{}, opts...)
@@ -62,7 +62,7 @@ func TestConnDeadlines(t *testing.T) {
 		c, peer := newConn(t, x, nil), newConn(t, y, nil)
 		start := time.Now()
 		c.SetReadDeadline(start.Add(time.Minute))
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		var op *net.OpError
 		require.ErrorAs(t, err, &op)
@@ -72,10 +72,10 @@ func TestConnDeadlines(t *testing.T) {
 		// Nobody reads: the write fails before its first byte is taken, and the
 		// connection goes on.
 		c.SetWriteDeadline(time.Now().Add(time.Second))
-		require.ErrorIs(t, c.WriteMessage(&chat{"a", "lost"}), os.ErrDeadlineExceeded)
+		require.ErrorIs(t, c.WriteMessage(context.Background(), &chat{"a", "lost"}), os.ErrDeadlineExceeded)
 		require.NoError(t, c.SetDeadline(time.Time{}))
-		go c.WriteMessage(&chat{"a", "kept"})
-		m, err := peer.ReadMessage()
+		go c.WriteMessage(context.Background(), &chat{"a", "kept"})
+		m, err := peer.ReadMessage(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, &chat{"a", "kept"}, m)
 	})
@@ -89,12 +89,12 @@ func TestConnReadDeadlineWithinFrame(t *testing.T) {
 		frame := []byte("\x00\x08\x00\x00\x02\x00\x01a\x00\x00")
 		go y.Write(frame[:7])
 		c.SetReadDeadline(time.Now().Add(time.Second))
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.NotErrorIs(t, err, netplay.ErrFrameTimeout)
 		c.SetReadDeadline(time.Time{})
 		go y.Write(frame[7:])
-		m, err := c.ReadMessage()
+		m, err := c.ReadMessage(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, &chat{"a", ""}, m)
 		y.Close()
@@ -115,11 +115,11 @@ func TestConnFrameTimeout(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, netplay.ErrFrameTimeout)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, time.Hour+3*time.Second, time.Since(start))
-		_, err = c.ReadMessage()
+		_, err = c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, netplay.ErrFrameTimeout, "it is final")
 		y.Close()
 	})
@@ -146,11 +146,11 @@ func TestConnFrameTimeoutOfEachFrame(t *testing.T) {
 			if i == 5 {
 				time.Sleep(10 * time.Second)
 			}
-			_, err := c.ReadMessage()
+			_, err := c.ReadMessage(context.Background())
 			require.NoError(t, err, "frame %d", i)
 		}
 		start := time.Now()
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, netplay.ErrFrameTimeout, "half a frame, and no more")
 		require.Equal(t, 3*time.Second, time.Since(start))
 	})
@@ -162,20 +162,20 @@ func TestConnContexts(t *testing.T) {
 		cause := errors.New("no time")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 		defer cancel()
-		_, err := c.ReadMessageContext(ctx)
+		_, err := c.ReadMessage(ctx)
 		require.ErrorIs(t, err, cause)
-		require.ErrorIs(t, c.WriteMessageContext(ctx, &chat{}), cause)
-		_, err = c.ReadFrameContext(ctx)
+		require.ErrorIs(t, c.WriteMessage(ctx, &chat{}), cause)
+		_, err = c.ReadFrame(ctx)
 		require.ErrorIs(t, err, cause)
 
 		// A context that has ended leaves no trace, nor in a deadline.
 		c.SetReadDeadline(time.Now().Add(time.Hour))
-		go peer.WriteMessage(&chat{"b", "hi"})
-		m, err := c.ReadMessageContext(t.Context())
+		go peer.WriteMessage(context.Background(), &chat{"b", "hi"})
+		m, err := c.ReadMessage(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, &chat{"b", "hi"}, m)
 		start := time.Now()
-		_, err = c.ReadMessage()
+		_, err = c.ReadMessage(context.Background())
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, time.Hour, time.Since(start))
 
@@ -186,7 +186,7 @@ func TestConnContexts(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			wg.Go(func() {
 				defer cancel()
-				_, err := c.ReadMessageContext(ctx)
+				_, err := c.ReadMessage(ctx)
 				if !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("ReadMessageContext: %v", err)
 				}
@@ -203,10 +203,10 @@ func TestConnTornWrite(t *testing.T) {
 		c := newConn(t, x, nil)
 		go io.ReadFull(y, make([]byte, 4))
 		c.SetWriteDeadline(time.Now().Add(time.Second))
-		require.ErrorIs(t, c.WriteMessage(&chat{"a", "b"}), os.ErrDeadlineExceeded)
+		require.ErrorIs(t, c.WriteMessage(context.Background(), &chat{"a", "b"}), os.ErrDeadlineExceeded)
 		c.SetWriteDeadline(time.Time{})
 		go io.Copy(io.Discard, y)
-		require.ErrorContains(t, c.WriteMessage(&chat{"a", "b"}), "within a frame")
+		require.ErrorContains(t, c.WriteMessage(context.Background(), &chat{"a", "b"}), "within a frame")
 		y.Close()
 	})
 }
@@ -215,19 +215,19 @@ func TestConnClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := newPipe(t)
 		errs := make(chan error)
-		go func() { _, err := c.ReadMessage(); errs <- err }()
-		go func() { _, err := c.ReadFrame(); errs <- err }()
-		go func() { errs <- c.WriteMessage(&chat{}) }()
-		go func() { errs <- c.WriteMessage(&chat{}) }()
+		go func() { _, err := c.ReadMessage(context.Background()); errs <- err }()
+		go func() { _, err := c.ReadFrame(context.Background()); errs <- err }()
+		go func() { errs <- c.WriteMessage(context.Background(), &chat{}) }()
+		go func() { errs <- c.WriteMessage(context.Background(), &chat{}) }()
 		synctest.Wait()
 		require.NoError(t, c.Close())
 		for range 4 {
 			require.ErrorIs(t, <-errs, net.ErrClosed)
 		}
 		require.NoError(t, c.Close())
-		require.ErrorIs(t, c.WriteMessage(&chat{}), net.ErrClosed)
+		require.ErrorIs(t, c.WriteMessage(context.Background(), &chat{}), net.ErrClosed)
 		require.ErrorIs(t, context.Cause(c.Context()), net.ErrClosed)
-		_, err := peer.ReadMessage()
+		_, err := peer.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err, "between frames")
 	})
 }
@@ -239,7 +239,7 @@ func TestConnEndWithinFrame(t *testing.T) {
 		y.Write([]byte("\x00\x08\x00\x00\x02\x00\x01"))
 		y.Close()
 	}()
-	_, err := c.ReadMessage()
+	_, err := c.ReadMessage(context.Background())
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
@@ -262,7 +262,7 @@ func TestConnStaysInStep(t *testing.T) {
 		}
 	}()
 	for _, want := range []any{netplay.ErrUnknownType, netplay.ErrShortBody, new(*netplay.CompressionError), netplay.ErrEncrypted} {
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.ErrorAs(t, err, new(*netplay.MessageError))
 		if target, ok := want.(error); ok {
 			require.ErrorIs(t, err, target)
@@ -270,11 +270,11 @@ func TestConnStaysInStep(t *testing.T) {
 			require.ErrorAs(t, err, want)
 		}
 	}
-	f, err := c.ReadFrame()
+	f, err := c.ReadFrame(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, netplay.Reserved, f.Options)
 	for range 2 {
-		_, err = c.ReadMessage()
+		_, err = c.ReadMessage(context.Background())
 		require.ErrorAs(t, err, new(*netplay.ProtocolError))
 		require.ErrorAs(t, err, new(*net.OpError))
 	}
@@ -291,7 +291,7 @@ func TestConnConcurrent(t *testing.T) {
 	for i := range writers {
 		wg.Go(func() {
 			for j := range each {
-				if err := a.WriteMessages(&chat{string(rune('a' + i)), strings.Repeat("x", j)}, &empty{}); err != nil {
+				if err := a.WriteBatch(context.Background(), &chat{string(rune('a' + i)), strings.Repeat("x", j)}, &empty{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -303,7 +303,7 @@ func TestConnConcurrent(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for {
-				m, err := b.ReadMessage()
+				m, err := b.ReadMessage(context.Background())
 				if err != nil {
 					return
 				}
@@ -329,22 +329,22 @@ func TestConnConcurrent(t *testing.T) {
 
 func TestConnRefusals(t *testing.T) {
 	a, _ := newPipe(t)
-	require.ErrorAs(t, a.WriteMessage(&struct{ X int32 }{}), new(*netplay.TypeError))
-	require.ErrorAs(t, a.WriteMessage(nil), new(*netplay.TypeError))
-	require.ErrorAs(t, a.WriteMessage((*chat)(nil)), new(*netplay.ValueError))
-	require.ErrorAs(t, a.WriteMessage(&chat{Text: strings.Repeat("a", 65536)}), new(*netplay.ValueError))
-	require.ErrorAs(t, a.WriteMessages(&empty{}, &blob{make([]byte, 65531)}), new(*netplay.FrameTooLargeError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), &struct{ X int32 }{}), new(*netplay.TypeError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), nil), new(*netplay.TypeError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), (*chat)(nil)), new(*netplay.ValueError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), &chat{Text: strings.Repeat("a", 65536)}), new(*netplay.ValueError))
+	require.ErrorAs(t, a.WriteBatch(context.Background(), &empty{}, &blob{make([]byte, 65531)}), new(*netplay.MessageTooLargeError))
 	require.Zero(t, a.Stats().BytesSent)
 
 	_, err := netplay.NewConn(nil, newRegistry(), nil)
-	require.ErrorAs(t, err, new(*netplay.TransportError))
+	require.ErrorAs(t, err, new(*netplay.ConfigError))
 	x, y := net.Pipe()
 	defer x.Close()
 	defer y.Close()
 	_, err = netplay.NewConn(x, nil, nil)
 	require.ErrorAs(t, err, new(*netplay.ConfigError))
 	for _, cfg := range []netplay.Config{
-		{Dialect: 3}, {Dialect: -1}, {MaxFrame: 4}, {MaxFrame: 65538}, {MaxFrame: -1}, {MaxExpanded: 1}, {MaxDecoded: -1}, {MaxDepth: 1001}, {MaxDepth: -1},
+		{Dialect: 5}, {Dialect: -1}, {MaxFrame: 4}, {MaxFrame: 65538}, {MaxFrame: -1}, {MaxExpanded: 1}, {MaxDecoded: -1}, {MaxDepth: 1001}, {MaxDepth: -1},
 	} {
 		_, err = netplay.NewConn(x, newRegistry(), &cfg)
 		require.ErrorAs(t, err, new(*netplay.ConfigError), "%+v", cfg)

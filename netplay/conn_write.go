@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// ErrSlowReader means that a peer reads more slowly than messages are written
-// to it: the queue of its connection is full.
+// ErrSlowReader means that a peer reads too slowly: the queue of its connection is full,
+// or the system takes too little within the WriteTimeout of the Server or Client. In the
+// second case the error matches os.ErrDeadlineExceeded, too.
 var ErrSlowReader = errors.New("netplay: the peer reads too slowly, its queue is full")
+
+var errWriteTimeout error = &timeoutError{"netplay: the peer has not read within the write timeout", ErrSlowReader}
 
 var errTorn = errors.New("netplay: an earlier write ended within a frame")
 
@@ -20,11 +23,11 @@ type outbound struct {
 	deadline deadline
 	err      error // final; the holder of the turn has it
 
-	// queue is where messages go that are written behind, nil for a
-	// connection whose WriteMessage writes.
+	// queue holds messages that are written later, nil for a connection whose
+	// WriteMessage writes.
 	queue   atomic.Pointer[queue]
 	owned   bool // the queue ends with the connection
-	policy  SlowPolicy
+	policy  slowPolicy
 	timeout time.Duration // of a write from the queue; 0 for none
 }
 
@@ -33,23 +36,18 @@ func (out *outbound) init(c *Conn) {
 	out.deadline.apply = c.nc.SetWriteDeadline
 }
 
-// WriteMessage writes the message v, a struct or a pointer to one of a
-// registered type. When it returns nil, the system has taken the message; that
-// does not mean that the peer has got it.
+// WriteMessage writes the message v, a struct of a registered type or a pointer to one.
+// If it returns nil, the system has taken the message, and the peer may get it. If ctx
+// ends within a frame, nothing can be written any more.
 //
-// On a connection that a Server or Client has made it does not wait for the
-// system: the message was accepted, and is written behind, in order. If the
-// queue is full there, what happens is up to the policy for slow readers.
+// On a connection of a Server or Client it puts the message into a queue, and the system
+// takes it later, in order. If the queue of a Server's connection is full, WriteMessage
+// waits for room if ctx can end. Otherwise it returns [ErrSlowReader], and
+// Server.DropSlow decides about the connection.
 //
-// Nothing is written, and the connection stays as it is, after a [*TypeError],
-// a [*ValueError] or a [*FrameTooLargeError].
-func (c *Conn) WriteMessage(v any) error { return c.WriteMessageContext(context.Background(), v) }
-
-// WriteMessageContext is like WriteMessage and gives up when ctx ends: before
-// the first byte was written, or, with the consequence that nothing can be
-// written any more, within a frame. On a connection that writes behind it waits
-// until then for room in the queue, if ctx can end at all.
-func (c *Conn) WriteMessageContext(ctx context.Context, v any) error {
+// Nothing is written, and the connection stays usable, after a *[TypeError], a
+// *[ValueError] or a *[MessageTooLargeError].
+func (c *Conn) WriteMessage(ctx context.Context, v any) error {
 	f, err := c.codec.encode(v)
 	if err != nil {
 		return err
@@ -65,9 +63,9 @@ func (c *Conn) WriteMessageContext(ctx context.Context, v any) error {
 	return c.opError("write", c.writeNow(ctx, f.b))
 }
 
-// WriteMessages writes several messages with one call of the connection below,
-// where that takes them. They are all encoded before the first byte is written.
-func (c *Conn) WriteMessages(vs ...any) error {
+// WriteBatch writes several messages with one call of the connection below, if that
+// takes them. It encodes all of them before it writes the first byte.
+func (c *Conn) WriteBatch(ctx context.Context, vs ...any) error {
 	frames := make([]*outFrame, 0, len(vs))
 	defer func() {
 		for _, f := range frames {
@@ -81,7 +79,6 @@ func (c *Conn) WriteMessages(vs ...any) error {
 		}
 		frames = append(frames, f)
 	}
-	ctx := context.Background()
 	if q := c.out.queue.Load(); q != nil {
 		for _, f := range frames {
 			if err := c.accept(ctx, q, f); err != nil {
@@ -130,7 +127,7 @@ func (c *Conn) writeNow(ctx context.Context, b []byte) error {
 	return err
 }
 
-// write hands b to the connection below, in messages if it has such.
+// write writes b to the connection below, in messages if it has a size of them.
 func (c *Conn) write(b []byte) (n int, err error) {
 	for size := len(b); n < len(b) && err == nil; {
 		if c.maxMessage > 0 {
@@ -156,7 +153,7 @@ func (c *Conn) accept(ctx context.Context, q *queue, f *outFrame) error {
 	if ok || err != nil {
 		return err
 	}
-	if c.out.policy == DropSlow {
+	if c.out.policy == dropSlow {
 		c.stats.dropped.Add(1)
 		return ErrSlowReader
 	}
@@ -164,21 +161,16 @@ func (c *Conn) accept(ctx context.Context, q *queue, f *outFrame) error {
 	return ErrSlowReader
 }
 
-// writeBehind writes for the queue.
+// writeBehind writes frames of the queue.
 func (c *Conn) writeBehind(b []byte) (int, error) {
 	if c.out.timeout > 0 {
 		c.nc.SetWriteDeadline(time.Now().Add(c.out.timeout))
 	}
 	n, err := c.write(b)
 	if err != nil && isTimeout(err) {
-		err = ErrWriteTimeout
+		err = errWriteTimeout
 	}
 	return n, err
 }
-
-// ErrWriteTimeout means that the system took too little of what was to be
-// written within the WriteTimeout of the Server or Client, because the peer
-// does not read. It matches os.ErrDeadlineExceeded.
-var ErrWriteTimeout error = &timeoutError{"netplay: the peer has not read within the write timeout"}
 
 var _ net.Error = (*timeoutError)(nil)

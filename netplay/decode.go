@@ -16,7 +16,7 @@ type decoder struct {
 // charge takes n bytes from the budget.
 func (d *decoder) charge(n int) error {
 	if n > d.budget {
-		return ErrDecodedSize
+		return errDecodedSize
 	}
 	d.budget -= n
 	return nil
@@ -28,7 +28,7 @@ func (d *decoder) structBody(b []byte, p addr, pl *plan) (err error) {
 	for i := range pl.ops {
 		o := &pl.ops[i]
 		if len(b) < o.count*o.value.min {
-			return within(pl.fields[o.first+len(b)/o.value.min].name, ErrShortBody)
+			return within(pl.fields[o.first+len(b)/o.value.min].name, errShortBody)
 		}
 		q := fieldAt(p, o.offset)
 		switch o.kind {
@@ -117,7 +117,7 @@ func getBools(b []byte, vs []uint8) {
 // value reads one value of any kind and returns what follows it in b.
 func (d *decoder) value(b []byte, q addr, v *value) ([]byte, error) {
 	if len(b) < v.min {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	switch v.kind {
 	default:
@@ -158,7 +158,7 @@ func (d *decoder) box(q addr, v *value) (addr, error) {
 func (d *decoder) string(b []byte, q addr) ([]byte, error) {
 	n := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; n > len(b) {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if err := d.charge(n); err != nil {
 		return nil, err
@@ -193,14 +193,14 @@ func (d *decoder) pointer(b []byte, q addr, pl *plan) ([]byte, error) {
 // exactly as many bytes, of which the last may be of properties unknown here.
 func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 	if len(b) < 3 {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	n := int(binary.BigEndian.Uint16(b[1:]))
 	if b = b[3:]; n > len(b) {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if d.depth == 0 {
-		return nil, ErrDepth
+		return nil, errDepth
 	}
 	d.depth--
 	err := d.structBody(b[:n], p, pl)
@@ -213,7 +213,7 @@ func (d *decoder) slice(b []byte, q addr, v *value) ([]byte, error) {
 	n := int(binary.BigEndian.Uint16(b))
 	elem := v.elem
 	if b = b[2:]; n*elem.min > len(b) {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if err := d.charge(n * elem.size); err != nil {
 		return nil, err

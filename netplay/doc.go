@@ -1,41 +1,35 @@
-// Package netplay speaks the Netplay protocol: typed messages over TCP,
-// compatible on the wire with the Java library of that name.
+// Package netplay speaks the Netplay protocol: typed messages over TCP, compatible on the
+// wire with the Java library of that name.
 //
 // # Messages
 //
-// A message is a struct. The fields with a tag are its properties, written one
-// after another in the order of their numbers, which are any of 32 bits:
+// A message is a struct. Its fields with a tag are its properties. They are written one
+// after another in the order of their numbers, which have up to 32 bits:
 //
 //	type Chat struct {
 //		From string `netplay:"0"`
 //		Text string `netplay:"1"`
 //	}
 //
-// Fields can be bool, the integers of 8 to 64 bits, float32 and string, slices
-// of any of these, of structs and of slices, nested structs, and pointers to
-// structs, which may be nil. A type may contain itself by pointers to structs
-// and slices of them. A tag "-" is the same as none.
+// A field is a bool, an integer of 8 to 64 bits, a float32, a string, a struct, a pointer to
+// a struct, which may be nil, or a slice of these. A type may contain itself by pointers to
+// structs and slices of them. A tag "-" is the same as none.
 //
-// [Marshal] and [Unmarshal] turn a message into its body and back. A
-// [Registry] gives types their numbers, and a [Codec] makes frames of them, for
-// transports of your own.
+// [Marshal] and [Unmarshal] turn a message into its body and back. A [Registry] gives types
+// their numbers, and a [Codec] makes frames for other transports.
 //
 // # Connections
 //
-// A [Conn] reads and writes messages over a stream, such as TCP or TLS, and over
-// message connections that keep order. A [Server] accepts connections and has
-// their messages handled by the functions given to [Handle]; it broadcasts, and
-// bounds what waits for clients that read slowly. A [Client] is the other side,
-// and connects again if asked to.
+// A [Conn] reads and writes messages over a stream, such as TCP or TLS, or a message
+// connection that keeps order. A [Server] accepts connections, calls the functions given to
+// [Handle], broadcasts, and bounds the queues of slow clients. A [Client] is the other side,
+// and can reconnect.
 //
 // # Limits
 //
-// What comes from the network is checked before anything is allocated for it,
-// and bounded by [Config]: the length of frames, what compressed bodies expand
-// to, the memory of decoded messages, the depth of structs, and the time that
-// half a frame may wait for its end. The protocol itself has no security: use
-// TLS.
+// Received data is checked before anything is allocated for it. [Config] bounds the length
+// of frames, the size of expanded bodies, the memory of decoded messages, the depth of
+// structs, and the time for the rest of a frame. The protocol has no security: use TLS.
 //
-// The bytes on the wire, the differences from the library and its faults are
-// described in docs/netplay.md.
+// See docs/netplay.md for the wire and the differences from the library.
 package netplay

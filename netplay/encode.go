@@ -190,7 +190,7 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 // length.
 func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	if depth == 0 {
-		return dst, ErrDepth
+		return dst, errDepth
 	}
 	if pl.flat >= 0 {
 		return appendFlat(dst, p, pl), nil

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// A ConfigError says which field of a configuration cannot be used.
+// A ConfigError names a field of a configuration, or an argument, that cannot be used.
 type ConfigError struct {
 	Field  string // such as "Config.MaxFrame"
 	Reason string // with the value and the limit
@@ -20,11 +20,11 @@ func configError(field, format string, args ...any) error {
 	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// A TypeError says why values of a Go type cannot be messages, or not under
-// this number. It is found when the type is registered or first used.
+// A TypeError says why values of a Go type cannot be messages, or not under this
+// number.
 type TypeError struct {
-	Type   reflect.Type // the struct that has the field, or the type itself; nil for an untyped nil
-	Field  string       // the name of the field, "" if the type as a whole is the reason
+	Type   reflect.Type // the struct with the field, or the type itself; nil for an untyped nil
+	Field  string       // the name of the field, "" for the type as a whole
 	Reason string
 }
 
@@ -35,7 +35,7 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("netplay: type %v, field %s: %s", e.Type, e.Field, e.Reason)
 }
 
-// A ValueError says which value of a message cannot be written. Nothing of the
+// A ValueError names a value of a message that cannot be written. Nothing of the
 // message was sent.
 type ValueError struct {
 	Type   reflect.Type // of the message
@@ -47,27 +47,18 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("netplay: cannot write %v%s: %s", e.Type, dotted(e.Field), e.Reason)
 }
 
-// What a [DecodeError] wraps.
 var (
-	// ErrShortBody means that a body ends before its last property, or that a
-	// count or length in it is larger than what follows.
-	ErrShortBody = errors.New("body too short")
-	// ErrDecodedSize means that the values of a body take more memory than
-	// Config.MaxDecoded.
-	ErrDecodedSize = errors.New("decoded size over the limit")
-	// ErrDepth means that structs are nested deeper than Config.MaxDepth.
-	ErrDepth = errors.New("nested too deep")
-	// ErrNull means that a number or bool is absent which the Go type has no
-	// way to leave out. Dialects V3 and V4 only.
-	ErrNull = errors.New("null for a value that cannot be absent")
+	errShortBody   = errors.New("body too short") // or a count or length in it too large
+	errDecodedSize = errors.New("decoded size over the limit")
+	errDepth       = errors.New("nested too deep")
+	errNull        = errors.New("null for a value that cannot be absent") // V3 and V4 only
 )
 
-// A DecodeError says which property of a body cannot be read. It wraps one of
-// [ErrShortBody], [ErrDecodedSize], [ErrDepth] and [ErrNull].
+// A DecodeError names a property of a body that cannot be read.
 type DecodeError struct {
 	Type  reflect.Type // of the message
 	Field string       // the path to the value, such as "Players[3].Name"
-	Err   error
+	Err   error        // why
 }
 
 func (e *DecodeError) Error() string {
@@ -83,8 +74,7 @@ func dotted(path string) string {
 	return "." + path
 }
 
-// A pathError is on its way out of nested values; each level puts its name in
-// front.
+// A pathError comes out of nested values. Each level puts its name in front.
 type pathError struct {
 	path string
 	err  error
@@ -105,13 +95,13 @@ func within(name string, err error) error {
 // withinElement puts an index in front of the path of err.
 func withinElement(i int, err error) error { return within(fmt.Sprintf("[%d]", i), err) }
 
-// valueError turns what encoding returned into a ValueError.
+// valueError turns an error of encoding into a ValueError.
 func valueError(t reflect.Type, err error) error {
 	path, err := pathOf(err)
 	return &ValueError{Type: t, Field: path, Reason: err.Error()}
 }
 
-// decodeError turns what decoding returned into a DecodeError.
+// decodeError turns an error of decoding into a DecodeError.
 func decodeError(t reflect.Type, err error) error {
 	path, err := pathOf(err)
 	return &DecodeError{Type: t, Field: path, Err: err}

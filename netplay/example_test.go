@@ -15,7 +15,7 @@ func Example() {
 		From string `netplay:"0"`
 		Text string `netplay:"1"`
 	}
-	reg := netplay.NewRegistry()
+	reg := new(netplay.Registry)
 	reg.MustAdd(2, Chat{}, netplay.Compress(100))
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,14 +27,14 @@ func Example() {
 	go srv.Serve(ln)
 
 	ctx := context.Background()
-	c, err := netplay.Dial(ctx, "tcp", ln.Addr().String(), reg)
+	c, err := netplay.Dial("tcp", ln.Addr().String(), reg)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := c.WriteMessage(&Chat{"ann", "hi"}); err != nil {
+	if err := c.WriteMessage(context.Background(), &Chat{"ann", "hi"}); err != nil {
 		log.Fatal(err)
 	}
-	m, err := c.ReadMessage()
+	m, err := c.ReadMessage(context.Background())
 	fmt.Println(m.(*Chat).Text, err)
 	c.Close()
 	fmt.Println(srv.Shutdown(ctx))
@@ -64,7 +64,7 @@ func ExampleCodec() {
 	type Friends struct {
 		Names []string `netplay:"0"`
 	}
-	reg := netplay.NewRegistry()
+	reg := new(netplay.Registry)
 	reg.MustAdd(5, Friends{})
 	codec, err := netplay.NewCodec(reg, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func ExampleRegistry_Add() {
 	type Reading struct {
 		Value float64 `netplay:"0"`
 	}
-	fmt.Println(netplay.NewRegistry().Add(1, Reading{}))
+	fmt.Println(new(netplay.Registry).Add(1, Reading{}))
 	// Output:
 	// netplay: type netplay_test.Reading, field Value: float64 cannot be a property; the protocol has no double, use float32
 }
@@ -101,7 +101,7 @@ func ExampleClient() {
 	type Note struct {
 		Text string `netplay:"0"`
 	}
-	reg := netplay.NewRegistry()
+	reg := new(netplay.Registry)
 	reg.MustAdd(0, Login{})
 	reg.MustAdd(1, Note{})
 
@@ -110,14 +110,16 @@ func ExampleClient() {
 		log.Fatal(err)
 	}
 	srv := &netplay.Server{Registry: reg}
-	netplay.Handle(srv, func(c *netplay.Conn, m *Login) error { return c.WriteMessage(&Note{"welcome, " + m.Name}) })
+	netplay.Handle(srv, func(c *netplay.Conn, m *Login) error {
+		return c.WriteMessage(context.Background(), &Note{"welcome, " + m.Name})
+	})
 	go srv.Serve(ln)
 
 	client := &netplay.Client{
 		Registry:  reg,
 		Address:   ln.Addr().String(),
 		Reconnect: true,
-		OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(&Login{"ann"}) },
+		OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(context.Background(), &Login{"ann"}) },
 	}
 	netplay.Handle(client, func(c *netplay.Conn, m *Note) error {
 		fmt.Println(m.Text)

@@ -6,48 +6,42 @@ import (
 	"fmt"
 )
 
-// Options are the bits that a frame says about its payload.
-type Options uint8
-
+// Bits of the options.
 const (
-	// Compressed says that the payload is a compressed stream of the body.
-	Compressed Options = 1 << 0
-	// Encrypted has no meaning that was ever defined, see
-	// Config.AcceptEncrypted.
-	Encrypted Options = 1 << 1
-	// Reserved are the bits that the format leaves open. They are written as
-	// 0 and, when read, shown and otherwise ignored.
-	Reserved Options = 0xfc
+	compressed = 1 << 0
+	encrypted  = 1 << 1
 )
 
-// A Frame is a message as it travels: a length of two bytes, then the options
-// in one, the type in two, and the payload. All numbers are big-endian, and
-// the length counts what comes after it.
+// A Frame is a message on the wire: a length of two bytes, the options in one, the
+// type in two, and the payload. All numbers are big-endian, and the length counts the
+// bytes after it.
 type Frame struct {
-	Type    uint16
-	Options Options
-	Payload []byte
+	Type uint16
+	// Options has bit 0 if the payload is a compressed body. Bit 1 means encrypted,
+	// see Config.AcceptEncrypted. The others are reserved: they are written as 0, and
+	// ignored in received frames.
+	Options uint8
+	Payload []byte // at most 65532 bytes
 }
 
-// MaxPayload is the longest payload of a frame, in bytes.
-const MaxPayload = maxFrame - minFrame
+const maxPayload = maxFrame - minFrame
 
-// Len returns the length of the frame in bytes, its length field included.
-func (f Frame) Len() int { return minFrame + len(f.Payload) }
+// size returns the length of the frame in bytes, with its length field.
+func (f Frame) size() int { return minFrame + len(f.Payload) }
 
-// A FrameTooLargeError is returned for a message whose frame would be longer
-// than the format or Config.MaxFrame allows. Nothing of it was sent.
-type FrameTooLargeError struct {
-	Size int // of the frame in bytes, its length field included
+// A MessageTooLargeError is the error of a message whose frame is longer than the
+// format or Config.MaxFrame allows. Nothing of it was sent.
+type MessageTooLargeError struct {
+	Size int // of the frame in bytes, with its length field
 	Max  int
 }
 
-func (e *FrameTooLargeError) Error() string {
+func (e *MessageTooLargeError) Error() string {
 	return fmt.Sprintf("netplay: frame of %d bytes exceeds the maximum of %d", e.Size, e.Max)
 }
 
-// A ProtocolError means that what arrived is not in the format, so that it
-// cannot be known where the next frame begins. It ends the connection.
+// A ProtocolError means that received bytes are not in the format, so that the
+// beginning of the next frame is unknown. It ends the connection.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return "netplay: protocol error: " + e.Reason }
@@ -56,23 +50,23 @@ func protocolError(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
 }
 
-// ErrShortFrame is returned by [ParseFrame] for the beginning of a frame.
+// ErrShortFrame is the error of [ParseFrame] for an incomplete frame.
 var ErrShortFrame = errors.New("netplay: incomplete frame")
 
-// AppendFrame appends f to dst as it is, without the chunk headers of V4. The
-// error is a [*FrameTooLargeError] if the payload is longer than [MaxPayload].
+// AppendFrame appends f to dst, without the chunk headers of V4. The error is a
+// *[MessageTooLargeError] if the payload is too long.
 func AppendFrame(dst []byte, f Frame) ([]byte, error) {
-	if len(f.Payload) > MaxPayload {
-		return dst, &FrameTooLargeError{Size: f.Len(), Max: maxFrame}
+	if len(f.Payload) > maxPayload {
+		return dst, &MessageTooLargeError{Size: f.size(), Max: maxFrame}
 	}
-	n := f.Len() - 2
+	n := f.size() - 2
 	dst = append(dst, byte(n>>8), byte(n), byte(f.Options), byte(f.Type>>8), byte(f.Type))
 	return append(dst, f.Payload...), nil
 }
 
-// ParseFrame returns the frame at the front of b, whose payload is part of b,
-// and what follows it. The error is [ErrShortFrame] if the frame does not end
-// within b, and a [*ProtocolError] if its length is not possible.
+// ParseFrame returns the frame at the front of b, and the rest of b. The payload is
+// part of b. The error is [ErrShortFrame] if the frame does not end within b, and a
+// *[ProtocolError] if its length is impossible.
 func ParseFrame(b []byte) (f Frame, rest []byte, err error) {
 	size, err := frameSize(b, maxFrame)
 	if err != nil {
@@ -101,5 +95,5 @@ func frameSize(b []byte, limit int) (int, error) {
 
 // frameAt returns the frame that is all of b.
 func frameAt(b []byte) Frame {
-	return Frame{Options: Options(b[2]), Type: binary.BigEndian.Uint16(b[3:]), Payload: b[minFrame:]}
+	return Frame{Options: b[2], Type: binary.BigEndian.Uint16(b[3:]), Payload: b[minFrame:]}
 }

@@ -11,16 +11,15 @@ type Router interface {
 	router() *router
 }
 
-// Handle has r call f with the messages of type T that arrive, one after
-// another for each connection, on the goroutine that reads from it. T is a
-// struct type in the Registry of r; if it is not, Server.Serve or Client.Run
-// says so. A second handler of a type takes the place of the first.
+// Handle makes r call f with each message of type T, one after another for each
+// connection, on the goroutine that reads from it. T is a struct type in the Registry of
+// r; otherwise Server.Serve or Client.Run returns an error. A second handler of a type
+// replaces the first. Messages without a handler are counted and dropped.
 //
-// The message belongs to f. If f returns an error, the connection ends with it,
-// unless OnError decides otherwise. If f panics, that is logged with the stack, as
-// package net/http does, and the connection ends with a [*HandlerError]; the
-// program and other connections go on. It is the same with OnConnect, OnError and
-// OnDisconnect. Messages without a handler are counted and dropped.
+// The message belongs to f. If f returns an error, the connection ends with it, unless
+// OnError decides otherwise. If f panics, the panic is logged with the stack, as in
+// package net/http, and only the connection ends, with a *[HandlerError]. The same holds
+// for OnConnect, OnError and OnDisconnect.
 func Handle[T any](r Router, f func(c *Conn, m *T) error) {
 	r.router().add(reflect.TypeFor[T](), func(c *Conn, m any) error { return f(c, m.(*T)) })
 }
@@ -59,8 +58,7 @@ func (r *router) check(reg *Registry) error {
 	return nil
 }
 
-// A HandlerError is the error of a handler, or what it has panicked with, which ended
-// its connection.
+// A HandlerError is the error or the panic of a handler.
 type HandlerError struct {
 	Type reflect.Type // of the message
 	Err  error
@@ -75,7 +73,7 @@ func (e *HandlerError) Unwrap() error { return e.Err }
 // decode returns the message in a frame and its handler, both nil if there is
 // no handler.
 func (r *router) decode(c *Codec, f Frame) (m any, h func(*Conn, any) error, err error) {
-	mt := c.reg.types.Load().byNumber[f.Type]
+	mt := c.reg.load().byNumber[f.Type]
 	if mt != nil {
 		if h = r.of(mt.plan.typ); h == nil {
 			return nil, nil, nil

@@ -1,16 +1,15 @@
 package netplay
 
-// Marshal returns the body of a message in the release dialect: the values of
-// the properties of v one after another. v is a struct or a pointer to one.
+// Marshal returns the body of a message in the default dialect: the values of the
+// properties of v one after another. v is a struct or a pointer to one.
 //
-// Errors are a [*TypeError] if the type cannot be a message, and a
-// [*ValueError] if a value cannot be written: a string or array too long for
-// its count, a string that is not valid UTF-8, a nil pointer to a number, bool
-// or string, or structs nested deeper than 64 levels.
+// The error is a *[TypeError] if the type cannot be a message, or a *[ValueError]: a string
+// or array too long for its count, a string that is not valid UTF-8, a nil pointer to a
+// number, bool or string, or structs nested deeper than 64 levels.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
-// Append appends what [Marshal] returns to dst. In case of an error it returns
-// dst as it was. It does not allocate if dst has room and v is a pointer.
+// Append appends to dst the body that [Marshal] returns. After an error it returns dst as
+// it was. It does not allocate if dst has room and v is a pointer.
 func Append(dst []byte, v any) ([]byte, error) {
 	pl, p := recentOf(v)
 	if p == nil {
@@ -23,13 +22,12 @@ func Append(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// Unmarshal reads a body in the release dialect into the struct that v points
-// to. All properties are set; all memory behind them is new. Bytes after the
-// last property are ignored, so that messages can grow at the end.
+// Unmarshal reads a body in the default dialect into the struct that v points to. It sets
+// all properties; all memory behind them is new. It ignores bytes after the last property,
+// so that messages can grow at the end.
 //
-// Errors are a [*TypeError] if the type cannot be a message, and a
-// [*DecodeError] if the body does not hold what the type asks for, or more
-// than 1 MiB of it; v is set in part then.
+// The error is a *[TypeError] if the type cannot be a message, or a *[DecodeError] if the
+// body does not fit the type or takes more than 1 MiB; then v is set in part.
 func Unmarshal(body []byte, v any) error {
 	pl, p := recentOf(v)
 	if p == nil {
@@ -54,7 +52,7 @@ func (s *settings) appendBody(dst []byte, v any) ([]byte, error) {
 func (s *settings) appendPlanned(dst []byte, p addr, pl *plan) ([]byte, error) {
 	var out []byte
 	var err error
-	if s.dialect == Release {
+	if s.dialect == release {
 		out, err = appendStruct(dst, p, pl, s.maxDepth)
 	} else {
 		out, err = appendPresent(dst, p, pl, s.maxDepth)
@@ -77,7 +75,7 @@ func (s *settings) decodeBody(body []byte, v any) error {
 func (s *settings) decodePlanned(body []byte, p addr, pl *plan) error {
 	d := decoder{budget: s.maxDecoded, depth: s.maxDepth}
 	var err error
-	if s.dialect == Release {
+	if s.dialect == release {
 		err = d.structBody(body, p, pl)
 	} else {
 		err = d.present(body, p, pl)

@@ -2,6 +2,7 @@ package netplay_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -39,7 +40,7 @@ func TestServerPanics(t *testing.T) {
 					if m.Text == "fail" {
 						return errors.New("a handler's error")
 					}
-					return c.WriteMessage(m)
+					return c.WriteMessage(context.Background(), m)
 				})
 				srv.OnDisconnect = func(_ *netplay.Conn, err error) { ended <- err }
 				test.arm(srv, func() {
@@ -50,11 +51,11 @@ func TestServerPanics(t *testing.T) {
 				})
 				ln := serve(t, srv)
 				c := ln.join(t)
-				c.WriteMessage(&chat{"a", "fail"})
+				c.WriteMessage(context.Background(), &chat{"a", "fail"})
 				if name == "OnDisconnect" {
 					c.Close()
 				}
-				_, err := c.ReadMessage()
+				_, err := c.ReadMessage(context.Background())
 				require.Error(t, err)
 				synctest.Wait()
 				require.Contains(t, log.String(), "a function of the application panicked")
@@ -70,9 +71,9 @@ func TestServerPanics(t *testing.T) {
 				require.Zero(t, srv.Stats().Conns)
 
 				other := ln.join(t)
-				go other.WriteMessage(&chat{"b", "hi"})
+				go other.WriteMessage(context.Background(), &chat{"b", "hi"})
 				if name == "handler" {
-					netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(m) })
+					netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(context.Background(), m) })
 				}
 				require.Equal(t, &chat{"b", "hi"}, read(t, other))
 				other.Close()
@@ -111,8 +112,8 @@ func testClientPanics(t *testing.T, silent bool) {
 	})
 	result := run(t.Context(), cl)
 	first := newConn(t, accept(t, ln), nil)
-	require.NoError(t, first.WriteMessage(&chat{"a", "b"}))
-	_, err := first.ReadMessage()
+	require.NoError(t, first.WriteMessage(context.Background(), &chat{"a", "b"}))
+	_, err := first.ReadMessage(context.Background())
 	require.ErrorIs(t, err, io.EOF)
 	second := newConn(t, accept(t, ln), nil)
 	defer second.Close()

@@ -38,7 +38,7 @@ func appendPresence(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 
 func appendPresentNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	if depth == 0 {
-		return dst, ErrDepth
+		return dst, errDepth
 	}
 	start := len(dst)
 	dst, err := appendPresent(append(dst, hasObject, 0, 0), p, pl, depth-1)
@@ -87,7 +87,7 @@ func (d *decoder) present(b []byte, p addr, pl *plan) error {
 // in b.
 func (d *decoder) presence(b []byte, q addr, v *value) ([]byte, error) {
 	if len(b) == 0 {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if b[0] == 0 {
 		return b[1:], d.null(q, v)
@@ -116,19 +116,19 @@ func (d *decoder) null(q addr, v *value) error {
 		setZero(v.typ, q)
 		return nil
 	}
-	return ErrNull
+	return errNull
 }
 
 func (d *decoder) presentNested(b []byte, p addr, pl *plan) ([]byte, error) {
 	if len(b) < 3 {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	n := int(binary.BigEndian.Uint16(b[1:]))
 	if b = b[3:]; n > len(b) {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if d.depth == 0 {
-		return nil, ErrDepth
+		return nil, errDepth
 	}
 	d.depth--
 	err := d.present(b[:n], p, pl)
@@ -138,11 +138,11 @@ func (d *decoder) presentNested(b []byte, p addr, pl *plan) ([]byte, error) {
 
 func (d *decoder) presentSlice(b []byte, q addr, v *value) (_ []byte, err error) {
 	if len(b) < 2 {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	n := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; n > len(b) {
-		return nil, ErrShortBody
+		return nil, errShortBody
 	}
 	if err := d.charge(n * v.elem.size); err != nil {
 		return nil, err

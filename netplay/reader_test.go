@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/testenv"
 )
 
 // A cutSource yields a frame again and again, cut at another byte each time.
@@ -56,7 +58,7 @@ func TestFramesCutAnywhere(t *testing.T) {
 			}
 			src := &cutSource{frame: wire, cut: 1, rounds: len(wire)}
 			step := 1
-			if n > 5000 && (raceEnabled || testing.Short()) {
+			if n > 5000 && (testenv.Race || testing.Short()) {
 				step = 101
 				src.rounds = len(wire) / step
 			}

@@ -224,14 +224,14 @@ func (r *recording) play(t reflect.Type) {
 		return
 	}
 	out = out[len(prefix):]
-	compressed := r.codec.set.dialect == Release && Options(out[2])&Compressed != 0
+	compressed := r.codec.set.dialect == Release && out[2]&Compressed != 0
 	if r.Note(tape.Truth(compressed)); !compressed {
 		r.Data(out)
 	}
 	if r.codec.set.dialect == Release {
 		f, rest, err := ParseFrame(append(out, 1, 2))
 		if r.error(err); !compressed {
-			r.Note(int64(len(rest)), int64(f.Type), int64(f.Options), int64(f.Len()))
+			r.Note(int64(len(rest)), int64(f.Type), int64(f.Options), int64(f.size()))
 		}
 		r.decode(t, f)
 	}
@@ -257,7 +257,7 @@ func (r *recording) play(t reflect.Type) {
 				}
 			}
 		}
-		r.decode(t, Frame{Type: number + uint16(r.rng.Below(50)/49), Options: Options(r.rng.Below(40)/37) << 1, Payload: b})
+		r.decode(t, Frame{Type: number + uint16(r.rng.Below(50)/49), Options: uint8(r.rng.Below(40)/37) << 1, Payload: b})
 	}
 }
 
@@ -295,7 +295,7 @@ func TestRecordedValues(t *testing.T) {
 		{"small", &Config{MaxDecoded: 1024, MaxExpanded: 1024}},
 		{"small v3", &Config{Dialect: V3, MaxDecoded: 1024}},
 	} {
-		reg := NewRegistry()
+		reg := new(Registry)
 		types := []any{recordedNumbers{}, recordedRows{}, recordedLists{}, recordedBoxes{}, recordedTree{}}
 		if c.cfg != nil && c.cfg.MaxDecoded > 0 { // whose types are equally large on all machines
 			types = []any{recordedBudget{}, recordedNumbers{}}

@@ -1,6 +1,7 @@
 package netplay
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,22 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// DefaultCompress is the length of a body in bytes from which compression
-// makes English text shorter for certain.
-const DefaultCompress = 100
-
-// A TypeOption is a setting of one message type, given to [Registry.Add].
+// A TypeOption is an option of a message type, for [Registry.Add].
 type TypeOption func(*messageType)
 
-// Compress has bodies of the type compressed that are at least threshold bytes
-// long, if that makes them shorter. 0 stands for [DefaultCompress], and a
-// negative number for never, which is what a type without this option does.
-// Reading does not depend on it. Dialects V3 and V4 never compress.
+// Compress compresses bodies of the type that have at least threshold bytes, if that
+// makes them shorter. 0 means 100 bytes, from which English text gets shorter. Negative:
+// never, as without this option. Compressed bodies can be read in any case. Dialects V3
+// and V4 never compress.
 func Compress(threshold int) TypeOption {
-	if threshold == 0 {
-		threshold = DefaultCompress
-	}
-	return func(t *messageType) { t.threshold = max(0, threshold) }
+	return func(t *messageType) { t.threshold = max(0, cmp.Or(threshold, 100)) }
 }
 
 // A messageType is a type as it was registered.
@@ -33,33 +27,31 @@ type messageType struct {
 	threshold int // of the body, to compress it; 0 for never
 }
 
-// A Registry knows message types by their numbers. It is safe for concurrent
-// use, and both sides of a connection need the same types in theirs.
+// A Registry knows message types by their numbers. Both sides of a connection need the
+// same types. The zero value is empty and ready to use. A Registry is safe for
+// concurrent use and must not be copied.
 type Registry struct {
-	mu    sync.Mutex // of those who add
+	mu    sync.Mutex // of Add
 	types atomic.Pointer[types]
 }
 
-// types is what a Registry holds. It is replaced when a type is added.
+// types is the content of a Registry. It is replaced when a type is added.
 type types struct {
 	byNumber map[uint16]*messageType
 	byPlan   map[*plan]*messageType
 }
 
-// NewRegistry returns an empty Registry.
-func NewRegistry() *Registry {
-	r := new(Registry)
-	r.types.Store(&types{make(map[uint16]*messageType), make(map[*plan]*messageType)})
-	return r
-}
+var noTypes types
 
-// Add registers the type of v, a struct or a pointer to one, for messages of
-// this number, from 0 to 65535.
+// load returns the present content.
+func (r *Registry) load() *types { return cmp.Or(r.types.Load(), &noTypes) }
+
+// Add registers the type of v, a struct or a pointer to one, for messages of this
+// number, from 0 to 65535.
 //
-// Properties are the exported fields with a tag that holds the property number,
-// such as `netplay:"0"`. The error is a [*TypeError] if the type has fields
-// that the format has no values for, or twice the same property number, or if
-// the message number or the type are taken.
+// Properties are the exported fields with a tag that holds the property number, such as
+// `netplay:"0"`. The error is a *[TypeError] if the format has no values for a field, if
+// a property number is there twice, or if the message number or the type is taken.
 func (r *Registry) Add(number int, v any, opts ...TypeOption) error {
 	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Pointer {
@@ -85,30 +77,30 @@ func (r *Registry) Add(number int, v any, opts ...TypeOption) error {
 func (r *Registry) add(mt *messageType) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.types.Load()
+	old := r.load()
 	if other := old.byNumber[mt.number]; other != nil {
 		return &TypeError{Type: mt.plan.typ, Reason: fmt.Sprintf("message number %d is that of %v", mt.number, other.plan.typ)}
 	}
 	if other := old.byPlan[mt.plan]; other != nil {
 		return &TypeError{Type: mt.plan.typ, Reason: fmt.Sprintf("already registered for number %d", other.number)}
 	}
-	next := &types{maps.Clone(old.byNumber), maps.Clone(old.byPlan)}
+	next := &types{map[uint16]*messageType{}, map[*plan]*messageType{}}
+	maps.Copy(next.byNumber, old.byNumber)
+	maps.Copy(next.byPlan, old.byPlan)
 	next.byNumber[mt.number] = mt
 	next.byPlan[mt.plan] = mt
 	r.types.Store(next)
 	return nil
 }
 
-// MustAdd is like [Registry.Add] but panics instead of returning an error. It
-// is for types known when the program is written.
+// MustAdd is [Registry.Add], but panics instead of returning an error.
 func (r *Registry) MustAdd(number int, v any, opts ...TypeOption) {
 	if err := r.Add(number, v, opts...); err != nil {
 		panic(err)
 	}
 }
 
-// Number returns the message number of the type of v, a struct or a pointer to
-// one.
+// Number returns the message number of the type of v, a struct or a pointer to one.
 func (r *Registry) Number(v any) (number uint16, ok bool) {
 	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Pointer {
@@ -130,15 +122,5 @@ func (r *Registry) typeOf(t reflect.Type) *messageType {
 	if err != nil {
 		return nil
 	}
-	return r.types.Load().byPlan[pl]
-}
-
-// New returns a pointer to a new zero message of the type that has the number,
-// or nil if there is none.
-func (r *Registry) New(number uint16) any {
-	mt := r.types.Load().byNumber[number]
-	if mt == nil {
-		return nil
-	}
-	return reflect.New(mt.plan.typ).Interface()
+	return r.load().byPlan[pl]
 }

@@ -12,28 +12,22 @@ import (
 	"time"
 )
 
-// A SlowPolicy says what becomes of a peer that reads more slowly than messages
-// are written to it, when the queue of its connection is full.
-type SlowPolicy int
+// A slowPolicy says what WriteMessage does if the queue of a connection is full.
+type slowPolicy int
 
 const (
-	// CloseSlow ends the connection with ErrSlowReader.
-	CloseSlow SlowPolicy = iota
-	// DropSlow drops the message, and counts it; WriteMessage returns
-	// ErrSlowReader. Messages before and after it arrive. The connection
-	// ends when the WriteTimeout is over without room.
-	DropSlow
-	// waitSlow has WriteMessage wait for room.
-	waitSlow
+	closeSlow slowPolicy = iota // end the connection
+	dropSlow                    // drop the message
+	waitSlow                    // wait for room
 )
 
 const (
 	defaultSendBuffer   = 256 << 10
 	minSendBuffer       = 66 << 10 // the longest frame, in chunks, with its overhead
 	defaultWriteTimeout = 10 * time.Second
-	// lingerTime is how long a connection that was ended in order waits for
-	// the peer to close its side. Closing at once, with data of the peer
-	// unread, would destroy what the peer has not read yet.
+	// lingerTime is how long a connection that ended in order waits for the peer to
+	// close its side. Closing at once, with unread data of the peer, would make the
+	// system throw away what the peer has not read yet.
 	lingerTime = time.Second
 )
 
@@ -50,25 +44,23 @@ type serving struct {
 	router    *router
 	queue     *queue
 	owned     bool // the queue is this connection's alone
-	policy    SlowPolicy
+	policy    slowPolicy
 	timeout   time.Duration // of writes; 0 for none
 	idle      time.Duration // 0 for none
 	ending    *ending
 	reported  bool // Shutdown has asked for what was not sent
 	unhandled *atomic.Uint64
 
-	// connected is called first; an error ends the connection.
-	connected func(*Conn) error
-	// problem is told of messages that cannot be read and of errors of
-	// handlers; an error ends the connection.
+	connected func(*Conn) error // is called first; an error ends the connection
+	// problem gets messages that cannot be read and errors of handlers; an error ends
+	// the connection.
 	problem func(*Conn, error) error
 
 	logger   *slog.Logger
 	handling any // the message that a handler has; nil while there is none
 }
 
-// An ending is asked for by Kick and Shutdown, and carried out by the goroutine
-// that reads from the connection.
+// Kick and Shutdown ask for an ending, and the reader of the connection carries it out.
 type ending struct {
 	mu    sync.Mutex
 	asked atomic.Bool     // set after the others
@@ -98,7 +90,7 @@ func (s *serving) prepare(c *Conn) {
 	}
 }
 
-// attach has messages to c go by the queue from now on.
+// attach puts messages to c into the queue from now on.
 func (s *serving) attach(c *Conn) {
 	c.out.queue.Store(s.queue)
 	s.queue.connect(sink{
@@ -108,8 +100,8 @@ func (s *serving) attach(c *Conn) {
 	})
 }
 
-// serve reads messages until the connection ends, and returns why: nil for an
-// orderly end by either side. It closes the connection.
+// serve reads messages until the connection ends, and closes it. The error is nil after
+// an orderly end by either side.
 func (s *serving) serve(c *Conn) error {
 	err := s.runGuarded(c)
 	if err == io.EOF {
@@ -131,8 +123,8 @@ func (s *serving) serve(c *Conn) error {
 	return nil
 }
 
-// runGuarded is run, but what panics in a function of the application ends the
-// connection alone.
+// runGuarded is run, but a panic in a function of the application ends only the
+// connection.
 func (s *serving) runGuarded(c *Conn) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -145,8 +137,8 @@ func (s *serving) runGuarded(c *Conn) (err error) {
 	return s.run(c)
 }
 
-// run reads messages until there are no more, which is io.EOF, or an end is
-// asked for, which is nil.
+// run reads messages until the end of the stream, which is io.EOF, or until Kick or
+// Shutdown, which is nil.
 func (s *serving) run(c *Conn) error {
 	if s.connected != nil {
 		if err := s.connected(c); err != nil {
@@ -171,7 +163,7 @@ func (s *serving) run(c *Conn) error {
 	return nil
 }
 
-// next reads one message and has it handled.
+// next reads and handles one message.
 func (s *serving) next(c *Conn) error {
 	var m any
 	var h func(*Conn, any) error
@@ -198,14 +190,14 @@ func (s *serving) next(c *Conn) error {
 	return nil
 }
 
-// finish hands what was accepted to the system and takes leave of the peer.
+// finish writes the queued messages and tells the peer the end.
 func (s *serving) finish(c *Conn) error {
 	s.queue.seal(c.opError("write", errEnding))
 	ctx, cancel := context.WithCancel(s.ending.ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	if !s.queue.flush(ctx) {
-		return cmp.Or(s.ending.cause, ErrWriteTimeout)
+		return cmp.Or(s.ending.cause, errWriteTimeout)
 	}
 	if c.closeWrite() {
 		c.in.deadline.setOwn(time.Now().Add(lingerTime))

@@ -12,74 +12,69 @@ import (
 	"time"
 )
 
-// ErrServerClosed is returned by Server.Serve after Shutdown or Close, and is
-// the cause with which they end connections.
-var ErrServerClosed error = &serverClosedError{}
+// A closedError is the error after Close or Shutdown of a Server or Client.
+type closedError struct{ msg string }
 
-type serverClosedError struct{}
+func (e *closedError) Error() string        { return e.msg }
+func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
 
-func (*serverClosedError) Error() string        { return "netplay: server closed" }
-func (*serverClosedError) Is(target error) bool { return target == net.ErrClosed }
+var (
+	errServerClosed error = &closedError{"netplay: server closed"}
+	errClientClosed error = &closedError{"netplay: client closed"}
+)
 
-// A Server takes connections and has their messages handled by the functions
-// given to [Handle]. Fields must not be changed once Serve was called. A Server
-// must not be copied, and cannot be used again after Shutdown or Close.
+// A Server accepts connections, and calls the functions given to [Handle] with their
+// messages. Do not change fields after a call of Serve. A Server must not be copied, and
+// cannot be used again after Shutdown or Close.
 //
-// Each connection has a goroutine, which reads its messages and runs their
-// handlers, and another one while something is to be written. Messages to
-// clients wait in a queue for each, bounded by SendBuffer; a server takes at
-// most about MaxConns times SendBuffer for them, frames of a broadcast counted
-// for each connection though they are shared. The buffers that they wait in may
-// be up to twice as long as they are.
+// Each connection has a goroutine, which reads messages and runs their handlers, and
+// another one while there is something to write. Messages wait in a queue for each
+// client, bounded by SendBuffer. So a server takes at most about MaxConns times
+// SendBuffer for them. Their buffers may be up to twice as long as they are.
 type Server struct {
-	// Registry has the types of messages. It is needed.
+	// Registry has the types of messages. Required.
 	Registry *Registry
-	// Config is that of the connections; nil is the default.
+	// Config is for the connections; nil: the default.
 	Config *Config
 
-	// MaxConns limits the connections at one time. Others are accepted and
-	// closed at once. Default 16384. Negative: no limit.
-	MaxConns int
-	// SendBuffer limits what waits to be written to one client, in bytes,
-	// where a message counts 64 more than its frame. Default 256 KiB, at
-	// least 66 KiB.
-	SendBuffer int
-	// SlowPolicy says what becomes of a client for which a message does not
-	// fit any more. By default its connection is closed.
-	SlowPolicy SlowPolicy
-	// WriteTimeout is how long one write of at most 16 KiB, or one longer
-	// frame, may take; then the connection is closed. Default 10 s.
+	// MaxConns limits the connections. Further ones are closed at once. Default 16384.
 	// Negative: no limit.
+	MaxConns int
+	// SendBuffer limits the queue of one client, in bytes. A message counts its frame
+	// and 64. Default 256 KiB, at least 66 KiB.
+	SendBuffer int
+	// DropSlow drops and counts messages that find no room in the queue of a client,
+	// until the WriteTimeout ends the connection. Default: the first such message ends
+	// the connection. In both cases WriteMessage returns ErrSlowReader.
+	DropSlow bool
+	// WriteTimeout is how long one write of at most 16 KiB, or of one longer frame, may
+	// take; then the connection is closed. Default 10 s. Negative: no limit.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long a client may be silent. By default there is no
-	// limit, since the protocol has no messages that keep a connection
-	// alive: the peer's system is asked by TCP keepalive. At most as long as
-	// Config.FrameTimeout may pass within a frame.
+	// IdleTimeout is how long a client may be silent. Within a frame, only
+	// Config.FrameTimeout counts. Default: no limit, because the protocol has no keep
+	// alives. TCP keepalive finds dead clients.
 	IdleTimeout time.Duration
 
-	// BaseContext returns the context that those of the connections of a
-	// listener come from; nil stands for context.Background.
+	// BaseContext returns the parent of the contexts of a listener's connections; nil:
+	// context.Background.
 	BaseContext func(net.Listener) context.Context
-	// OnConnect, if not nil, is called for each new connection before
-	// anything is read, on its goroutine. It may read and write messages,
-	// and set deadlines for that. The connection takes part in broadcasts
-	// once it has returned. An error closes the connection.
+	// OnConnect, if not nil, is called for each new connection before anything is read,
+	// on its goroutine. It may read and write messages, and set deadlines for that. The
+	// connection gets broadcasts after it has returned. An error closes the connection.
 	OnConnect func(*Conn) error
-	// OnDisconnect, if not nil, is called once for each connection of which
-	// OnConnect was called, after its end. err says why: nil if the client
-	// has closed it in order, or Close was called; a *HandlerError,
-	// ErrSlowReader, ErrWriteTimeout, ErrServerClosed and so on.
+	// OnDisconnect, if not nil, is called once after the end of each connection for
+	// which OnConnect was called. err is nil if the client has closed the connection in
+	// order, or Conn.Close was called. It matches net.ErrClosed if the Server has ended.
+	// Otherwise it is a *HandlerError, ErrSlowReader and so on.
 	OnDisconnect func(c *Conn, err error)
-	// OnError, if not nil, is told of each message that cannot be read
-	// (a *MessageError) and of each error of a handler (a *HandlerError).
-	// If it returns nil, the message is dropped and the connection goes on;
-	// an error closes the connection. By default a message that cannot be
-	// read is dropped, as the Java library does, and an error of a handler
-	// closes the connection.
+	// OnError, if not nil, gets each message that cannot be read (a *MessageError) and
+	// each error of a handler (a *HandlerError). If it returns nil, the message is
+	// dropped and the connection goes on. An error closes the connection. Default: a
+	// message that cannot be read is dropped, as in the Java library, and an error of a
+	// handler closes the connection.
 	OnError func(c *Conn, err error) error
-	// Logger is told of connections and their ends; nil is silent, except for
-	// panics of the functions above and of handlers, which go to
-	// slog.Default then.
+	// Logger gets connections and their ends; nil: only panics of handlers and the
+	// functions above are logged, by slog.Default.
 	Logger *slog.Logger
 
 	handlers router
@@ -97,7 +92,7 @@ type Server struct {
 	mu        sync.RWMutex
 	listeners map[net.Listener]struct{}
 	conns     map[*Conn]*serving // all
-	members   map[*Conn]*serving // those that take part in broadcasts
+	members   map[*Conn]*serving // those that get broadcasts
 	done      chan struct{}      // closed with closed
 	closed    bool
 	unsent    []Unsent       // of connections that ended during Shutdown
@@ -125,11 +120,8 @@ func (s *Server) init() error {
 		s.set.sendBuffer = cmp.Or(s.SendBuffer, defaultSendBuffer)
 		s.set.writeTimeout = max(0, cmp.Or(s.WriteTimeout, defaultWriteTimeout))
 		s.set.idleTimeout = max(0, s.IdleTimeout)
-		switch {
-		case s.set.sendBuffer < minSendBuffer:
+		if s.set.sendBuffer < minSendBuffer {
 			s.bad = configError("Server.SendBuffer", "%d is less than %d", s.SendBuffer, minSendBuffer)
-		case s.SlowPolicy != CloseSlow && s.SlowPolicy != DropSlow:
-			s.bad = configError("Server.SlowPolicy", "%d is neither CloseSlow nor DropSlow", int(s.SlowPolicy))
 		}
 	})
 	return s.bad
@@ -137,10 +129,9 @@ func (s *Server) init() error {
 
 const defaultMaxConns = 16384
 
-// Serve takes connections from ln, of any network that carries streams, until
-// Shutdown or Close, and returns ErrServerClosed then. It closes ln. Any other
-// error is a [*ConfigError], a [*TransportError] because of what ln yields, or
-// one of ln which does not pass.
+// Serve accepts connections of ln, which carries streams, until Shutdown or Close, and
+// closes ln. The error matches net.ErrClosed after Shutdown or Close. Otherwise it is a
+// *[ConfigError], also for the connections of ln, or a final error of ln.
 func (s *Server) Serve(ln net.Listener) error {
 	if ln == nil {
 		return configError("ln", "it is nil")
@@ -150,7 +141,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		return err
 	}
 	if !s.addListener(ln) {
-		return ErrServerClosed
+		return errServerClosed
 	}
 	defer s.removeListener(ln)
 	base := context.Background()
@@ -167,7 +158,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		case err == nil:
 			pause = 0
 		case s.isClosed():
-			return ErrServerClosed
+			return errServerClosed
 		case !passing(err):
 			return err
 		default:
@@ -175,16 +166,16 @@ func (s *Server) Serve(ln net.Listener) error {
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			s.log(slog.LevelWarn, "cannot accept", "error", err, "again_in", pause)
 			if !s.pause(pause) {
-				return ErrServerClosed
+				return errServerClosed
 			}
 			continue
 		}
 		if err := s.start(base, nc); err != nil {
 			nc.Close()
-			if errors.Is(err, ErrServerClosed) {
+			if errors.Is(err, errServerClosed) {
 				return err
 			}
-			if te := (*TransportError)(nil); errors.As(err, &te) {
+			if ce := (*ConfigError)(nil); errors.As(err, &ce) {
 				return err
 			}
 		}
@@ -198,7 +189,7 @@ func (s *Server) handlersKnown() error {
 	return s.handlers.check(s.Registry)
 }
 
-// passing reports whether an error of Accept may be gone the next time.
+// passing reports whether an error of Accept may pass.
 func passing(err error) bool {
 	var ne net.Error
 	//lint:ignore SA1019 Accept has no better way to say it, and net/http uses it, too.
@@ -215,11 +206,15 @@ func (s *Server) start(base context.Context, nc net.Conn) error {
 	if err != nil {
 		return err
 	}
+	policy := closeSlow
+	if s.DropSlow {
+		policy = dropSlow
+	}
 	sv := &serving{
 		router:    &s.handlers,
 		queue:     newQueue(s.set.sendBuffer),
 		owned:     true,
-		policy:    s.SlowPolicy,
+		policy:    policy,
 		timeout:   s.set.writeTimeout,
 		idle:      s.set.idleTimeout,
 		ending:    new(ending),
@@ -244,7 +239,7 @@ func (s *Server) admit(c *Conn, sv *serving) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return ErrServerClosed
+		return errServerClosed
 	}
 	if s.set.maxConns >= 0 && len(s.conns) >= s.set.maxConns {
 		s.stats.refused.Add(1)
@@ -289,7 +284,7 @@ func (s *Server) problem(c *Conn, err error) error {
 
 // ended is called when a connection has ended.
 func (s *Server) ended(c *Conn, err error) {
-	if errors.Is(err, ErrSlowReader) || errors.Is(err, ErrWriteTimeout) {
+	if errors.Is(err, ErrSlowReader) {
 		s.stats.slow.Add(1)
 	}
 	frames := c.Unsent()
@@ -323,15 +318,15 @@ func logTo(l *slog.Logger, level slog.Level, msg string, args ...any) {
 // ServerStats are the figures of a [Server].
 type ServerStats struct {
 	Conns     int    // open now
-	Accepted  uint64 // connections that the listeners have yielded
-	Refused   uint64 // of them, those closed because of MaxConns
-	Slow      uint64 // connections that ended with ErrSlowReader or ErrWriteTimeout
+	Accepted  uint64 // connections
+	Refused   uint64 // of Accepted, closed because of MaxConns
+	Slow      uint64 // connections that ended with ErrSlowReader
 	Malformed uint64 // messages that could not be read (MessageError)
 	Unhandled uint64 // messages of registered types without a handler
 	Queued    int    // bytes that wait to be written, over all connections
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
 		Accepted:  s.stats.accepted.Load(),

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Unsent are messages for one peer that were accepted and not handed to the
-// system as a whole.
+// Unsent are accepted messages for one peer that the system has not taken completely.
 type Unsent struct {
 	Addr   net.Addr // of the peer; nil for a Client
-	Frames []Frame  // in order; Codec.Decode reads them
+	Frames []Frame  // in order; see Codec.Decode
 }
 
-// An UnsentError says which messages were accepted and not handed to the system
-// when their connections had to end. What became of those that were handed to
-// the system, nobody can say without an answer of the peer.
+// An UnsentError lists the accepted messages that the system had not taken completely
+// when their connections ended. Other messages may be lost, too: only an answer of the
+// peer shows that they have arrived.
 type UnsentError struct{ Unsent []Unsent }
 
 func (e *UnsentError) Error() string {
@@ -28,15 +27,13 @@ func (e *UnsentError) Error() string {
 	return fmt.Sprintf("netplay: not handed to the system: %d accepted messages for %d peers", n, len(e.Unsent))
 }
 
-// Shutdown ends the server in order: it closes the listeners, reads nothing
-// more, waits for handlers that run, hands what was accepted for the clients to
-// the system, and gives them a second to read it and close.
+// Shutdown ends the server in order. It closes the listeners, reads nothing more, waits
+// for running handlers, writes the queued messages, and gives the clients a second to
+// read them and close. If ctx ends first, it closes the remaining connections at once.
 //
-// When ctx ends first, it closes the remaining connections at once. It returns
-// nil if everything was handed to the system and all connections have ended;
-// else the error of ctx, an [*UnsentError] or both joined. A handler that does
-// not return keeps its goroutine beyond that. Shutdown must not be called by a
-// handler, which it would wait for; Close may.
+// It returns nil if the system has taken all messages and all connections have ended.
+// Otherwise it returns the cause of ctx's end, an *[UnsentError], or both joined. A
+// handler must not call Shutdown, which would wait for it, but may call Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.init(); err != nil {
 		return nil // nothing was ever begun
@@ -44,7 +41,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	s.mu.RLock()
 	for c, sv := range s.conns {
-		sv.ending.begin(ctx, c, ErrServerClosed)
+		sv.ending.begin(ctx, c, errServerClosed)
 	}
 	s.mu.RUnlock()
 	idle := make(chan struct{})
@@ -64,8 +61,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reportUnsent closes what is still open and returns what was not sent by any
-// connection since the server was stopped.
+// reportUnsent closes the remaining connections and returns the unsent messages of all
+// connections since the server was stopped.
 func (s *Server) reportUnsent() []Unsent {
 	s.mu.Lock()
 	left := make([]*Conn, 0, len(s.conns))
@@ -77,7 +74,7 @@ func (s *Server) reportUnsent() []Unsent {
 	s.unsent = nil
 	s.mu.Unlock()
 	for _, c := range left {
-		c.end(ErrServerClosed)
+		c.end(errServerClosed)
 		if frames := c.Unsent(); len(frames) > 0 {
 			unsent = append(unsent, Unsent{Addr: c.RemoteAddr(), Frames: frames})
 		}
@@ -85,9 +82,8 @@ func (s *Server) reportUnsent() []Unsent {
 	return unsent
 }
 
-// Close ends the server at once: listeners and connections are closed, and what
-// was accepted and not yet handed to the system is lost; OnDisconnect can ask
-// for it with Conn.Unsent. It does not wait for handlers.
+// Close closes listeners and connections at once. It does not wait for handlers. Queued
+// messages are lost; OnDisconnect can get them by Conn.Unsent.
 func (s *Server) Close() error {
 	if err := s.init(); err != nil {
 		return nil
@@ -96,12 +92,12 @@ func (s *Server) Close() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for c := range s.conns {
-		c.end(ErrServerClosed)
+		c.end(errServerClosed)
 	}
 	return nil
 }
 
-// stop has no connection taken any more.
+// stop closes the listeners.
 func (s *Server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,7 @@ func TestServerShutdown(t *testing.T) {
 				netplay.Handle(srv, func(c *netplay.Conn, m *empty) error {
 					time.Sleep(time.Second) // in virtual time
 					for i := range 3 {
-						if err := c.WriteMessage(&chat{"s", fmt.Sprint(i)}); err != nil {
+						if err := c.WriteMessage(context.Background(), &chat{"s", fmt.Sprint(i)}); err != nil {
 							t.Error(err)
 						}
 					}
@@ -35,7 +35,7 @@ func TestServerShutdown(t *testing.T) {
 				served := make(chan error, 1)
 				go func() { served <- srv.Serve(ln) }()
 				c := ln.join(t)
-				require.NoError(t, c.WriteMessage(&empty{}))
+				require.NoError(t, c.WriteMessage(context.Background(), &empty{}))
 				synctest.Wait()
 
 				result := make(chan error)
@@ -47,7 +47,7 @@ func TestServerShutdown(t *testing.T) {
 					for i := range 3 {
 						require.Equal(t, &chat{"s", fmt.Sprint(i)}, read(t, c))
 					}
-					_, err := c.ReadMessage()
+					_, err := c.ReadMessage(context.Background())
 					require.Equal(t, io.EOF, err)
 					require.NoError(t, <-result)
 				} else {
@@ -82,11 +82,11 @@ func TestServerShutdownStuckHandler(t *testing.T) {
 		netplay.Handle(srv, func(c *netplay.Conn, m *empty) error { <-stuck; return nil })
 		ln := serve(t, srv)
 		c := ln.join(t)
-		require.NoError(t, c.WriteMessage(&empty{}))
+		require.NoError(t, c.WriteMessage(context.Background(), &empty{}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.ErrorIs(t, srv.Shutdown(ctx), context.DeadlineExceeded)
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err)
 		close(stuck)
 	})
@@ -120,12 +120,12 @@ func TestServerHalfClose(t *testing.T) {
 				WriteTimeout: 3 * time.Second,
 				OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
 			}
-			netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(m) })
+			netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(context.Background(), m) })
 			ln := serve(t, srv)
 			x, y := newHalfPipe()
 			ln.conns <- x
 			c := newConn(t, y, nil)
-			require.NoError(t, c.WriteMessages(&chat{"a", "1"}, &chat{"a", "2"}, &chat{"a", "3"}))
+			require.NoError(t, c.WriteBatch(context.Background(), &chat{"a", "1"}, &chat{"a", "2"}, &chat{"a", "3"}))
 			require.NoError(t, y.CloseWrite())
 			synctest.Wait()
 			start := time.Now()
@@ -137,7 +137,7 @@ func TestServerHalfClose(t *testing.T) {
 			for _, text := range []string{"1", "2", "3"} {
 				require.Equal(t, &chat{"a", text}, read(t, c))
 			}
-			_, err := c.ReadMessage()
+			_, err := c.ReadMessage(context.Background())
 			require.Equal(t, io.EOF, err)
 			require.NoError(t, <-ended)
 			require.Zero(t, time.Since(start))
@@ -157,12 +157,12 @@ func TestServerLingers(t *testing.T) {
 			x, y := newHalfPipe()
 			ln.conns <- x
 			c := newConn(t, y, nil)
-			require.NoError(t, c.WriteMessage(&chat{"s", "bye"}))
+			require.NoError(t, c.WriteMessage(context.Background(), &chat{"s", "bye"}))
 			require.Equal(t, &chat{"s", "bye"}, read(t, c))
 			start := time.Now()
 			time.Sleep(600 * time.Millisecond)
-			require.NoError(t, c.WriteMessage(&blob{make([]byte, 3000)}), "still taken")
-			_, err := c.ReadMessage()
+			require.NoError(t, c.WriteMessage(context.Background(), &blob{make([]byte, 3000)}), "still taken")
+			_, err := c.ReadMessage(context.Background())
 			require.Equal(t, io.EOF, err)
 			want := time.Second
 			if closes {
@@ -181,10 +181,10 @@ func TestServerShutdownDuringLogin(t *testing.T) {
 		srv := &netplay.Server{
 			Registry: newRegistry(),
 			OnConnect: func(c *netplay.Conn) error {
-				if err := c.WriteMessage(&chat{"s", "who are you?"}); err != nil {
+				if err := c.WriteMessage(context.Background(), &chat{"s", "who are you?"}); err != nil {
 					return err
 				}
-				_, err := c.ReadMessage()
+				_, err := c.ReadMessage(context.Background())
 				return err
 			},
 			OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },

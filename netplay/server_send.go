@@ -7,17 +7,10 @@ import (
 	"slices"
 )
 
-// Broadcast sends v to all clients. It encodes v once, does not wait for
-// anybody, and does to slow clients what SlowPolicy says. The error is that of
-// encoding: one of [Codec.Append]. Without Serve there are no clients.
-func (s *Server) Broadcast(v any) error { return s.BroadcastExcept(v) }
-
-// BroadcastExcept is Broadcast to all but some clients.
-func (s *Server) BroadcastExcept(v any, except ...*Conn) error {
-	if err := s.init(); err != nil {
-		return err
-	}
-	f, err := s.set.codec.encode(v)
+// Broadcast sends v to all clients except some. It encodes v once and does not wait for
+// clients; DropSlow decides about slow ones. The error is one of [Codec.Append].
+func (s *Server) Broadcast(v any, except ...*Conn) error {
+	f, err := s.encode(v)
 	if err != nil {
 		return err
 	}
@@ -26,20 +19,17 @@ func (s *Server) BroadcastExcept(v any, except ...*Conn) error {
 	defer s.mu.RUnlock()
 	for c, sv := range s.members {
 		if !slices.Contains(except, c) {
-			// An error is the end of this connection, or counted there.
+			// An error ends this connection, or is counted there.
 			_ = c.accept(context.Background(), sv.queue, f)
 		}
 	}
 	return nil
 }
 
-// Multicast is Broadcast to some clients. Those that are not the Server's, or
-// not any more, are left out.
+// Multicast is Broadcast to some clients. It ignores connections that are not the
+// Server's, or have ended.
 func (s *Server) Multicast(v any, to ...*Conn) error {
-	if err := s.init(); err != nil {
-		return err
-	}
-	f, err := s.set.codec.encode(v)
+	f, err := s.encode(v)
 	if err != nil {
 		return err
 	}
@@ -54,7 +44,14 @@ func (s *Server) Multicast(v any, to ...*Conn) error {
 	return nil
 }
 
-// Conns returns the connections that take part in broadcasts, in no order.
+func (s *Server) encode(v any) (*outFrame, error) {
+	if err := s.init(); err != nil {
+		return nil, err
+	}
+	return s.set.codec.encode(v)
+}
+
+// Conns returns the connections that get broadcasts, in no order.
 func (s *Server) Conns() []*Conn {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -68,15 +65,14 @@ func (s *Server) Conns() []*Conn {
 // ErrKicked is the cause with which Kick ends a connection.
 var ErrKicked = errors.New("netplay: kicked")
 
-// Kick ends the connection of a client in order: nothing more is read from it
-// and nothing more accepted for it; what was accepted is handed to the system,
-// v last of all unless it is nil; and the client is given a second to read it
-// and close. That happens after Kick has returned, within the WriteTimeout, and
-// after the handler of the connection, should one run. OnDisconnect is told
-// [ErrKicked].
+// Kick ends the connection of a client in order, with [ErrKicked] for OnDisconnect. The
+// Server reads nothing more from it. It writes the queued messages, and at last v unless
+// that is nil. Then the client has a second to read them and close. That happens after
+// Kick has returned, within the WriteTimeout, and after a running handler of the
+// connection.
 //
-// An error means that v was not accepted, because it cannot be encoded or for
-// lack of room. The connection ends all the same.
+// An error means that v was not accepted, because it cannot be encoded or finds no room.
+// The connection ends all the same.
 func (s *Server) Kick(c *Conn, v any) (err error) {
 	s.mu.Lock()
 	sv := s.conns[c]
@@ -86,7 +82,7 @@ func (s *Server) Kick(c *Conn, v any) (err error) {
 		return nil
 	}
 	if v != nil {
-		err = c.WriteMessage(v)
+		err = c.WriteMessage(context.Background(), v)
 	}
 	sv.queue.seal(c.opError("write", errEnding))
 	timeout := cmp.Or(s.set.writeTimeout, defaultWriteTimeout)

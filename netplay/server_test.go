@@ -72,7 +72,7 @@ func serve(t *testing.T, srv *netplay.Server) *pipeListener {
 
 func read(t testing.TB, c *netplay.Conn) any {
 	t.Helper()
-	m, err := c.ReadMessage()
+	m, err := c.ReadMessage(context.Background())
 	require.NoError(t, err)
 	return m
 }
@@ -82,7 +82,7 @@ func TestServerBroadcast(t *testing.T) {
 		srv := &netplay.Server{Registry: newRegistry()}
 		netplay.Handle(srv, func(c *netplay.Conn, m *chat) error {
 			if m.Text == "others" {
-				return srv.BroadcastExcept(m, c)
+				return srv.Broadcast(m, c)
 			}
 			return srv.Broadcast(m)
 		})
@@ -90,10 +90,10 @@ func TestServerBroadcast(t *testing.T) {
 		a, b := ln.join(t), ln.join(t)
 		synctest.Wait()
 		require.Len(t, srv.Conns(), 2)
-		require.NoError(t, a.WriteMessage(&chat{"a", "all"}))
+		require.NoError(t, a.WriteMessage(context.Background(), &chat{"a", "all"}))
 		require.Equal(t, &chat{"a", "all"}, read(t, a))
 		require.Equal(t, &chat{"a", "all"}, read(t, b))
-		require.NoError(t, a.WriteMessage(&chat{"a", "others"}))
+		require.NoError(t, a.WriteMessage(context.Background(), &chat{"a", "others"}))
 		require.Equal(t, &chat{"a", "others"}, read(t, b))
 		require.NoError(t, srv.Multicast(&chat{"s", "one"}, srv.Conns()[:1]...))
 		require.NoError(t, srv.Broadcast(&chat{"s", "both"}))
@@ -128,14 +128,14 @@ func TestServerProblems(t *testing.T) {
 			netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return failure })
 			ln := serve(t, srv)
 			c := ln.join(t)
-			require.NoError(t, c.WriteMessage(&empty{})) // no handler
+			require.NoError(t, c.WriteMessage(context.Background(), &empty{})) // no handler
 			if custom {
-				require.NoError(t, c.WriteMessage(&chat{}))
+				require.NoError(t, c.WriteMessage(context.Background(), &chat{}))
 				c.NetConn().Write([]byte("\x00\x04\x00\x75\x30!"))
 				require.ErrorIs(t, <-ended, netplay.ErrUnknownType)
 			} else {
 				c.NetConn().Write([]byte("\x00\x04\x00\x75\x30!"))
-				require.NoError(t, c.WriteMessage(&chat{}))
+				require.NoError(t, c.WriteMessage(context.Background(), &chat{}))
 				err := <-ended
 				require.ErrorIs(t, err, failure)
 				var he *netplay.HandlerError
@@ -160,11 +160,11 @@ func TestServerHandlerFailsWithMessageError(t *testing.T) {
 			OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
 		}
 		netplay.Handle(srv, func(c *netplay.Conn, _ *chat) error {
-			_, err := c.ReadMessage()
+			_, err := c.ReadMessage(context.Background())
 			return err
 		})
 		c := serve(t, srv).join(t)
-		require.NoError(t, c.WriteMessage(&chat{}))
+		require.NoError(t, c.WriteMessage(context.Background(), &chat{}))
 		c.NetConn().Write([]byte("\x00\x04\x00\x75\x30!"))
 		synctest.Wait()
 		select {
@@ -182,15 +182,15 @@ func TestServerProtocolErrorEndsOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
 		srv := &netplay.Server{Registry: newRegistry(), OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err }}
-		netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(m) })
+		netplay.Handle(srv, func(c *netplay.Conn, m *chat) error { return c.WriteMessage(context.Background(), m) })
 		ln := serve(t, srv)
 		bad, good := ln.join(t), ln.join(t)
 		bad.NetConn().Write([]byte{0, 2})
 		var pe *netplay.ProtocolError
 		require.ErrorAs(t, <-ended, &pe)
-		_, err := bad.ReadMessage()
+		_, err := bad.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err)
-		require.NoError(t, good.WriteMessage(&chat{"g", "x"}))
+		require.NoError(t, good.WriteMessage(context.Background(), &chat{"g", "x"}))
 		require.Equal(t, &chat{"g", "x"}, read(t, good))
 		good.Close()
 		require.NoError(t, <-ended, "in order")
@@ -203,7 +203,7 @@ func TestServerMaxConns(t *testing.T) {
 		ln := serve(t, srv)
 		a, _ := ln.join(t), ln.join(t)
 		refused := ln.join(t)
-		_, err := refused.ReadMessage()
+		_, err := refused.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err)
 		a.Close()
 		synctest.Wait()
@@ -227,7 +227,7 @@ func TestServerTimeouts(t *testing.T) {
 
 		c := ln.join(t)
 		time.Sleep(50 * time.Second)
-		require.NoError(t, c.WriteMessage(&empty{}))
+		require.NoError(t, c.WriteMessage(context.Background(), &empty{}))
 		start := time.Now()
 		require.ErrorIs(t, <-ended, netplay.ErrIdleTimeout)
 		require.Equal(t, time.Minute, time.Since(start))
@@ -246,14 +246,14 @@ func TestServerTimeouts(t *testing.T) {
 // bound, and who reads is not disturbed.
 func TestServerSlowReaders(t *testing.T) {
 	const limit, size = 100 << 10, 10 << 10
-	for _, policy := range []netplay.SlowPolicy{netplay.CloseSlow, netplay.DropSlow} {
-		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprint("drop ", drop), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ended := make(chan error, 2)
 				srv := &netplay.Server{
 					Registry:     newRegistry(),
 					SendBuffer:   limit,
-					SlowPolicy:   policy,
+					DropSlow:     drop,
 					WriteTimeout: time.Hour,
 					OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err },
 				}
@@ -267,7 +267,7 @@ func TestServerSlowReaders(t *testing.T) {
 				count := 0
 				reader.Go(func() {
 					for {
-						if _, err := fast.ReadMessage(); err != nil {
+						if _, err := fast.ReadMessage(context.Background()); err != nil {
 							return
 						}
 						count++
@@ -281,15 +281,15 @@ func TestServerSlowReaders(t *testing.T) {
 					synctest.Wait()
 				}
 				require.Equal(t, messages, count)
-				if policy == netplay.CloseSlow {
+				if !drop {
 					require.ErrorIs(t, <-ended, netplay.ErrSlowReader)
 					require.Len(t, server.Unsent(), limit/(size+minWaiting))
-					require.ErrorIs(t, server.WriteMessage(&empty{}), netplay.ErrSlowReader)
+					require.ErrorIs(t, server.WriteMessage(context.Background(), &empty{}), netplay.ErrSlowReader)
 				} else {
 					kept := limit / (size + minWaiting)
 					require.Equal(t, uint64(messages-kept), server.Stats().Dropped)
-					require.NoError(t, server.WriteMessage(&empty{}), "something small may still fit")
-					require.ErrorIs(t, server.WriteMessage(&blob{make([]byte, size)}), netplay.ErrSlowReader)
+					require.NoError(t, server.WriteMessage(context.Background(), &empty{}), "something small may still fit")
+					require.ErrorIs(t, server.WriteMessage(context.Background(), &blob{make([]byte, size)}), netplay.ErrSlowReader)
 					for range kept {
 						require.IsType(t, &blob{}, read(t, slow))
 					}
@@ -309,7 +309,7 @@ func TestServerKick(t *testing.T) {
 		ended := make(chan error, 1)
 		srv := &netplay.Server{Registry: newRegistry(), OnDisconnect: func(_ *netplay.Conn, err error) { ended <- err }}
 		netplay.Handle(srv, func(c *netplay.Conn, m *chat) error {
-			c.WriteMessage(&chat{"s", "first"})
+			c.WriteMessage(context.Background(), &chat{"s", "first"})
 			return srv.Kick(c, &chat{"s", "bye"})
 		})
 		netplay.Handle(srv, func(c *netplay.Conn, m *empty) error {
@@ -318,12 +318,12 @@ func TestServerKick(t *testing.T) {
 		})
 		ln := serve(t, srv)
 		c := ln.join(t)
-		require.NoError(t, c.WriteMessage(&chat{}))
+		require.NoError(t, c.WriteMessage(context.Background(), &chat{}))
 		synctest.Wait()
 		require.Empty(t, srv.Conns())
 		require.Equal(t, &chat{"s", "first"}, read(t, c))
 		require.Equal(t, &chat{"s", "bye"}, read(t, c))
-		_, err := c.ReadMessage()
+		_, err := c.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err)
 		require.ErrorIs(t, <-ended, netplay.ErrKicked)
 		require.NoError(t, srv.Kick(c, nil), "not the server's any more")
@@ -356,7 +356,7 @@ func TestServerContexts(t *testing.T) {
 		srv := &netplay.Server{
 			Registry:    newRegistry(),
 			BaseContext: func(net.Listener) context.Context { return context.WithValue(t.Context(), key{}, "value") },
-			OnConnect:   func(c *netplay.Conn) error { return c.WriteMessage(&chat{"s", "welcome"}) },
+			OnConnect:   func(c *netplay.Conn) error { return c.WriteMessage(context.Background(), &chat{"s", "welcome"}) },
 		}
 		ln := serve(t, srv)
 		c := ln.join(t)
@@ -376,7 +376,6 @@ func TestServerConfig(t *testing.T) {
 		{},
 		{Registry: newRegistry(), Config: &netplay.Config{MaxDepth: -1}},
 		{Registry: newRegistry(), SendBuffer: 1},
-		{Registry: newRegistry(), SlowPolicy: 7},
 		{Registry: newRegistry(), BaseContext: func(net.Listener) context.Context { return nil }},
 		handled,
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/netplay"
 )
 
@@ -53,7 +54,7 @@ func TestFramesOfEveryLength(t *testing.T) {
 		if dialect == netplay.V4 {
 			limit = 32000 // of bytes that take two each
 		}
-		if dialect == netplay.V4 || raceEnabled {
+		if dialect == netplay.V4 || testenv.Race {
 			step = 97
 		}
 		written := make(chan error, 1)
@@ -61,7 +62,7 @@ func TestFramesOfEveryLength(t *testing.T) {
 			data := make([]byte, limit)
 			fill(data, 1)
 			for n := 0; n <= limit; n += step {
-				if err := a.WriteMessage(&blob{data[limit-n:]}); err != nil {
+				if err := a.WriteMessage(context.Background(), &blob{data[limit-n:]}); err != nil {
 					written <- fmt.Errorf("%d bytes: %w", n, err)
 					return
 				}
@@ -108,11 +109,11 @@ func testCuts(t *testing.T, n int, compressed bool) {
 	b := newConn(t, y, nil)
 	step := 1
 	switch {
-	case len(frame) > 5000 && (raceEnabled || testing.Short()):
+	case len(frame) > 5000 && (testenv.Race || testing.Short()):
 		step = 4999
 	case len(frame) > 5000:
 		step = 499
-	case len(frame) > 500 && (raceEnabled || testing.Short()):
+	case len(frame) > 500 && (testenv.Race || testing.Short()):
 		step = 37
 	}
 	next := make(chan struct{}, 1)
@@ -156,7 +157,7 @@ func frameOf(t *testing.T, n int, compressed bool) (frame, data []byte) {
 	if !compressed || n < 100 {
 		require.Len(t, frame, n)
 	} else {
-		require.Equal(t, netplay.Compressed, netplay.Options(frame[2]))
+		require.Equal(t, netplay.Compressed, uint8(frame[2]))
 		require.InDelta(t, n, len(frame), 300)
 	}
 	return frame, data
@@ -196,17 +197,17 @@ func TestServerOverTCP(t *testing.T) {
 	received := make(chan int, 2*clients)
 	var conns []*netplay.Conn
 	for i := range clients {
-		c, err := netplay.Dial(t.Context(), "tcp", ln.Addr().String(), newRegistry())
+		c, err := netplay.Dial("tcp", ln.Addr().String(), newRegistry())
 		require.NoError(t, err)
 		conns = append(conns, c)
-		require.NoError(t, c.WriteMessage(&empty{}))
+		require.NoError(t, c.WriteMessage(context.Background(), &empty{}))
 		if i < slow {
 			continue
 		}
 		go func() {
 			defer func() { received <- -1 }() // after Shutdown
 			for n := 0; ; n++ {
-				if _, err := c.ReadMessage(); err != nil {
+				if _, err := c.ReadMessage(context.Background()); err != nil {
 					return
 				}
 				received <- n

@@ -3,13 +3,11 @@ package netplay
 import (
 	"fmt"
 	"net"
-	"reflect"
 )
 
-// A message connection carries a message with each Write, as the connections
-// of volley do. It says so by the method MaxMessageSize, and if nothing is lost
-// or comes out of order on it, by a method KeepsOrder which returns true. This
-// package knows them by these methods alone.
+// A message connection carries a message with each Write, as the connections of volley
+// do. This package knows it by the method MaxMessageSize, and by a method KeepsOrder
+// that returns true if messages arrive completely and in order.
 type (
 	messageConn interface {
 		// MaxMessageSize returns the largest message in bytes.
@@ -22,21 +20,11 @@ type (
 	}
 )
 
-// A TransportError says why a connection cannot carry this protocol.
-type TransportError struct {
-	Type   reflect.Type // of the connection; nil for none
-	Reason string
-}
-
-func (e *TransportError) Error() string {
-	return fmt.Sprintf("netplay: no protocol over %v: %s", e.Type, e.Reason)
-}
-
 // transportOf returns the largest message of a message connection, 0 for a
 // stream, and an error for what is neither a stream nor in order.
 func transportOf(nc net.Conn) (maxMessage int, err error) {
 	refuse := func(reason string) (int, error) {
-		return 0, &TransportError{Type: reflect.TypeOf(nc), Reason: reason}
+		return 0, &ConfigError{Field: "nc", Reason: fmt.Sprintf("%T: %s", nc, reason)}
 	}
 	if nc == nil {
 		return refuse("there is no connection")

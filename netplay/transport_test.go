@@ -84,14 +84,14 @@ func TestMessageConnections(t *testing.T) {
 		for _, size := range []int{0, 10, 989, 993, 994, 1500, 3000, 30000} {
 			*x.sizes = nil
 			m := &blob{make([]byte, size)}
-			require.NoError(t, a.WriteMessage(m))
+			require.NoError(t, a.WriteMessage(context.Background(), m))
 			if dialect == netplay.Release {
 				require.Len(t, *x.sizes, (size+7+999)/1000)
 			}
 			require.Equal(t, m, read(t, b))
 		}
 		a.Close()
-		_, err := b.ReadMessage()
+		_, err := b.ReadMessage(context.Background())
 		require.Equal(t, io.EOF, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestTransportsRefused(t *testing.T) {
 		{zero, "MaxMessageSize is 0"},
 	} {
 		_, err := netplay.NewConn(test.nc, newRegistry(), nil)
-		var te *netplay.TransportError
+		var te *netplay.ConfigError
 		require.ErrorAs(t, err, &te)
 		require.ErrorContains(t, err, test.text)
 	}
@@ -135,7 +135,7 @@ func TestTransportsRefused(t *testing.T) {
 	srv := &netplay.Server{Registry: newRegistry()}
 	go func() { served <- srv.Serve(ln) }()
 	ln.conns <- unordered{pipe}
-	require.ErrorAs(t, <-served, new(*netplay.TransportError))
+	require.ErrorAs(t, <-served, new(*netplay.ConfigError))
 }
 
 // TestUnixSockets checks that the streams among them are taken and the others
@@ -153,10 +153,10 @@ func TestUnixSockets(t *testing.T) {
 		if network == "unix" {
 			require.NoError(t, err)
 			peer := newConn(t, accept(t, ln), nil)
-			require.NoError(t, c.WriteMessage(&chat{"a", "b"}))
+			require.NoError(t, c.WriteMessage(context.Background(), &chat{"a", "b"}))
 			require.Equal(t, &chat{"a", "b"}, read(t, peer))
 		} else {
-			require.ErrorAs(t, err, new(*netplay.TransportError))
+			require.ErrorAs(t, err, new(*netplay.ConfigError))
 		}
 		nc.Close()
 		ln.Close()
@@ -201,9 +201,9 @@ func TestTLS(t *testing.T) {
 		},
 	}
 	netplay.Handle(cl, func(c *netplay.Conn, m *chat) error { got <- m.Text; return nil })
-	require.NoError(t, cl.WriteMessage(&chat{"c", "bye"}))
+	require.NoError(t, cl.WriteMessage(context.Background(), &chat{"c", "bye"}))
 	for range 20 {
-		require.NoError(t, cl.WriteMessage(&blob{make([]byte, 5000)}))
+		require.NoError(t, cl.WriteMessage(context.Background(), &blob{make([]byte, 5000)}))
 	}
 	require.NoError(t, cl.Run(t.Context()))
 	require.Equal(t, "bye", <-got)

@@ -124,7 +124,7 @@ func testLimitVectors(t *testing.T, s *schemas, cases []vectorCase) {
 
 // appendNew registers the message and writes it.
 func appendNew(number int, l *limitCase) ([]byte, error) {
-	reg := NewRegistry()
+	reg := new(Registry)
 	if err := reg.Add(number, l.message, l.options...); err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func filled(t *testing.T, c *vectorCase, m []string) limitCase {
 	case n > maxCount:
 		l.refused = new(*ValueError)
 	case n+2 > MaxPayload:
-		l.refused = new(*FrameTooLargeError)
+		l.refused = new(*MessageTooLargeError)
 	default:
 		require.Equal(t, minFrame+2+n, c.WireLength)
 	}

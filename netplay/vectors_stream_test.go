@@ -152,7 +152,7 @@ func modelFrames(b []byte) (frames []Frame, end string) {
 			return frames, "partial"
 		}
 		frames = append(frames, Frame{
-			Options: Options(b[2]),
+			Options: b[2],
 			Type:    uint16(b[3])<<8 | uint16(b[4]),
 			Payload: append([]byte{}, b[5:2+n]...),
 		})

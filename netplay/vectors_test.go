@@ -104,7 +104,7 @@ type vectorCase struct {
 	Reference     struct {
 		Messages []struct {
 			Type    uint16
-			Options Options
+			Options uint8
 			Payload hexBytes
 			Error   string
 		}
@@ -223,7 +223,7 @@ func (s *schemas) fieldType(t *testing.T, made map[string]reflect.Type, text str
 
 // registry returns a registry of all classes that can be registered.
 func (s *schemas) registry(t *testing.T) *Registry {
-	reg := NewRegistry()
+	reg := new(Registry)
 	for name, c := range s.cases {
 		var opts []TypeOption
 		if c.Compressed {
@@ -365,7 +365,7 @@ func testEncoded(t *testing.T, s *schemas, cases []vectorCase) {
 		require.NoError(t, Unmarshal(*c.Body, back.Interface()), c.Name)
 		requireValue(t, c.Value, back.Elem(), c.Name)
 
-		reg := NewRegistry()
+		reg := new(Registry)
 		require.NoError(t, reg.Add(c.Type, v.Interface()))
 		codec, err := NewCodec(reg, nil)
 		require.NoError(t, err)
@@ -375,7 +375,7 @@ func testEncoded(t *testing.T, s *schemas, cases []vectorCase) {
 		f, rest, err := ParseFrame(*c.Wire)
 		require.NoError(t, err, c.Name)
 		require.Empty(t, rest, c.Name)
-		require.Equal(t, Options(c.Options), f.Options, c.Name)
+		require.Equal(t, uint8(c.Options), f.Options, c.Name)
 		m, err := codec.Decode(f)
 		require.NoError(t, err, c.Name)
 		requireValue(t, c.Value, reflect.ValueOf(m).Elem(), c.Name)
@@ -386,7 +386,7 @@ func testCompressedVectors(t *testing.T, s *schemas, cases []vectorCase) {
 	for _, c := range cases {
 		v := reflect.New(s.release[c.Struct])
 		toGo(t, v.Elem(), c.Value)
-		reg := NewRegistry()
+		reg := new(Registry)
 		require.NoError(t, reg.Add(c.Type, v.Interface(), Compress(1)))
 		codec, err := NewCodec(reg, nil)
 		require.NoError(t, err)
@@ -477,7 +477,7 @@ func testFrameVectors(t *testing.T, s *schemas, cases []vectorCase) {
 			continue
 		}
 		require.NoError(t, err, c.Name)
-		require.Equal(t, Frame{uint16(c.Type), Options(c.Options), append([]byte{}, c.Payload...)}, f, c.Name)
+		require.Equal(t, Frame{uint16(c.Type), uint8(c.Options), append([]byte{}, c.Payload...)}, f, c.Name)
 		require.Equal(t, c.Encrypted, f.Options&Encrypted != 0, c.Name)
 		require.Equal(t, c.Compressed, f.Options&Compressed != 0, c.Name)
 		again, err := AppendFrame(nil, f)
@@ -501,7 +501,7 @@ func testFrameVectors(t *testing.T, s *schemas, cases []vectorCase) {
 
 func testPageVectors(t *testing.T, s *schemas, cases []vectorCase) {
 	for _, c := range cases {
-		reg := NewRegistry()
+		reg := new(Registry)
 		v := reflect.New(s.release[c.Struct])
 		f, _, err := ParseFrame(c.ReferenceWire)
 		require.NoError(t, err, c.Name)
@@ -514,7 +514,7 @@ func testPageVectors(t *testing.T, s *schemas, cases []vectorCase) {
 			f, rest, err := ParseFrame(c.PageHex)
 			require.NoError(t, err, c.Name)
 			require.Empty(t, rest, c.Name)
-			require.Equal(t, c.DeclaredLength, f.Len()-2, c.Name)
+			require.Equal(t, c.DeclaredLength, f.size()-2, c.Name)
 			m, err := codec.Decode(f)
 			if c.ReadingPage.Error != "" {
 				var ce *CompressionError
@@ -538,7 +538,7 @@ func testPageVectors(t *testing.T, s *schemas, cases []vectorCase) {
 func testPresenceVectors(t *testing.T, s *schemas, cases []vectorCase) {
 	for _, c := range cases {
 		v := reflect.New(s.nulls[c.Struct])
-		reg := NewRegistry()
+		reg := new(Registry)
 		require.NoError(t, reg.Add(s.cases[c.Struct].Type, v.Interface()))
 		codec, err := NewCodec(reg, &Config{Dialect: V3})
 		require.NoError(t, err)

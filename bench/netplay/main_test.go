@@ -27,7 +27,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestSlowReaders(t *testing.T) {
-	r, err := runSlow(9, 1, netplay.CloseSlow, 200*time.Millisecond)
+	r, err := runSlow(9, 1, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,11 +47,10 @@ func trySlowReaders(b *strings.Builder, clients int, period time.Duration, pairs
 	for range pairs {
 		var p99 [2]time.Duration
 		for i, run := range []struct {
-			name   string
-			idle   int
-			policy netplay.SlowPolicy
-		}{{"without", 0, 0}, {"CloseSlow", idle, netplay.CloseSlow}} {
-			r, err := runSlow(clients-idle, run.idle, run.policy, period)
+			name string
+			idle int
+		}{{"without", 0}, {"with", idle}} {
+			r, err := runSlow(clients-idle, run.idle, period)
 			if err != nil {
 				return err
 			}
@@ -61,10 +60,10 @@ func trySlowReaders(b *strings.Builder, clients int, period time.Duration, pairs
 		ratios = append(ratios, float64(p99[1])/float64(p99[0]))
 	}
 	fmt.Fprintf(b, "### Slow readers\n\nA server broadcasts %d messages of %d bytes a second over TCP, to %d clients that read, and in every second run to %d more that never do. "+
-		"SendBuffer is %d KiB, the policy CloseSlow; all in one process; %v a run.\n\n| | delay, median | delay, 99 %% | messages arrived | ended as slow | most bytes that waited | largest heap |\n|---|---|---|---|---|---|---|\n",
+		"SendBuffer is %d KiB; all in one process; %v a run.\n\n| | delay, median | delay, 99 %% | messages arrived | ended as slow | most bytes that waited | largest heap |\n|---|---|---|---|---|---|---|\n",
 		slowRate, slowSize, clients-idle, idle, slowBuffer>>10, period)
 	for i := range pairs {
-		for _, name := range []string{"without", "CloseSlow"} {
+		for _, name := range []string{"without", "with"} {
 			r := results[name][i]
 			label := "without"
 			if name != "without" {
@@ -90,11 +89,11 @@ func (l smallListener) Accept() (net.Conn, error) {
 }
 
 // runSlow runs a server with clients that read and others that do not.
-func runSlow(readers, idle int, policy netplay.SlowPolicy, period time.Duration) (*slowResult, error) {
-	reg := netplay.NewRegistry()
+func runSlow(readers, idle int, period time.Duration) (*slowResult, error) {
+	reg := new(netplay.Registry)
 	reg.MustAdd(1, tick{})
 	var slow atomic.Int64
-	srv := &netplay.Server{Registry: reg, MaxConns: readers + idle, SendBuffer: slowBuffer, SlowPolicy: policy,
+	srv := &netplay.Server{Registry: reg, MaxConns: readers + idle, SendBuffer: slowBuffer,
 		OnDisconnect: func(_ *netplay.Conn, err error) {
 			if errors.Is(err, netplay.ErrSlowReader) {
 				slow.Add(1)
@@ -183,7 +182,7 @@ func (c *crowd) join(readers, idle int) error {
 func (c *crowd) read(conn *netplay.Conn) {
 	var delays []time.Duration
 	for {
-		m, err := conn.ReadMessage()
+		m, err := conn.ReadMessage(context.Background())
 		if err != nil {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"volley/netplay"
 )
@@ -17,7 +18,7 @@ func chat(ctx context.Context, address, name string, in io.Reader, out io.Writer
 		Registry:  registry(),
 		Config:    netplay.ReferenceConfig(),
 		Address:   address,
-		OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(&Login{name}) },
+		OnConnect: func(c *netplay.Conn) error { return c.WriteMessage(context.Background(), &Login{name}) },
 	}
 	netplay.Handle(client, func(_ *netplay.Conn, m *Chat) error {
 		_, err := fmt.Fprintf(out, "%s: %s\n", m.Sender, m.Message)
@@ -31,7 +32,7 @@ func chat(ctx context.Context, address, name string, in io.Reader, out io.Writer
 	go func() { ran <- client.Run(ctx) }()
 	go send(ctx, client, in, out)
 	err := <-ran
-	if errors.Is(err, netplay.ErrClientClosed) || ctx.Err() != nil {
+	if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 		return nil
 	}
 	return err
@@ -42,8 +43,8 @@ func chat(ctx context.Context, address, name string, in io.Reader, out io.Writer
 func send(ctx context.Context, client *netplay.Client, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		err := client.WriteMessage(&Chat{Message: lines.Text()})
-		if large := (*netplay.FrameTooLargeError)(nil); errors.As(err, &large) {
+		err := client.WriteMessage(ctx, &Chat{Message: lines.Text()})
+		if large := (*netplay.MessageTooLargeError)(nil); errors.As(err, &large) {
 			fmt.Fprintln(out, "* that was too long")
 		} else if err != nil {
 			return

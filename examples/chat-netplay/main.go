@@ -40,7 +40,7 @@ type Chat struct {
 
 // registry returns the messages of the chat by their numbers.
 func registry() *netplay.Registry {
-	reg := netplay.NewRegistry()
+	reg := new(netplay.Registry)
 	reg.MustAdd(0, Login{})
 	reg.MustAdd(1, Notification{})
 	reg.MustAdd(2, Chat{}, netplay.Compress(0))

@@ -71,15 +71,15 @@ func TestChat(t *testing.T) {
 	go func() { served <- serve(ctx, ln, nil) }()
 
 	// Who has not logged in is not heard.
-	stranger, err := netplay.Dial(t.Context(), "tcp", address, registry())
+	stranger, err := netplay.Dial("tcp", address, registry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	if err := stranger.WriteMessages(&Chat{"ann", "hear me"}, &Login{""}); err != nil {
+	if err := stranger.WriteBatch(context.Background(), &Chat{"ann", "hear me"}, &Login{""}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := stranger.ReadMessage(); err != nil || *m.(*Notification) != (Notification{"a name is needed"}) {
+	if m, err := stranger.ReadMessage(context.Background()); err != nil || *m.(*Notification) != (Notification{"a name is needed"}) {
 		t.Fatalf("ReadMessage() = %v, %v", m, err)
 	}
 

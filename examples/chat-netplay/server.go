@@ -37,7 +37,7 @@ func serve(ctx context.Context, ln net.Listener, logger *slog.Logger) error {
 		stopped <- r.server.Shutdown(ctx)
 	})
 	err := r.server.Serve(ln)
-	if stop() || !errors.Is(err, netplay.ErrServerClosed) {
+	if stop() || !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return <-stopped

@@ -1,5 +1,0 @@
-//go:build !race
-
-package netplay
-
-const raceEnabled = false
