@@ -24,23 +24,24 @@ func bubble(t *testing.T, f func(*testing.T)) {
 }
 
 func TestAccept(t *testing.T) {
-	for _, layout := range []Layout{Packed, Notes} {
-		cfg := &Config{Layout: layout}
+	for _, layout := range []layout{packed, notes} {
+		cfg := &Config{NotesLayout: layout == notes}
 		bubble(t, func(t *testing.T) {
 			var j journal
 			s := j.server(&Server{Config: cfg})
-			s.Accept = func(r *Request) error {
+			s.Accept = func(ctx context.Context, r *Request) error {
 				time.Sleep(time.Second) // decisions may take their time
-				switch word := r.Data.String(); word {
+				switch word := r.Data.ReadString(); word {
 				case "yes":
 					return r.Data.Err()
 				case "data":
 					why := cfg.NewData()
 					why.AddString("why")
-					return &RejectError{why}
+					r.Reply = why
+					return errors.New(word)
 				case "late":
-					<-r.Context().Done()
-					j.add("nobody waits for %v", r.RemoteAddr())
+					<-ctx.Done()
+					j.add("nobody waits for %v", r.RemoteAddr)
 					return nil
 				default:
 					return errors.New(word)
@@ -61,15 +62,15 @@ func TestAccept(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			j.want(t, "server: 1 connected", "server: 1 disconnected", "yes: disconnected")
-			ce, ok := errors.AsType[*ConnectError](dial("no"))
+			ce, ok := errors.AsType[*DisconnectError](dial("no"))
 			if !ok || ce.Reason != Rejected || ce.Data != nil {
 				t.Errorf("no: %v", ce)
 			}
-			ce, ok = errors.AsType[*ConnectError](dial("data"))
-			if !ok || ce.Reason != RejectedWithData || ce.Data.String() != "why" {
+			ce, ok = errors.AsType[*DisconnectError](dial("data"))
+			if !ok || ce.Reason != Rejected || ce.Data.ReadString() != "why" {
 				t.Errorf("data: %v", ce)
 			}
-			if layout == Packed { // in the other the client gives up after 5 s
+			if layout == packed { // in the other the client gives up after 5 s
 				if err := dial("late"); err == nil {
 					t.Error("nobody decided, and it is connected")
 				}
@@ -97,13 +98,13 @@ func TestConnectErrors(t *testing.T) {
 		}
 		var c Client
 		begin := time.Now()
-		err := c.ConnectConn(t.Context(), open())
-		if ce, ok := errors.AsType[*ConnectError](err); !ok || ce.Reason != NoConnection || time.Since(begin) != 5*time.Second {
+		err := c.ConnectOn(t.Context(), open())
+		if ce, ok := errors.AsType[*DisconnectError](err); !ok || ce.Reason != NoAnswer || time.Since(begin) != 5*time.Second {
 			t.Errorf("nobody there: %v after %v", err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.ConnectConn(ctx, open()); err != context.DeadlineExceeded {
+		if err := c.ConnectOn(ctx, open()); err != context.DeadlineExceeded {
 			t.Errorf("context: %v", err)
 		}
 		<-c.Done()
@@ -112,12 +113,12 @@ func TestConnectErrors(t *testing.T) {
 		}
 		c.Data = NewData()
 		c.Data.Fail(io.EOF)
-		if err := c.ConnectConn(t.Context(), open()); err != io.EOF {
+		if err := c.ConnectOn(t.Context(), open()); err != io.EOF {
 			t.Errorf("data with an error: %v", err)
 		}
 		c.Config = &Config{MaxPayload: 1}
 		var ce *ConfigError
-		if err := c.ConnectConn(t.Context(), open()); !errors.As(err, &ce) {
+		if err := c.ConnectOn(t.Context(), open()); !errors.As(err, &ce) {
 			t.Errorf("config: %v", err)
 		}
 		if err := c.Connect(t.Context(), "udp", "127.0.0.1:1"); !errors.As(err, &ce) {
@@ -137,7 +138,7 @@ func TestConfigErrors(t *testing.T) {
 		cfg   Config
 		field string
 	}{
-		{Config{Layout: 7}, "Layout"}, {Config{Version: 7}, "Version"}, {Config{MaxPayload: -1}, "MaxPayload"},
+		{Config{DuplicateWindow: -1}, "DuplicateWindow"}, {Config{MaxPayload: -1}, "MaxPayload"},
 		{Config{MaxPayload: 70000}, "MaxPayload"}, {Config{HeartbeatInterval: -1}, "HeartbeatInterval"},
 		{Config{Timeout: time.Millisecond}, "Timeout"}, {Config{PendingTimeout: -1}, "PendingTimeout"},
 		{Config{ConnectAttempts: -1}, "ConnectAttempts"}, {Config{MinResend: -1}, "MinResend"},
@@ -148,21 +149,21 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%+v: %v, want an error about %s", test.cfg, err, test.field)
 		}
 	}
-	if _, err := newSettings(&Config{Timeout: -1, MaxSends: -1, MaxMeanSends: -1, MaxNotifyLoss: -1, SocketBuffer: -1, DuplicateWindow: -1}); err != nil {
+	if _, err := newSettings(&Config{Timeout: -1, MaxSends: -1, MaxMeanSends: -1, MaxNotifyLoss: -1, SocketBuffer: -1}); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestServerFull: ids go around, and who finds no place is told so.
 func TestServerFull(t *testing.T) {
-	for _, accept := range []func(*Request) error{nil, func(*Request) error { return nil }} {
+	for _, accept := range []func(context.Context, *Request) error{nil, func(context.Context, *Request) error { return nil }} {
 		bubble(t, func(t *testing.T) {
 			var j journal
 			w := newWorld(t, &Server{MaxClients: 2, Accept: accept}, simnet.Link{Latency: 10 * ms})
 			a, b, c := j.client("a", nil), j.client("b", nil), j.client("c", nil)
 			w.mustDial(a, "10.0.0.2:1")
 			w.mustDial(b, "10.0.0.2:2")
-			ce, ok := errors.AsType[*ConnectError](w.dial(c, "10.0.0.2:3"))
+			ce, ok := errors.AsType[*DisconnectError](w.dial(c, "10.0.0.2:3"))
 			if !ok || ce.Reason != ServerFull {
 				t.Errorf("c: %v", ce)
 			}
@@ -191,7 +192,7 @@ func TestRestartedClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := j.client("a", nil)
-		if err := a.ConnectConn(t.Context(), conn); err != nil {
+		if err := a.ConnectOn(t.Context(), conn); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
@@ -241,16 +242,16 @@ func TestTimeouts(t *testing.T) {
 // TestSpoofedConnects: a hundred thousand connects from as many addresses cost
 // bounded memory, and a hundred honest clients nothing.
 func TestSpoofedConnects(t *testing.T) {
-	for _, accept := range []func(*Request) error{nil, func(r *Request) error { <-r.Context().Done(); return io.EOF }} {
+	for _, accept := range []func(context.Context, *Request) error{nil, func(ctx context.Context, r *Request) error { <-ctx.Done(); return io.EOF }} {
 		bubble(t, func(t *testing.T) {
 			var flooded, ended atomic.Int64
 			s := &Server{MaxClients: 200, MaxPending: 100}
 			if accept != nil { // everybody, until the flood comes
-				s.Accept = func(r *Request) error {
+				s.Accept = func(ctx context.Context, r *Request) error {
 					if flooded.Load() == 0 {
 						return nil
 					}
-					return accept(r)
+					return accept(ctx, r)
 				}
 			}
 			n := simnet.New(1)
@@ -260,10 +261,10 @@ func TestSpoofedConnects(t *testing.T) {
 			}
 			flood := newInjector(pc)
 			w := &world{t: t, net: n, server: s, served: make(chan error, 1)}
-			go func() { w.served <- s.ServePacket(flood) }()
+			go func() { w.served <- s.ServeOn(flood) }()
 			var clients []*Client
 			for i := range 100 {
-				c := &Client{Disconnected: func(*Client, DisconnectReason, *Message) { ended.Add(1) }}
+				c := &Client{Disconnected: func(*Client, Reason, *Message) { ended.Add(1) }}
 				clients = append(clients, c)
 				w.mustDial(c, fmt.Sprintf("10.0.9.%d:1", i))
 			}

@@ -13,17 +13,17 @@ import (
 func BenchmarkMessage(b *testing.B) {
 	b.ReportAllocs()
 	var sum uint32
-	r := newMessage()
+	r, m := new(Message), NewMessage(Unreliable, 3)
 	for b.Loop() {
-		m := NewMessage(Unreliable, 3)
-		m.AddUint16(7)
-		m.AddVector3(Vector3{1, 2, 3})
+		m.Reset(Unreliable, 3)
+		Add[uint16](m, 7)
+		m.AddValue(Vector3{1, 2, 3})
 		m.AddBool(true)
-		r.loadUser(Packed, Unreliable, m.body())
-		m.Release()
-		sum += uint32(r.Uint16())
-		v := r.Vector3()
-		if !r.Bool() || v.Z != 3 || r.Err() != nil {
+		r.loadUser(packed, Unreliable, m.body())
+		sum += uint32(Read[uint16](r))
+		var v Vector3
+		r.ReadValue(&v)
+		if !r.ReadBool() || v.Z != 3 || r.Err() != nil {
 			b.Fatal("read something else")
 		}
 	}
@@ -54,9 +54,9 @@ func BenchmarkEcho(b *testing.B) {
 	rate := float64(datagrams) / took.Seconds()
 	bareRate := float64(bareDatagrams) / bareTook.Seconds()
 	st := e.server.Stats()
-	resends := st.Resends
+	resends := st.MessagesResent
 	for _, c := range e.clients {
-		resends += c.Stats().Resends
+		resends += c.Stats().MessagesResent
 	}
 	b.ReportMetric(rate/bareRate, "ratio")
 	b.ReportMetric(float64(echoes)/took.Seconds(), "echoes/s")
@@ -82,7 +82,7 @@ func newEcho(tb testing.TB) *echoBench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	go func() { e.served <- e.server.ServePacket(pc) }()
+	go func() { e.served <- e.server.ServeOn(pc) }()
 	again := func(c *Client, m *Message) error {
 		e.echoes.Add(1)
 		if !e.on.Load() {
@@ -108,12 +108,11 @@ func (e *echoBench) slice() (echoes, datagrams uint64, took time.Duration) {
 	for _, c := range e.clients {
 		for _, m := range []Mode{Unreliable, Notify, Reliable} {
 			msg := NewMessage(m, 3)
-			msg.AddUint64(1)
-			msg.AddUint64(2)
+			Add[uint64](msg, 1)
+			Add[uint64](msg, 2)
 			for range echoWindow {
 				c.Send(msg)
 			}
-			msg.Release()
 		}
 	}
 	time.Sleep(echoSlice)
@@ -132,10 +131,10 @@ func (e *echoBench) sent() (n uint64) {
 		all = append(all, c.Stats())
 	}
 	for _, st := range all {
-		for m := range st.Sent {
-			n += st.Sent[m].Messages
+		for m := range st.MessagesSent {
+			n += st.MessagesSent[m]
 		}
-		n += st.Resends + st.Received[Reliable].Messages + st.Duplicates
+		n += st.MessagesResent + st.MessagesReceived[Reliable] + st.Duplicates
 	}
 	return n
 }

@@ -10,18 +10,30 @@ import (
 )
 
 func TestReasonNames(t *testing.T) {
-	for r, want := range map[RejectReason]string{
-		NoConnection: "no answer", AlreadyConnected: "already connected", ServerFull: "server full",
-		Rejected: "rejected", RejectedWithData: "rejected with data", 5: "reason 5", 255: "reason 255",
+	for r, want := range map[Reason]string{
+		0: "unknown reason", NoAnswer: "no answer", AlreadyConnected: "already connected", ServerFull: "server full", Rejected: "rejected",
+		TransportError: "transport error", TimedOut: "timed out", Kicked: "kicked", ServerStopped: "server stopped",
+		Disconnected: "disconnected", PoorConnection: "poor connection", 200: "Reason(200)",
 	} {
 		require.Equal(t, want, r.String())
 	}
-	for r, want := range map[DisconnectReason]string{
-		NeverConnected: "never connected", ConnectionRejected: "connection rejected", TransportError: "transport error",
-		TimedOut: "timed out", Kicked: "kicked", ServerStopped: "server stopped", Disconnected: "disconnected",
-		PoorConnection: "poor connection", 8: "reason 8",
+}
+
+// Numbers of the wire become reasons; unknown numbers become 0.
+func TestReasonsOfEnds(t *testing.T) {
+	for e, want := range map[*end]Reason{
+		{reason: endUnconnected}:                    NoAnswer,
+		{reason: endTimeout}:                        TimedOut,
+		{reason: endPoor}:                           PoorConnection,
+		{reason: endPoor + 1}:                       0,
+		{reason: 255}:                               0,
+		{reason: endRejected, rejected: 1}:          AlreadyConnected,
+		{reason: endRejected, rejected: rejectFull}: ServerFull,
+		{reason: endRejected, rejected: rejectData}: Rejected,
+		{reason: endRejected, rejected: 5}:          0,
+		{reason: endRejected, rejected: 200}:        0,
 	} {
-		require.Equal(t, want, r.String())
+		require.Equal(t, want, e.why(), "%+v", *e)
 	}
 }
 
@@ -29,14 +41,14 @@ func TestReasonNames(t *testing.T) {
 // not longer.
 func TestMessageUsedAgain(t *testing.T) {
 	var m Message
-	m.load(Packed, Unreliable, make([]byte, 64-slack))
+	m.load(packed, Unreliable, make([]byte, 64-slack))
 	first := &m.buf[0]
 	for n := range 64 - slack + 1 {
 		body := make([]byte, n)
 		for i := range body {
 			body[i] = 0xff
 		}
-		m.load(Packed, Unreliable, body)
+		m.load(packed, Unreliable, body)
 		require.Same(t, first, &m.buf[0], "%d bytes", n)
 	}
 }
@@ -112,15 +124,14 @@ func TestStatsPlus(t *testing.T) {
 // Bits take as many as there are, and in the notes layout whole bytes.
 func TestBitsTake(t *testing.T) {
 	for n := 1; n <= 64; n++ {
-		for layout, want := range map[Layout]int{Packed: n, Notes: (n + 7) / 8 * 8} {
-			var m Message
-			m.initUser(layout, Unreliable, 1, 100)
+		for layout, want := range map[layout]int{packed: n, notes: (n + 7) / 8 * 8} {
+			m := (&Config{NotesLayout: layout == notes, MaxPayload: 100}).NewMessage(Unreliable, 1)
 			before := m.end
 			m.AddBits(1, n)
 			require.Equal(t, want, m.end-before, "%d bits", n)
-			m.ReserveBits(n)
+			reserveBits(m, n)
 			require.Equal(t, 2*want, m.end-before, "%d bits", n)
-			require.EqualValues(t, 1, m.Bits(n))
+			require.EqualValues(t, 1, m.ReadBits(n))
 			require.Equal(t, want, m.pos-before)
 		}
 	}

@@ -20,13 +20,13 @@ func TestBroadcastInOnePass(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- s.ServePacket(pc) }()
+	go func() { served <- s.ServeOn(pc) }()
 	got := make(chan uint64, 3*clients)
 	take := func(_ *Client, m *Message) error {
 		if m.Mode() == Notify {
-			m.Uvarint() // the id
+			m.ReadUvarint() // the id
 		}
-		got <- m.Uint64()
+		got <- Read[uint64](m)
 		return m.Err()
 	}
 	for range clients {
@@ -44,7 +44,7 @@ func TestBroadcastInOnePass(t *testing.T) {
 	calls := func() uint64 { return s.muxes[0].Stats().Socket.SendCalls }
 	for i, mode := range []Mode{Unreliable, Notify, Reliable} {
 		m := NewMessage(mode, 3)
-		m.AddUint64(uint64(i))
+		Add[uint64](m, uint64(i))
 		least := uint64(clients)
 		for range 20 {
 			before := calls()
@@ -59,12 +59,11 @@ func TestBroadcastInOnePass(t *testing.T) {
 		}
 		require.LessOrEqual(t, least, uint64(clients/64+2), "system calls of a broadcast of mode %v", mode)
 		if mode == Unreliable {
-			require.NoError(t, s.SendAllBut(first, m))
+			require.NoError(t, s.SendAll(m, first))
 			for range clients - 1 {
 				require.EqualValues(t, i, <-got)
 			}
 		}
-		m.Release()
 	}
 	s.Close()
 	<-served

@@ -10,6 +10,8 @@ import (
 
 	"volley/internal/datagram"
 	"volley/internal/socket"
+
+	"volley/internal/testenv"
 )
 
 // A nowhere is a socket that takes everything.
@@ -37,6 +39,7 @@ func manyPeers(tb testing.TB, n int) (s *Server, peers []*Peer) {
 		p.s.core.state = stateConnected
 		peers = append(peers, p)
 	}
+	s.list.Store(&peers)
 	tb.Cleanup(func() {
 		for _, p := range peers {
 			p.s.conn.Close()
@@ -47,30 +50,29 @@ func manyPeers(tb testing.TB, n int) (s *Server, peers []*Peer) {
 }
 
 func TestBroadcastNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
-	_, peers := manyPeers(t, 100)
+	s, _ := manyPeers(t, 100)
 	for _, mode := range []Mode{Unreliable, Notify} {
 		m := NewMessage(mode, 3)
-		m.AddUint64(1)
-		broadcast(peers, nil, m)
-		if n := testing.AllocsPerRun(100, func() { broadcast(peers, nil, m) }); n > 0 {
+		Add[uint64](m, 1)
+		s.SendAll(m)
+		if n := testing.AllocsPerRun(100, func() { s.SendAll(m) }); n > 0 {
 			t.Errorf("%v: %v allocations for 100 messages, want 0", mode, n)
 		}
-		m.Release()
 	}
 }
 
 // BenchmarkBroadcastWithoutSocket is what a message to 1,000 clients costs beside
 // the system calls.
 func BenchmarkBroadcastWithoutSocket(b *testing.B) {
-	_, peers := manyPeers(b, 1000)
+	s, peers := manyPeers(b, 1000)
 	m := NewMessage(Unreliable, 3)
-	m.AddBytes(make([]byte, 100))
+	AddSlice(m, make([]byte, 100))
 	b.ReportAllocs()
 	for b.Loop() {
-		broadcast(peers, nil, m)
+		s.SendAll(m)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(peers)), "ns/message")
 }

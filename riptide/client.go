@@ -13,38 +13,36 @@ import (
 	"volley/internal/wire"
 )
 
-// A Client connects to a server, a C# or Unity program with Riptide or a
-// [Server]. The zero value is ready to use. It can connect again once its
+// A Client connects to a server: a C# or Unity program with Riptide, or a
+// [Server]. The zero value is ready to use. A Client can connect again once its
 // connection has ended. Fields must not be changed while it is connected.
 //
-// Functions given to it are called one after the other, on a goroutine of its
-// own that reads no socket. When one panics, that is logged with its stack, and the
-// connection ends, as if by Close; the program goes on.
+// A goroutine of the client calls the functions given to it, one after the other.
+// If a function panics, the client logs the panic with its stack, and the
+// connection ends, as if by Close.
 type Client struct {
 	// Config is for the connection; nil: the defaults.
 	Config *Config
 	// Data is sent along with the attempt to connect; see [NewData].
 	Data *Message
-	// NetDialer makes the socket.
+	// NetDialer opens the socket.
 	NetDialer net.Dialer
 
 	// Connected is called when the client is connected, before any message.
 	Connected func(*Client)
 	// Disconnected is called when the connection has ended, after all
-	// messages. The data is what the server has sent along if the reason is
-	// [Kicked], of less than 8 bits if nothing, and else nil.
-	Disconnected func(*Client, DisconnectReason, *Message)
+	// messages. The data is that of [DisconnectError].
+	Disconnected func(*Client, Reason, *Message)
 	// ClientConnected and ClientDisconnected are called with the ids of other
-	// clients that come and go. A new client is not told who was there.
+	// clients that come and go, but not of those that came before this one.
 	ClientConnected, ClientDisconnected func(*Client, uint16)
-	// Notify is called with notify messages, which have no handlers. They
-	// have no id in the packed layout.
+	// Notify is called with notify messages, which have no handlers.
 	Notify func(*Client, *Message) error
 	// Unhandled is called with messages that have no handler. Nil: they are
 	// dropped.
 	Unhandled func(*Client, *Message) error
 	// Delivered is called with the ids of reliable messages that the server
-	// has acknowledged, those of the protocol's own included.
+	// has acknowledged, including the protocol's own.
 	Delivered func(*Client, uint16)
 	// NotifyFate is called with the id of each notify message, in order, and
 	// whether it is known to have arrived.
@@ -52,8 +50,8 @@ type Client struct {
 
 	// KickOnError ends the connection when a handler returns an error.
 	KickOnError bool
-	// Logger is told of errors of handlers. Nil: silence, except for panics of
-	// functions, which go to slog.Default then.
+	// Logger gets errors of handlers, and panics. Nil: only panics are logged,
+	// by slog.Default.
 	Logger *slog.Logger
 
 	handlers handlerTable[*Client]
@@ -62,7 +60,14 @@ type Client struct {
 	cur *clientConn // the connection, or the last one
 }
 
-func (c *Client) handlerTable() *handlerTable[*Client] { return &c.handlers }
+// Handle registers the handler of user messages with an id, in place of an
+// earlier one; nil removes it. Messages without a handler go to Unhandled. The
+// message is valid until the handler returns; use [Message.Clone] to keep it.
+//
+// Handlers are called one after the other, in the order in which messages
+// arrived. If a handler returns an error, the client logs it, and ends the
+// connection if KickOnError is set.
+func (c *Client) Handle(id uint16, f func(*Client, *Message) error) { c.handlers.set(id, f) }
 
 // A clientConn is one connection of a Client.
 type clientConn struct {
@@ -70,13 +75,13 @@ type clientConn struct {
 	s      session
 	shown  bool // by itself, and not through a session below
 
-	ready chan struct{} // closed when it is decided whether there is a connection
+	ready chan struct{} // closed once it has connected or failed
 	done  chan struct{} // closed when it has ended and all was handled
 	// guarded by s.mu
 	stands  bool // it has been connected
 	id      uint16
-	failed  end   // why not; the data is a copy
-	trouble error // the last one of the socket, if it has never been connected
+	data    *Message // that came with the end
+	trouble error    // the last one of the socket, if it has never been connected
 }
 
 // errConnected is the error of connecting twice at a time.
@@ -84,10 +89,9 @@ var errConnected = errors.New("riptide: connected already")
 
 // Connect connects to a server. The network is "udp", "udp4" or "udp6", or one
 // of net.Dial for streams, such as "tcp"; the address is as for net.Dial. It
-// returns once the server has accepted, and else a *[ConnectError] with the
-// reason, a *[DisconnectError], the context's error, a *[ConfigError], the error
-// of Data, or that of dialing. The context means nothing to the connection
-// afterwards.
+// returns nil once the server has accepted. Errors are a *[DisconnectError], the
+// context's error, a *[ConfigError], the error of Data, or that of dialing. The
+// context does not affect the connection afterwards.
 func (c *Client) Connect(ctx context.Context, network, address string) error {
 	if _, err := newSettings(c.Config); err != nil {
 		return err
@@ -96,14 +100,13 @@ func (c *Client) Connect(ctx context.Context, network, address string) error {
 	if err != nil {
 		return err
 	}
-	return c.ConnectConn(ctx, conn)
+	return c.ConnectOn(ctx, conn)
 }
 
-// ConnectConn connects, as [Client.Connect] does, over a connection to the
-// server, which it takes over: a stream, or anything that preserves message
-// boundaries, such as a session of package netcode. One that is nil is a
-// *[ConfigError].
-func (c *Client) ConnectConn(ctx context.Context, conn net.Conn) error {
+// ConnectOn is Connect over an existing connection to the server, which it takes
+// over: a stream, or a connection that preserves message boundaries, such as a
+// session of package netcode.
+func (c *Client) ConnectOn(ctx context.Context, conn net.Conn) error {
 	if netconn.IsNil(conn) {
 		return configError("conn", "it is nil")
 	}
@@ -121,7 +124,7 @@ func (c *Client) ConnectConn(ctx context.Context, conn net.Conn) error {
 	if cc.stood() {
 		return err
 	}
-	<-cc.done // at once, for no function has been called
+	<-cc.done // at once, because no function has been called
 	if err == nil {
 		err = cc.failure()
 	}
@@ -175,12 +178,16 @@ func (c *Client) open(conn net.Conn) (*clientConn, error) {
 func (cc *clientConn) failure() error {
 	cc.s.mu.Lock()
 	defer cc.s.mu.Unlock()
-	switch e := cc.failed; e.reason {
-	case ConnectionRejected, NeverConnected:
-		return &ConnectError{e.rejected, e.message(cc.s.set), cc.trouble}
-	default:
-		return &DisconnectError{e.reason, e.message(cc.s.set)}
+	return cc.failureLocked()
+}
+
+func (cc *clientConn) failureLocked() error {
+	e := cc.s.core.disconnectError()
+	e.Data = cc.data
+	if e.Err == nil {
+		e.Err = cc.trouble
 	}
+	return e
 }
 
 // current returns the connection, or the last one; nil if there was none.
@@ -190,9 +197,9 @@ func (c *Client) current() *clientConn {
 	return c.cur
 }
 
-// Close ends the connection, if there is one, and tells the server. Disconnected
-// is called, with the reason [Disconnected]. It does not wait for functions that
-// are being called; [Client.Done] tells when they have returned.
+// Close ends the connection, if there is one, and tells the server. The function
+// Disconnected is called with the reason [Disconnected]. Close does not wait for
+// functions that are being called; [Client.Done] does.
 func (c *Client) Close() error {
 	if cc := c.current(); cc != nil {
 		cc.leave()
@@ -211,9 +218,8 @@ var closedChan = func() chan struct{} {
 	return c
 }()
 
-// Done returns a channel that is closed when the connection has ended and
-// Disconnected has returned. It is of the connection that there is when Done is
-// called.
+// Done returns a channel that is closed when the present connection has ended and
+// the function Disconnected has returned.
 func (c *Client) Done() <-chan struct{} {
 	if cc := c.current(); cc != nil {
 		return cc.done
@@ -221,8 +227,8 @@ func (c *Client) Done() <-chan struct{} {
 	return closedChan
 }
 
-// Err returns why the last connection has ended: a *[DisconnectError], or nil if
-// there was none, or it has not ended.
+// Err returns why the last connection has ended, a *[DisconnectError], or nil if
+// it has not ended or there was none.
 func (c *Client) Err() error {
 	cc := c.current()
 	if cc == nil {
@@ -233,7 +239,7 @@ func (c *Client) Err() error {
 	if !cc.stands || cc.s.core.state != stateClosed {
 		return nil
 	}
-	return &DisconnectError{cc.failed.reason, cc.failed.message(cc.s.set)}
+	return cc.failureLocked()
 }
 
 // ID returns the number that the server has given the client, 0 before it has.
@@ -247,16 +253,16 @@ func (c *Client) ID() uint16 {
 	return cc.id
 }
 
-// Send sends a message, which is copied. The error is [ErrSendBuffer] if too
-// much waits, see [Config.SendBuffer], that of the message, [ErrLayout],
-// [ErrNoMode], or one that matches net.ErrClosed if there is no connection.
+// Send copies and sends a message. The error is [ErrSendBuffer] if too much waits,
+// see [Config.SendBuffer], that of the message, or a *[DisconnectError] if the
+// connection has ended.
 func (c *Client) Send(m *Message) error {
 	_, err := c.SendID(m)
 	return err
 }
 
-// SendID is Send and returns the id by which Delivered or NotifyFate will tell
-// of a reliable or notify message; 0 for others.
+// SendID is Send and returns the id that Delivered or NotifyFate gets of a
+// reliable or notify message; 0 for others.
 func (c *Client) SendID(m *Message) (uint16, error) {
 	cc := c.current()
 	if cc == nil {
@@ -273,15 +279,11 @@ func (c *Client) Stats() Stats {
 	if cc := c.current(); cc != nil {
 		return cc.s.stats()
 	}
-	return Stats{RTT: -time.Millisecond, SmoothRTT: -time.Millisecond}
+	return Stats{}
 }
 
-// RTT returns the smoothed round-trip time, negative if it is not known yet, as
-// in the first second.
-func (c *Client) RTT() time.Duration { return c.Stats().SmoothRTT }
-
 // SetTimeout changes [Config.Timeout] for the connection, for instance while a
-// level is loaded. A negative one turns it off.
+// level is loaded. A negative timeout is none.
 func (c *Client) SetTimeout(d time.Duration) {
 	if cc := c.current(); cc != nil {
 		cc.s.change(func(set *settings) { set.timeout = d })
@@ -340,8 +342,7 @@ func (cc *clientOwner) joined() bool {
 }
 
 func (cc *clientOwner) left(e end) {
-	e.data = append([]byte(nil), e.data...)
-	cc.failed = e
+	cc.data = e.message(cc.s.set)
 	if !cc.stands {
 		cc.trouble = netconn.LastError(cc.s.conn)
 		close(cc.ready)
@@ -381,25 +382,17 @@ func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
 		}
 		defer close(cc.done)
 		if e := endOf(body); cc.stands && c.Disconnected != nil {
-			c.Disconnected(c, e.reason, e.message(cc.s.set))
+			c.Disconnected(c, e.why(), e.message(cc.s.set))
 		}
 	}
 }
 
 // handle hands a user message to its handler.
 func (c *Client) handle(cc *clientOwner, kind packetType, body []byte, m *Message) {
-	mode := modeOf(kind)
-	if m.loadUser(cc.s.set.layout, mode, body); m.err != nil {
+	if m.loadUser(cc.s.set.layout, modeOf(kind), body); m.err != nil {
 		return // too short for an id
 	}
-	f := c.Notify
-	if mode != Notify {
-		f = c.handlers.get(m.id, c.Unhandled)
-	}
-	if f == nil {
-		return
-	}
-	if err := f(c, m); err != nil {
+	if err := c.handlers.call(c, m, c.Notify, c.Unhandled); err != nil {
 		if c.Logger != nil {
 			c.Logger.Warn("riptide: handler failed", "message", m.id, "error", err)
 		}

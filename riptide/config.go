@@ -12,20 +12,24 @@ import (
 // value, and nil where a *Config is asked for, stands for the defaults, which
 // are those of the released C# library. A Config is never modified.
 type Config struct {
-	// Layout is the encoding. Both ends must use the same.
-	Layout Layout
-	// Version says which release's datagrams are sent where they differ.
-	Version Version
+	// NotesLayout selects the layout of whole bytes that the notes on Riptide
+	// describe. No released C# library speaks it; some ports do. Both ends must
+	// use the same layout.
+	NotesLayout bool
+	// Version21 sends what the releases 2.1.0 to 2.1.2 send where 2.2.1 differs:
+	// acks of 7 bytes, and the bytes 05 05 when a server stops. Every release is
+	// understood in any case.
+	Version21 bool
 	// MaxPayload is the largest payload of a message in bytes, 16 to 65000.
 	// Both ends must use the same. Above about 1200 a datagram may not fit
-	// into one packet of the network. Default [DefaultMaxPayload].
+	// into one packet of the network. Default 1225.
 	MaxPayload int
 
 	// HeartbeatInterval is the time between two heartbeats of a client, and
 	// between two of its attempts to connect. Default 1 s.
 	HeartbeatInterval time.Duration
-	// Timeout ends a connection of which no heartbeat has arrived for so
-	// long; other messages do not count. Default 5 s. Negative: never.
+	// Timeout ends a connection when no heartbeat has arrived for so long.
+	// Other messages do not count. Default 5 s. Negative: never.
 	Timeout time.Duration
 	// PendingTimeout is how long a server may take to decide on a client. It
 	// applies at both ends. Default 10 s.
@@ -34,55 +38,50 @@ type Config struct {
 	ConnectAttempts int
 
 	// MinResend is the least interval between two sends of a reliable message.
-	// The interval is 1.2 times the smoothed round-trip time otherwise, or
-	// longer where acknowledgements are seen to take longer; 50 ms or this if
-	// no round-trip time is known yet. While nothing is acknowledged only the
-	// two oldest are sent again. Default 50 ms. The released library has
-	// 10 ms, but its peers acknowledge once a frame, and a busy machine may
-	// not have a processor for them within 10 ms.
+	// Default 50 ms. The interval is longer, 1.2 times the smoothed round-trip
+	// time, or more if acknowledgements take longer. While nothing is
+	// acknowledged, only the two oldest messages are sent again. The C# library
+	// has 10 ms.
 	//
-	// Up to six times a message is sent again earlier: when one that left
-	// later has been acknowledged, or, of the two oldest, after the time that
-	// acknowledgements have been measured to take, at least 10 ms.
+	// A message is sent again earlier, up to six times, when one that left later
+	// has been acknowledged. The two oldest are also sent again after the time
+	// that acknowledgements usually take, at least 10 ms.
 	MinResend time.Duration
-	// MaxSends is how often a reliable message is sent, not counting those
-	// times that did not wait for the interval. If it is not acknowledged
-	// then, the connection ends with [PoorConnection]. Default 15. Negative:
-	// any number of times.
+	// MaxSends ends a connection, with [PoorConnection], when a reliable message
+	// was sent so often and not acknowledged. Sends before the end of the
+	// interval do not count. Default 15. Negative: never.
 	MaxSends int
 	// MaxMeanSends ends a connection, with [PoorConnection], when the mean
 	// number of sends of the last 64 reliable messages exceeds it for 64
 	// messages in a row. Default 5. Negative: never.
 	MaxMeanSends float64
-	// MaxNotifyLoss ends a connection, with [PoorConnection], when the loss of
-	// the last 64 notify messages exceeds it for 64 of them in a row. Default
-	// 0.05. Negative: never.
+	// MaxNotifyLoss ends a connection, with [PoorConnection], when the lost
+	// fraction of the last 64 notify messages exceeds it for 64 of them in a row.
+	// Default 0.05. Negative: never.
 	MaxNotifyLoss float64
 	// IgnoreQuality turns off all three.
 	IgnoreQuality bool
 
-	// DuplicateWindow makes unreliable messages arrive at most once also where
-	// the network repeats datagrams: one that is byte for byte equal to a
-	// datagram of such a message that came on the connection within this time
-	// is dropped, and counted in [Stats.UnreliableDuplicates]. Nothing else
-	// tells a copy, for these messages have no id on the wire. So two equal
-	// messages that were sent within the window count as one, too: put a
-	// number or a time into each. The last 128 messages are remembered, in
-	// some 2 KiB a connection; a copy that comes later is not known as one.
-	// In the notes layout it is for notify messages, too. Over streams, which
-	// repeat nothing, it has no effect, and over sessions of package netcode,
-	// which drop copies themselves, no use. Default 0, which is off, as in the
-	// C# library. Negative: off.
+	// DuplicateWindow drops copies of unreliable messages that the network makes.
+	// Default 0: off, as in the C# library.
+	//
+	// These messages have no id on the wire. A datagram is dropped if it is equal,
+	// byte for byte, to one that came within this time, and counts in
+	// [Stats.UnreliableDuplicates]. So put a number or a time into each message:
+	// two equal messages within the window count as one. The last 128 messages are
+	// remembered, in about 2 KiB a connection. In the notes layout this also
+	// applies to notify messages. It has no effect over streams, and is not needed
+	// over sessions of package netcode, which drop copies.
 	DuplicateWindow time.Duration
 
-	// SendBuffer limits what waits to be acknowledged on a connection, and,
-	// over TCP, to be sent, each in bytes. A message of n bytes counts as n +
-	// 64. A server kicks a client that exceeds it; a client's Send fails.
-	// Default 1 MiB.
+	// SendBuffer limits the messages of a connection that wait for an
+	// acknowledgement, in bytes, and over TCP also those that wait to be sent.
+	// A message of n bytes counts as n + 64. A server kicks a client that exceeds
+	// it; a client's Send fails. Default 1 MiB.
 	SendBuffer int
 	// ReadBuffer limits the messages of a connection that wait for their
-	// handler, in bytes. What finds no room is dropped; a reliable message is
-	// not acknowledged then, so it comes again. Default 1 MiB.
+	// handler, in bytes. Further ones are dropped; a reliable message is not
+	// acknowledged then, so it comes again. Default 1 MiB.
 	ReadBuffer int
 
 	// SocketBuffer is the size in bytes to ask for of the kernel's receive
@@ -106,12 +105,10 @@ const (
 	minMaxPayload         = 16
 )
 
-// A ConfigError says which option is not usable, and why.
+// A ConfigError says which option cannot be used.
 type ConfigError struct {
-	// Field is the name of the option, such as "Config.MaxPayload".
-	Field string
-	// Reason says what is wrong with it.
-	Reason string
+	Field  string // such as "Config.MaxPayload"
+	Reason string // with the value and the limit
 }
 
 func (e *ConfigError) Error() string {
@@ -122,7 +119,7 @@ func configError(field, format string, args ...any) error {
 	return &ConfigError{field, fmt.Sprintf(format, args...)}
 }
 
-// settings are a Config with its defaults applied.
+// settings are a Config with the defaults applied.
 type settings struct {
 	codec
 	maxPayload     int
@@ -137,7 +134,7 @@ type settings struct {
 	quality        bool
 	maxMeanSends   float64
 	maxNotifyLoss  float64
-	dupWindow      time.Duration // not positive: copies are not looked for
+	dupWindow      time.Duration // 0: off
 	repeats        int           // of a disconnect
 	socket         socket.Config
 }
@@ -148,8 +145,8 @@ func newSettings(cfg *Config) (*settings, error) {
 		cfg = new(Config)
 	}
 	s := &settings{
-		codec:          codec{cfg.Layout, cfg.Version},
-		maxPayload:     cmp.Or(cfg.MaxPayload, DefaultMaxPayload),
+		codec:          codec{cfg.layout(), cfg.Version21},
+		maxPayload:     cmp.Or(cfg.MaxPayload, defaultMaxPayload),
 		heartbeat:      cmp.Or(cfg.HeartbeatInterval, defaultHeartbeat),
 		timeout:        cmp.Or(cfg.Timeout, defaultTimeout),
 		pendingTimeout: cmp.Or(cfg.PendingTimeout, defaultPendingTimeout),
@@ -177,10 +174,6 @@ func newSettings(cfg *Config) (*settings, error) {
 // check returns the first option that is out of its range.
 func (s *settings) check() error {
 	switch {
-	case !s.layout.valid():
-		return configError("Config.Layout", "there is no %v", s.layout)
-	case !s.version.valid():
-		return configError("Config.Version", "there is no %v", s.version)
 	case s.maxPayload < minMaxPayload || s.maxPayload > maxMaxPayload:
 		return configError("Config.MaxPayload", "%d is not from %d to %d", s.maxPayload, minMaxPayload, maxMaxPayload)
 	case s.heartbeat < time.Millisecond:
@@ -193,6 +186,8 @@ func (s *settings) check() error {
 		return configError("Config.ConnectAttempts", "%d is negative", s.attempts)
 	case s.minResend < time.Millisecond:
 		return configError("Config.MinResend", "%v is less than 1ms", s.minResend)
+	case s.dupWindow < 0:
+		return configError("Config.DuplicateWindow", "%v is negative", s.dupWindow)
 	case s.sendBuffer < s.maxPayload+maxHeaderSize+messageCost:
 		return configError("Config.SendBuffer", "%d does not hold a message of %d bytes", s.sendBuffer, s.maxPayload)
 	case s.readBuffer < s.maxPayload+maxHeaderSize+messageCost:
@@ -201,37 +196,32 @@ func (s *settings) check() error {
 	return nil
 }
 
-// payload returns the payload limit for messages made by a Config.
-func (cfg *Config) payload() (Layout, int) {
-	if cfg == nil {
-		return Packed, DefaultMaxPayload
+// layout returns the layout of messages for a Config, which may be nil.
+func (cfg *Config) layout() layout {
+	if cfg != nil && cfg.NotesLayout {
+		return notes
 	}
-	return cfg.Layout, cmp.Or(cfg.MaxPayload, DefaultMaxPayload)
+	return packed
 }
 
-// NewMessage returns an empty message for connections with these options. See
-// the function [NewMessage].
+// payload returns the payload limit of messages for a Config, which may be nil.
+func (cfg *Config) payload() int {
+	if cfg == nil {
+		return defaultMaxPayload
+	}
+	return cmp.Or(cfg.MaxPayload, defaultMaxPayload)
+}
+
+// NewMessage is the function [NewMessage] for connections with these options.
 func (cfg *Config) NewMessage(mode Mode, id uint16) *Message {
-	m := newMessage()
-	layout, limit := cfg.payload()
-	m.initUser(layout, mode, id, limit)
+	m := &Message{layout: cfg.layout(), maxPayload: cfg.payload()}
+	m.Reset(mode, id)
 	return m
 }
 
-// NewNotify returns an empty notify message without an id for connections with
-// these options. In the notes layout, in which each has an id, it is 0.
-func (cfg *Config) NewNotify() *Message {
-	m := newMessage()
-	layout, limit := cfg.payload()
-	m.initNotify(layout, limit)
-	return m
-}
-
-// NewData returns an empty message without a header for connections with these
-// options. See the function [NewData].
+// NewData is the function [NewData] for connections with these options.
 func (cfg *Config) NewData() *Message {
-	m := newMessage()
-	layout, limit := cfg.payload()
-	m.initData(layout, limit)
+	m := new(Message)
+	m.initData(cfg.layout(), cfg.payload())
 	return m
 }

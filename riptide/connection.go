@@ -44,17 +44,18 @@ type events interface {
 	request(data []byte)
 	// ended says that the connection is over; rejected is meant if the reason
 	// is ConnectionRejected. The data is a body, empty if there is none.
-	ended(reason DisconnectReason, rejected RejectReason, data []byte)
+	ended(reason endReason, rejected rejectReason, data []byte)
 }
 
-// A connection is one side of a connection. It has no clock and no socket: it
-// is told the time, is given datagrams, and appends datagrams.
+// A connection is one side of a connection. It has no clock and no socket: its
+// caller passes the time and datagrams, and sends what it appends.
 type connection struct {
 	set    *settings
 	events events
 	side   side
 	state  connState
 	id     uint16 // the client's
+	over   end    // once closed; without data
 
 	heard    time.Time // the last sign of life that counts for the time-out
 	beat     time.Time // client: the next heartbeat
@@ -94,7 +95,7 @@ func (c *connection) connect(now time.Time, data []byte, out *wire.Batch) {
 
 // pend tells the client that a decision is pending, if it still is.
 func (c *connection) pend(out *wire.Batch) {
-	if c.set.layout == Packed && c.state == statePending {
+	if c.set.layout == packed && c.state == statePending {
 		c.set.appendConnect(out, nil)
 	}
 }
@@ -104,18 +105,18 @@ func (c *connection) accept(now time.Time, id uint16, out *wire.Batch) {
 	c.id, c.heard = id, now
 	c.state = stateConnecting
 	c.sendID(now, typeWelcome, id, out)
-	if c.set.layout == Notes { // no welcome comes back
+	if c.set.layout == notes { // no welcome comes back
 		c.state = stateConnected
 		c.events.connected(id)
 	}
 }
 
 // reject refuses a client.
-func (c *connection) reject(r RejectReason, data []byte, out *wire.Batch) {
+func (c *connection) reject(r rejectReason, data []byte, out *wire.Batch) {
 	for range rejectSends {
 		c.set.appendReject(out, r, data)
 	}
-	c.end(ConnectionRejected, r, nil)
+	c.end(endRejected, r, nil)
 }
 
 // sendID sends a message of the protocol's own that names a client. It is not
@@ -129,7 +130,7 @@ func (c *connection) sendID(now time.Time, t packetType, id uint16, out *wire.Ba
 // unreliable messages.
 func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (id uint16, err error) {
 	if c.state != stateConnected {
-		return 0, errNotConnected
+		return 0, c.notConnected()
 	}
 	switch m {
 	case Reliable:
@@ -142,7 +143,8 @@ func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (
 	default:
 		c.set.appendUnreliable(out, body)
 	}
-	c.counts.Sent[m].add(len(body) + c.set.layout.headerBits(m)/8)
+	c.counts.MessagesSent[m]++
+	c.counts.BytesSent[m] += uint64(len(body) + c.set.layout.headerBits(m)/8)
 	return id, nil
 }
 
@@ -152,13 +154,13 @@ func (c *connection) leave(out *wire.Batch) {
 		for range c.set.repeats {
 			c.set.appendLeave(out)
 		}
-		c.end(Disconnected, 0, nil)
+		c.end(endLeft, 0, nil)
 	}
 }
 
 // kick ends a connection as a server. What the client is told need not be the
 // reason here.
-func (c *connection) kick(local, told DisconnectReason, data []byte, out *wire.Batch) {
+func (c *connection) kick(local, told endReason, data []byte, out *wire.Batch) {
 	if c.state != stateClosed {
 		for range c.set.repeats {
 			c.set.appendDisconnect(out, told, data)
@@ -168,21 +170,20 @@ func (c *connection) kick(local, told DisconnectReason, data []byte, out *wire.B
 }
 
 // end makes the connection closed.
-func (c *connection) end(reason DisconnectReason, rejected RejectReason, data []byte) {
+func (c *connection) end(reason endReason, rejected rejectReason, data []byte) {
 	if c.state == stateClosed {
 		return
 	}
-	c.state = stateClosed
+	c.state, c.over = stateClosed, end{reason: reason, rejected: rejected}
 	c.sender.slots, c.sender.spare, c.sender.queue, c.data = nil, nil, queue{}, nil
 	c.recent = recent{}
 	c.events.ended(reason, rejected, data)
 }
 
-// pace returns how long acknowledgements are waited for. The interval between two
-// sends of a reliable message is that of the released library, except for the
-// least one, and longer where acknowledgements take longer than heartbeats make
-// believe. The first sends follow what acknowledgements have been measured to
-// take.
+// pace returns how long to wait for acknowledgements. The interval between two
+// sends of a reliable message is that of the C# library, except for the least
+// one, and longer if acknowledgements take longer than heartbeats. The first
+// sends follow the time that acknowledgements have taken.
 func (c *connection) pace() pace {
 	d := firstResend
 	if c.rtt.smooth >= 0 {
@@ -200,9 +201,8 @@ func (c *connection) pace() pace {
 	return p
 }
 
-// tick does what is due and returns when to be called next; the zero time if
-// nothing is ever due. Unread says that datagrams have arrived that have not been
-// given to receive.
+// tick does what is due and returns when to call it next; the zero time for
+// never. Unread says that receive has yet to get datagrams that have arrived.
 func (c *connection) tick(now time.Time, unread bool, out *wire.Batch) time.Time {
 	if c.state == stateClosed {
 		return time.Time{}
@@ -258,10 +258,10 @@ func (c *connection) deadline() time.Time {
 // timeOut ends a connection of which nothing was heard, or decided, in time.
 func (c *connection) timeOut(out *wire.Batch) {
 	if c.side == serverSide && c.state == statePending {
-		c.reject(Rejected, nil, out)
+		c.reject(rejectPlain, nil, out)
 		return
 	}
-	c.end(TimedOut, 0, nil)
+	c.end(endTimeout, 0, nil)
 }
 
 // clientBeat is what a client does once in each heartbeat interval.
@@ -269,7 +269,7 @@ func (c *connection) clientBeat(now time.Time, out *wire.Batch) {
 	switch c.state {
 	case stateConnecting:
 		if c.attempts >= c.set.attempts {
-			c.end(NeverConnected, NoConnection, nil)
+			c.end(endUnconnected, rejectNoAnswer, nil)
 			return
 		}
 		c.attempts++
@@ -294,9 +294,9 @@ func (c *connection) resend(now time.Time, unread bool, out *wire.Batch) {
 		limit = 0
 	}
 	n, ok := c.sender.resend(now, c.pace(), limit, unread, out)
-	c.counts.Resends += uint64(n)
+	c.counts.MessagesResent += uint64(n)
 	if !ok && c.state == stateConnected {
-		c.end(PoorConnection, 0, nil)
+		c.end(endPoor, 0, nil)
 	}
 }
 
@@ -304,7 +304,7 @@ func (c *connection) resend(now time.Time, unread bool, out *wire.Batch) {
 func (c *connection) stats() Stats {
 	s := c.counts
 	s.NotifyDelivered, s.NotifyLost, s.NotifyUnknown = c.notify.fates.delivered, c.notify.fates.lost, c.notify.fates.beyond
-	s.RTT, s.SmoothRTT = fromMillis(c.rtt.last), fromMillis(c.rtt.smooth)
+	s.RTT, s.LastRTT = fromMillis(max(0, c.rtt.smooth)), fromMillis(max(0, c.rtt.last))
 	s.Unacknowledged, s.QueuedBytes = c.sender.waiting(), c.sender.bytes
 	s.MeanSends, s.NotifyLoss = c.quality.meanSends(), c.quality.notifyLoss()
 	return s

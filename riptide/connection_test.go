@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/wire"
+
+	"volley/internal/testenv"
 )
 
 // TestLossySession sends messages of each mode both ways through a network that
@@ -20,12 +22,12 @@ func TestLossySession(t *testing.T) {
 	const n = 10_000
 	for _, cfg := range []*Config{
 		{IgnoreQuality: true},
-		{IgnoreQuality: true, Version: V21},
-		{IgnoreQuality: true, Layout: Notes},
+		{IgnoreQuality: true, Version21: true},
+		{IgnoreQuality: true, NotesLayout: true},
 		{IgnoreQuality: true, DuplicateWindow: 200 * ms},
-		{IgnoreQuality: true, Layout: Notes, DuplicateWindow: 200 * ms},
+		{IgnoreQuality: true, NotesLayout: true, DuplicateWindow: 200 * ms},
 	} {
-		t.Run(fmt.Sprint(cfg.Layout, cfg.Version, cfg.DuplicateWindow), func(t *testing.T) {
+		t.Run(fmt.Sprint(cfg.layout(), cfg.Version21, cfg.DuplicateWindow), func(t *testing.T) {
 			cfg.Timeout = time.Minute
 			s := newSimulation(t, cfg, 7)
 			s.loss, s.dup, s.jitter = 0.2, 0.1, 15*time.Millisecond
@@ -53,19 +55,19 @@ func TestLossySession(t *testing.T) {
 				}
 				s.step(s.now.Add(10 * time.Millisecond))
 			}
-			if cfg.Layout == Notes {
+			if cfg.NotesLayout {
 				require.Equal(t, 16, *span, "what acknowledgements tell of")
 			}
 			require.Greater(t, *jump, 1, "ids ahead of the newest")
 			require.LessOrEqual(t, *jump, 31, "what released receivers bear")
 			for end, r := range s.events {
-				counts := numbersOf(t, r, cfg.Layout)
+				counts := numbersOf(t, r, cfg.layout())
 				checkCounts(t, cfg, counts, n)
 				copies := checkUnreliable(t, cfg, arrived[end], counts[Unreliable])
-				if cfg.Layout == Packed {
+				if cfg.layout() == packed {
 					require.Equal(t, copies, s.ends[end].stats().UnreliableDuplicates)
 				}
-				if cfg.Layout == Packed {
+				if cfg.layout() == packed {
 					checkFates(t, s.events[1-end].fates, notifyIDs[1-end], counts[Notify])
 				}
 			}
@@ -82,7 +84,7 @@ func (s *simulation) countUnreliable() (counts [2]map[int]int) {
 		set := s.ends[at].set
 		if p, ok := set.parse(1-at, b); ok && p.typ == typeUnreliable {
 			m.loadUser(set.layout, Unreliable, p.body)
-			counts[at][int(m.Uint32())]++
+			counts[at][int(Read[uint32](m))]++
 		}
 	}
 	return counts
@@ -111,13 +113,13 @@ func checkCounts(t *testing.T, cfg *Config, counts [numModes]map[int]int, n int)
 		if counts[Reliable][i] != 1 {
 			t.Fatalf("reliable message %d came %d times", i, counts[Reliable][i])
 		}
-		if (cfg.Layout == Packed || cfg.DuplicateWindow > 0) && counts[Notify][i] > 1 {
+		if (cfg.layout() == packed || cfg.DuplicateWindow > 0) && counts[Notify][i] > 1 {
 			t.Fatalf("notify message %d came %d times", i, counts[Notify][i])
 		}
 	}
-	for m, got := range counts {
+	for m, got := range counts[Unreliable:] {
 		if len(got) < n/2 || len(got) > n {
-			t.Errorf("%d different %v messages came of %d", len(got), Mode(m), n)
+			t.Errorf("%d different %v messages came of %d", len(got), recordedMode(m), n)
 		}
 	}
 }
@@ -149,7 +151,7 @@ func checkFates(t *testing.T, fates []fate, ids []uint16, arrived map[int]int) {
 // TestWraparound takes every id around: reliable, notify and heartbeats.
 func TestWraparound(t *testing.T) {
 	n := 140_000
-	if raceEnabled {
+	if testenv.Race {
 		n = 70_000
 	}
 	s := newSimulation(t, &Config{HeartbeatInterval: 5 * time.Millisecond, ConnectAttempts: 100}, 1)
@@ -167,14 +169,14 @@ func TestWraparound(t *testing.T) {
 		s.step(s.now.Add(200 * time.Microsecond))
 	}
 	s.step(s.now.Add(time.Second))
-	counts := numbersOf(t, s.events[serverSide], Packed)
+	counts := numbersOf(t, s.events[serverSide], packed)
 	for i := range n {
 		if counts[Reliable][i] != 1 {
 			t.Fatalf("reliable message %d came %d times", i, counts[Reliable][i])
 		}
 	}
 	st := s.ends[clientSide].stats()
-	if len(s.events[clientSide].ids) != n+1 || st.Delivered != uint64(n)+1 || st.Unacknowledged != 0 || st.QueuedBytes != 0 {
+	if len(s.events[clientSide].ids) != n+1 || st.MessagesDelivered != uint64(n)+1 || st.Unacknowledged != 0 || st.QueuedBytes != 0 {
 		t.Errorf("%d messages reported as delivered, %+v", len(s.events[clientSide].ids), st)
 	}
 	if st.NotifyDelivered < uint64(n)*9/10 {
@@ -183,8 +185,8 @@ func TestWraparound(t *testing.T) {
 	if s.ends[clientSide].attempts != 1 || s.ends[clientSide].state != stateConnected {
 		t.Errorf("state %d", s.ends[clientSide].state)
 	}
-	if st.SmoothRTT < 2*time.Millisecond || st.SmoothRTT > 5*time.Millisecond || s.ends[serverSide].stats().RTT <= 0 {
-		t.Errorf("RTT %v, at the server %v", st.SmoothRTT, s.ends[serverSide].stats().RTT)
+	if st.RTT < 2*time.Millisecond || st.RTT > 5*time.Millisecond || s.ends[serverSide].stats().LastRTT <= 0 {
+		t.Errorf("RTT %v, at the server %v", st.RTT, s.ends[serverSide].stats().LastRTT)
 	}
 }
 
@@ -211,7 +213,7 @@ func TestLossyWraparound(t *testing.T) {
 	}
 	s.step(s.now.Add(10 * time.Second))
 	for end, r := range s.events {
-		counts := numbersOf(t, r, Packed)
+		counts := numbersOf(t, r, packed)
 		for i := range reliable[1-end] {
 			if counts[Reliable][i] != 1 {
 				t.Fatalf("reliable message %d came %d times", i, counts[Reliable][i])
@@ -240,8 +242,8 @@ func TestNoSpuriousResends(t *testing.T) {
 			s.step(s.now.Add(3 * time.Millisecond))
 		}
 		for _, c := range s.ends {
-			if st := c.stats(); st.Resends > 0 {
-				t.Errorf("latency %v: %d resends", latency, st.Resends)
+			if st := c.stats(); st.MessagesResent > 0 {
+				t.Errorf("latency %v: %d resends", latency, st.MessagesResent)
 			}
 		}
 	}
@@ -265,7 +267,7 @@ func TestBlackout(t *testing.T) {
 	s.blackout = func(at time.Time) bool { return true }
 	s.step(s.now.Add(7 * time.Second))
 	for i, r := range s.events {
-		if r.end != TimedOut || r.ends != 1 {
+		if r.end != endTimeout || r.ends != 1 {
 			t.Errorf("end %d: %v", i, r.log)
 		}
 	}
@@ -294,7 +296,7 @@ func TestPoorConnection(t *testing.T) {
 			t.Errorf("sent again after %v, want 1.2 times 40 ms", d)
 		}
 	}
-	if r := s.events[clientSide]; r.end != PoorConnection || r.ends != 1 {
+	if r := s.events[clientSide]; r.end != endPoor || r.ends != 1 {
 		t.Errorf("the client's end: %v", r.log)
 	}
 	if r := s.events[serverSide]; r.ends > 0 {
@@ -323,7 +325,7 @@ func TestMeanSends(t *testing.T) {
 			(codec{}).appendAck(&out, ack{newest: id})
 			c.receive(now, out.At(0), new(wire.Batch))
 		}
-		if want := 64; !ignore && (n != want || r.end != PoorConnection) {
+		if want := 64; !ignore && (n != want || r.end != endPoor) {
 			t.Errorf("after %d messages: %v, want the end after %d", n, r.log, want)
 		}
 		if ignore && (n != 70 || c.quality.meanSends() != 6) {
@@ -353,7 +355,7 @@ func TestNotifyLoss(t *testing.T) {
 				s.ends[clientSide].receive(s.now, out.At(0), &out) // this way nothing is lost
 			}
 		}
-		if r := s.events[clientSide]; (r.end == PoorConnection) != test.ends {
+		if r := s.events[clientSide]; (r.end == endPoor) != test.ends {
 			t.Errorf("one in %d lost, ignored %v: %v", test.lossEvery, test.ignore, r.log)
 		}
 	}
@@ -410,8 +412,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("refused: %v: %d acks, newest notify %d, %d messages", r.refuse, out.Len(), c.notify.newest, len(r.messages))
 		}
 	}
-	if st := c.stats(); st.Refused != 2 {
-		t.Errorf("%d refused, want 2", st.Refused)
+	if st := c.stats(); st.MessagesRefused != 2 {
+		t.Errorf("%d refused, want 2", st.MessagesRefused)
 	}
 }
 
@@ -463,7 +465,7 @@ func TestNotifyUnanswered(t *testing.T) {
 }
 
 func TestConnectionAllocs(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	a, ra := newConnected(t, nil, clientSide)
@@ -506,10 +508,10 @@ func TestLateAcks(t *testing.T) {
 		s.send(clientSide, Reliable, numbered(nil, Reliable, i))
 		s.step(s.now.Add(10 * time.Millisecond))
 		if i == 100 {
-			early = c.stats().Resends
+			early = c.stats().MessagesResent
 		}
 	}
-	if late := c.stats().Resends - early; early == 0 || late > 0 {
+	if late := c.stats().MessagesResent - early; early == 0 || late > 0 {
 		t.Errorf("%d resends in the first second, %d in the next two", early, late)
 	}
 }

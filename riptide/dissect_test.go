@@ -13,19 +13,19 @@ import (
 // damaged copies, with what this package reads, in both layouts.
 func TestDissect(t *testing.T) {
 	vectors.EachDamaged(t, 5, func(b []byte) {
-		checkDissected(t, Packed, dissect.Decode(dissect.Riptide, b, nil), b)
-		checkDissected(t, Notes, dissect.Decode(dissect.RiptideNotes, b, nil), b)
+		checkDissected(t, packed, dissect.Decode(dissect.Riptide, b, nil), b)
+		checkDissected(t, notes, dissect.Decode(dissect.RiptideNotes, b, nil), b)
 	}, "riptide", "hex", "ack")
 }
 
-func checkDissected(t *testing.T, layout Layout, d dissect.Datagram, b []byte) {
+func checkDissected(t *testing.T, layout layout, d dissect.Datagram, b []byte) {
 	t.Helper()
 	from := clientSide
 	if f, _ := d.Find("from"); f.Value == "server" {
 		from = serverSide
 	}
 	p, ok := codec{layout: layout}.parse(from, b)
-	if layout == Packed && ok && (p.typ == typeUnreliable || p.typ == typeReliable) {
+	if layout == packed && ok && (p.typ == typeUnreliable || p.typ == typeReliable) {
 		ok = checkMessage(t, &d, p)
 	}
 	require.Equal(t, ok, d.Problem == "", "%v, %s: %x", layout, d.Problem, b)
@@ -46,7 +46,7 @@ func checkDissected(t *testing.T, layout Layout, d dissect.Datagram, b []byte) {
 		require.Equal(t, int64(p.rtt), rtt.Value, "%x", b)
 	case typeReject:
 		reason := uint8(d.Uint("reject"))
-		if layout == Notes {
+		if layout == notes {
 			reason = notesReject(reason)
 		}
 		require.Equal(t, p.reason, reason, "%x", b)
@@ -61,7 +61,7 @@ func checkDissected(t *testing.T, layout Layout, d dissect.Datagram, b []byte) {
 func checkMessage(t *testing.T, d *dissect.Datagram, p packet) bool {
 	t.Helper()
 	m := new(Message)
-	m.loadUser(Packed, modeOf(p.typ), p.body)
+	m.loadUser(packed, modeOf(p.typ), p.body)
 	if m.Err() != nil {
 		return false
 	}
@@ -70,14 +70,14 @@ func checkMessage(t *testing.T, d *dissect.Datagram, p packet) bool {
 }
 
 // checkBody compares what an application has put into a datagram.
-func checkBody(t *testing.T, layout Layout, d *dissect.Datagram, p packet) {
+func checkBody(t *testing.T, layout layout, d *dissect.Datagram, p packet) {
 	t.Helper()
 	got := d.Bytes("payload")
 	if got == nil {
 		got = d.Bytes("data")
 	}
-	user := p.typ == typeUnreliable || p.typ == typeReliable || layout == Notes && p.typ == typeNotify
-	if layout == Notes {
+	user := p.typ == typeUnreliable || p.typ == typeReliable || layout == notes && p.typ == typeNotify
+	if layout == notes {
 		want := p.body
 		if user {
 			require.Equal(t, uint64(want[0])|uint64(want[1])<<8, d.Uint("message"))
@@ -95,7 +95,7 @@ func checkBody(t *testing.T, layout Layout, d *dissect.Datagram, p packet) {
 	want := make([]byte, m.Unread()/8)
 	m.copyBytes(want)
 	if n := m.Unread(); n > 0 {
-		if rest := m.Bits(n); rest != 0 {
+		if rest := m.ReadBits(n); rest != 0 {
 			want = append(want, byte(rest))
 		}
 	}

@@ -9,25 +9,25 @@ import (
 	"volley/riptide"
 )
 
-// A server that sends everybody's chat to everybody else, and two clients. Unity
+// A server that sends the chat of each client to all others, and two clients. Unity
 // programs with the stock library could be among them.
 func Example() {
 	s := &riptide.Server{MaxClients: 64}
-	s.Accept = func(r *riptide.Request) error {
-		if password := r.Data.String(); password != "swordfish" {
+	s.Accept = func(_ context.Context, r *riptide.Request) error {
+		if password := r.Data.ReadString(); password != "swordfish" {
 			return fmt.Errorf("wrong password %q", password)
 		}
 		return nil
 	}
-	riptide.Handle(s, 1, func(p *riptide.Peer, m *riptide.Message) error {
-		line := m.String()
+	s.Handle(1, func(p *riptide.Peer, m *riptide.Message) error {
+		line := m.ReadString()
 		if err := m.Err(); err != nil { // one check after all fields
 			return err
 		}
 		out := riptide.NewMessage(riptide.Reliable, 2)
-		out.AddUint16(p.ID())
+		riptide.Add(out, p.ID())
 		out.AddString(line)
-		return s.SendAllBut(p, out)
+		return s.SendAll(out, p)
 	})
 	joined := make(chan struct{}) // the server learns it a moment after the client
 	s.Connected = func(*riptide.Peer) { joined <- struct{}{} }
@@ -35,13 +35,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go s.ServePacket(pc)
+	go s.ServeOn(pc)
 	defer s.Shutdown(context.Background())
 
 	heard := make(chan string)
 	ada, grace := new(riptide.Client), new(riptide.Client)
-	riptide.Handle(grace, 2, func(_ *riptide.Client, m *riptide.Message) error {
-		heard <- fmt.Sprintf("player %d: %s", m.Uint16(), m.String())
+	grace.Handle(2, func(_ *riptide.Client, m *riptide.Message) error {
+		heard <- fmt.Sprintf("player %d: %s", riptide.Read[uint16](m), m.ReadString())
 		return m.Err()
 	})
 	for _, c := range []*riptide.Client{ada, grace} {
@@ -67,36 +67,42 @@ func Example() {
 func ExampleMessage() {
 	m := riptide.NewMessage(riptide.Unreliable, 7)
 	m.AddString("gopher")
-	m.AddVector3(riptide.Vector3{X: 1, Y: 2, Z: 3})
+	m.AddValue(riptide.Vector3{X: 1, Y: 2, Z: 3})
 	riptide.AddSlice(m, []int32{10, 20})
 
-	fmt.Println(m.String(), m.Vector3(), riptide.Slice[int32](m), m.Err())
-	fmt.Println(m.Uint64(), m.Err())
+	name := m.ReadString()
+	var at riptide.Vector3
+	m.ReadValue(&at)
+	fmt.Println(name, at, riptide.ReadSlice[int32](m), m.Err())
+	fmt.Println(riptide.Read[uint64](m), m.Err())
 	// Output:
 	// gopher {1 2 3} [10 20] <nil>
 	// 0 riptide: read past the end of the message
 }
 
-// A move has a method for each direction, and so can be added to messages, read
-// from them, and given to a handler.
+// A move has a method for each direction, so messages can hold it.
 type move struct {
 	Player uint16
 	To     riptide.Vector2
 }
 
 func (v move) MarshalRiptide(m *riptide.Message) {
-	m.AddUint16(v.Player)
-	m.Add(v.To)
+	riptide.Add(m, v.Player)
+	m.AddValue(v.To)
 }
 
 func (v *move) UnmarshalRiptide(m *riptide.Message) {
-	v.Player = m.Uint16()
-	m.Read(&v.To)
+	v.Player = riptide.Read[uint16](m)
+	m.ReadValue(&v.To)
 }
 
-func ExampleHandleValue() {
+func ExampleMessage_ReadValue() {
 	c := new(riptide.Client)
-	riptide.HandleValue(c, 7, func(c *riptide.Client, v *move) error {
+	c.Handle(7, func(c *riptide.Client, m *riptide.Message) error {
+		var v move
+		if m.ReadValue(&v); m.Err() != nil {
+			return m.Err()
+		}
 		fmt.Println("player", v.Player, "moves to", v.To)
 		return nil
 	})
@@ -105,6 +111,6 @@ func ExampleHandleValue() {
 func ExampleAddValues() {
 	m := riptide.NewMessage(riptide.Reliable, 7)
 	riptide.AddValues(m, []move{{1, riptide.Vector2{X: 1}}, {2, riptide.Vector2{Y: 1}}})
-	fmt.Println(riptide.Values[move](m), m.Err())
+	fmt.Println(riptide.ReadValues[move](m), m.Err())
 	// Output: [{1 {1 0}} {2 {0 1}}] <nil>
 }

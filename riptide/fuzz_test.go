@@ -35,10 +35,10 @@ func addDatagrams(f *testing.F, add func([]byte)) {
 func FuzzPacket(f *testing.F) {
 	addDatagrams(f, func(b []byte) { f.Add(b, false, false) })
 	f.Add([]byte{3, 5, 2, 0x6e, 0x6f}, true, true)
-	f.Fuzz(func(t *testing.T, b []byte, notes, fromServer bool) {
+	f.Fuzz(func(t *testing.T, b []byte, inNotes, fromServer bool) {
 		cd, from := codec{}, clientSide
-		if notes {
-			cd.layout = Notes
+		if inNotes {
+			cd.layout = notes
 		}
 		if fromServer {
 			from = serverSide
@@ -47,12 +47,12 @@ func FuzzPacket(f *testing.F) {
 		if !ok {
 			return
 		}
-		if notes && p.typ == typeReject && p.reason == rejectPending {
+		if inNotes && p.typ == typeReject && p.reason == rejectPending {
 			return // which we never send
 		}
 		var out wire.Batch
 		c := datagramCase{}
-		if notes && (p.typ == typeWelcome || p.typ == typeClientConnected || p.typ == typeClientDisconnected) {
+		if inNotes && (p.typ == typeWelcome || p.typ == typeClientConnected || p.typ == typeClientDisconnected) {
 			appendID(&out, p.typ, p.seq, p.client)
 		} else {
 			c.append(cd, from, p, &out)
@@ -61,7 +61,7 @@ func FuzzPacket(f *testing.F) {
 		if p.typ == typeDisconnect && from == clientSide { // the reason is fixed
 			q.reason, q.body = p.reason, p.body
 		}
-		if len(p.body) > 0 && cd.layout == Packed {
+		if len(p.body) > 0 && cd.layout == packed {
 			p.body = bytes.Clone(p.body)
 			q.body[0] &= 0xf0
 			p.body[0] &= 0xf0
@@ -77,10 +77,10 @@ func FuzzPacket(f *testing.F) {
 func FuzzMessage(f *testing.F) {
 	script := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}
 	addDatagrams(f, func(b []byte) { f.Add(b, script, false) })
-	f.Fuzz(func(t *testing.T, b, script []byte, notes bool) {
-		layout := Packed
-		if notes {
-			layout = Notes
+	f.Fuzz(func(t *testing.T, b, script []byte, inNotes bool) {
+		layout := packed
+		if inNotes {
+			layout = notes
 		}
 		m := new(Message)
 		m.loadUser(layout, Reliable, b)
@@ -100,29 +100,29 @@ func FuzzMessage(f *testing.F) {
 func readAny(m *Message, op byte, n int) int {
 	switch op % 18 {
 	case 0:
-		m.Uint8()
+		Read[uint8](m)
 	case 1:
-		m.Uint64()
+		Read[uint64](m)
 	case 2:
-		m.Bool()
+		m.ReadBool()
 	case 3:
-		m.Uvarint()
+		m.ReadUvarint()
 	case 4:
-		m.Varint()
+		m.ReadVarint()
 	case 5:
-		return len(m.String()) / 3 // bytes may become U+FFFD
+		return len(m.ReadString()) / 3 // bytes may become U+FFFD
 	case 6:
-		return len(m.Bytes())
+		return len(ReadSlice[byte](m))
 	case 7:
-		return len(Slice[bool](m))
+		return len(ReadSlice[bool](m))
 	case 8:
-		return len(Slice[uint16](m))
+		return len(ReadSlice[uint16](m))
 	case 9:
-		return len(Slice[string](m))
+		return len(ReadSlice[string](m))
 	case 10:
-		return len(Values[Vector2](m))
+		return len(ReadValues[Vector2](m))
 	case 11:
-		m.Bits(n)
+		m.ReadBits(n)
 	case 12:
 		m.SkipBits(n)
 	case 13:
@@ -130,11 +130,11 @@ func readAny(m *Message, op byte, n int) int {
 	case 14:
 		m.SetBits(n, 1, 1+n%64)
 	case 15:
-		return len(m.AppendBytes(nil))
+		return len(m.ReadAppend(nil))
 	case 16:
 		ReadArray(m, make([]uint8, n))
 	case 17:
-		m.Vector3()
+		readValue[Vector3](m)
 	}
 	return 0
 }
@@ -148,10 +148,10 @@ func FuzzConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte, mode uint8) {
 		cfg := &Config{SendBuffer: 4096}
 		if mode&1 != 0 {
-			cfg.Layout = Notes
+			cfg.NotesLayout = true
 		}
 		if mode&8 != 0 {
-			cfg.Version = V21
+			cfg.Version21 = true
 		}
 		if mode&4 != 0 {
 			cfg.DuplicateWindow = 300 * ms
@@ -171,7 +171,7 @@ func FuzzConnection(f *testing.F) {
 				op := script[0]
 				script = script[1:]
 				if op%8 < 4 {
-					c.send(now, Mode(op%3), bytes.Repeat([]byte{0x10}, 1+int(op)), &out)
+					c.send(now, recordedMode(int(op%3)), bytes.Repeat([]byte{0x10}, 1+int(op)), &out)
 				} else {
 					now = now.Add(time.Duration(op) * time.Millisecond)
 					c.tick(now, false, &out)

@@ -17,7 +17,7 @@ import (
 // A pair is a value of two fields.
 type pair struct{ a, b uint16 }
 
-func (p *pair) UnmarshalRiptide(m *Message) { p.a, p.b = m.Uint16(), m.Uint16() }
+func (p *pair) UnmarshalRiptide(m *Message) { p.a, p.b = Read[uint16](m), Read[uint16](m) }
 
 // A logBuffer is what was logged, without the time.
 type logBuffer struct {
@@ -75,7 +75,13 @@ func TestHandlers(t *testing.T) {
 			require.NoError(t, c.Send(m))
 			time.Sleep(100 * ms)
 		}
-		HandleValue(s, 1, func(p *Peer, v *pair) error { j.add("%d: %v", p.ID(), *v); return nil })
+		s.Handle(1, func(p *Peer, m *Message) error {
+			v := readValue[pair](m)
+			if m.Err() == nil {
+				j.add("%d: %v", p.ID(), v)
+			}
+			return m.Err()
+		})
 		send(shorts(1, 2, 3))
 		j.want(t, "1: {2 3}")
 		send(shorts(1, 2))
@@ -83,11 +89,11 @@ func TestHandlers(t *testing.T) {
 		require.Equal(t, "level=WARN msg=\"riptide: handler failed\" client=1 message=1 error=\"riptide: read past the end of the message\"\n", l.take())
 
 		send(shorts(2, 7)) // nobody wants it
-		Handle(s, 2, func(_ *Peer, m *Message) error { j.add("first %d", m.Uint16()); return nil })
+		s.Handle(2, func(_ *Peer, m *Message) error { j.add("first %d", Read[uint16](m)); return nil })
 		send(shorts(2, 8))
-		Handle(s, 2, func(_ *Peer, m *Message) error { j.add("second %d", m.Uint16()); return nil })
+		s.Handle(2, func(_ *Peer, m *Message) error { j.add("second %d", Read[uint16](m)); return nil })
 		send(shorts(2, 9))
-		Handle[*Peer](s, 2, nil)
+		s.Handle(2, nil)
 		send(shorts(2, 10))
 		j.want(t, "first 8", "second 9")
 		require.Len(t, s.Peers(), 1, "errors end nothing by default")
@@ -186,7 +192,7 @@ func TestSetIgnoreQuality(t *testing.T) {
 			time.Sleep(ms)
 			a.Send(text(nil, Reliable, 1, "from a"))
 			b.Send(text(nil, Reliable, 1, "from b"))
-			s.Send(s.Peer(2), text(nil, Reliable, 1, "to b"))
+			s.Peer(2).Send(text(nil, Reliable, 1, "to b"))
 		}()
 		dark()
 		j.want(t, "a: poor connection", "server: 2: reliable message 1: from b", "b: reliable message 1: to b")
@@ -215,11 +221,11 @@ func TestServerStats(t *testing.T) {
 		}
 		require.NoError(t, b.Send(shorts(1)))
 		time.Sleep(100 * ms)
-		require.EqualValues(t, 3, s.Peer(1).Stats().Received[Reliable].Messages)
-		require.EqualValues(t, 4, s.Stats().Received[Reliable].Messages)
+		require.EqualValues(t, 3, s.Peer(1).Stats().MessagesReceived[Reliable])
+		require.EqualValues(t, 4, s.Stats().MessagesReceived[Reliable])
 		a.Close()
 		time.Sleep(100 * ms)
-		require.EqualValues(t, 4, s.Stats().Received[Reliable].Messages)
+		require.EqualValues(t, 4, s.Stats().MessagesReceived[Reliable])
 		w.net.SetDefault(simnet.Link{Loss: 1})
 		require.NoError(t, s.SendAll(shorts(1, 2)))
 		st := s.Stats()

@@ -35,7 +35,7 @@ func TestBeforeAcceptance(t *testing.T) {
 			if out.Len() > 0 || len(r.messages) > 0 || len(r.log) > 0 || c.state != state {
 				t.Errorf("side %d, state %d: %d answers, %d messages, %v", s, state, out.Len(), len(r.messages), r.log)
 			}
-			if got := c.stats().Dropped; got != uint64(in.Len()) {
+			if got := c.stats().PacketsInvalid; got != uint64(in.Len()) {
 				t.Errorf("side %d, state %d: %d dropped, want %d", s, state, got, in.Len())
 			}
 		}
@@ -54,8 +54,8 @@ func TestUnknownTypes(t *testing.T) {
 	c.receive(start, make([]byte, 1232), &out)    // too long
 	c.receive(start, nil, &out)                   // empty
 	c.receive(start, []byte{typeByte(), 0}, &out) // a reliable message without an id
-	if out.Len() > 0 || len(r.messages) > 0 || r.ends > 0 || c.stats().Dropped != 11 {
-		t.Errorf("%d answers, %d messages, %v, %d dropped", out.Len(), len(r.messages), r.log, c.stats().Dropped)
+	if out.Len() > 0 || len(r.messages) > 0 || r.ends > 0 || c.stats().PacketsInvalid != 11 {
+		t.Errorf("%d answers, %d messages, %v, %d dropped", out.Len(), len(r.messages), r.log, c.stats().PacketsInvalid)
 	}
 }
 
@@ -67,11 +67,11 @@ func TestStops(t *testing.T) {
 	kick.AddString("out")
 	var withData wire.Batch
 	inner := new(Message)
-	inner.init(Packed, Unreliable, DefaultMaxPayload)
-	inner.AddMessage(kick)
-	codec{}.appendDisconnect(&withData, Kicked, inner.body())
-	for hex, want := range map[string]DisconnectReason{
-		"5500": ServerStopped, "0505": ServerStopped, "4500": Kicked, fmt.Sprintf("%x", withData.At(0)): Kicked,
+	inner.init(packed, Unreliable, defaultMaxPayload)
+	inner.AddRest(kick)
+	codec{}.appendDisconnect(&withData, endKicked, inner.body())
+	for hex, want := range map[string]endReason{
+		"5500": endStopped, "0505": endStopped, "4500": endKicked, fmt.Sprintf("%x", withData.At(0)): endKicked,
 	} {
 		for _, state := range []connState{stateConnecting, statePending, stateConnected} {
 			c, r := newConnected(t, nil, clientSide)
@@ -81,20 +81,20 @@ func TestStops(t *testing.T) {
 				t.Errorf("%s: %v, want %v", hex, r.log, want)
 			}
 			m := new(Message)
-			if m.load(Packed, Unreliable, r.data); len(hex) > 4 && m.String() != "out" {
+			if m.load(packed, Unreliable, r.data); len(hex) > 4 && m.ReadString() != "out" {
 				t.Errorf("%s: data %x", hex, r.data)
 			}
 		}
 	}
 	for _, test := range []struct {
-		version Version
-		want    string
-	}{{V22, "5500"}, {V21, "0505"}} {
+		v21  bool
+		want string
+	}{{false, "5500"}, {true, "0505"}} {
 		var out wire.Batch
-		c, r := newConnected(t, &Config{Version: test.version}, serverSide)
-		c.kick(ServerStopped, ServerStopped, nil, &out)
-		if out.Len() != disconnectRepeats || fmt.Sprintf("%x", out.At(0)) != test.want || r.end != ServerStopped {
-			t.Errorf("%v: %d datagrams, %x, %v, want %s", test.version, out.Len(), out.At(0), r.log, test.want)
+		c, r := newConnected(t, &Config{Version21: test.v21}, serverSide)
+		c.kick(endStopped, endStopped, nil, &out)
+		if out.Len() != disconnectRepeats || fmt.Sprintf("%x", out.At(0)) != test.want || r.end != endStopped {
+			t.Errorf("%v: %d datagrams, %x, %v, want %s", test.v21, out.Len(), out.At(0), r.log, test.want)
 		}
 	}
 }
@@ -102,8 +102,8 @@ func TestStops(t *testing.T) {
 // TestPending: the server says that it has not decided; both give up after
 // 10 s, and the client sends no connects meanwhile.
 func TestPending(t *testing.T) {
-	for _, layout := range []Layout{Packed, Notes} {
-		s := newSimulation(t, &Config{Layout: layout}, 1)
+	for _, layout := range []layout{packed, notes} {
+		s := newSimulation(t, &Config{NotesLayout: layout == notes}, 1)
 		connects := 0
 		s.sent = func(from side, b []byte) {
 			if from == clientSide && b[0]&0xf == byte(typeConnect) {
@@ -115,7 +115,7 @@ func TestPending(t *testing.T) {
 		s.transmit(clientSide, &out)
 		s.ends[1].pend(&out)
 		s.transmit(serverSide, &out)
-		if layout == Notes { // has no such answer; the client goes on asking
+		if layout == notes { // has no such answer; the client goes on asking
 			continue
 		}
 		s.step(start.Add(9 * time.Second))
@@ -123,7 +123,7 @@ func TestPending(t *testing.T) {
 			t.Errorf("%v, %v, %d connects", s.events[0].log, s.events[1].log, connects)
 		}
 		s.step(start.Add(11 * time.Second))
-		if s.events[0].ends != 1 || s.events[1].end != ConnectionRejected {
+		if s.events[0].ends != 1 || s.events[1].end != endRejected {
 			t.Errorf("%v, %v", s.events[0].log, s.events[1].log)
 		}
 	}
@@ -132,26 +132,26 @@ func TestPending(t *testing.T) {
 // TestRejected: the client learns the reason and the data; a connected client
 // takes no notice.
 func TestRejected(t *testing.T) {
-	for _, layout := range []Layout{Packed, Notes} {
-		for _, reason := range []RejectReason{ServerFull, Rejected, RejectedWithData} {
-			s := newSimulation(t, &Config{Layout: layout}, 1)
+	for _, layout := range []layout{packed, notes} {
+		for _, reason := range []rejectReason{rejectFull, rejectPlain, rejectData} {
+			s := newSimulation(t, &Config{NotesLayout: layout == notes}, 1)
 			var out wire.Batch
 			s.ends[0].connect(s.now, nil, &out)
 			var data []byte
-			if reason == RejectedWithData {
+			if reason == rejectData {
 				data = []byte{0xa0, 0xbb}
 			}
 			s.ends[1].reject(reason, data, &out)
 			s.transmit(serverSide, &out)
 			s.step(s.now.Add(time.Second))
 			r := s.events[0]
-			if r.end != ConnectionRejected || r.rejected != reason || len(r.data) != len(data) {
+			if r.end != endRejected || r.rejected != reason || len(r.data) != len(data) {
 				t.Errorf("%v: %v, %v, data %x", reason, r.log, r.rejected, r.data)
 			}
 		}
-		c, r := newConnected(t, &Config{Layout: layout}, clientSide)
+		c, r := newConnected(t, &Config{NotesLayout: layout == notes}, clientSide)
 		var out wire.Batch
-		c.set.appendReject(&out, Rejected, nil)
+		c.set.appendReject(&out, rejectPlain, nil)
 		if c.receive(start, out.At(0), &out); r.ends > 0 {
 			t.Error("a connected client was rejected")
 		}
@@ -181,7 +181,7 @@ func TestRestart(t *testing.T) {
 		for _, d := range test.in {
 			c.receive(start.Add(d.at), slices.Clone(d.b), &out)
 		}
-		if (r.ends == 1) != test.ends || test.ends && r.end != Disconnected {
+		if (r.ends == 1) != test.ends || test.ends && r.end != endLeft {
 			t.Errorf("%s: %v", name, r.log)
 		}
 	}
@@ -202,7 +202,7 @@ func TestConnectAttempts(t *testing.T) {
 	if want := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}; !slices.Equal(at, want) {
 		t.Errorf("connects at %v, want %v", at, want)
 	}
-	if r := s.events[0]; r.end != NeverConnected || r.rejected != NoConnection || r.ends != 1 {
+	if r := s.events[0]; r.end != endUnconnected || r.rejected != rejectNoAnswer || r.ends != 1 {
 		t.Errorf("%v", r.log)
 	}
 }
@@ -219,8 +219,8 @@ func TestPendingAcks(t *testing.T) {
 	var in, out wire.Batch
 	set.appendAck(&in, ack{newest: 3, bits: 3})
 	c.receive(start, in.At(0), &out)
-	if st := c.stats(); st.Dropped != 1 || c.acks != (ackRecord{}) {
-		t.Errorf("%d dropped, record %+v, want 1 and nothing", st.Dropped, c.acks)
+	if st := c.stats(); st.PacketsInvalid != 1 || c.acks != (ackRecord{}) {
+		t.Errorf("%d dropped, record %+v, want 1 and nothing", st.PacketsInvalid, c.acks)
 	}
 }
 

@@ -17,25 +17,25 @@ import (
 // TestHostileClient: a client that is connected and sends whatever it can think
 // of costs bounded memory, and a hundred honest clients nothing.
 func TestHostileClient(t *testing.T) {
-	for _, layout := range []Layout{Packed, Notes} {
+	for _, layout := range []layout{packed, notes} {
 		bubble(t, func(t *testing.T) {
-			cfg := &Config{Layout: layout}
+			cfg := &Config{NotesLayout: layout == notes}
 			var ended, handled atomic.Int64
 			s := &Server{
 				Config:     cfg,
 				MaxClients: 102,
 				Unhandled: func(p *Peer, m *Message) error {
 					handled.Add(1)
-					Slice[string](m)
-					Slice[uint64](m)
-					_ = m.String()
-					m.Bytes()
+					ReadSlice[string](m)
+					ReadSlice[uint64](m)
+					_ = m.ReadString()
+					ReadSlice[byte](m)
 					if m.Err() == nil {
 						return p.Send(m)
 					}
 					return m.Err()
 				},
-				Disconnected: func(p *Peer, _ DisconnectReason) {
+				Disconnected: func(p *Peer, _ Reason) {
 					if p.ID() <= 100 {
 						ended.Add(1)
 					}
@@ -82,8 +82,8 @@ func TestHostileClient(t *testing.T) {
 				t.Errorf("%d messages handled", handled.Load())
 			}
 			for _, c := range clients {
-				if st := c.Stats(); st.Unacknowledged > 0 || st.Resends > 0 {
-					t.Errorf("%d messages of an honest client wait, %d resends", st.Unacknowledged, st.Resends)
+				if st := c.Stats(); st.Unacknowledged > 0 || st.MessagesResent > 0 {
+					t.Errorf("%d messages of an honest client wait, %d resends", st.Unacknowledged, st.MessagesResent)
 				}
 				c.Close()
 			}
@@ -105,10 +105,10 @@ func TestHostileStreams(t *testing.T) {
 				if p.ID() <= 100 {
 					handled.Add(1)
 				}
-				Slice[string](m)
+				ReadSlice[string](m)
 				return p.Send(m)
 			},
-			Disconnected: func(p *Peer, _ DisconnectReason) {
+			Disconnected: func(p *Peer, _ Reason) {
 				if p.ID() <= 100 {
 					ended.Add(1)
 				}
@@ -147,8 +147,8 @@ func TestHostileStreams(t *testing.T) {
 			t.Errorf("%d messages of honest clients handled, %d of them ended", handled.Load(), ended.Load())
 		}
 		for _, c := range clients {
-			if st := c.Stats(); st.Unacknowledged > 0 || st.Resends > 0 {
-				t.Errorf("%d messages of an honest client wait, %d resends", st.Unacknowledged, st.Resends)
+			if st := c.Stats(); st.Unacknowledged > 0 || st.MessagesResent > 0 {
+				t.Errorf("%d messages of an honest client wait, %d resends", st.Unacknowledged, st.MessagesResent)
 			}
 			c.Close()
 		}
@@ -171,14 +171,14 @@ func evilStream(rng *rand.Rand, c net.Conn) net.Conn {
 			all = append(all, frame(len(out.At(i)), out.At(i))...)
 		}
 		for range rng.IntN(100) {
-			if d := evilDatagram(rng, codec{}); len(d) <= DefaultMaxPayload+maxHeaderSize {
+			if d := evilDatagram(rng, codec{}); len(d) <= defaultMaxPayload+maxHeaderSize {
 				all = append(all, frame(len(d), d)...)
 			}
 		}
 	}
 	switch rng.IntN(4) {
 	case 0: // half a message
-		all = append(all, frame(DefaultMaxPayload+maxHeaderSize, make([]byte, 600))...)
+		all = append(all, frame(defaultMaxPayload+maxHeaderSize, make([]byte, 600))...)
 	case 1: // half a length
 		all = append(all, 7, 0)
 	case 2:
@@ -198,7 +198,7 @@ func evilClient(t *testing.T, w *world, cfg *Config, from string) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cd := codec{layout: cfg.Layout}
+	cd := codec{layout: cfg.layout()}
 	var out wire.Batch
 	cd.appendConnect(&out, nil)
 	body := cd.idBody(1)

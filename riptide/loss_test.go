@@ -159,7 +159,7 @@ func TestHastenedSends(t *testing.T) {
 	require.Less(t, times[2], 50*ms)
 	require.Less(t, times[5], 200*ms)
 	require.Greater(t, k.at, 15*50*ms, "no sooner than without")
-	require.Equal(t, PoorConnection, k.r.end)
+	require.Equal(t, endPoor, k.r.end)
 }
 
 // The oldest messages are sent again after the time that acknowledgements have been

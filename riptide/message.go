@@ -7,45 +7,33 @@ import (
 	"io"
 )
 
-// A Message is a list of values to be sent, or one that was received. Values
-// must be read in the order and with the types with which they were added:
-// nothing in the message says what it holds.
+// A Message is a list of values to send, or one that was received. Read the
+// values in the order and with the types with which they were added: the
+// message does not say what it holds.
 //
-// Methods named Add... append a value, methods named after a type read the next
-// one. The first error sticks: from then on nothing is added, and reads return
-// zeros, so that a handler can read all fields and check [Message.Err] once.
-// Sending a message that has an error fails with that error.
+// Functions and methods named Add append a value; those named Read with the
+// same suffix read the next one. The first error sticks: afterwards nothing is
+// added, and reads return zeros. So a handler can read all fields and then check
+// [Message.Err] once. Sending a message that has an error fails with that error.
 //
-// Sending copies a message, so it can be sent again, to others, too. A Message
-// must not be used by several goroutines at once. The zero value is not usable,
-// and adding to it or sending it is an error; [NewMessage], [NewNotify],
-// [NewData] and the methods of the same names of [Config] make messages.
+// Sending copies a message, so it can be sent again. A Message must not be used
+// by several goroutines at once. [NewMessage], [NewData] and the methods of
+// [Config] with these names make messages; the zero value is not usable.
 type Message struct {
-	// buf holds the content. A word is loaded and stored at a time, so it is
-	// always at least slack bytes longer than what is used of it.
+	// buf holds the content. A word is loaded and stored at a time, so buf is
+	// always at least slack bytes longer than its content.
 	buf    []byte
 	origin int // bit at which the payload starts
 	pos    int // bit to be read next
 	end    int // number of bits there are
 	limit  int // end cannot be more
-	// maxPayload is what limit was made from
+	// maxPayload is what limit was made from; 0: m is the zero value
 	maxPayload int
 	id         uint16
-	kind       messageKind
-	layout     Layout
+	layout     layout
 	mode       Mode
-	lent       bool // to a handler, which cannot release it
-	released   bool
 	err        error
 }
-
-// messageKind tells apart what the zeros of mode and id do not.
-type messageKind uint8
-
-const (
-	userMessage messageKind = iota
-	dataMessage             // no header at all
-)
 
 // slack is what buf has beyond the last byte in use.
 const slack = 9
@@ -54,34 +42,75 @@ var (
 	// ErrMessageFull is the error of a Message to which more was added than
 	// the largest payload.
 	ErrMessageFull = errors.New("riptide: message is full")
-	// ErrMessageEnd is the error of a Message of which more was read than it
-	// holds, or which claims a length larger than what is left. It matches
-	// io.ErrUnexpectedEOF.
-	ErrMessageEnd error = messageEndError{}
-	// ErrRange is the error of a Message to which a value was added that its
-	// layout cannot express, or of which a number of bits or elements was
-	// asked for that cannot be. It is matched by that of a [Mode] that there
-	// is not.
+	// ErrRange is the error of a Message that cannot express a value, such as a
+	// long string in the notes layout, a number of bits or elements that is out
+	// of range, or an unknown [Mode].
 	ErrRange = errors.New("riptide: value out of range")
 
-	errUnmade     = errors.New("riptide: the Message is the zero value, or was released: NewMessage makes one")
+	errLayout     = errors.New("riptide: message of another layout")
+	errUnmade     = errors.New("riptide: the Message is the zero value: NewMessage makes one")
 	errNilMessage = errors.New("riptide: the Message is nil")
 )
 
-// A modeError is the error of a Message with a Mode that there is not. It matches
-// ErrRange.
+// A modeError is the error of a Message that cannot be sent because of its Mode. It
+// matches ErrRange.
 type modeError struct{ mode Mode }
 
-func (e *modeError) Error() string        { return "riptide: there is no " + e.mode.String() }
+func (e *modeError) Error() string {
+	return "riptide: cannot send a message of mode " + e.mode.String()
+}
 func (e *modeError) Is(target error) bool { return target == ErrRange }
+
+// errMessageEnd is the error of a Message that ends too early. It matches
+// io.ErrUnexpectedEOF.
+var errMessageEnd error = messageEndError{}
 
 type messageEndError struct{}
 
 func (messageEndError) Error() string        { return "riptide: read past the end of the message" }
 func (messageEndError) Is(target error) bool { return target == io.ErrUnexpectedEOF }
 
+// NewMessage returns an empty message of the packed layout with the default
+// payload limit. See [Config.NewMessage] for others.
+//
+// A notify message of the packed layout needs no id: 0 is none. Another id goes
+// into the payload, as in the C# library, and the receiver reads it with
+// [Message.ReadUvarint]. With an unknown mode the message has an error that matches
+// [ErrRange].
+func NewMessage(mode Mode, id uint16) *Message { return (*Config)(nil).NewMessage(mode, id) }
+
+// NewData returns an empty message of the packed layout without mode and id:
+// data that accompanies a connect, a rejection or a kick, or is added to another
+// message with [Message.AddRest].
+func NewData() *Message { return (*Config)(nil).NewData() }
+
+// Reset makes m an empty message with a mode and an id, of the same layout and
+// payload limit as before, so that a program can use one message for many.
+func (m *Message) Reset(mode Mode, id uint16) {
+	m.init(m.layout, mode, m.maxPayload)
+	switch {
+	case !mode.valid():
+		m.Fail(&modeError{mode})
+	case m.layout == notes:
+		m.put(uint64(id), 16)
+	case mode != Notify || id != 0:
+		m.AddUvarint(uint64(id))
+	}
+	m.id = id
+	m.origin, m.pos = m.end, m.end
+}
+
+// Clone returns a copy of the message, which reads from where this one does.
+// A handler that keeps a message keeps a clone.
+func (m *Message) Clone() *Message {
+	c := *m
+	c.buf = make([]byte, len(m.body())+slack)
+	copy(c.buf, m.body())
+	return &c
+}
+
 // init makes m an empty message for values.
-func (m *Message) init(layout Layout, mode Mode, maxPayload int) {
+func (m *Message) init(layout layout, mode Mode, maxPayload int) {
 	start := layout.bodyStart()
 	*m = Message{
 		buf:    m.buf,
@@ -94,7 +123,7 @@ func (m *Message) init(layout Layout, mode Mode, maxPayload int) {
 
 		maxPayload: maxPayload,
 	}
-	if layout == Notes { // whose limit does not count headers
+	if layout == notes { // its limit does not count headers
 		m.limit = 8 * (maxPayload + 2)
 	}
 	if len(m.buf) < slack {
@@ -103,43 +132,18 @@ func (m *Message) init(layout Layout, mode Mode, maxPayload int) {
 	m.buf[0] = 0
 }
 
-// initUser makes m a message with an id.
-func (m *Message) initUser(layout Layout, mode Mode, id uint16, maxPayload int) {
-	m.init(layout, mode, maxPayload)
-	m.id = id
-	if layout == Notes {
-		m.put(uint64(id), 16)
-	} else {
-		m.AddUvarint(uint64(id))
-	}
-	m.origin, m.pos = m.end, m.end
-	if !mode.valid() {
-		m.Fail(&modeError{mode})
-	}
-}
-
-// initNotify makes m a notify message without an id.
-func (m *Message) initNotify(layout Layout, maxPayload int) {
-	if layout == Notes { // which has one always
-		m.initUser(layout, Notify, 0, maxPayload)
-		return
-	}
-	m.init(layout, Notify, maxPayload)
-}
-
 // initData makes m a message without a header.
-func (m *Message) initData(layout Layout, maxPayload int) {
-	m.init(layout, Unreliable, maxPayload)
-	m.kind = dataMessage
+func (m *Message) initData(layout layout, maxPayload int) {
+	m.init(layout, 0, maxPayload)
 	m.origin, m.pos, m.end = 0, 0, 0
 	m.limit = 8 * maxPayload
-	if layout == Packed {
+	if layout == packed {
 		m.limit += 8 * maxHeaderSize
 	}
 }
 
 // load makes m a received message: a copy of a body.
-func (m *Message) load(layout Layout, mode Mode, body []byte) {
+func (m *Message) load(layout layout, mode Mode, body []byte) {
 	n := len(body)
 	if len(m.buf) < n+slack {
 		m.buf = make([]byte, max(64, n+slack))
@@ -153,24 +157,23 @@ func (m *Message) load(layout Layout, mode Mode, body []byte) {
 		buf:    m.buf,
 		layout: layout,
 		mode:   mode,
-		lent:   m.lent,
 		origin: start,
 		pos:    start,
 		end:    max(start, 8*n),
 		limit:  max(start, 8*n),
 
-		maxPayload: max(DefaultMaxPayload, n),
+		maxPayload: max(defaultMaxPayload, n),
 	}
 }
 
 // loadUser is load for a user message, whose id is read first.
-func (m *Message) loadUser(layout Layout, mode Mode, body []byte) {
+func (m *Message) loadUser(layout layout, mode Mode, body []byte) {
 	m.load(layout, mode, body)
 	switch {
-	case layout == Notes:
-		m.id = m.Uint16()
+	case layout == notes:
+		m.id = Read[uint16](m)
 	case mode != Notify:
-		m.id = uint16(m.Uvarint())
+		m.id = uint16(m.ReadUvarint())
 	}
 	m.origin = m.pos
 }
@@ -179,51 +182,44 @@ func (m *Message) loadUser(layout Layout, mode Mode, body []byte) {
 // on. It belongs to m.
 func (m *Message) body() []byte { return m.buf[:(m.end+7)/8] }
 
-// ID returns the message id. It is 0 for messages without one: those of
-// [NewData], and notify messages of the packed layout that were received.
+// ID returns the message id. It is 0 for data and for notify messages of the
+// packed layout, which have none.
 func (m *Message) ID() uint16 { return m.id }
 
-// Mode returns how the message is to be sent, or was.
+// Mode returns how the message is delivered.
 func (m *Message) Mode() Mode { return m.mode }
 
-// Layout returns the message's encoding.
-func (m *Message) Layout() Layout { return m.layout }
-
-// Err returns the first error met in adding to the message or reading from it:
-// [ErrMessageFull], [ErrMessageEnd], [ErrRange], or what was given to
-// [Message.Fail].
+// Err returns the first error: [ErrMessageFull], [ErrRange], the error given to
+// [Message.Fail], or an error that matches io.ErrUnexpectedEOF if more was read
+// than the message holds.
 func (m *Message) Err() error { return m.err }
 
-// Fail sets the message's error, unless it has one or err is nil, for
-// implementations of [Marshaler] and [Unmarshaler] that meet a value that is
-// out of their range.
+// Fail sets the message's error, unless it has one or err is nil. A [Marshaler]
+// or [Unmarshaler] calls it for a value out of its range.
 func (m *Message) Fail(err error) {
 	if m.err == nil {
 		m.err = err
 	}
 }
 
-// Unread returns the number of bits that have not been read. Of a message that
-// was received in the packed layout, up to 7 of them are padding.
+// Unread returns the number of bits that have not been read. Up to 7 bits of
+// a received message of the packed layout are padding.
 func (m *Message) Unread() int { return m.end - m.pos }
 
-// BitLen returns the number of bits of the payload, which is where the next
-// value is added. Of a message that was received in the packed layout, up to 7
-// of them are padding.
+// BitLen returns the number of bits of the payload: the position of the next
+// value to be added.
 func (m *Message) BitLen() int { return m.end - m.origin }
 
 // Rewind makes the next read start at the beginning of the payload, and
 // forgets an error.
 func (m *Message) Rewind() { m.pos, m.err = m.origin, nil }
 
-// Format implements fmt.Formatter, so that printing a message describes it and
-// does not read a string from it.
-func (m *Message) Format(f fmt.State, _ rune) {
-	if m.kind == dataMessage {
-		fmt.Fprintf(f, "data of %d bits", m.BitLen())
-		return
+// String describes the message. [Message.ReadString] reads a string from it.
+func (m *Message) String() string {
+	if m.mode == 0 {
+		return fmt.Sprintf("data of %d bits", m.BitLen())
 	}
-	fmt.Fprintf(f, "%v message %d of %d bits", m.mode, m.id, m.BitLen())
+	return fmt.Sprintf("%v message %d of %d bits", m.mode, m.id, m.BitLen())
 }
 
 // room reports whether n more bits may be added, and makes room for them.
@@ -243,15 +239,11 @@ func (m *Message) room(n int) bool {
 
 // failFull notes that there is no room.
 func (m *Message) failFull() {
-	if m.made() {
-		m.Fail(ErrMessageFull)
-	} else {
+	if m.maxPayload == 0 {
 		m.Fail(errUnmade)
 	}
+	m.Fail(ErrMessageFull)
 }
-
-// made reports whether m is neither a zero Message nor one that was released.
-func (m *Message) made() bool { return m.maxPayload != 0 }
 
 func (m *Message) grow(need int) {
 	buf := make([]byte, max(need, 2*len(m.buf)))
@@ -281,7 +273,7 @@ func (m *Message) has(n int) bool {
 		return false
 	}
 	if n > m.end-m.pos {
-		m.err = ErrMessageEnd
+		m.err = errMessageEnd
 		return false
 	}
 	return true

@@ -13,12 +13,12 @@ import (
 // Arguments that are nil are an error, and not a panic.
 func TestNilArguments(t *testing.T) {
 	for name, err := range map[string]error{
-		"ConnectConn":             new(Client).ConnectConn(t.Context(), nil),
-		"ConnectConn, typed":      new(Client).ConnectConn(t.Context(), (*net.UDPConn)(nil)),
+		"ConnectOn":               new(Client).ConnectOn(t.Context(), nil),
+		"ConnectOn, typed":        new(Client).ConnectOn(t.Context(), (*net.UDPConn)(nil)),
 		"Serve":                   new(Server).Serve(nil),
 		"Serve, typed":            new(Server).Serve((*net.TCPListener)(nil)),
-		"ServePacket":             new(Server).ServePacket(nil),
-		"ServePacket, typed":      new(Server).ServePacket((*net.UDPConn)(nil)),
+		"ServeOn":                 new(Server).ServeOn(nil),
+		"ServeOn, typed":          new(Server).ServeOn((*net.UDPConn)(nil)),
 		"more than 1024 Sockets":  (&Server{Sockets: 1025}).ListenAndServe("udp4", loopback.Addr()),
 		"many Sockets of streams": (&Server{Sockets: 1 << 30}).ListenAndServe("tcp4", loopback.Addr()),
 	} {

@@ -9,7 +9,7 @@ import (
 	"volley/internal/wire"
 )
 
-var notesCodec = codec{layout: Notes}
+var notesCodec = codec{layout: notes}
 
 // unspace decodes hexadecimal digits with spaces.
 func unspace(t testing.TB, s string) []byte {
@@ -23,9 +23,9 @@ func unspace(t testing.TB, s string) []byte {
 
 // notesUser returns the content of the examples of user messages.
 func notesUser(m Mode) []byte {
-	msg := (&Config{Layout: Notes}).NewMessage(m, 3)
+	msg := (&Config{NotesLayout: true}).NewMessage(m, 3)
 	msg.AddString("hi")
-	msg.AddInt32(-1)
+	Add[int32](msg, -1)
 	return msg.body()
 }
 
@@ -46,13 +46,13 @@ func TestNotesExamples(t *testing.T) {
 		{"04 ff 2c01", serverSide, func(out *wire.Batch) { notesCodec.appendHeartbeat(out, serverSide, 255, 300) }, packet{typ: typeHeartbeat, pingID: 255, rtt: 300}},
 		{"04 07", serverSide, nil, packet{typ: typeHeartbeat, pingID: 7, rtt: -1}},
 		{"01 0300 0700", clientSide, func(out *wire.Batch) { notesCodec.appendAck(out, ack{newest: 3, bits: 7, id: 2, has: true}) }, packet{typ: typeAck, ack: ack{newest: 3, bits: 7}}},
-		{"03 03", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, ServerFull, nil) }, packet{typ: typeReject, reason: uint8(ServerFull)}},
-		{"03 04", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, Rejected, nil) }, packet{typ: typeReject, reason: uint8(Rejected)}},
+		{"03 03", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, rejectFull, nil) }, packet{typ: typeReject, reason: uint8(rejectFull)}},
+		{"03 04", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, rejectPlain, nil) }, packet{typ: typeReject, reason: uint8(rejectPlain)}},
 		{"03 02", serverSide, nil, packet{typ: typeReject, reason: rejectPending}},
-		{"03 05 02 6e6f", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, RejectedWithData, []byte("\x02no")) }, packet{typ: typeReject, reason: uint8(RejectedWithData), body: []byte("\x02no")}},
-		{"05 06", clientSide, func(out *wire.Batch) { notesCodec.appendLeave(out) }, packet{typ: typeDisconnect, reason: uint8(Disconnected)}},
-		{"05 05", serverSide, func(out *wire.Batch) { notesCodec.appendDisconnect(out, ServerStopped, nil) }, packet{typ: typeDisconnect, reason: uint8(ServerStopped)}},
-		{"05 04 aabb", serverSide, func(out *wire.Batch) { notesCodec.appendDisconnect(out, Kicked, []byte{0xaa, 0xbb}) }, packet{typ: typeDisconnect, reason: uint8(Kicked), body: []byte{0xaa, 0xbb}}},
+		{"03 05 02 6e6f", serverSide, func(out *wire.Batch) { notesCodec.appendReject(out, rejectData, []byte("\x02no")) }, packet{typ: typeReject, reason: uint8(rejectData), body: []byte("\x02no")}},
+		{"05 06", clientSide, func(out *wire.Batch) { notesCodec.appendLeave(out) }, packet{typ: typeDisconnect, reason: uint8(endLeft)}},
+		{"05 05", serverSide, func(out *wire.Batch) { notesCodec.appendDisconnect(out, endStopped, nil) }, packet{typ: typeDisconnect, reason: uint8(endStopped)}},
+		{"05 04 aabb", serverSide, func(out *wire.Batch) { notesCodec.appendDisconnect(out, endKicked, []byte{0xaa, 0xbb}) }, packet{typ: typeDisconnect, reason: uint8(endKicked), body: []byte{0xaa, 0xbb}}},
 		{"00 0300 02 6869 ffffffff", clientSide, func(out *wire.Batch) { notesCodec.appendUnreliable(out, notesUser(Unreliable)) }, packet{typ: typeUnreliable, body: notesUser(Unreliable)}},
 		{"07 0100 0300 02 6869 ffffffff", clientSide, func(out *wire.Batch) { notesCodec.appendReliable(out, typeReliable, 1, notesUser(Reliable)) }, packet{typ: typeReliable, seq: 1, body: notesUser(Reliable)}},
 		{"06 0201 07", clientSide, func(out *wire.Batch) { notesCodec.appendNotify(out, 9, ack{newest: 5}, []byte{2, 1, 7}) }, packet{typ: typeNotify, body: []byte{2, 1, 7}}},
@@ -113,8 +113,8 @@ func TestNotesValues(t *testing.T) {
 		{"02 0100 feff", func(m *Message) { AddSlice(m, []int16{1, -2}) }},
 		{"01", func(m *Message) { m.AddBool(true) }},
 		{"00", func(m *Message) { m.AddBool(false) }},
-		{"0000c03f", func(m *Message) { m.AddFloat32(1.5) }},
-		{"000000000000f83f", func(m *Message) { m.AddFloat64(1.5) }},
+		{"0000c03f", func(m *Message) { Add[float32](m, 1.5) }},
+		{"000000000000f83f", func(m *Message) { Add[float64](m, 1.5) }},
 		{"7f", func(m *Message) { m.AddUvarint(127) }},
 		{"8001", func(m *Message) { m.AddUvarint(128) }},
 		{"ac02", func(m *Message) { m.AddUvarint(300) }},
@@ -123,10 +123,10 @@ func TestNotesValues(t *testing.T) {
 		{"02", func(m *Message) { m.AddVarint(1) }},
 		{"8001", func(m *Message) { m.AddVarint(64) }},
 		{"04 61626364", func(m *Message) { m.AddString("abcd") }},
-		{"fe", func(m *Message) { m.AddInt8(-2) }},
-		{"0000803f 00000040 00004040", func(m *Message) { m.AddVector3(Vector3{1, 2, 3}) }},
+		{"fe", func(m *Message) { Add[int8](m, -2) }},
+		{"0000803f 00000040 00004040", func(m *Message) { m.AddValue(Vector3{1, 2, 3}) }},
 	} {
-		m := (&Config{Layout: Notes}).NewData()
+		m := (&Config{NotesLayout: true}).NewData()
 		test.add(m)
 		if m.Err() != nil || !bytes.Equal(m.body(), unspace(t, test.hex)) {
 			t.Errorf("got %x, %v, want %s", m.body(), m.Err(), test.hex)
@@ -161,10 +161,10 @@ func TestPackedShort(t *testing.T) {
 }
 
 func ExampleConfig_NewMessage() {
-	cfg := &Config{Layout: Notes}
+	cfg := &Config{NotesLayout: true}
 	m := cfg.NewMessage(Reliable, 3)
 	m.AddString("hi")
-	m.AddInt32(-1)
-	fmt.Println(m, m.String(), m.Int32(), m.Err())
+	Add[int32](m, -1)
+	fmt.Println(m, m.ReadString(), Read[int32](m), m.Err())
 	// Output: reliable message 3 of 56 bits hi -1 <nil>
 }

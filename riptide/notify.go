@@ -42,7 +42,7 @@ func (n *notifier) init() { n.next = 1 }
 func (n *notifier) send(c codec, body []byte, sink fateSink, out *wire.Batch) uint16 {
 	id := n.next
 	n.next++
-	if c.layout == Packed && int(n.next-n.reported) > maxUnreported {
+	if c.layout == packed && int(n.next-n.reported) > maxUnreported {
 		n.reported++
 		n.fate(n.reported, false, false, sink)
 	}

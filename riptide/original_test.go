@@ -181,8 +181,8 @@ func deliver(t *testing.T, s reliableSender, n, window int, every, latency time.
 				transmit(clientSide)
 				for _, body := range got.messages {
 					m := new(Message)
-					m.loadUser(Packed, Reliable, []byte(body[1:]))
-					i := int(m.Uint32())
+					m.loadUser(packed, Reliable, []byte(body[1:]))
+					i := int(Read[uint32](m))
 					count[i]++
 					delays[i] = now.Sub(offered[i])
 				}

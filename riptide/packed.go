@@ -106,8 +106,8 @@ func (p *packet) parseReliable(w uint64, b []byte) bool {
 // parseDisconnect parses what a server says at the end.
 func (p *packet) parseDisconnect(w uint64, b []byte) {
 	p.reason = uint8(w >> 4)
-	if len(b) == 2 && p.reason == byte(ServerStopped)<<4 {
-		p.reason = byte(ServerStopped) // written past the packer of bits by 2.1.0 to 2.2.0
+	if len(b) == 2 && p.reason == byte(endStopped)<<4 {
+		p.reason = byte(endStopped) // written past the packer of bits by 2.1.0 to 2.2.0
 	}
 	p.body = after(b, 1)
 }

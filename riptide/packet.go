@@ -2,8 +2,7 @@ package riptide
 
 import "volley/internal/wire"
 
-// A packetType is the kind of a datagram. Its numbers are those of both
-// layouts.
+// A packetType is the kind of a datagram, by its number in both layouts.
 type packetType uint8
 
 const (
@@ -49,8 +48,7 @@ func modeOf(typ packetType) Mode {
 }
 
 // An ack says which messages have been received: the newest id, and in bit i
-// whether newest-1-i has been. Reliable messages have 16 bits, notify messages
-// 8.
+// newest-1-i. Acks of reliable messages have 16 bits, of notify messages 8.
 type ack struct {
 	newest uint16
 	bits   uint16
@@ -85,33 +83,24 @@ const (
 	serverSide
 )
 
-// A codec appends and parses datagrams of one layout and version.
+// A codec appends and parses datagrams of one layout.
 type codec struct {
-	layout  Layout
-	version Version
+	layout layout
+	v21    bool // send what 2.1.0 to 2.1.2 send
 }
 
-// parse takes a datagram apart that was sent by the given side. It reports
-// false for one that is to be dropped: too short, or of an unknown type.
+// parse takes apart a datagram that the given side has sent. It reports false if
+// the datagram is too short or of an unknown type.
 func (c codec) parse(from side, b []byte) (packet, bool) {
-	if c.layout == Notes {
+	if c.layout == notes {
 		return parseNotes(b)
 	}
 	return parsePacked(from, b)
 }
 
-// appendUnreliable appends an unreliable message.
-func (c codec) appendUnreliable(out *wire.Batch, body []byte) {
-	if c.layout == Notes {
-		appendNotes(out, typeUnreliable, nil, body)
-		return
-	}
-	appendPacked(out, uint64(typeUnreliable), 0, body)
-}
-
 // appendReliable appends a datagram of a reliable type.
 func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []byte) {
-	if c.layout == Notes {
+	if c.layout == notes {
 		appendNotes(out, t, []byte{byte(seq), byte(seq >> 8)}, body)
 		return
 	}
@@ -121,7 +110,7 @@ func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []
 // appendNotify appends a notify message. The notes layout has neither sequence
 // id nor acks.
 func (c codec) appendNotify(out *wire.Batch, seq uint16, a ack, body []byte) {
-	if c.layout == Notes {
+	if c.layout == notes {
 		appendNotes(out, typeNotify, nil, body)
 		return
 	}
@@ -131,7 +120,7 @@ func (c codec) appendNotify(out *wire.Batch, seq uint16, a ack, body []byte) {
 
 // idBody returns the body of a datagram that names a client.
 func (c codec) idBody(client uint16) [3]byte {
-	if c.layout == Notes {
+	if c.layout == notes {
 		return [3]byte{byte(client), byte(client >> 8)}
 	}
 	return [3]byte{byte(client << 4), byte(client >> 4), byte(client >> 12)}
@@ -139,7 +128,7 @@ func (c codec) idBody(client uint16) [3]byte {
 
 // idBodySize returns the size of the body of a datagram that names a client.
 func (c codec) idBodySize() int {
-	if c.layout == Notes {
+	if c.layout == notes {
 		return 2
 	}
 	return 3
@@ -147,7 +136,7 @@ func (c codec) idBodySize() int {
 
 // appendAck appends an acknowledgement of reliable messages.
 func (c codec) appendAck(out *wire.Batch, a ack) {
-	if c.layout == Notes {
+	if c.layout == notes {
 		appendNotes(out, typeAck, []byte{byte(a.newest), byte(a.newest >> 8), byte(a.bits), byte(a.bits >> 8)}, nil)
 		return
 	}
@@ -155,31 +144,35 @@ func (c codec) appendAck(out *wire.Batch, a ack) {
 	switch {
 	case a.has:
 		appendBytes(out, h|1<<36|uint64(a.id)<<37, 7)
-	case c.version == V21:
+	case c.v21:
 		appendBytes(out, h|uint64(a.newest)<<37, 7)
 	default:
 		appendBytes(out, h, 5)
 	}
 }
 
-// appendConnect appends a connect. The server's, which says that the decision
-// is pending, has no data; the notes layout has none from the server.
-func (c codec) appendConnect(out *wire.Batch, data []byte) {
-	c.appendData(out, typeConnect, data)
+// appendConnect appends a connect. That of a server, which says that the
+// decision is pending, has no data; in the notes layout servers send none.
+func (c codec) appendConnect(out *wire.Batch, data []byte) { c.appendBody(out, typeConnect, data) }
+
+// appendUnreliable appends an unreliable message.
+func (c codec) appendUnreliable(out *wire.Batch, body []byte) {
+	c.appendBody(out, typeUnreliable, body)
 }
 
-func (c codec) appendData(out *wire.Batch, t packetType, data []byte) {
-	if c.layout == Notes {
-		appendNotes(out, t, nil, data)
+// appendBody appends a type and a body.
+func (c codec) appendBody(out *wire.Batch, t packetType, body []byte) {
+	if c.layout == notes {
+		appendNotes(out, t, nil, body)
 		return
 	}
-	appendPacked(out, uint64(t), 0, data)
+	appendPacked(out, uint64(t), 0, body)
 }
 
 // appendReject appends a reject with data if there is any.
-func (c codec) appendReject(out *wire.Batch, r RejectReason, data []byte) {
-	if c.layout == Notes {
-		if r >= ServerFull {
+func (c codec) appendReject(out *wire.Batch, r rejectReason, data []byte) {
+	if c.layout == notes {
+		if r >= rejectFull {
 			r++ // the notes have one more, pending
 		}
 		appendNotes(out, typeReject, []byte{byte(r)}, data)
@@ -190,12 +183,12 @@ func (c codec) appendReject(out *wire.Batch, r RejectReason, data []byte) {
 
 // appendDisconnect appends a disconnect by the server, with data if there is
 // any.
-func (c codec) appendDisconnect(out *wire.Batch, r DisconnectReason, data []byte) {
+func (c codec) appendDisconnect(out *wire.Batch, r endReason, data []byte) {
 	switch {
-	case c.layout == Notes:
+	case c.layout == notes:
 		appendNotes(out, typeDisconnect, []byte{byte(r)}, data)
-	case r == ServerStopped && c.version == V21:
-		out.Append([]byte{byte(typeDisconnect), byte(ServerStopped)})
+	case r == endStopped && c.v21:
+		out.Append([]byte{byte(typeDisconnect), byte(endStopped)})
 	default:
 		appendPacked(out, uint64(typeDisconnect)|uint64(r)<<4, 1, data)
 	}
@@ -203,8 +196,8 @@ func (c codec) appendDisconnect(out *wire.Batch, r DisconnectReason, data []byte
 
 // appendLeave appends a disconnect by the client.
 func (c codec) appendLeave(out *wire.Batch) {
-	if c.layout == Notes {
-		appendNotes(out, typeDisconnect, []byte{byte(Disconnected)}, nil)
+	if c.layout == notes {
+		appendNotes(out, typeDisconnect, []byte{byte(endLeft)}, nil)
 		return
 	}
 	appendBytes(out, uint64(typeDisconnect), 1)
@@ -214,7 +207,7 @@ func (c codec) appendLeave(out *wire.Batch) {
 // packed layout has no round-trip time.
 func (c codec) appendHeartbeat(out *wire.Batch, from side, ping uint8, rtt int16) {
 	switch {
-	case c.layout == Notes:
+	case c.layout == notes:
 		appendNotes(out, typeHeartbeat, []byte{ping, byte(rtt), byte(uint16(rtt) >> 8)}, nil)
 	case from == serverSide:
 		appendBytes(out, uint64(typeHeartbeat)|uint64(ping)<<4, 2)

@@ -1,6 +1,7 @@
 package riptide
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -17,12 +18,12 @@ import (
 // the server and the others live on.
 func TestServerPanics(t *testing.T) {
 	for name, arm := range map[string]func(*Server, func()){
-		"handler":      func(s *Server, f func()) { Handle(s, 1, func(*Peer, *Message) error { f(); return nil }) },
+		"handler":      func(s *Server, f func()) { s.Handle(1, func(*Peer, *Message) error { f(); return nil }) },
 		"Connected":    func(s *Server, f func()) { s.Connected = func(*Peer) { f() } },
-		"Disconnected": func(s *Server, f func()) { s.Disconnected = func(*Peer, DisconnectReason) { f() } },
+		"Disconnected": func(s *Server, f func()) { s.Disconnected = func(*Peer, Reason) { f() } },
 		"Notify":       func(s *Server, f func()) { s.Notify = func(*Peer, *Message) error { f(); return nil } },
 		"Delivered":    func(s *Server, f func()) { s.Delivered = func(*Peer, uint16) { f() } },
-		"Accept":       func(s *Server, f func()) { s.Accept = func(*Request) error { f(); return nil } },
+		"Accept":       func(s *Server, f func()) { s.Accept = func(context.Context, *Request) error { f(); return nil } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -41,14 +42,14 @@ func TestServerPanics(t *testing.T) {
 				c := &Client{}
 				err := w.dial(c, "10.0.0.2:1")
 				if name == "Accept" {
-					var refused *ConnectError
+					var refused *DisconnectError
 					require.ErrorAs(t, err, &refused)
 					require.Equal(t, Rejected, refused.Reason)
 				} else {
 					require.NoError(t, err)
 					m := shorts(1)
 					if name == "Notify" {
-						m = NewNotify()
+						m = NewMessage(Notify, 0)
 					}
 					require.NoError(t, c.Send(m))
 					for range 5 {
@@ -94,7 +95,7 @@ func TestClientPanics(t *testing.T) {
 			s := &Server{}
 			w := newWorld(t, s, simnet.Link{Latency: ms})
 			calls, ends := 0, 0
-			c := &Client{Disconnected: func(*Client, DisconnectReason, *Message) {
+			c := &Client{Disconnected: func(*Client, Reason, *Message) {
 				if ends++; inEnd {
 					panic("in the end")
 				}
@@ -103,7 +104,7 @@ func TestClientPanics(t *testing.T) {
 			if inEnd {
 				logged, c.Logger = &l, l.logger()
 			}
-			Handle(c, 1, func(*Client, *Message) error { calls++; panic(errors.New("boom")) })
+			c.Handle(1, func(*Client, *Message) error { calls++; panic(errors.New("boom")) })
 			w.mustDial(c, "10.0.0.2:1")
 			time.Sleep(10 * ms)
 			for range 5 {

@@ -30,8 +30,8 @@ type Peer struct {
 	order    uint64 // number of its join
 }
 
-// ID returns the client's number, 1 to [Server.MaxClients]. Once the client has
-// gone and Disconnected has returned, another one may be given it.
+// ID returns the client's number, 1 to [Server.MaxClients]. Another client may
+// get it once this one has gone and Disconnected has returned.
 func (p *Peer) ID() uint16 { return p.id }
 
 // RemoteAddr returns the client's address.
@@ -40,17 +40,16 @@ func (p *Peer) RemoteAddr() net.Addr { return p.s.conn.RemoteAddr() }
 // LocalAddr returns the address at which the client is served.
 func (p *Peer) LocalAddr() net.Addr { return p.s.conn.LocalAddr() }
 
-// Send sends a message, which is copied. A client for which too much waits, see
-// [Config.SendBuffer], is disconnected, and the error is [ErrSendBuffer]. Other
-// errors are those of the message, [ErrLayout], [ErrNoMode], and one that matches
-// net.ErrClosed if the client is not connected.
+// Send copies and sends a message. If too much waits, see [Config.SendBuffer], it
+// disconnects the client and returns [ErrSendBuffer]. Other errors are that of the
+// message, and a *[DisconnectError] if the client has gone.
 func (p *Peer) Send(m *Message) error {
 	_, err := p.SendID(m)
 	return err
 }
 
-// SendID is Send and returns the id by which [Server.Delivered] or
-// [Server.NotifyFate] will tell of a reliable or notify message; 0 for others.
+// SendID is Send and returns the id that [Server.Delivered] or
+// [Server.NotifyFate] gets of a reliable or notify message; 0 for others.
 func (p *Peer) SendID(m *Message) (uint16, error) {
 	if err := p.s.set.sendable(m); err != nil {
 		return 0, err
@@ -63,20 +62,20 @@ func (p *Peer) SendID(m *Message) (uint16, error) {
 }
 
 // overflow ends the connection of a client for which too much waits.
-func (p *Peer) overflow() { p.kick(PoorConnection, Kicked, nil) }
+func (p *Peer) overflow() { p.kick(endPoor, endKicked, nil) }
 
-// Kick disconnects the client. The data, which may be nil, goes to it. The
-// error is that of the data.
+// Kick disconnects the client and sends it the data, which may be nil. The error
+// is that of the data.
 func (p *Peer) Kick(data *Message) error {
 	body, err := p.s.set.dataBody(data)
 	if err != nil {
 		return err
 	}
-	p.kick(Kicked, Kicked, body)
+	p.kick(endKicked, endKicked, body)
 	return nil
 }
 
-func (p *Peer) kick(local, told DisconnectReason, body []byte) {
+func (p *Peer) kick(local, told endReason, body []byte) {
 	p.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.kick(local, told, body, out) })
 }
 
@@ -99,12 +98,8 @@ func (p *Peer) announce(kind packetType, id uint16) {
 // Stats returns the connection's counters and figures.
 func (p *Peer) Stats() Stats { return p.s.stats() }
 
-// RTT returns the smoothed round-trip time, negative if it is not known yet,
-// as in the first two seconds.
-func (p *Peer) RTT() time.Duration { return p.s.stats().SmoothRTT }
-
 // SetTimeout changes [Config.Timeout] for this client, for instance while it
-// loads a level. A negative one turns it off.
+// loads a level. A negative timeout is none.
 func (p *Peer) SetTimeout(d time.Duration) { p.s.change(func(set *settings) { set.timeout = d }) }
 
 // SetIgnoreQuality changes [Config.IgnoreQuality] for this client.
@@ -138,7 +133,7 @@ func (p *peerOwner) left(end)     { p.server.left((*Peer)(p)) }
 
 func (p *peerOwner) panicked(v any) {
 	logPanic(p.server.Logger, v, slog.Int("client", int(p.id)), slog.Any("remote", (*Peer)(p).RemoteAddr()))
-	(*Peer)(p).kick(Kicked, Kicked, nil)
+	(*Peer)(p).kick(endKicked, endKicked, nil)
 }
 
 // event implements owner.

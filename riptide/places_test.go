@@ -115,7 +115,7 @@ func TestSilentStreams(t *testing.T) {
 
 		join := func(host string) error {
 			c := &Client{}
-			err := c.ConnectConn(context.Background(), w.from(host))
+			err := c.ConnectOn(context.Background(), w.from(host))
 			c.Close()
 			return err
 		}
@@ -178,11 +178,11 @@ func TestAskAndLeave(t *testing.T) {
 func TestHostsShareDatagramPlaces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		waiting := make(chan struct{})
-		s := &Server{MaxPending: 4, Accept: func(r *Request) error {
-			if hostOf(r.RemoteAddr()) == netip.MustParseAddr("10.0.0.66") {
+		s := &Server{MaxPending: 4, Accept: func(ctx context.Context, r *Request) error {
+			if hostOf(r.RemoteAddr) == netip.MustParseAddr("10.0.0.66") {
 				select {
 				case <-waiting:
-				case <-r.Context().Done():
+				case <-ctx.Done():
 				}
 			}
 			return nil

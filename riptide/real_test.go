@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/loopback"
+
+	"volley/internal/testenv"
 )
 
 // patient is for connections over real sockets, of which nothing may end one
@@ -28,7 +30,7 @@ func TestRealSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	var served sync.WaitGroup
-	for _, serve := range []func() error{func() error { return s.ServePacket(pc) }, func() error { return s.Serve(l) }} {
+	for _, serve := range []func() error{func() error { return s.ServeOn(pc) }, func() error { return s.Serve(l) }} {
 		served.Go(func() {
 			if err := serve(); err != ErrServerClosed {
 				t.Errorf("serving: %v", err)
@@ -37,7 +39,7 @@ func TestRealSockets(t *testing.T) {
 	}
 	for _, network := range []string{"udp", "tcp"} {
 		back := make(chan string, 1)
-		c := &Client{Config: patient, Unhandled: func(_ *Client, m *Message) error { back <- m.String(); return m.Err() }}
+		c := &Client{Config: patient, Unhandled: func(_ *Client, m *Message) error { back <- m.ReadString(); return m.Err() }}
 		if err := c.Connect(t.Context(), network, pc.LocalAddr().String()); err != nil {
 			t.Fatalf("%s: %v", network, err)
 		}
@@ -74,7 +76,7 @@ func TestServerAllocs(t *testing.T) {
 }
 
 func testServerAllocs(t *testing.T, network string) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	back := func(p *Peer, m *Message) error { return p.Send(m) }
@@ -85,7 +87,7 @@ func testServerAllocs(t *testing.T, network string) {
 		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 		require.NoError(t, err)
 		addr = pc.LocalAddr()
-		go func() { served <- s.ServePacket(pc) }()
+		go func() { served <- s.ServeOn(pc) }()
 	} else {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -98,12 +100,12 @@ func testServerAllocs(t *testing.T, network string) {
 	require.NoError(t, c.Connect(t.Context(), network, addr.String()))
 	patience := time.NewTimer(0)
 	<-patience.C
+	msg := NewMessage(Reliable, 1)
 	round := func() {
 		for _, m := range []Mode{Reliable, Unreliable, Notify} {
-			msg := NewMessage(m, 1)
-			msg.AddUint64(1)
+			msg.Reset(m, 1)
+			Add[uint64](msg, 1)
 			c.Send(msg)
-			msg.Release()
 			patience.Reset(30 * time.Second)
 			select {
 			case <-came:

@@ -13,12 +13,12 @@ func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
 		return
 	}
 	if len(b) > c.set.maxPayload+maxHeaderSize {
-		c.counts.Dropped++
+		c.counts.PacketsInvalid++
 		return
 	}
 	p, ok := c.set.parse(1-c.side, b)
 	if !ok {
-		c.counts.Dropped++
+		c.counts.PacketsInvalid++
 		return
 	}
 	if p.typ != typeConnect {
@@ -42,7 +42,7 @@ func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
 		handled = c.receiveFromClient(now, &p)
 	}
 	if !handled {
-		c.counts.Dropped++
+		c.counts.PacketsInvalid++
 	}
 }
 
@@ -54,12 +54,12 @@ func (c *connection) receiveUnreliable(now time.Time, p *packet, b []byte) bool 
 	return true
 }
 
-// handOnce gives a user message that has no id to the application, unless it
-// seems to be a copy of one that was taken. What is dropped as a copy is not
-// noted, so of equal messages that never stop one is taken in each window.
+// handOnce gives a user message without an id to the application, unless it
+// seems to be a copy. Copies are not noted, so of an endless run of equal messages
+// one is taken in each window.
 func (c *connection) handOnce(now time.Time, m Mode, p *packet, b []byte) {
 	window := c.set.dupWindow
-	if window <= 0 {
+	if window == 0 {
 		c.hand(m, p, len(b))
 		return
 	}
@@ -75,10 +75,11 @@ func (c *connection) handOnce(now time.Time, m Mode, p *packet, b []byte) {
 // hand gives a user message to the application, which may refuse it.
 func (c *connection) hand(m Mode, p *packet, size int) bool {
 	if !c.events.received(m, p.body) {
-		c.counts.Refused++
+		c.counts.MessagesRefused++
 		return false
 	}
-	c.counts.Received[m].add(size)
+	c.counts.MessagesReceived[m]++
+	c.counts.BytesReceived[m] += uint64(size)
 	return true
 }
 
@@ -86,7 +87,7 @@ func (c *connection) receiveNotify(now time.Time, p *packet, b []byte) bool {
 	if c.state != stateConnected {
 		return false
 	}
-	if c.set.layout == Notes { // no sequence, no acks
+	if c.set.layout == notes { // no sequence, no acks
 		c.handOnce(now, Notify, p, b)
 		return true
 	}
@@ -107,18 +108,18 @@ type notifySink struct{ *connection }
 func (s notifySink) notifyFate(id uint16, delivered, known bool) {
 	s.events.notifyFate(id, delivered, known)
 	if known && s.quality.notified(delivered, s.set.maxNotifyLoss) && s.set.quality {
-		s.end(PoorConnection, 0, nil)
+		s.end(endPoor, 0, nil)
 	}
 }
 
-// takes reports whether a reliable type is expected. What is not gets no
+// takes reports whether a reliable type is expected. Others get no
 // acknowledgement.
 func (c *connection) takes(t packetType) bool {
 	switch t {
 	case typeReliable:
 		return c.state == stateConnected
 	case typeWelcome:
-		return c.side == clientSide || c.set.layout == Packed && c.state != statePending
+		return c.side == clientSide || c.set.layout == packed && c.state != statePending
 	}
 	return c.side == clientSide && c.state == stateConnected
 }
@@ -151,7 +152,7 @@ func (c *connection) handReliable(p *packet, size int) bool {
 		return c.hand(Reliable, p, size)
 	case typeClientConnected, typeClientDisconnected:
 		if !c.events.client(p.client, p.typ == typeClientConnected) {
-			c.counts.Refused++
+			c.counts.MessagesRefused++
 			return false
 		}
 	}
@@ -170,7 +171,7 @@ func (c *connection) welcome(now time.Time, id uint16, out *wire.Batch) {
 		return
 	}
 	c.id, c.data = id, nil
-	if c.set.layout == Packed {
+	if c.set.layout == packed {
 		c.sendID(now, typeWelcome, id, out)
 	}
 	c.events.connected(id)
@@ -187,10 +188,10 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 		first = a.id
 	}
 	// In the notes layout that for an old id names the newest one, too.
-	c.acked(now, first, c.set.layout == Packed)
+	c.acked(now, first, c.set.layout == packed)
 	news := a.bits
 	moved := true
-	if c.set.layout == Packed {
+	if c.set.layout == packed {
 		news, moved = c.acks.update(a)
 	}
 	for id := a.newest - 1; news != 0; id-- {
@@ -242,10 +243,10 @@ func (c *connection) acked(now time.Time, id uint16, prompt bool) {
 	if sends == 0 {
 		return
 	}
-	c.counts.Delivered++
+	c.counts.MessagesDelivered++
 	c.events.delivered(id)
 	if c.quality.delivered(sends, c.set.maxMeanSends) && c.set.quality && c.state == stateConnected {
-		c.end(PoorConnection, 0, nil)
+		c.end(endPoor, 0, nil)
 	}
 }
 
@@ -282,7 +283,7 @@ func (c *connection) answered(now time.Time, ping uint8) {
 func (c *connection) receiveFromServer(now time.Time, p *packet) bool {
 	switch {
 	case p.typ == typeDisconnect:
-		c.end(DisconnectReason(p.reason), 0, c.dataOf(p, uint8(Kicked)))
+		c.end(endReason(p.reason), 0, c.dataOf(p, uint8(endKicked)))
 		return true
 	case c.state == stateConnected:
 		return false
@@ -290,7 +291,7 @@ func (c *connection) receiveFromServer(now time.Time, p *packet) bool {
 		c.state = statePending
 		c.heard = now
 	case p.typ == typeReject:
-		c.end(ConnectionRejected, RejectReason(p.reason), c.dataOf(p, uint8(RejectedWithData)))
+		c.end(endRejected, rejectReason(p.reason), c.dataOf(p, uint8(rejectData)))
 	case p.typ == typeConnect && c.state == stateConnecting:
 		c.state = statePending
 		c.heard = now
@@ -315,7 +316,7 @@ const restartAfter = 400 * time.Millisecond
 func (c *connection) receiveFromClient(now time.Time, p *packet) bool {
 	switch p.typ {
 	case typeDisconnect:
-		c.end(Disconnected, 0, nil)
+		c.end(endLeft, 0, nil)
 	case typeConnect: // a repeated one brings no answer
 		switch {
 		case !c.asked:
@@ -325,7 +326,7 @@ func (c *connection) receiveFromClient(now time.Time, p *packet) bool {
 		case c.restart.IsZero():
 			c.restart = now
 		case now.Sub(c.restart) >= restartAfter:
-			c.end(Disconnected, 0, nil)
+			c.end(endLeft, 0, nil)
 		}
 	default:
 		return false

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/wire"
+
+	"volley/internal/testenv"
 )
 
 const window = 100 * ms
@@ -30,13 +32,13 @@ func datagramOf(t *testing.T, cfg *Config, m Mode, n int) []byte {
 // window each is.
 func TestDuplicateWindow(t *testing.T) {
 	for _, test := range []struct {
-		layout Layout
+		layout layout
 		mode   Mode
-	}{{Packed, Unreliable}, {Notes, Unreliable}, {Notes, Notify}} {
+	}{{packed, Unreliable}, {notes, Unreliable}, {notes, Notify}} {
 		for _, s := range []side{clientSide, serverSide} {
-			for _, span := range []time.Duration{0, -1, window} {
+			for _, span := range []time.Duration{0, window} {
 				t.Run(fmt.Sprint(test.layout, test.mode, s, span), func(t *testing.T) {
-					cfg := &Config{Layout: test.layout, DuplicateWindow: span}
+					cfg := &Config{NotesLayout: test.layout == notes, DuplicateWindow: span}
 					c, r := newConnected(t, cfg, s)
 					taken, copies := 0, uint64(0)
 					receive := func(at time.Duration, n int, takes bool) {
@@ -60,8 +62,8 @@ func TestDuplicateWindow(t *testing.T) {
 					receive(window, 2, true)
 					receive(window, 3, false)
 					receive(2*window-1, 2, false)
-					require.Zero(t, c.stats().Dropped)
-					require.EqualValues(t, taken, c.stats().Received[test.mode].Messages)
+					require.Zero(t, c.stats().PacketsInvalid)
+					require.EqualValues(t, taken, c.stats().MessagesReceived[test.mode])
 					require.Equal(t, span > 0, c.recent.ring != nil)
 				})
 			}
@@ -86,7 +88,7 @@ func TestDuplicateWindowOfOthers(t *testing.T) {
 	require.Len(t, r.messages, 6)
 	require.Nil(t, c.recent.ring)
 
-	cfg.Layout = Notes
+	cfg.NotesLayout = true
 	for range 2 {
 		c, r := newConnected(t, cfg, serverSide)
 		for _, m := range []Mode{Unreliable, Notify} {
@@ -107,7 +109,7 @@ func TestDuplicateOfRefused(t *testing.T) {
 		c.receive(start, b, new(wire.Batch))
 	}
 	require.Len(t, r.messages, 1)
-	require.EqualValues(t, 1, c.stats().Refused)
+	require.EqualValues(t, 1, c.stats().MessagesRefused)
 	require.EqualValues(t, 1, c.stats().UnreliableDuplicates)
 }
 
@@ -207,12 +209,12 @@ func TestThreatRecent(t *testing.T) {
 	beat(2*time.Hour + idleMemory)
 	require.Nil(t, c.recent.ring)
 	receive(2*time.Hour+idleMemory, 1)
-	c.end(TimedOut, 0, nil)
+	c.end(endTimeout, 0, nil)
 	require.Nil(t, c.recent.ring)
 }
 
 func TestRecentAllocs(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	c, r := newConnected(t, &Config{DuplicateWindow: window}, serverSide)

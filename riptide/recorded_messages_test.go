@@ -55,25 +55,25 @@ func (s *messageScene) add(m *Message, kind int) {
 	v := s.value()
 	switch kind {
 	case 0:
-		m.AddUint8(uint8(v))
+		Add[uint8](m, uint8(v))
 	case 1:
-		m.AddInt8(int8(v))
+		Add[int8](m, int8(v))
 	case 2:
-		m.AddUint16(uint16(v))
+		Add[uint16](m, uint16(v))
 	case 3:
-		m.AddInt16(int16(v))
+		Add[int16](m, int16(v))
 	case 4:
-		m.AddUint32(uint32(v))
+		Add[uint32](m, uint32(v))
 	case 5:
-		m.AddInt32(int32(v))
+		Add[int32](m, int32(v))
 	case 6:
-		m.AddUint64(v)
+		Add[uint64](m, v)
 	case 7:
-		m.AddInt64(int64(v))
+		Add[int64](m, int64(v))
 	case 8:
-		m.AddFloat32(float32(s.float()))
+		Add[float32](m, float32(s.float()))
 	case 9:
-		m.AddFloat64(s.float())
+		Add[float64](m, s.float())
 	case 10:
 		m.AddBool(v&1 == 1)
 	case 11:
@@ -83,25 +83,25 @@ func (s *messageScene) add(m *Message, kind int) {
 	case 13:
 		m.AddString(s.text())
 	case 14:
-		m.AddBytes([]byte(s.text()))
+		AddSlice(m, []byte(s.text()))
 	case 15:
 		m.AddBits(v, s.rng.Between(0, 65))
 	case 16:
-		at := m.ReserveBits(s.rng.Between(-1, 130))
+		at := reserveBits(m, s.rng.Between(-1, 130))
 		s.Note(int64(at))
 	case 17:
 		m.SetBits(s.rng.Between(-1, m.BitLen()), v, s.rng.Between(0, 65))
 	case 18:
-		inner := (&Config{Layout: m.layout}).NewData()
-		inner.AddBytes([]byte(s.text()))
+		inner := (&Config{NotesLayout: m.layout == notes}).NewData()
+		AddSlice(inner, []byte(s.text()))
 		inner.SkipBits(s.rng.Below(8))
-		m.AddMessage(inner)
+		m.AddRest(inner)
 	case 19:
-		m.AddVector2(Vector2{float32(s.float()), 1})
+		m.AddValue(Vector2{float32(s.float()), 1})
 	case 20:
-		m.AddVector3(Vector3{float32(s.float()), 1, 2})
+		m.AddValue(Vector3{float32(s.float()), 1, 2})
 	case 21:
-		m.AddQuaternion(Quaternion{float32(s.float()), 1, 2, 3})
+		m.AddValue(Quaternion{float32(s.float()), 1, 2, 3})
 	case 22:
 		AddValues(m, someOf(s, func() Vector2 { return Vector2{1, float32(s.float())} }))
 	case 23:
@@ -143,79 +143,79 @@ const kindsOfValues = 36
 func (s *messageScene) read(m *Message, kind int) {
 	switch kind {
 	case 0:
-		s.Note(int64(m.Uint8()))
+		s.Note(int64(Read[uint8](m)))
 	case 1:
-		s.Note(int64(m.Int8()))
+		s.Note(int64(Read[int8](m)))
 	case 2:
-		s.Note(int64(m.Uint16()))
+		s.Note(int64(Read[uint16](m)))
 	case 3:
-		s.Note(int64(m.Int16()))
+		s.Note(int64(Read[int16](m)))
 	case 4:
-		s.Note(int64(m.Uint32()))
+		s.Note(int64(Read[uint32](m)))
 	case 5:
-		s.Note(int64(m.Int32()))
+		s.Note(int64(Read[int32](m)))
 	case 6:
-		s.Note(int64(m.Uint64()))
+		s.Note(int64(Read[uint64](m)))
 	case 7:
-		s.Note(m.Int64())
+		s.Note(Read[int64](m))
 	case 8:
-		s.Note(int64(math.Float32bits(m.Float32())))
+		s.Note(int64(math.Float32bits(Read[float32](m))))
 	case 9:
-		s.Note(int64(math.Float64bits(m.Float64())))
+		s.Note(int64(math.Float64bits(Read[float64](m))))
 	case 10:
-		s.Note(tape.Truth(m.Bool()))
+		s.Note(tape.Truth(m.ReadBool()))
 	case 11:
-		s.Note(int64(m.Uvarint()))
+		s.Note(int64(m.ReadUvarint()))
 	case 12:
-		s.Note(m.Varint())
+		s.Note(m.ReadVarint())
 	case 13:
-		s.Data([]byte(m.String()))
+		s.Data([]byte(m.ReadString()))
 	case 14:
 		if s.rng.Chance(500) {
-			s.Data(m.AppendBytes([]byte("abc")))
+			s.Data(m.ReadAppend([]byte("abc")))
 		} else {
-			b := m.Bytes()
+			b := ReadSlice[byte](m)
 			s.Note(tape.Truth(b == nil))
 			s.Data(b)
 		}
 	case 15:
-		s.Note(int64(m.Bits(s.rng.Between(0, 65))))
+		s.Note(int64(m.ReadBits(s.rng.Between(0, 65))))
 	case 16:
 		m.SkipBits(s.rng.Between(-1, 130))
 	case 17:
 		s.Note(int64(m.PeekBits(s.rng.Between(-1, m.BitLen()), s.rng.Between(0, 65))))
 	case 19:
-		s.show(m.Vector2())
+		s.show(readValue[Vector2](m))
 	case 20:
-		s.show(m.Vector3())
+		s.show(readValue[Vector3](m))
 	case 21:
-		s.show(m.Quaternion())
+		s.show(readValue[Quaternion](m))
 	case 22:
-		s.show(Values[Vector2](m))
+		s.show(ReadValues[Vector2](m))
 	case 23:
-		s.show(Slice[bool](m))
+		s.show(ReadSlice[bool](m))
 	case 24:
-		s.show(Slice[int8](m))
+		s.show(ReadSlice[int8](m))
 	case 18, 25:
-		s.show(Slice[uint8](m))
+		s.show(ReadSlice[uint8](m))
 	case 26:
-		s.show(Slice[int16](m))
+		s.show(ReadSlice[int16](m))
 	case 27:
-		s.show(Slice[uint16](m))
+		s.show(ReadSlice[uint16](m))
 	case 28:
-		s.show(Slice[int32](m))
+		s.show(ReadSlice[int32](m))
 	case 29:
-		s.show(Slice[uint32](m))
+		s.show(ReadSlice[uint32](m))
 	case 30:
-		s.show(Slice[int64](m))
+		s.show(ReadSlice[int64](m))
 	case 31:
-		s.show(Slice[uint64](m))
+		s.show(ReadSlice[uint64](m))
 	case 32:
-		s.show(Slice[float32](m))
+		s.show(ReadSlice[float32](m))
 	case 33:
-		s.show(Slice[float64](m))
+		s.show(ReadSlice[float64](m))
 	case 34:
-		s.show(Slice[string](m))
+		s.show(ReadSlice[string](m))
 	case 35:
 		b := make([]bool, s.rng.Below(200))
 		if ReadArray(m, b); m.err == nil {
@@ -229,24 +229,24 @@ func (s *messageScene) show(v any) { s.Data(fmt.Appendf(nil, "%v", v)) }
 // note notes what can be seen of a message.
 func (s *messageScene) note(m *Message) {
 	n := int64(0)
-	for i, err := range []error{ErrMessageFull, ErrMessageEnd, ErrRange} {
+	for i, err := range []error{ErrMessageFull, errMessageEnd, ErrRange} {
 		if errors.Is(m.Err(), err) {
 			n = int64(i + 1)
 		}
 	}
-	s.Note(n, int64(m.ID()), int64(m.Mode()), int64(m.Layout()), int64(m.BitLen()), int64(m.Unread()))
+	s.Note(n, int64(m.ID()), max(0, int64(m.Mode())-1), int64(m.layout), int64(m.BitLen()), int64(m.Unread()))
 }
 
 // TestRecordedMessages adds values of all kinds to messages, and reads them, and
 // values of all kinds from messages of chance.
 func TestRecordedMessages(t *testing.T) {
 	p := tape.Open(t, "messages", "What messages hold and read in the scenes of TestRecordedMessages.")
-	for _, layout := range []Layout{Packed, Notes} {
+	for _, layout := range []layout{packed, notes} {
 		for _, limit := range []int{16, 100, 1225, 40000} {
 			s := &messageScene{Scene: p.Scene("%v of %d", layout, limit), rng: tape.Rand(limit)}
 			for mode := range 4 {
 				for range 60 {
-					s.written(s.fresh(&Config{Layout: layout, MaxPayload: limit}, mode))
+					s.written(s.fresh(&Config{NotesLayout: layout == notes, MaxPayload: limit}, mode))
 				}
 				s.Phase(fmt.Sprint("written ", mode), "errors", s.faded)
 				for range 120 {
@@ -258,15 +258,55 @@ func TestRecordedMessages(t *testing.T) {
 	}
 }
 
+// recordedMode returns the Mode with a number in the recordings, which begin at 0.
+func recordedMode(i int) Mode { return Mode(i + 1) }
+
+// withID resets a message, and adds an id to a notify message that has none.
+func withID(m *Message, mode Mode, id uint16) *Message {
+	if mode != Notify || m.layout == notes {
+		m.Reset(mode, id)
+		return m
+	}
+	m.Reset(mode, 0)
+	m.AddUvarint(uint64(id))
+	m.id, m.origin, m.pos = id, m.end, m.end
+	return m
+}
+
+// reserveBits adds n zero bits and returns their position.
+func reserveBits(m *Message, n int) (at int) {
+	at = m.BitLen()
+	switch {
+	case n < 0:
+		m.Fail(ErrRange)
+	case n > m.limit-m.end:
+		m.failFull()
+	default:
+		for n = m.wholeBits(n); n > 0; n -= 64 {
+			m.put(0, min(n, 64))
+		}
+	}
+	return at
+}
+
+// readValue reads a value that reads itself.
+func readValue[T any, P interface {
+	*T
+	Unmarshaler
+}](m *Message) (v T) {
+	m.ReadValue(P(&v))
+	return v
+}
+
 // fresh returns a new message.
 func (s *messageScene) fresh(cfg *Config, mode int) *Message {
 	switch {
 	case mode == 3:
 		return cfg.NewData()
-	case mode == int(Notify) && s.rng.Chance(500):
-		return cfg.NewNotify()
+	case recordedMode(mode) == Notify && s.rng.Chance(500):
+		return cfg.NewMessage(Notify, 0)
 	}
-	return cfg.NewMessage(Mode(mode), uint16(s.value()))
+	return withID(cfg.NewData(), recordedMode(mode), uint16(s.value()))
 }
 
 // written adds values, and reads them.
@@ -293,16 +333,14 @@ func (s *messageScene) written(m *Message) {
 	if c.Err() != nil {
 		s.faded++
 	}
-	m.Reset(Mode(s.rng.Below(numModes)), uint16(s.value()))
-	m.AddUint8(7)
+	withID(m, recordedMode(s.rng.Below(3)), uint16(s.value()))
+	Add[uint8](m, 7)
 	s.note(m)
 	s.Data(m.body())
-	c.Release()
-	m.Release()
 }
 
 // received reads from a message of chance.
-func (s *messageScene) received(layout Layout, mode int) {
+func (s *messageScene) received(layout layout, mode int) {
 	body := make([]byte, s.rng.Below(1+s.rng.Below(300)))
 	s.rng.Bytes(body)
 	for i := range body { // lengths that may be
@@ -312,9 +350,9 @@ func (s *messageScene) received(layout Layout, mode int) {
 	}
 	m := new(Message)
 	if mode == 3 {
-		m.load(layout, Unreliable, body)
+		m.load(layout, 0, body)
 	} else {
-		m.loadUser(layout, Mode(mode), body)
+		m.loadUser(layout, recordedMode(mode), body)
 	}
 	s.Data(m.body()) // with zeros for the bits that are not its own
 	s.note(m)

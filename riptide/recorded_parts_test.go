@@ -2,6 +2,7 @@ package riptide
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -121,7 +122,7 @@ func (s fateNote) notifyFate(id uint16, delivered, known bool) {
 func recordNotifier(s *tape.Scene) {
 	rng := tape.Rand(5)
 	var out wire.Batch
-	for _, layout := range []Layout{Packed, Notes} {
+	for _, layout := range []layout{packed, notes} {
 		var n notifier
 		n.init()
 		c := codec{layout: layout}
@@ -159,7 +160,7 @@ func recordNotifier(s *tape.Scene) {
 // Datagrams of every type, of every length up to 10, and with any content.
 func recordParse(s *tape.Scene) {
 	rng := tape.Rand(6)
-	for _, layout := range []Layout{Packed, Notes} {
+	for _, layout := range []layout{packed, notes} {
 		for from := range side(2) {
 			parsed := 0
 			for first := range 256 {
@@ -193,7 +194,7 @@ func recordParse(s *tape.Scene) {
 func recordAppend(s *tape.Scene) {
 	rng := tape.Rand(7)
 	var out wire.Batch
-	for _, c := range []codec{{Packed, V22}, {Packed, V21}, {Notes, V22}} {
+	for _, c := range []codec{{packed, false}, {packed, true}, {notes, false}} {
 		for range 60 {
 			body := make([]byte, rng.Below(20))
 			rng.Bytes(body)
@@ -206,40 +207,53 @@ func recordAppend(s *tape.Scene) {
 			c.appendReliable(&out, typeWelcome, 1, id[:c.idBodySize()])
 			c.appendAck(&out, a)
 			c.appendConnect(&out, body)
-			c.appendReject(&out, RejectReason(rng.Below(7)), body)
-			c.appendDisconnect(&out, DisconnectReason(rng.Below(9)), body)
+			c.appendReject(&out, rejectReason(rng.Below(7)), body)
+			c.appendDisconnect(&out, endReason(rng.Below(9)), body)
 			c.appendLeave(&out)
 			c.appendHeartbeat(&out, side(rng.Below(2)), uint8(v), int16(rng.Uint64()))
 		}
 		for i := range out.Len() {
 			s.Data(out.At(i))
 		}
-		s.Phase("append", "layout", c.layout, "version", c.version, "datagrams", out.Len())
+		s.Phase("append", "layout", c.layout, "version", versionName(c.v21), "datagrams", out.Len())
 		out.Reset()
 	}
 }
 
 func recordNames(s *tape.Scene) {
 	for i := range 12 {
-		s.Phase("names", "layout", Layout(i), "version", Version(i), "mode", Mode(i), "reject", RejectReason(i), "disconnect", DisconnectReason(i),
-			"valid", Layout(i).valid(), "valid", Version(i).valid(), "reliable", packetType(i).reliable(),
-			"mode", modeOf(packetType(i)), "type", int(typeOf(Mode(i))),
-			"bits", Packed.headerBits(Mode(i)), "bits", Notes.headerBits(Mode(i)), "start", Layout(i).bodyStart())
+		mode := recordedMode(i)
+		s.Phase("names", "layout", layout(i), "version", enumName("Version", i, "2.2", "2.1"), "mode", modeName(i),
+			"reject", rejectReason(i), "disconnect", endReason(i),
+			"valid", layout(i) <= notes, "valid", i < 2, "reliable", packetType(i).reliable(),
+			"mode", modeOf(packetType(i)), "type", int(typeOf(mode)),
+			"bits", packed.headerBits(mode), "bits", notes.headerBits(mode), "start", layout(i).bodyStart())
 	}
 }
 
 func recordStats(s *tape.Scene) {
 	var sum Stats
 	for i := range uint64(3) {
-		x := Stats{Resends: i, Duplicates: i + 1, UnreliableDuplicates: i + 2, Late: i + 3, Refused: i + 4, Dropped: i + 5, Delivered: i + 6,
-			NotifyDelivered: i + 7, NotifyLost: i + 8, NotifyUnknown: i + 9, RTT: 1, SmoothRTT: 2, Unacknowledged: 3}
-		for m := range x.Sent {
-			x.Sent[m] = Traffic{i + 10, 100 * i}
-			x.Received[m].add(int(i) * m)
+		x := Stats{MessagesResent: i, Duplicates: i + 1, UnreliableDuplicates: i + 2, Late: i + 3, MessagesRefused: i + 4, PacketsInvalid: i + 5,
+			MessagesDelivered: i + 6, NotifyDelivered: i + 7, NotifyLost: i + 8, NotifyUnknown: i + 9, LastRTT: 1, RTT: 2, Unacknowledged: 3}
+		for m := range 3 {
+			mode := recordedMode(m)
+			x.MessagesSent[mode], x.BytesSent[mode] = i+10, 100*i
+			x.MessagesReceived[mode], x.BytesReceived[mode] = 1, i*uint64(m)
 		}
 		sum.plus(&x)
 	}
-	s.Phase("sum", "stats", sum)
+	traffic := func(messages, bytes [numModes]uint64) (v [3]struct{ Messages, Bytes uint64 }) {
+		for m := range v {
+			v[m].Messages, v[m].Bytes = messages[recordedMode(m)], bytes[recordedMode(m)]
+		}
+		return v
+	}
+	s.Phase("sum", "stats", fmt.Sprintf("{%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v}",
+		traffic(sum.MessagesSent, sum.BytesSent), traffic(sum.MessagesReceived, sum.BytesReceived),
+		sum.MessagesResent, sum.Duplicates, sum.UnreliableDuplicates, sum.Late, sum.MessagesRefused, sum.PacketsInvalid, sum.MessagesDelivered,
+		sum.NotifyDelivered, sum.NotifyLost, sum.NotifyUnknown, sum.LastRTT, sum.RTT, sum.Unacknowledged, sum.QueuedBytes,
+		sum.MeanSends, sum.NotifyLoss))
 }
 
 // Clients that come and go, in a lobby with few places.

@@ -18,11 +18,11 @@ func recordedConfigs() []struct {
 		cfg  *Config
 	}{
 		{"packed", &Config{IgnoreQuality: true}},
-		{"2.1", &Config{Version: V21, MaxPayload: 1000, Timeout: 3 * time.Second}},
-		{"notes", &Config{Layout: Notes}},
+		{"2.1", &Config{Version21: true, MaxPayload: 1000, Timeout: 3 * time.Second}},
+		{"notes", &Config{NotesLayout: true}},
 		{"tolerant", &Config{IgnoreQuality: true, DuplicateWindow: 100 * ms, MinResend: 10 * ms, HeartbeatInterval: 150 * ms,
 			Timeout: -1, MaxSends: -1, SendBuffer: 9000, MaxPayload: 1200, ConnectAttempts: 3}},
-		{"tolerant notes", &Config{Layout: Notes, IgnoreQuality: true, DuplicateWindow: 50 * ms, HeartbeatInterval: 300 * ms,
+		{"tolerant notes", &Config{NotesLayout: true, IgnoreQuality: true, DuplicateWindow: 50 * ms, HeartbeatInterval: 300 * ms,
 			Timeout: 10 * time.Second, PendingTimeout: 2 * time.Second}},
 		{"strict", &Config{MaxMeanSends: 1.5, MaxNotifyLoss: 0.02, MaxSends: 4, PendingTimeout: 700 * ms}},
 	}
@@ -55,10 +55,10 @@ func TestRecordedConnections(t *testing.T) {
 		play("own messages", sceneOwn)
 		play("noise", sceneNoise)
 		play("acks", sceneAcks)
-		for reason := range RejectReason(6) {
+		for reason := range rejectReason(6) {
 			play("reject "+reason.String(), func(w *stageSet) { sceneReject(w, reason) })
 		}
-		for reason := range DisconnectReason(9) {
+		for reason := range endReason(9) {
 			play("kick "+reason.String(), func(w *stageSet) { sceneKick(w, reason) })
 		}
 		for stage := range connState(4) {
@@ -339,7 +339,7 @@ func sceneNoise(w *stageSet) {
 			w.rng.Bytes(b)
 			if len(b) > 0 && w.rng.Chance(900) {
 				b[0] = b[0]&0xf0 | byte(w.rng.Below(12))
-				if w.client().set.layout == Notes {
+				if w.client().set.layout == notes {
 					b[0] &= 0xf
 				}
 				if t := packetType(b[0] & 0xf); t == typeDisconnect || t == typeReject && w.rng.Chance(900) {
@@ -404,11 +404,11 @@ func sceneAcks(w *stageSet) {
 	w.phase("end")
 }
 
-func sceneReject(w *stageSet, reason RejectReason) {
+func sceneReject(w *stageSet, reason rejectReason) {
 	w.begin(nil)
 	w.pass(100 * ms)
 	var data []byte
-	if reason >= Rejected {
+	if reason >= rejectPlain {
 		data = []byte{0x30, 1, 2}
 	}
 	w.server().do(func(_ time.Time, out *wire.Batch) { w.server().reject(reason, data, out) })
@@ -416,7 +416,7 @@ func sceneReject(w *stageSet, reason RejectReason) {
 	w.phase("rejected")
 }
 
-func sceneKick(w *stageSet, reason DisconnectReason) {
+func sceneKick(w *stageSet, reason endReason) {
 	w.join()
 	w.client().say(Reliable, 100)
 	w.server().say(Reliable, 100)
@@ -425,7 +425,7 @@ func sceneKick(w *stageSet, reason DisconnectReason) {
 		data = []byte{0x30, 1, 2}
 	}
 	for range 2 {
-		w.server().do(func(_ time.Time, out *wire.Batch) { w.server().kick(PoorConnection, reason, data, out) })
+		w.server().do(func(_ time.Time, out *wire.Batch) { w.server().kick(endPoor, reason, data, out) })
 	}
 	w.pass(100 * ms)
 	w.phase("kicked")

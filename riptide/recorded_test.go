@@ -57,7 +57,7 @@ func (a *actor) told(kind int64, body []byte, values ...int64) {
 
 func (a *actor) received(m Mode, body []byte) bool {
 	take := !a.rng.Chance(a.refuse)
-	a.told(1, body, int64(m), tape.Truth(take))
+	a.told(1, body, int64(m)-1, tape.Truth(take))
 	return take
 }
 
@@ -72,7 +72,7 @@ func (a *actor) request(data []byte) { a.told(5, data) }
 func (a *actor) notifyFate(id uint16, delivered, known bool) {
 	a.told(6, nil, int64(id), tape.Truth(delivered), tape.Truth(known))
 }
-func (a *actor) ended(reason DisconnectReason, rejected RejectReason, data []byte) {
+func (a *actor) ended(reason endReason, rejected rejectReason, data []byte) {
 	a.told(7, data, int64(reason), int64(rejected))
 }
 
@@ -121,11 +121,11 @@ func (a *actor) note() {
 	s := a.stats()
 	n := a.tape
 	n.Note(int64(a.side), int64(a.now), int64(a.state), int64(a.id), tape.Truth(a.asked.IsZero()), int64(a.asked.Sub(start)))
-	for m := range s.Sent {
-		n.Note(int64(s.Sent[m].Messages), int64(s.Sent[m].Bytes), int64(s.Received[m].Messages), int64(s.Received[m].Bytes))
+	for m := Unreliable; m < numModes; m++ {
+		n.Note(int64(s.MessagesSent[m]), int64(s.BytesSent[m]), int64(s.MessagesReceived[m]), int64(s.BytesReceived[m]))
 	}
-	n.Note(int64(s.Resends), int64(s.Duplicates), int64(s.UnreliableDuplicates), int64(s.Late), int64(s.Refused), int64(s.Dropped),
-		int64(s.Delivered), int64(s.NotifyDelivered), int64(s.NotifyLost), int64(s.NotifyUnknown), int64(s.RTT), int64(s.SmoothRTT),
+	n.Note(int64(s.MessagesResent), int64(s.Duplicates), int64(s.UnreliableDuplicates), int64(s.Late), int64(s.MessagesRefused), int64(s.PacketsInvalid),
+		int64(s.MessagesDelivered), int64(s.NotifyDelivered), int64(s.NotifyLost), int64(s.NotifyUnknown), int64(recordedRTT(s.LastRTT)), int64(recordedRTT(s.RTT)),
 		int64(s.Unacknowledged), int64(s.QueuedBytes), int64(math.Float64bits(s.MeanSends)), int64(math.Float64bits(s.NotifyLoss)))
 	// What it keeps.
 	n.Note(tape.Truth(a.sender.slots != nil), int64(len(a.sender.queue.buf)-a.sender.queue.start), tape.Truth(a.recent.ring != nil),
@@ -239,11 +239,11 @@ func (w *stageSet) phase(name string) {
 	for _, a := range w.ends {
 		s := a.stats()
 		figures = append(figures, a.name, [...]string{"connecting", "pending", "connected", "closed"}[a.state], "told", a.count,
-			"sent", s.Sent[0].Messages+s.Sent[1].Messages+s.Sent[2].Messages, "bytes", s.Sent[0].Bytes+s.Sent[1].Bytes+s.Sent[2].Bytes,
-			"received", s.Received[0].Messages+s.Received[1].Messages+s.Received[2].Messages, "resends", s.Resends,
-			"duplicates", s.Duplicates, "equal", s.UnreliableDuplicates, "late", s.Late, "refused", s.Refused, "dropped", s.Dropped,
-			"delivered", s.Delivered, "arrived", s.NotifyDelivered, "lost", s.NotifyLost, "unknown", s.NotifyUnknown,
-			"rtt", s.SmoothRTT, "waiting", s.Unacknowledged, "queued", s.QueuedBytes)
+			"sent", s.MessagesSent[Unreliable]+s.MessagesSent[Notify]+s.MessagesSent[Reliable], "bytes", s.BytesSent[Unreliable]+s.BytesSent[Notify]+s.BytesSent[Reliable],
+			"received", s.MessagesReceived[Unreliable]+s.MessagesReceived[Notify]+s.MessagesReceived[Reliable], "resends", s.MessagesResent,
+			"duplicates", s.Duplicates, "equal", s.UnreliableDuplicates, "late", s.Late, "refused", s.MessagesRefused, "dropped", s.PacketsInvalid,
+			"delivered", s.MessagesDelivered, "arrived", s.NotifyDelivered, "lost", s.NotifyLost, "unknown", s.NotifyUnknown,
+			"rtt", recordedRTT(s.RTT), "waiting", s.Unacknowledged, "queued", s.QueuedBytes)
 	}
 	w.tape.Phase(name, figures...)
 }
@@ -273,8 +273,51 @@ func (w *stageSet) talk(d, every time.Duration, most int) {
 				if w.rng.Chance(50) {
 					size = 2 + w.rng.Below(990)
 				}
-				a.say(Mode(w.rng.Below(numModes)), size)
+				a.say(recordedMode(w.rng.Below(3)), size)
 			}
 		}
 	}
+}
+
+// recordedRTT returns a round-trip time as recordings have it: negative if it is
+// not known.
+func recordedRTT(d time.Duration) time.Duration {
+	if d == 0 {
+		return -time.Millisecond
+	}
+	return d
+}
+
+// The names of recordings.
+
+func (l layout) String() string { return enumName("Layout", int(l), "packed", "notes") }
+
+func (r rejectReason) String() string {
+	return recordedName(int(r), "no answer", "already connected", "server full", "rejected", "rejected with data")
+}
+
+func (r endReason) String() string {
+	return recordedName(int(r), "never connected", "connection rejected", "transport error", "timed out",
+		"kicked", "server stopped", "disconnected", "poor connection")
+}
+
+func recordedName(i int, names ...string) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprint("reason ", i)
+}
+
+func versionName(v21 bool) string {
+	if v21 {
+		return "2.1"
+	}
+	return "2.2"
+}
+
+func modeName(i int) string {
+	if m := recordedMode(i); m < numModes {
+		return m.String()
+	}
+	return fmt.Sprintf("Mode(%d)", i)
 }

@@ -21,14 +21,14 @@ func TestOtherRecordings(t *testing.T) {
 		if !strings.HasPrefix(path.Base(name), "session_") {
 			continue
 		}
-		version := versionOf(t, name)
+		v21 := versionOf(t, name)
 		for i := range decodeFile[recording](t, data) {
 			variant := func(what string, change func(*recording) bool) {
 				r := &decodeFile[recording](t, data)[i]
 				if !change(r) {
 					return
 				}
-				t.Run(fmt.Sprint(name, "/", r.Name, "/", what), func(t *testing.T) { r.test(t, version) })
+				t.Run(fmt.Sprint(name, "/", r.Name, "/", what), func(t *testing.T) { r.test(t, v21) })
 			}
 			variant("fewer attempts", func(r *recording) bool { ok := r.tryLess(3); fewer += count(ok); return ok })
 			variant("farther", func(r *recording) bool { ok := r.closeFarther(12); farther += count(ok); return ok })

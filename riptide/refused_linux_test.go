@@ -22,9 +22,9 @@ func TestConnectRefused(t *testing.T) {
 	pc.Close()
 	c := Client{Config: &Config{HeartbeatInterval: 20 * time.Millisecond}}
 	err = c.Connect(context.Background(), "udp4", addr)
-	ce, ok := errors.AsType[*ConnectError](err)
+	ce, ok := errors.AsType[*DisconnectError](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, NoConnection, ce.Reason)
+	require.Equal(t, NoAnswer, ce.Reason)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.True(t, strings.Contains(err.Error(), "no answer; the socket's last error: "), err.Error())
 }

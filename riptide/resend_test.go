@@ -134,7 +134,7 @@ func TestAckTimes(t *testing.T) {
 	after(7 * ms) // more than three quarters of the least
 	acked(ack{newest: 7}, late)
 
-	c, _ = newConnected(t, &Config{Layout: Notes}, clientSide)
+	c, _ = newConnected(t, &Config{NotesLayout: true}, clientSide)
 	c.send(start, Reliable, []byte{1, 0}, &out)
 	out.Reset()
 	notesCodec.appendAck(&out, ack{newest: 1}) // perhaps for an older one

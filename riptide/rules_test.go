@@ -2,7 +2,10 @@ package riptide
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -25,11 +28,11 @@ func TestServerHeartbeat(t *testing.T) {
 	}
 	beat(4*time.Second, noRTT)
 	require.Equal(t, start.Add(9*time.Second), c.deadline())
-	require.Negative(t, c.stats().RTT)
+	require.Zero(t, c.stats().LastRTT)
 	beat(5*time.Second, 0)
-	require.Equal(t, ms, c.stats().RTT)
+	require.Equal(t, ms, c.stats().LastRTT)
 	beat(6*time.Second, 30)
-	require.Equal(t, 30*ms, c.stats().RTT)
+	require.Equal(t, 30*ms, c.stats().LastRTT)
 	require.Equal(t, start.Add(11*time.Second), c.deadline())
 }
 
@@ -45,12 +48,12 @@ func TestHeartbeatAnswers(t *testing.T) {
 		require.Zero(t, out.Len())
 	}
 	answer(10*ms, 3)
-	require.Negative(t, c.stats().RTT)
+	require.Zero(t, c.stats().LastRTT)
 	require.Equal(t, start.Add(10*ms), c.heard)
 	answer(20*ms, 4)
-	require.Equal(t, 20*ms, c.stats().RTT)
+	require.Equal(t, 20*ms, c.stats().LastRTT)
 	answer(500*ms, 4)
-	require.Equal(t, 20*ms, c.stats().RTT)
+	require.Equal(t, 20*ms, c.stats().LastRTT)
 	require.Equal(t, start.Add(500*ms), c.heard)
 	answer(600*ms, c.ping-16)
 	require.Equal(t, start.Add(600*ms), c.heard)
@@ -62,10 +65,10 @@ func TestHeartbeatAnswers(t *testing.T) {
 // pending, and an answer Timeout from when it was made.
 func TestDecisionTimes(t *testing.T) {
 	for _, pending := range []struct {
-		layout Layout
+		layout layout
 		b      []byte
-	}{{Packed, []byte{2}}, {Notes, []byte{3, 2}}} {
-		set, err := newSettings(&Config{Layout: pending.layout})
+	}{{packed, []byte{2}}, {notes, []byte{3, 2}}} {
+		set, err := newSettings(&Config{NotesLayout: pending.layout == notes})
 		require.NoError(t, err)
 		c := new(connection)
 		c.init(set, clientSide, start, new(recorder))
@@ -100,7 +103,7 @@ func TestTimeoutSettings(t *testing.T) {
 		c.tick(start.Add(time.Second-1), false, new(wire.Batch))
 		require.Zero(t, r.ends)
 		c.tick(start.Add(time.Second), false, new(wire.Batch))
-		require.Equal(t, TimedOut, r.end)
+		require.Equal(t, endTimeout, r.end)
 	}
 }
 
@@ -177,7 +180,7 @@ func TestGoneBeforeDecision(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
 		s := j.server(&Server{MaxClients: 1})
-		s.Accept = func(*Request) error { time.Sleep(time.Second); return nil }
+		s.Accept = func(context.Context, *Request) error { time.Sleep(time.Second); return nil }
 		w := newWorld(t, s, simnet.Link{Latency: ms})
 		gone, err := w.net.Dial("10.0.0.2:1", serverAddr)
 		require.NoError(t, err)
@@ -235,13 +238,13 @@ func TestUnsendable(t *testing.T) {
 		for _, test := range []struct {
 			m    *Message
 			want error
-		}{{nil, ErrNoMode}, {NewData(), ErrNoMode}, {broken, ErrMessageEnd}, {large, ErrMessageFull},
-			{(&Config{Layout: Notes}).NewMessage(Reliable, 1), ErrLayout}} {
+		}{{nil, errNilMessage}, {NewData(), ErrRange}, {broken, errMessageEnd}, {large, ErrMessageFull},
+			{(&Config{NotesLayout: true}).NewMessage(Reliable, 1), errLayout}} {
 			require.ErrorIs(t, c.Send(test.m), test.want)
 			require.ErrorIs(t, s.Peer(1).Send(test.m), test.want)
 			require.ErrorIs(t, s.SendAll(test.m), test.want)
 		}
-		require.Zero(t, c.Stats().Sent[Reliable].Messages+s.Stats().Sent[Reliable].Messages)
+		require.Zero(t, c.Stats().MessagesSent[Reliable]+s.Stats().MessagesSent[Reliable])
 		c.Close()
 		w.close()
 	})
@@ -283,4 +286,34 @@ func TestAnswerBeforeConnected(t *testing.T) {
 	require.Zero(t, out.Len(), "what leaves only when the batch has been handled")
 	welcome, _ := set.parse(clientSide, conn.wrote[len(conn.wrote)-1])
 	require.Equal(t, typeWelcome, welcome.typ)
+}
+
+// Errors match net.ErrClosed if this side has closed the connection, and only then.
+func TestErrorsOfClosedConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		close        func(*Client, *Peer)
+		client, peer bool
+	}{
+		"Close": {func(c *Client, p *Peer) { c.Close() }, true, false},
+		"Kick":  {func(c *Client, p *Peer) { p.Kick(nil) }, false, true},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := &Server{}
+			w := newWorld(t, s, simnet.Link{Latency: ms})
+			c := &Client{}
+			w.mustDial(c, "10.0.0.2:1")
+			time.Sleep(100 * ms)
+			p := s.Peer(1)
+			test.close(c, p)
+			time.Sleep(100 * ms)
+			m := NewMessage(Reliable, 1)
+			for _, err := range []error{c.Err(), c.Send(m)} {
+				require.Equal(t, test.client, errors.Is(err, net.ErrClosed), "%s: client: %v", name, err)
+				require.ErrorAs(t, err, new(*DisconnectError))
+			}
+			require.Equal(t, test.peer, errors.Is(p.Send(m), net.ErrClosed), "%s: server: %v", name, p.Send(m))
+			require.ErrorAs(t, p.Send(m), new(*DisconnectError))
+			w.close()
+		})
+	}
 }

@@ -104,7 +104,7 @@ func (s *sender) waiting() int { return s.queue.len() + s.pending }
 // full reports whether no more ids may get under way.
 func (s *sender) full() bool {
 	span := int(s.next - s.oldest)
-	if s.codec.layout == Notes {
+	if s.codec.layout == notes {
 		return span >= maxSpanNotes
 	}
 	return span >= maxSpan || s.next-s.arrived > maxAhead

@@ -19,56 +19,53 @@ import (
 // A Server accepts clients, C# and Unity programs with Riptide or [Client]s,
 // over UDP, TCP, or both at once. Fields must not be changed once it serves.
 //
-// Functions given to it are called on a goroutine of the client that they are
-// about, one after the other, and never on one that reads a socket: while one
-// waits, messages of this client wait, and nobody else's. What waits is limited
-// by [Config.ReadBuffer]. When one panics, that is logged with its stack, as package
-// net/http does, and this client is disconnected; of its messages that wait none is
-// handled any more, and Disconnected is called. The server and all others go on.
+// Each client has a goroutine that calls functions given to the Server, one after
+// the other. While a function waits, only messages of this client wait;
+// [Config.ReadBuffer] limits them. If a function panics, the server logs the panic
+// with its stack, as package net/http does, drops the waiting messages of this
+// client, disconnects it and calls Disconnected. Other clients are not affected.
 type Server struct {
 	// Config is for the connections; nil: the defaults.
 	Config *Config
-	// MaxClients limits the clients at one time, accepted ones that have not
-	// answered yet included; others are told that the server is full. 1 to
-	// 65534; default 64.
+	// MaxClients limits the clients at one time, including accepted ones that
+	// have not answered yet. The server tells others that it is full. 1 to 65534;
+	// default 64.
 	MaxClients int
-	// MaxPending limits the clients that are not connected yet, those over
-	// streams such as TCP apart from those over datagrams: clients that Accept
-	// decides about, those that have not answered, and streams on which
-	// nothing has come. When all places are taken, the host that has the most
-	// gives one to a host that has fewer, a stream on which nothing has come
-	// for a second to anybody, and so does a client that has been accepted and
-	// has not answered for a second. Others are not heard. Default 256.
+	// MaxPending limits the clients that are not connected yet: those that Accept
+	// decides about, those that have not answered, and streams on which nothing
+	// has come. Clients over streams count apart from those over datagrams.
+	// Default 256. If all places are taken, a new client gets the place of
+	//   - a client of the host with the most places, if its own host has fewer,
+	//   - a stream on which nothing has come for a second,
+	//   - or a client that was accepted and has not answered for a second.
 	MaxPending int
 
-	// Sockets is how many sockets share each UDP port that ListenAndServe opens,
-	// each with a reader of its own, for machines of many cores (SO_REUSEPORT).
-	// Default 1, at most 1024. On systems other than Linux more than one is an
-	// error that wraps errors.ErrUnsupported. A client keeps its socket, and nobody else may bind
-	// to the port.
+	// Sockets is how many sockets share each UDP port that ListenAndServe opens
+	// (SO_REUSEPORT), each with its own reader, for machines of many cores.
+	// Default 1, at most 1024. More than one is an error that wraps
+	// errors.ErrUnsupported on systems other than Linux.
 	Sockets int
 
-	// Accept decides whether a client may connect; the error refuses it, with
-	// data if it is a *[RejectError]. It is called on a goroutine of its own
-	// and may take [Config.PendingTimeout]. Nil: everybody may.
-	Accept func(*Request) error
+	// Accept decides whether a client may connect; an error refuses it. Accept is
+	// called on a goroutine of its own and may take [Config.PendingTimeout]. The
+	// context is done when the client no longer waits. Nil: all clients may.
+	Accept func(context.Context, *Request) error
 	// Connected is called when a client is connected, and before any of its
 	// messages.
 	Connected func(*Peer)
 	// Disconnected is called when a client's connection has ended, after all
 	// of its messages.
-	Disconnected func(*Peer, DisconnectReason)
+	Disconnected func(*Peer, Reason)
 	// ConnectionFailed is called for a client that was accepted and never
 	// answered.
 	ConnectionFailed func(*Peer)
-	// Notify is called with notify messages, which have no handlers. They
-	// have no id in the packed layout.
+	// Notify is called with notify messages, which have no handlers.
 	Notify func(*Peer, *Message) error
 	// Unhandled is called with messages that have no handler. Nil: they are
 	// dropped.
 	Unhandled func(*Peer, *Message) error
 	// Delivered is called with the ids of reliable messages that a client has
-	// acknowledged, those of the protocol's own included.
+	// acknowledged, including the protocol's own.
 	Delivered func(*Peer, uint16)
 	// NotifyFate is called with the id of each notify message, in order, and
 	// whether it is known to have arrived.
@@ -76,15 +73,14 @@ type Server struct {
 
 	// KickOnError disconnects a client when a handler returns an error.
 	KickOnError bool
-	// NoAnnouncements keeps clients from being told of each other, which
-	// takes as many messages as there are clients whenever one comes or goes.
+	// NoAnnouncements does not tell clients of each other. Telling takes a message
+	// to each client whenever a client comes or goes.
 	NoAnnouncements bool
-	// Logger is told of clients, their ends, and errors of handlers. Nil:
-	// silence, except for panics of functions, which go to slog.Default then.
+	// Logger gets the ends of clients, errors of handlers, and panics. Nil: only
+	// panics are logged, by slog.Default.
 	Logger *slog.Logger
 
 	handlers handlerTable[*Peer]
-	relay    atomic.Pointer[relayFilter]
 
 	once sync.Once
 	err  error // of the options
@@ -98,7 +94,7 @@ type Server struct {
 	mu        sync.Mutex    // guards everything below; taken with sessions locked
 	born      time.Time     // when it began to serve
 	done      chan struct{} // closed once it accepts nobody any more
-	stopped   bool          // the same, for who is in another test bubble
+	stopped   bool          // the same, for goroutines of other test bubbles
 	muxes     []*datagram.Mux
 	listeners []net.Listener
 	lobby     lobby
@@ -118,41 +114,22 @@ const (
 
 // A Request is a client that asks to be accepted.
 type Request struct {
+	RemoteAddr net.Addr
 	// Data is what the client has sent along.
 	Data *Message
-
-	remote net.Addr
-	ctx    context.Context
+	// Reply may be set to data, which the client gets if Accept refuses it.
+	Reply *Message
 }
 
-// RemoteAddr returns the client's address.
-func (r *Request) RemoteAddr() net.Addr { return r.remote }
-
-// Context is done when the client no longer waits for the decision.
-func (r *Request) Context() context.Context { return r.ctx }
-
-func (s *Server) handlerTable() *handlerTable[*Peer] { return &s.handlers }
-
-// SetRelay says whether messages with an id are relayed, in the same mode, from
-// each client to all others without a handler being called. Notify messages are
-// not relayed.
-func (s *Server) SetRelay(id uint16, on bool) {
-	for {
-		old := s.relay.Load()
-		r := new(relayFilter)
-		if old != nil {
-			*r = *old
-		}
-		if on {
-			r[id/64] |= 1 << (id % 64)
-		} else {
-			r[id/64] &^= 1 << (id % 64)
-		}
-		if s.relay.CompareAndSwap(old, r) {
-			return
-		}
-	}
-}
+// Handle registers the handler of user messages with an id, in place of an
+// earlier one; nil removes it. Messages without a handler go to Unhandled. The
+// message is valid until the handler returns; use [Message.Clone] to keep it.
+//
+// Handlers of one client are called one after the other, in the order in which
+// messages arrived; those of different clients at the same time. If a handler
+// returns an error, the server logs it, and disconnects the client if KickOnError
+// is set.
+func (s *Server) Handle(id uint16, f func(*Peer, *Message) error) { s.handlers.set(id, f) }
 
 // init checks the options, once.
 func (s *Server) init() error {
@@ -199,10 +176,9 @@ func (s *Server) ListenAndServe(network, address string) error {
 	return s.Serve(l)
 }
 
-// ServePacket serves clients on a socket, a UDP socket or any other
-// net.PacketConn whose addresses are *net.UDPAddr, which it takes over. It
-// returns as ListenAndServe does.
-func (s *Server) ServePacket(pc net.PacketConn) error {
+// ServeOn serves clients on a UDP socket, or another net.PacketConn with addresses
+// of type *net.UDPAddr, which it takes over. It returns as ListenAndServe does.
+func (s *Server) ServeOn(pc net.PacketConn) error {
 	if netconn.IsNil(pc) {
 		return configError("pc", "it is nil")
 	}
@@ -247,15 +223,15 @@ func (s *Server) servePort(port *listen.Port) error {
 	if err == nil {
 		return ErrServerClosed
 	}
-	for _, m := range muxes { // those beside the one that has broken
+	for _, m := range muxes { // the other sockets of the port
 		m.Close()
 	}
 	return err
 }
 
-// Serve serves clients on the connections that a listener accepts, over TCP or
-// anything else; sessions of package netcode are taken for what they are. It
-// takes the listener over, and returns as ListenAndServe does.
+// Serve serves clients on the connections of a listener, which it takes over: one
+// for streams, such as TCP, or for connections that preserve message boundaries,
+// such as sessions of package netcode. It returns as ListenAndServe does.
 func (s *Server) Serve(l net.Listener) error {
 	if netconn.IsNil(l) {
 		return configError("l", "it is nil")
@@ -310,8 +286,8 @@ func (s *Server) isClosedLocked() bool {
 	}
 }
 
-// Close stops the server at once: clients are told, and all sockets close.
-// Functions that are being called are not waited for. It always returns nil.
+// Close tells clients that the server stops, and closes all sockets. It does not
+// wait for functions that are being called, and always returns nil.
 func (s *Server) Close() error {
 	s.stop()
 	s.kickAll()
@@ -319,11 +295,10 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Shutdown stops the server: no new clients are accepted; reliable messages are
-// delivered; then clients are told, all sockets close, and Shutdown waits until
-// functions that are being called have returned, so it must not be called by
-// one. When the context is done it goes on to the end without waiting, and
-// returns the context's error.
+// Shutdown accepts no new clients, waits until reliable messages are delivered,
+// and then closes the server as Close does. It waits for functions that are being
+// called, so they must not call it. When the context is done, it no longer waits,
+// and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	err := s.drain(ctx)
@@ -365,7 +340,7 @@ func (s *Server) drain(ctx context.Context) error {
 	}
 }
 
-// stop makes the server accept nobody any more.
+// stop makes the server accept no more clients.
 func (s *Server) stop() {
 	s.init()
 	s.mu.Lock()
@@ -386,7 +361,7 @@ func (s *Server) kickAll() {
 	all := s.lobby.all()
 	s.mu.Unlock()
 	for _, p := range all {
-		p.kick(ServerStopped, ServerStopped, nil)
+		p.kick(endStopped, endStopped, nil)
 	}
 }
 
@@ -415,8 +390,8 @@ func (s *Server) Peers() []*Peer {
 	return append([]*Peer(nil), *s.list.Load()...)
 }
 
-// Stats returns the counters of all connections there have been, and the sums
-// of what is at present waiting.
+// Stats returns the counters of all connections, ended ones included, and the
+// sums of what waits at present.
 func (s *Server) Stats() Stats {
 	if s.init() != nil {
 		return Stats{}

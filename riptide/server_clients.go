@@ -2,7 +2,6 @@ package riptide
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -30,7 +29,7 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 				return s.admit
 			case full:
 				for range rejectSends {
-					s.set.appendReject(out, ServerFull, nil)
+					s.set.appendReject(out, rejectFull, nil)
 				}
 			}
 			break
@@ -40,8 +39,8 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 }
 
 // makeRoom reports whether a client of a host may ask to be accepted. If all places
-// or ids are taken, it makes one free if it can: a place at once, an id for the next
-// attempt. Full says that there is no id and that none will be free soon.
+// or ids are taken, it frees one if it can: a place at once, an id for the next
+// attempt. Full says that no id will be free soon.
 func (s *Server) makeRoom(now time.Time, t transport, host netip.Addr) (full, ok bool) {
 	s.mu.Lock()
 	full = s.lobby.full()
@@ -52,7 +51,7 @@ func (s *Server) makeRoom(now time.Time, t transport, host netip.Addr) (full, ok
 	}
 	s.mu.Unlock()
 	if late != nil {
-		late.s.end(TimedOut)
+		late.s.end(endTimeout)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return false, !full && !s.lobby.crowded(t)
@@ -109,16 +108,13 @@ func (p *Peer) requested(now time.Time, data []byte, out *wire.Batch) {
 		return
 	}
 	if full {
-		c.reject(ServerFull, nil, out)
+		c.reject(rejectFull, nil, out)
 		return
 	}
-	m := new(Message)
-	m.load(c.set.layout, Unreliable, data)
-	m.kind = dataMessage
-	r := &Request{Data: m, remote: p.RemoteAddr()}
-	r.ctx, p.cancel = context.WithCancel(context.Background())
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
 	s.work.Add(1)
-	go p.decide(r)
+	go p.decide(ctx, &Request{RemoteAddr: p.RemoteAddr(), Data: c.set.loadData(data)})
 }
 
 // admit accepts the client if there is room. The session is locked.
@@ -128,7 +124,7 @@ func (p *Peer) admit(now time.Time, out *wire.Batch) {
 	id, ok := s.lobby.accept(p, now)
 	s.mu.Unlock()
 	if !ok {
-		p.s.core.reject(ServerFull, nil, out)
+		p.s.core.reject(rejectFull, nil, out)
 		return
 	}
 	p.id = id
@@ -136,20 +132,18 @@ func (p *Peer) admit(now time.Time, out *wire.Batch) {
 }
 
 // decide asks the application whether the client may connect.
-func (p *Peer) decide(r *Request) {
+func (p *Peer) decide(ctx context.Context, r *Request) {
 	defer p.server.work.Done()
 	// Not with the answer to the request: that could leave after the decision.
 	p.s.do(func(_ time.Time, c *connection, out *wire.Batch) { c.pend(out) })
-	err := p.ask(r)
-	reason, body := Rejected, []byte(nil)
-	if re, ok := errors.AsType[*RejectError](err); ok {
-		var bad error
-		if body, bad = p.s.set.dataBody(re.Data); bad != nil {
-			p.server.log(slog.LevelWarn, "data of a rejection unusable", "error", bad)
-		}
-		if body != nil {
-			reason = RejectedWithData
-		}
+	err := p.ask(ctx, r)
+	reason := rejectPlain
+	body, bad := p.s.set.dataBody(r.Reply)
+	if bad != nil {
+		p.server.log(slog.LevelWarn, "reply unusable", "error", bad)
+	}
+	if body != nil {
+		reason = rejectData
 	}
 	p.s.do(func(now time.Time, c *connection, out *wire.Batch) {
 		p.cancel()
@@ -164,14 +158,14 @@ func (p *Peer) decide(r *Request) {
 }
 
 // ask asks the application. If that panics, the client is refused.
-func (p *Peer) ask(r *Request) (err error) {
+func (p *Peer) ask(ctx context.Context, r *Request) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic(p.server.Logger, v, slog.Any("remote", p.RemoteAddr()))
 			err = errPanicked
 		}
 	}()
-	return p.server.Accept(r)
+	return p.server.Accept(ctx, r)
 }
 
 // A notice says that a client has come or gone, to those that joined before.
@@ -272,9 +266,9 @@ func (s *Server) ended(p *Peer, e end) {
 	}
 	switch was {
 	case stageConnected:
-		s.log(slog.LevelInfo, "client disconnected", "client", p.id, "remote", p.RemoteAddr(), "reason", e.reason)
+		s.log(slog.LevelInfo, "client disconnected", "client", p.id, "remote", p.RemoteAddr(), "reason", e.why())
 		if s.Disconnected != nil {
-			s.Disconnected(p, e.reason)
+			s.Disconnected(p, e.why())
 		}
 	case stageAccepted:
 		s.log(slog.LevelInfo, "client never answered", "client", p.id, "remote", p.RemoteAddr())
@@ -282,7 +276,7 @@ func (s *Server) ended(p *Peer, e end) {
 			s.ConnectionFailed(p)
 		}
 	default:
-		s.log(slog.LevelDebug, "client not accepted", "remote", p.RemoteAddr(), "reason", e.reason)
+		s.log(slog.LevelDebug, "client not accepted", "remote", p.RemoteAddr(), "reason", e.why())
 	}
 }
 

@@ -2,42 +2,29 @@ package riptide
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"volley/internal/datagram"
 )
 
-// Send sends a message to one client; see [Peer.Send].
-func (s *Server) Send(p *Peer, m *Message) error { return p.Send(m) }
-
-// SendAll sends a message, which is copied, to all connected clients, in one pass
-// over each UDP socket. A client for which too much waits is disconnected, and
-// one that has just gone is no error; the errors are those of the message,
-// [ErrLayout] and [ErrNoMode].
-func (s *Server) SendAll(m *Message) error { return s.SendAllBut(nil, m) }
-
-// SendAllBut is SendAll to all clients but one, such as the one from whom the
-// message came.
-func (s *Server) SendAllBut(except *Peer, m *Message) error {
+// SendAll copies and sends a message to all connected clients, except those named,
+// in one pass over each UDP socket. A client for which too much waits is
+// disconnected. The only error is that of the message.
+//
+// A handler that relays messages to all other clients is
+//
+//	func(p *riptide.Peer, m *riptide.Message) error { return s.SendAll(m, p) }
+func (s *Server) SendAll(m *Message, except ...*Peer) error {
 	if err := s.init(); err != nil {
 		return err
 	}
 	if err := s.set.sendable(m); err != nil {
 		return err
 	}
-	broadcast(*s.list.Load(), except, m)
-	return nil
-}
-
-// gatherings are the memory of broadcasts.
-var gatherings = sync.Pool{New: func() any { return new(datagram.Gathering) }}
-
-// broadcast sends a message to clients, but not to one of them, in one pass over
-// the sockets that they share.
-func broadcast(to []*Peer, except *Peer, m *Message) {
 	g := gatherings.Get().(*datagram.Gathering)
-	for _, p := range to {
-		if p == except {
+	for _, p := range *s.list.Load() {
+		if slices.Contains(except, p) {
 			continue
 		}
 		if err := p.s.gather(g, m); err == ErrSendBuffer {
@@ -46,29 +33,21 @@ func broadcast(to []*Peer, except *Peer, m *Message) {
 	}
 	g.Flush() // what a socket says is the network's affair
 	gatherings.Put(g)
+	return nil
 }
 
-// handle hands a user message to its handler, or relays it.
+// gatherings are the memory of SendAll.
+var gatherings = sync.Pool{New: func() any { return new(datagram.Gathering) }}
+
+// handle hands a user message to its handler.
 func (s *Server) handle(p *Peer, kind packetType, body []byte, m *Message) {
-	mode := modeOf(kind)
-	if m.loadUser(s.set.layout, mode, body); m.err != nil {
+	if m.loadUser(s.set.layout, modeOf(kind), body); m.err != nil {
 		return // too short for an id
 	}
-	f := s.Notify
-	if mode != Notify {
-		if s.relay.Load().has(m.id) {
-			broadcast(*s.list.Load(), p, m)
-			return
-		}
-		f = s.handlers.get(m.id, s.Unhandled)
-	}
-	if f == nil {
-		return
-	}
-	if err := f(p, m); err != nil {
+	if err := s.handlers.call(p, m, s.Notify, s.Unhandled); err != nil {
 		s.log(slog.LevelWarn, "handler failed", "client", p.id, "message", m.id, "error", err)
 		if s.KickOnError {
-			p.kick(Kicked, Kicked, nil)
+			p.kick(endKicked, endKicked, nil)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/simnet"
+
+	"volley/internal/testenv"
 )
 
 // A counter counts numbered messages by mode, at one end.
@@ -28,7 +30,7 @@ func newCounter() *counter {
 }
 
 func (c *counter) add(m *Message) error {
-	n := m.Uint32()
+	n := Read[uint32](m)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[m.Mode()][n]++
@@ -83,9 +85,9 @@ func (l *fateLog) check(t *testing.T, n int, arrived map[uint32]int, unknown uin
 // an id come once where copies are looked for.
 func TestLossyServer(t *testing.T) {
 	const n = 10_000
-	for _, cfg := range []*Config{{}, {DuplicateWindow: 200 * ms}, {Layout: Notes, DuplicateWindow: 200 * ms}} {
+	for _, cfg := range []*Config{{}, {DuplicateWindow: 200 * ms}, {NotesLayout: true, DuplicateWindow: 200 * ms}} {
 		bubble(t, func(t *testing.T) {
-			layout, once := cfg.Layout, cfg.DuplicateWindow > 0
+			layout, once := cfg.layout(), cfg.DuplicateWindow > 0
 			cfg.IgnoreQuality, cfg.Timeout = true, time.Minute
 			up, down := newCounter(), newCounter()
 			var delivered atomic.Int64
@@ -145,7 +147,7 @@ func TestLossyServer(t *testing.T) {
 			if delivered.Load() < n {
 				t.Errorf("%v: %d delivered", layout, delivered.Load())
 			}
-			if layout == Packed {
+			if layout == packed {
 				upFates.check(t, n, up.seen[Notify], c.Stats().NotifyUnknown)
 				downFates.check(t, n, down.seen[Notify], p.Stats().NotifyUnknown)
 			}
@@ -159,7 +161,7 @@ func TestLossyServer(t *testing.T) {
 // seconds of virtual time.
 func TestThousandClients(t *testing.T) {
 	clients, frames := 1000, 120
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		clients, frames = 200, 60
 	}
 	bubble(t, func(t *testing.T) {
@@ -169,7 +171,7 @@ func TestThousandClients(t *testing.T) {
 			MaxPending:      clients,
 			NoAnnouncements: true,
 			Unhandled:       func(*Peer, *Message) error { up.Add(1); return nil },
-			Disconnected:    func(*Peer, DisconnectReason) { ended.Add(1) },
+			Disconnected:    func(*Peer, Reason) { ended.Add(1) },
 		}
 		w := newWorld(t, s, simnet.Link{Latency: 20 * ms})
 		list := make([]*Client, clients)
@@ -199,7 +201,7 @@ func TestThousandClients(t *testing.T) {
 		if up.Load() != int64(clients*frames) || down.Load() != int64(clients)*sent || ended.Load() > 0 {
 			t.Errorf("%d messages up, %d down, %d ended; want %d, %d", up.Load(), down.Load(), ended.Load(), clients*frames, int64(clients)*sent)
 		}
-		if st := s.Stats(); st.Resends > 0 || st.Sent[Reliable].Messages != uint64(clients*((frames+5)/6)) {
+		if st := s.Stats(); st.MessagesResent > 0 || st.MessagesSent[Reliable] != uint64(clients*((frames+5)/6)) {
 			t.Errorf("%+v", st)
 		}
 		for _, c := range list {
@@ -209,7 +211,7 @@ func TestThousandClients(t *testing.T) {
 		if n := len(s.Peers()); n != 0 || ended.Load() != int64(clients) {
 			t.Errorf("%d clients left, %d ended", n, ended.Load())
 		}
-		if st := s.Stats(); st.Received[Unreliable].Messages != uint64(clients*frames) {
+		if st := s.Stats(); st.MessagesReceived[Unreliable] != uint64(clients*frames) {
 			t.Errorf("of those that have gone %+v", st)
 		}
 		w.close()
@@ -278,7 +280,7 @@ func TestSlowHandler(t *testing.T) {
 		if held := p.s.held.Load(); held > 20_000 || held < 15_000 {
 			t.Errorf("%d bytes held", held)
 		}
-		if st := p.Stats(); st.Refused == 0 {
+		if st := p.Stats(); st.MessagesRefused == 0 {
 			t.Error("nothing was refused")
 		}
 		close(release)
@@ -327,7 +329,7 @@ func TestSendBufferKicks(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var done atomic.Bool
-		s := &Server{Disconnected: func(*Peer, DisconnectReason) { time.Sleep(time.Second); done.Store(true) }}
+		s := &Server{Disconnected: func(*Peer, Reason) { time.Sleep(time.Second); done.Store(true) }}
 		w := newWorld(t, s, simnet.Link{Latency: 50 * ms, Loss: 0.2})
 		down := newCounter()
 		c := &Client{Unhandled: func(_ *Client, m *Message) error { return down.add(m) }}
@@ -353,7 +355,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%d messages arrived, want 200", got)
 		}
 		if err := <-w.served; err != ErrServerClosed {
-			t.Errorf("ServePacket = %v", err)
+			t.Errorf("ServeOn = %v", err)
 		}
 		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err != ErrServerClosed {
 			t.Errorf("serving again: %v", err)

@@ -34,7 +34,7 @@ func newWorld(t *testing.T, s *Server, link simnet.Link) *world {
 		t.Fatal(err)
 	}
 	pc.SetReadBuffer(16 << 20)
-	go func() { w.served <- s.ServePacket(pc) }()
+	go func() { w.served <- s.ServeOn(pc) }()
 	return w
 }
 
@@ -43,7 +43,7 @@ func (w *world) close() {
 	w.t.Helper()
 	w.server.Close()
 	if err := <-w.served; err != ErrServerClosed {
-		w.t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
+		w.t.Errorf("ServeOn = %v, want %v", err, ErrServerClosed)
 	}
 	w.net.Close()
 }
@@ -55,7 +55,7 @@ func (w *world) dial(c *Client, from string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return c.ConnectConn(context.Background(), conn)
+	return c.ConnectOn(context.Background(), conn)
 }
 
 func (w *world) mustDial(c *Client, from string) {
@@ -103,10 +103,10 @@ func (j *journal) want(t *testing.T, want ...string) {
 // record makes a server and clients write to the journal.
 func (j *journal) server(s *Server) *Server {
 	s.Connected = func(p *Peer) { j.add("server: %d connected", p.ID()) }
-	s.Disconnected = func(p *Peer, r DisconnectReason) { j.add("server: %d %v", p.ID(), r) }
+	s.Disconnected = func(p *Peer, r Reason) { j.add("server: %d %v", p.ID(), r) }
 	s.ConnectionFailed = func(p *Peer) { j.add("server: %d failed", p.ID()) }
 	s.Unhandled = func(p *Peer, m *Message) error {
-		j.add("server: %d: %v message %d: %s", p.ID(), m.Mode(), m.ID(), m.String())
+		j.add("server: %d: %v message %d: %s", p.ID(), m.Mode(), m.ID(), m.ReadString())
 		return m.Err()
 	}
 	return s
@@ -114,9 +114,9 @@ func (j *journal) server(s *Server) *Server {
 
 func (j *journal) client(name string, cfg *Config) *Client {
 	c := &Client{Config: cfg}
-	c.Disconnected = func(_ *Client, r DisconnectReason, data *Message) {
+	c.Disconnected = func(_ *Client, r Reason, data *Message) {
 		if data != nil {
-			j.add("%s: %v: %s", name, r, data.String())
+			j.add("%s: %v: %s", name, r, data.ReadString())
 			return
 		}
 		j.add("%s: %v", name, r)
@@ -124,7 +124,7 @@ func (j *journal) client(name string, cfg *Config) *Client {
 	c.ClientConnected = func(_ *Client, id uint16) { j.add("%s: %d has come", name, id) }
 	c.ClientDisconnected = func(_ *Client, id uint16) { j.add("%s: %d has gone", name, id) }
 	c.Unhandled = func(_ *Client, m *Message) error {
-		j.add("%s: %v message %d: %s", name, m.Mode(), m.ID(), m.String())
+		j.add("%s: %v message %d: %s", name, m.Mode(), m.ID(), m.ReadString())
 		return m.Err()
 	}
 	return c
@@ -140,9 +140,8 @@ const ms = time.Millisecond
 
 // TestTalk goes through everything that two clients and a server do.
 func TestTalk(t *testing.T) {
-	for _, cfg := range []*Config{nil, {Version: V21}, {Layout: Notes}} {
-		layout, _ := cfg.payload()
-		t.Run(layout.String(), func(t *testing.T) {
+	for _, cfg := range []*Config{nil, {Version21: true}, {NotesLayout: true}} {
+		t.Run(cfg.layout().String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
 				w := newWorld(t, j.server(&Server{Config: cfg}), simnet.Link{Latency: 10 * ms})
@@ -162,14 +161,14 @@ func TestTalk(t *testing.T) {
 				w.server.SendAll(text(cfg, Unreliable, 6, "all"))
 				time.Sleep(100 * ms)
 				j.want(t, "a: unreliable message 6: all", "b: unreliable message 6: all")
-				w.server.SendAllBut(w.server.Peer(1), text(cfg, Reliable, 7, "b"))
+				w.server.SendAll(text(cfg, Reliable, 7, "b"), w.server.Peer(1))
 				time.Sleep(100 * ms)
 				j.want(t, "b: reliable message 7: b")
-				w.server.SetRelay(8, true)
+				w.server.Handle(8, func(p *Peer, m *Message) error { return w.server.SendAll(m, p) })
 				b.Send(text(cfg, Reliable, 8, "x"))
 				time.Sleep(100 * ms)
 				j.want(t, "a: reliable message 8: x")
-				w.server.SetRelay(8, false)
+				w.server.Handle(8, nil)
 				b.Send(text(cfg, Reliable, 8, "y"))
 				time.Sleep(100 * ms)
 				j.want(t, "server: 2: reliable message 8: y")

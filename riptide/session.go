@@ -113,9 +113,9 @@ func (s *session) unread() bool {
 
 // HandleClose implements datagram.Handler.
 func (s *session) HandleClose(err error) {
-	reason := TransportError
+	reason := endTransport
 	if errors.Is(err, errSlow) {
-		reason = PoorConnection
+		reason = endPoor
 	}
 	s.end(reason)
 }
@@ -124,7 +124,7 @@ func (s *session) HandleClose(err error) {
 func (s *session) WaitRoom(int, <-chan struct{}) error { return nil }
 
 // end ends the connection without a word to the other side.
-func (s *session) end(reason DisconnectReason) {
+func (s *session) end(reason endReason) {
 	s.mu.Lock()
 	s.core.end(reason, 0, nil)
 	s.unlock(nil)
@@ -249,19 +249,19 @@ func (s *session) gather(g *datagram.Gathering, m *Message) error {
 	return err
 }
 
-// sendable returns what keeps a message from being sent.
+// sendable returns an error if a message cannot be sent.
 func (s *settings) sendable(m *Message) error {
 	switch {
-	case m == nil || m.kind == dataMessage:
-		return ErrNoMode
+	case m == nil:
+		return errNilMessage
 	case m.err != nil:
 		return m.err
-	case !m.made():
+	case m.maxPayload == 0:
 		return errUnmade
-	case !m.mode.valid(): // which Rewind has forgotten
+	case !m.mode.valid(): // of data, or Rewind has forgotten the error
 		return &modeError{m.mode}
 	case m.layout != s.layout:
-		return ErrLayout
+		return errLayout
 	case len(m.body())+s.layout.headerBits(m.mode)/8 > s.maxPayload+maxHeaderSize:
 		return ErrMessageFull
 	}
@@ -273,14 +273,27 @@ func (s *settings) dataBody(data *Message) ([]byte, error) {
 	if data == nil {
 		return nil, nil
 	}
-	m := newMessage()
-	defer m.Release()
+	m := messages.Get().(*Message)
+	defer m.release()
 	m.init(s.layout, Unreliable, s.maxPayload)
-	m.AddMessage(data)
+	m.AddRest(data)
 	if m.err != nil || m.BitLen() == 0 {
 		return nil, m.err
 	}
 	return append([]byte(nil), m.body()...), nil
+}
+
+// messages are the memory of messages that only this package uses.
+var messages = sync.Pool{New: func() any { return new(Message) }}
+
+// maxPooled is the largest buffer in bytes that is kept for reuse.
+const maxPooled = 8 << 10
+
+// release gives memory of messages back.
+func (m *Message) release() {
+	if cap(m.buf) <= maxPooled {
+		messages.Put(m)
+	}
 }
 
 // queues are the memory of events, which sessions have only while they have
@@ -300,8 +313,7 @@ func putQueue(q *queue) {
 // dispatch hands events to the owner until there are none.
 func (s *session) dispatch() {
 	defer s.owner.stopped()
-	m := newMessage()
-	m.lent = true
+	m := messages.Get().(*Message)
 	defer m.release()
 	s.mu.Lock()
 	for s.events != nil {
@@ -399,7 +411,7 @@ func (s *sessionEvents) request(data []byte) {
 	s.asked, s.data = true, append([]byte(nil), data...)
 }
 
-func (s *sessionEvents) ended(reason DisconnectReason, rejected RejectReason, data []byte) {
+func (s *sessionEvents) ended(reason endReason, rejected rejectReason, data []byte) {
 	s.push(eventEnded, append([]byte{byte(reason), byte(rejected)}, data...))
 	s.owner.left(end{reason, rejected, data})
 }
@@ -407,24 +419,10 @@ func (s *sessionEvents) ended(reason DisconnectReason, rejected RejectReason, da
 // eventID returns the id in an event.
 func eventID(body []byte) uint16 { return uint16(body[0]) | uint16(body[1])<<8 }
 
-// An end is what eventEnded says.
-type end struct {
-	reason   DisconnectReason
-	rejected RejectReason
-	data     []byte // a body
-}
-
-func endOf(body []byte) end {
-	return end{DisconnectReason(body[0]), RejectReason(body[1]), body[2:]}
-}
-
-// message returns the data of the end as a message; nil if it can have none.
-func (e end) message(set *settings) *Message {
-	if e.reason != Kicked && (e.reason != ConnectionRejected || e.rejected != RejectedWithData) {
-		return nil
-	}
+// loadData returns a received body as data.
+func (s *settings) loadData(body []byte) *Message {
 	m := new(Message)
-	m.load(set.layout, Unreliable, e.data)
-	m.kind = dataMessage
+	m.load(s.layout, Unreliable, body)
+	m.mode = 0
 	return m
 }

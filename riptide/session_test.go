@@ -53,7 +53,7 @@ type recordedData struct {
 	DataBits int `json:"data_bits"`
 }
 
-func testSessions(t *testing.T, version Version, data []byte) {
+func testSessions(t *testing.T, v21 bool, data []byte) {
 	var file struct{ Sessions []*recording }
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
@@ -62,22 +62,24 @@ func testSessions(t *testing.T, version Version, data []byte) {
 		t.Fatal("file without sessions")
 	}
 	for _, r := range file.Sessions {
-		t.Run(r.Name, func(t *testing.T) { r.test(t, version) })
+		t.Run(r.Name, func(t *testing.T) { r.test(t, v21) })
 	}
 }
 
 // test plays both sides of a recording.
-func (r *recording) test(t *testing.T, version Version) {
-	if !(r.Fault && version == V21) { // a fault of that server
-		t.Run("server", func(t *testing.T) { r.testServer(t, version) })
+func (r *recording) test(t *testing.T, v21 bool) {
+	if !(r.Fault && v21) { // a fault of that server
+		t.Run("server", func(t *testing.T) { r.testServer(t, v21) })
 	}
 	for n := 1; n <= r.clients(); n++ {
-		t.Run(fmt.Sprint("client", n), func(t *testing.T) { r.testClient(t, version, n) })
+		t.Run(fmt.Sprint("client", n), func(t *testing.T) { r.testClient(t, v21, n) })
 	}
 }
 
 // recordedConfig has the times of the released library.
-func recordedConfig(v Version) *Config { return &Config{Version: v, MinResend: 10 * time.Millisecond} }
+func recordedConfig(v21 bool) *Config {
+	return &Config{Version21: v21, MinResend: 10 * time.Millisecond}
+}
 
 // attempts returns how often a client was told to try to connect; 0 if that was not
 // recorded.
@@ -216,10 +218,10 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // testServer plays the recorded clients to our server, which is made to do what
 // the recorded one did, and compares what it sends and what it is told.
-func (r *recording) testServer(t *testing.T, version Version) {
+func (r *recording) testServer(t *testing.T, v21 bool) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		s := &Server{Config: recordedConfig(version)}
+		s := &Server{Config: recordedConfig(v21)}
 		s.MaxClients = r.Log[0].Data.Clients
 		r.handleServer(s, &j)
 		n := simnet.New(1)
@@ -232,7 +234,7 @@ func (r *recording) testServer(t *testing.T, version Version) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go s.ServePacket(pc)
+			go s.ServeOn(pc)
 		}
 		taps := make([]*wiretap, r.clients()+1)
 		for i := range taps[1:] {
@@ -263,7 +265,7 @@ func (r *recording) testServer(t *testing.T, version Version) {
 // handleServer makes the server write what it is told to the journal.
 func (r *recording) handleServer(s *Server, j *journal) {
 	s.Connected = func(p *Peer) { j.add("client_connected %d", p.ID()) }
-	s.Disconnected = func(p *Peer, reason DisconnectReason) {
+	s.Disconnected = func(p *Peer, reason Reason) {
 		if reason != ServerStopped { // the recorded server says nothing then
 			j.add("client_disconnected %d %v", p.ID(), reason)
 		}
@@ -287,7 +289,7 @@ func (r *recording) handleServer(s *Server, j *journal) {
 	}
 	for _, e := range r.sends("c2s", 0) {
 		if m := messageIn(e.Hex); m != nil && m.mode == Unreliable && !handled[m.id] {
-			s.SetRelay(m.id, true)
+			s.Handle(m.id, func(p *Peer, m *Message) error { return s.SendAll(m, p) })
 		}
 	}
 	for _, e := range r.sends("s2c", 0) {
@@ -305,14 +307,15 @@ func fateName(delivered bool) string {
 }
 
 // accept decides as the recorded server did on the client with those data.
-func (r *recording) accept(q *Request) error {
+func (r *recording) accept(_ context.Context, q *Request) error {
 	for _, e := range r.sends("c2s", 0) {
 		if e.Type != "connect" || !sameBits(e.Hex, q.Data) {
 			continue
 		}
 		for _, a := range r.sends("s2c", e.Client) {
 			if a.Type == "reject" && len(a.Hex) > 2 {
-				return &RejectError{dataFrom(a.Hex[1:])}
+				q.Reply = dataFrom(a.Hex[1:])
+				return io.EOF
 			} else if a.Type == "reject" {
 				return io.EOF
 			}
@@ -325,15 +328,15 @@ func (r *recording) accept(q *Request) error {
 // dataFrom returns the data whose body follows the header.
 func dataFrom(body []byte) *Message {
 	m := new(Message)
-	m.load(Packed, Unreliable, body)
-	m.kind = dataMessage
+	m.load(packed, Unreliable, body)
+	m.mode = 0
 	return m
 }
 
 func sameBits(connect []byte, m *Message) bool {
 	d, c := dataFrom(connect), m.Clone()
 	for d.Unread() == c.Unread() && d.Unread() > 0 {
-		if d.Bool() != c.Bool() {
+		if d.ReadBool() != c.ReadBool() {
 			return false
 		}
 	}
@@ -347,7 +350,7 @@ func messageIn(b []byte) *Message {
 		return nil
 	}
 	m := new(Message)
-	m.loadUser(Packed, modeOf(p.typ), p.body)
+	m.loadUser(packed, modeOf(p.typ), p.body)
 	m.pos = 4 // to be sent as it is
 	return m
 }
@@ -433,7 +436,7 @@ func (r *recording) serverTimeline(s *Server, taps []*wiretap, l *pipeListener) 
 	for _, e := range firstSends(r.sends("s2c", 0)) {
 		m := messageIn(e.Hex)
 		switch {
-		case m != nil && s.relay.Load().has(m.id):
+		case m != nil && relays(s, m.id):
 		case m != nil:
 			line.add(r.sendTime(e), func() { s.Peer(peers[e.Client]).Send(m) })
 		case e.Type == "disconnect" && e.Hex[0] == 0x45:
@@ -456,10 +459,10 @@ func (r *recording) serverTimeline(s *Server, taps []*wiretap, l *pipeListener) 
 }
 
 // testClient plays the recorded server to our client.
-func (r *recording) testClient(t *testing.T, version Version, number int) {
+func (r *recording) testClient(t *testing.T, v21 bool, number int) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		c := r.newClient(&j, version)
+		c := r.newClient(&j, v21)
 		c.Config.ConnectAttempts = r.attempts(number)
 		n := simnet.New(1)
 		defer n.Close()
@@ -488,11 +491,11 @@ func (r *recording) testClient(t *testing.T, version Version, number int) {
 	})
 }
 
-func (r *recording) newClient(j *journal, version Version) *Client {
+func (r *recording) newClient(j *journal, v21 bool) *Client {
 	return &Client{
-		Config:             recordedConfig(version),
+		Config:             recordedConfig(v21),
 		Connected:          func(c *Client) { j.add("connected %d", c.ID()) },
-		Disconnected:       func(_ *Client, reason DisconnectReason, m *Message) { j.add("disconnected %v %d", reason, unread(m)) },
+		Disconnected:       func(_ *Client, reason Reason, m *Message) { j.add("disconnected %v %d", reason, unread(m)) },
 		ClientConnected:    func(_ *Client, id uint16) { j.add("other_client_connected %d", id) },
 		ClientDisconnected: func(_ *Client, id uint16) { j.add("other_client_disconnected %d", id) },
 		Delivered:          func(_ *Client, id uint16) { j.add("reliable_delivered %d", id) },
@@ -526,7 +529,7 @@ func (r *recording) clientTimeline(c *Client, number int, near net.Conn, w *wire
 			}
 			line.add(e.T, func() {
 				go func() {
-					if err := c.ConnectConn(context.Background(), near); err != nil {
+					if err := c.ConnectOn(context.Background(), near); err != nil {
 						j.add("connection_failed %s", failure(err))
 					}
 				}()
@@ -550,10 +553,19 @@ func (r *recording) clientTimeline(c *Client, number int, near net.Conn, w *wire
 }
 
 func failure(err error) string {
-	e, ok := err.(*ConnectError)
+	e, ok := err.(*DisconnectError)
 	if !ok {
 		return err.Error()
 	}
-	names := map[RejectReason]string{NoConnection: "NoConnection", ServerFull: "ServerFull", Rejected: "Rejected", RejectedWithData: "Custom"}
+	names := map[Reason]string{NoAnswer: "NoConnection", ServerFull: "ServerFull", Rejected: "Rejected"}
+	if e.Reason == Rejected && e.Data != nil {
+		names[Rejected] = "Custom"
+	}
 	return fmt.Sprint(names[e.Reason], " ", unread(e.Data))
+}
+
+// relays reports whether a server relays messages with an id.
+func relays(s *Server, id uint16) bool {
+	handlers := s.handlers.m.Load()
+	return handlers != nil && (*handlers)[id] != nil
 }

@@ -172,14 +172,14 @@ func (s *simulation) step(until time.Time) {
 func numbered(cfg *Config, m Mode, n int) *Message {
 	msg := cfg.NewMessage(m, 1)
 	if m == Notify {
-		msg = cfg.NewNotify()
+		msg = cfg.NewMessage(Notify, 0)
 	}
-	msg.AddUint32(uint32(n))
+	Add[uint32](msg, uint32(n))
 	return msg
 }
 
 // numbersOf returns how often each number was received, by mode.
-func numbersOf(t testing.TB, r *recorder, layout Layout) (counts [numModes]map[int]int) {
+func numbersOf(t testing.TB, r *recorder, layout layout) (counts [numModes]map[int]int) {
 	for i := range counts {
 		counts[i] = make(map[int]int)
 	}
@@ -187,7 +187,7 @@ func numbersOf(t testing.TB, r *recorder, layout Layout) (counts [numModes]map[i
 	for _, body := range r.messages {
 		mode := Mode(body[0])
 		m.loadUser(layout, mode, []byte(body[1:]))
-		counts[mode][int(m.Uint32())]++
+		counts[mode][int(Read[uint32](m))]++
 		if m.Err() != nil {
 			t.Fatal(m.Err())
 		}

@@ -1,70 +1,83 @@
 package riptide
 
-import "math"
+import "unsafe"
 
-// An Element is what slices of a message are made of.
-type Element interface {
-	bool | int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64 | string
-}
-
-// AddSlice adds the length of v and its elements. [Slice] reads them.
+// AddSlice adds the length of v and its elements.
 //
-// C# libraries from 2.1.0 to 2.1.2 cannot send slices of short and ushort, and
-// read them all the same.
-func AddSlice[T Element](m *Message, v []T) {
+// C# libraries from 2.1.0 to 2.1.2 can read slices of short and ushort, but
+// not send them.
+func AddSlice[T Number | bool | string](m *Message, v []T) {
 	m.addLength(len(v))
 	AddArray(m, v)
 }
 
+// ReadSlice reads a length and as many elements. It returns nil if the message
+// has an error or ends too early.
+func ReadSlice[T Number | bool | string](m *Message) []T {
+	var zero T
+	n := m.readLength(elementBits(zero))
+	if m.err != nil {
+		return nil
+	}
+	v := make([]T, n)
+	if ReadArray(m, v); m.err != nil {
+		return nil
+	}
+	return v
+}
+
 // AddArray adds the elements of v without their number, which the receiver must
-// know. [ReadArray] reads them.
-func AddArray[T Element](m *Message, v []T) {
-	switch v := any(v).(type) {
+// know.
+func AddArray[T Number | bool | string](m *Message, v []T) {
+	switch s := any(v).(type) {
 	case []bool:
-		m.addBools(v)
+		m.addBools(s)
 	case []uint8:
-		addRaw(m, v)
-	case []int8:
-		for _, x := range v {
-			m.AddInt8(x)
-		}
-	case []int16:
-		for _, x := range v {
-			m.AddInt16(x)
-		}
-	case []uint16:
-		for _, x := range v {
-			m.AddUint16(x)
-		}
-	case []int32:
-		for _, x := range v {
-			m.AddInt32(x)
-		}
-	case []uint32:
-		for _, x := range v {
-			m.AddUint32(x)
-		}
-	case []int64:
-		for _, x := range v {
-			m.AddInt64(x)
-		}
-	case []uint64:
-		for _, x := range v {
-			m.AddUint64(x)
-		}
-	case []float32:
-		for _, x := range v {
-			m.AddFloat32(x)
-		}
-	case []float64:
-		for _, x := range v {
-			m.AddFloat64(x)
-		}
+		addRaw(m, s)
 	case []string:
-		for _, x := range v {
+		for _, x := range s {
 			m.AddString(x)
 		}
+	default:
+		for _, x := range v {
+			addNumber(m, x)
+		}
 	}
+}
+
+// ReadArray reads as many elements as dst has. If the message ends too early,
+// it has an error, and the content of dst is unspecified.
+func ReadArray[T Number | bool | string](m *Message, dst []T) {
+	switch s := any(dst).(type) {
+	case []bool:
+		m.readBools(s)
+	case []uint8:
+		if len(s) > m.Unread()/8 {
+			m.Fail(errMessageEnd)
+		}
+		if m.err == nil {
+			m.copyBytes(s)
+		}
+	case []string:
+		for i := range s {
+			s[i] = m.ReadString()
+		}
+	default:
+		for i := range dst {
+			dst[i] = readNumber[T](m)
+		}
+	}
+}
+
+// elementBits is the least number of bits that an element takes.
+func elementBits[T any](zero T) int {
+	switch any(zero).(type) {
+	case bool:
+		return 1
+	case string:
+		return 8
+	}
+	return 8 * int(unsafe.Sizeof(zero))
 }
 
 // addBools adds one bit each. In the notes layout they fill whole bytes.
@@ -82,92 +95,6 @@ func (m *Message) addBools(v []bool) {
 	}
 }
 
-// Slice reads a length and as many elements. It returns nil if the message has
-// an error, or if it ends too early.
-func Slice[T Element](m *Message) []T {
-	var zero T
-	n := m.length(elementBits(zero))
-	if m.err != nil {
-		return nil
-	}
-	v := make([]T, n)
-	if ReadArray(m, v); m.err != nil {
-		return nil
-	}
-	return v
-}
-
-// elementBits is the least number of bits that an element takes.
-func elementBits[T Element](zero T) int {
-	switch any(zero).(type) {
-	case bool:
-		return 1
-	case int16, uint16:
-		return 16
-	case int32, uint32, float32:
-		return 32
-	case int64, uint64, float64:
-		return 64
-	}
-	return 8
-}
-
-// ReadArray reads as many elements as dst has. If the message ends too early it
-// fails with [ErrMessageEnd], and the content of dst is unspecified.
-func ReadArray[T Element](m *Message, dst []T) {
-	switch v := any(dst).(type) {
-	case []bool:
-		m.readBools(v)
-	case []uint8:
-		if len(v) > m.Unread()/8 {
-			m.Fail(ErrMessageEnd)
-		}
-		if m.err == nil {
-			m.copyBytes(v)
-		}
-	case []int8:
-		for i := range v {
-			v[i] = m.Int8()
-		}
-	case []int16:
-		for i := range v {
-			v[i] = m.Int16()
-		}
-	case []uint16:
-		for i := range v {
-			v[i] = m.Uint16()
-		}
-	case []int32:
-		for i := range v {
-			v[i] = m.Int32()
-		}
-	case []uint32:
-		for i := range v {
-			v[i] = m.Uint32()
-		}
-	case []int64:
-		for i := range v {
-			v[i] = m.Int64()
-		}
-	case []uint64:
-		for i := range v {
-			v[i] = m.Uint64()
-		}
-	case []float32:
-		for i := range v {
-			v[i] = math.Float32frombits(uint32(m.take(32)))
-		}
-	case []float64:
-		for i := range v {
-			v[i] = m.Float64()
-		}
-	case []string:
-		for i := range v {
-			v[i] = m.String()
-		}
-	}
-}
-
 func (m *Message) readBools(v []bool) {
 	for len(v) > 0 {
 		n := min(64, len(v))
@@ -176,5 +103,86 @@ func (m *Message) readBools(v []bool) {
 			v[i] = w>>i&1 == 1
 		}
 		v = v[n:]
+	}
+}
+
+// A Marshaler is a type that adds its own values to a message.
+type Marshaler interface {
+	MarshalRiptide(*Message)
+}
+
+// An Unmarshaler is a type that reads its own values from a message. It reports
+// values out of range with [Message.Fail].
+type Unmarshaler interface {
+	UnmarshalRiptide(*Message)
+}
+
+// AddValue adds v. Nothing in the message tells its type.
+func (m *Message) AddValue(v Marshaler) { v.MarshalRiptide(m) }
+
+// ReadValue reads v.
+func (m *Message) ReadValue(v Unmarshaler) { v.UnmarshalRiptide(m) }
+
+// AddValues adds the length of vs and the values of each.
+func AddValues[T Marshaler](m *Message, vs []T) {
+	m.addLength(len(vs))
+	for _, v := range vs {
+		v.MarshalRiptide(m)
+	}
+}
+
+// ReadValues reads a length and as many values. It returns nil if the message
+// has an error or ends too early. Each value must take at least one bit, because
+// a length is refused if it is larger than the number of bits left.
+func ReadValues[T any, P interface {
+	*T
+	Unmarshaler
+}](m *Message) []T {
+	vs := make([]T, m.readLength(1))
+	for i := range vs {
+		if m.err == nil {
+			P(&vs[i]).UnmarshalRiptide(m)
+		}
+	}
+	if m.err != nil {
+		return nil
+	}
+	return vs
+}
+
+// A Vector2 is written as the floats x and y, like Unity's.
+type Vector2 struct{ X, Y float32 }
+
+// MarshalRiptide implements [Marshaler].
+func (v Vector2) MarshalRiptide(m *Message) { addFloats(m, v.X, v.Y) }
+
+// UnmarshalRiptide implements [Unmarshaler].
+func (v *Vector2) UnmarshalRiptide(m *Message) { *v = Vector2{Read[float32](m), Read[float32](m)} }
+
+// A Vector3 is written as the floats x, y and z, like Unity's.
+type Vector3 struct{ X, Y, Z float32 }
+
+// MarshalRiptide implements [Marshaler].
+func (v Vector3) MarshalRiptide(m *Message) { addFloats(m, v.X, v.Y, v.Z) }
+
+// UnmarshalRiptide implements [Unmarshaler].
+func (v *Vector3) UnmarshalRiptide(m *Message) {
+	*v = Vector3{Read[float32](m), Read[float32](m), Read[float32](m)}
+}
+
+// A Quaternion is written as the floats x, y, z and w, like Unity's.
+type Quaternion struct{ X, Y, Z, W float32 }
+
+// MarshalRiptide implements [Marshaler].
+func (q Quaternion) MarshalRiptide(m *Message) { addFloats(m, q.X, q.Y, q.Z, q.W) }
+
+// UnmarshalRiptide implements [Unmarshaler].
+func (q *Quaternion) UnmarshalRiptide(m *Message) {
+	*q = Quaternion{Read[float32](m), Read[float32](m), Read[float32](m), Read[float32](m)}
+}
+
+func addFloats(m *Message, v ...float32) {
+	for _, x := range v {
+		addNumber(m, x)
 	}
 }

@@ -30,7 +30,7 @@ func TestSockets(t *testing.T) {
 	go func() { served <- s.servePort(port) }()
 	got := make(chan uint64, clients)
 	take := func(_ *Client, m *Message) error {
-		got <- m.Uint64()
+		got <- Read[uint64](m)
 		return m.Err()
 	}
 	var all []*Client
@@ -41,7 +41,7 @@ func TestSockets(t *testing.T) {
 		<-joined
 	}
 	m := NewMessage(Reliable, 3)
-	m.AddUint64(7)
+	Add[uint64](m, 7)
 	for _, c := range all {
 		require.NoError(t, c.Send(m))
 	}

@@ -56,7 +56,7 @@ func newStream(c net.Conn, set *settings) *stream {
 
 // lengthSize is the number of bytes of the length of a datagram on a stream.
 func (c codec) lengthSize() int {
-	if c.layout == Notes {
+	if c.layout == notes {
 		return 2
 	}
 	return 4

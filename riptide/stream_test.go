@@ -36,7 +36,7 @@ func (w *streamWorld) conn() net.Conn {
 
 func (w *streamWorld) mustDial(c *Client) {
 	w.t.Helper()
-	if err := c.ConnectConn(context.Background(), w.conn()); err != nil {
+	if err := c.ConnectOn(context.Background(), w.conn()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -51,7 +51,7 @@ func (w *streamWorld) close() {
 }
 
 func TestStreamTalk(t *testing.T) {
-	for _, cfg := range []*Config{nil, {Layout: Notes}} {
+	for _, cfg := range []*Config{nil, {NotesLayout: true}} {
 		bubble(t, func(t *testing.T) {
 			var j journal
 			w := newStreamWorld(t, j.server(&Server{Config: cfg}))
@@ -63,7 +63,7 @@ func TestStreamTalk(t *testing.T) {
 			j.want(t, "server: 1 connected", "server: 2 connected", "a: 2 has come")
 			a.Send(text(cfg, Reliable, 5, "hello"))
 			j.want(t, "server: 1: reliable message 5: hello")
-			w.server.SendAllBut(w.server.Peer(1), text(cfg, Unreliable, 6, "b"))
+			w.server.SendAll(text(cfg, Unreliable, 6, "b"), w.server.Peer(1))
 			j.want(t, "b: unreliable message 6: b")
 			why := cfg.NewData()
 			why.AddString("out")
@@ -84,7 +84,7 @@ func TestStreamCloses(t *testing.T) {
 		w := newStreamWorld(t, j.server(&Server{}))
 		a, b := j.client("a", nil), j.client("b", nil)
 		conn := w.conn()
-		if err := a.ConnectConn(t.Context(), conn); err != nil {
+		if err := a.ConnectOn(t.Context(), conn); err != nil {
 			t.Fatal(err)
 		}
 		w.mustDial(b)
@@ -106,7 +106,7 @@ func TestLyingLengths(t *testing.T) {
 				cfg := &Config{}
 				frame := binary.LittleEndian.AppendUint32(nil, n)
 				if notes {
-					cfg.Layout = Notes
+					cfg.NotesLayout = true
 					frame = binary.LittleEndian.AppendUint16(nil, uint16(min(n, 1<<16-1)))
 				}
 				w := newStreamWorld(t, &Server{Config: cfg})
@@ -114,7 +114,7 @@ func TestLyingLengths(t *testing.T) {
 				go c.Write(frame)
 				c.SetReadDeadline(time.Now().Add(time.Second))
 				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-					t.Errorf("%v, a length of %d: %v", cfg.Layout, n, err)
+					t.Errorf("%v, a length of %d: %v", cfg.layout(), n, err)
 				}
 				c.Close()
 				synctest.Wait()
@@ -137,7 +137,7 @@ func TestStreamPieces(t *testing.T) {
 		var all bytes.Buffer
 		c := &Client{}
 		near, far := net.Pipe()
-		go c.ConnectConn(t.Context(), near)
+		go c.ConnectOn(t.Context(), near)
 		server := w.conn()
 		go io.Copy(far, server)
 		go func() { // what the client writes goes on byte by byte, or in heaps

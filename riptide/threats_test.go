@@ -43,7 +43,7 @@ func TestThreatAmplification(t *testing.T) {
 	c = new(connection)
 	c.init(set, serverSide, start, new(recorder))
 	out.Reset()
-	c.reject(ServerFull, nil, &out)
+	c.reject(rejectFull, nil, &out)
 	for d := time.Duration(0); d < 10*time.Second; d += ms {
 		c.tick(start.Add(d), false, &out)
 	}

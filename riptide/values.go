@@ -1,56 +1,69 @@
 package riptide
 
 import (
-	"math"
+	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
+	"unsafe"
 )
 
-// AddUint8 adds a byte.
-func (m *Message) AddUint8(v uint8) { m.put(uint64(v), 8) }
+// A Number is a number of a fixed size. C# calls these types byte, sbyte,
+// ushort, short, uint, int, ulong, long, float and double.
+type Number interface {
+	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64
+}
 
-// AddInt8 adds an sbyte.
-func (m *Message) AddInt8(v int8) { m.put(uint64(uint8(v)), 8) }
+// Add adds a number, bit for bit.
+func Add[T Number](m *Message, v T) { addNumber(m, v) }
 
-// AddUint16 adds a ushort.
-func (m *Message) AddUint16(v uint16) { m.put(uint64(v), 16) }
+// Read reads a number.
+func Read[T Number](m *Message) T { return readNumber[T](m) }
 
-// AddInt16 adds a short.
-func (m *Message) AddInt16(v int16) { m.put(uint64(uint16(v)), 16) }
-
-// AddUint32 adds a uint.
-func (m *Message) AddUint32(v uint32) { m.put(uint64(v), 32) }
-
-// AddInt32 adds an int.
-func (m *Message) AddInt32(v int32) { m.put(uint64(uint32(v)), 32) }
-
-// AddUint64 adds a ulong.
-func (m *Message) AddUint64(v uint64) { m.put(v, 64) }
-
-// AddInt64 adds a long.
-func (m *Message) AddInt64(v int64) { m.put(uint64(v), 64) }
-
-// AddFloat32 adds a float, bit for bit.
-func (m *Message) AddFloat32(v float32) { m.put(uint64(math.Float32bits(v)), 32) }
-
-// AddFloat64 adds a double, bit for bit.
-func (m *Message) AddFloat64(v float64) { m.put(math.Float64bits(v), 64) }
-
-// AddBool adds a bool: one bit, or a byte in the notes layout.
-func (m *Message) AddBool(v bool) {
-	n := 1
-	if m.layout == Notes {
-		n = 8
-	}
-	if v {
-		m.put(1, n)
-	} else {
-		m.put(0, n)
+// addNumber adds a value by its size: a type switch takes longer.
+func addNumber[T any](m *Message, v T) {
+	p := unsafe.Pointer(&v)
+	switch unsafe.Sizeof(v) {
+	case 1:
+		m.put(uint64(*(*uint8)(p)), 8)
+	case 2:
+		m.put(uint64(*(*uint16)(p)), 16)
+	case 4:
+		m.put(uint64(*(*uint32)(p)), 32)
+	case 8:
+		m.put(*(*uint64)(p), 64)
 	}
 }
 
-// AddUvarint adds a varulong: 7 bits a byte, the lowest first, with the top bit
-// set in all but the last; 1 byte below 128, at most 10.
+// readNumber reads a value by its size.
+func readNumber[T any](m *Message) (v T) {
+	p := unsafe.Pointer(&v)
+	switch unsafe.Sizeof(v) {
+	case 1:
+		*(*uint8)(p) = uint8(m.take(8))
+	case 2:
+		*(*uint16)(p) = uint16(m.take(16))
+	case 4:
+		*(*uint32)(p) = uint32(m.take(32))
+	case 8:
+		*(*uint64)(p) = m.take(64)
+	}
+	return v
+}
+
+// AddBool adds a bool: one bit, or a byte in the notes layout.
+func (m *Message) AddBool(v bool) {
+	var bit uint64
+	if v {
+		bit = 1
+	}
+	m.put(bit, m.wholeBits(1))
+}
+
+// ReadBool reads a bool. In the notes layout only a byte of 1 is true.
+func (m *Message) ReadBool() bool { return m.take(m.wholeBits(1)) == 1 }
+
+// AddUvarint adds a varulong: 7 bits a byte, the lowest first. The top bit is
+// set in all bytes except the last. It takes 1 to 10 bytes.
 func (m *Message) AddUvarint(v uint64) {
 	if v < 0x80 {
 		m.put(v, 8)
@@ -68,11 +81,38 @@ func (m *Message) AddUvarint(v uint64) {
 // uvarintSize returns the length of a varulong above 0 in bytes.
 func uvarintSize(v uint64) int { return (bits.Len64(v) + 6) / 7 }
 
-// AddVarint adds a varlong: the sign moves to the lowest bit, so that 0, -1, 1,
-// -2 become 0, 1, 2, 3, and a varulong follows.
+// ReadUvarint reads a varulong. Longer forms of a number than necessary are
+// accepted.
+func (m *Message) ReadUvarint() uint64 {
+	v := m.take(8)
+	if v < 0x80 {
+		return v
+	}
+	v &= 0x7f
+	for shift := 7; ; shift += 7 {
+		g := m.take(8)
+		v |= g & 0x7f << (shift & 63) // as C# shifts
+		if g < 0x80 {
+			break
+		}
+	}
+	if m.err != nil {
+		return 0
+	}
+	return v
+}
+
+// AddVarint adds a varlong: the numbers 0, -1, 1, -2 become the varulongs 0,
+// 1, 2, 3.
 //
 // C# libraries up to 2.2.1 misread values below -1<<62 and above 1<<62 - 1.
 func (m *Message) AddVarint(v int64) { m.AddUvarint(uint64(v)<<1 ^ uint64(v>>63)) }
+
+// ReadVarint reads a varlong.
+func (m *Message) ReadVarint() int64 {
+	v := m.ReadUvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
 
 // maxNotesLength is the largest length that the notes layout can express.
 const maxNotesLength = 1<<15 - 1
@@ -80,7 +120,7 @@ const maxNotesLength = 1<<15 - 1
 // addLength adds the length of a slice or string.
 func (m *Message) addLength(n int) {
 	switch {
-	case m.layout == Packed:
+	case m.layout == packed:
 		m.AddUvarint(uint64(n))
 	case n > maxNotesLength:
 		m.Fail(ErrRange)
@@ -91,8 +131,26 @@ func (m *Message) addLength(n int) {
 	}
 }
 
-// AddString adds a string: the length of its UTF-8 in bytes, and these. Bytes
-// that are not valid UTF-8 are replaced by U+FFFD each.
+// readLength reads a length, and checks that as many elements of at least so
+// many bits are left.
+func (m *Message) readLength(elementBits int) int {
+	var n uint64
+	if m.layout == packed {
+		n = m.ReadUvarint()
+	} else if n = m.take(8); n >= 0x80 {
+		n = n&0x7f<<8 | m.take(8)
+	}
+	if n > uint64(m.Unread()/elementBits) {
+		m.Fail(errMessageEnd)
+	}
+	if m.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// AddString adds a string: the length of its UTF-8 in bytes, and the bytes.
+// Each byte that is not valid UTF-8 becomes U+FFFD.
 func (m *Message) AddString(s string) {
 	if !utf8.ValidString(s) {
 		s = string([]rune(s))
@@ -101,11 +159,41 @@ func (m *Message) AddString(s string) {
 	addRaw(m, s)
 }
 
-// AddBytes adds the length of b and its bytes. [AddArray] adds them without a
-// length.
-func (m *Message) AddBytes(b []byte) {
-	m.addLength(len(b))
-	addRaw(m, b)
+// ReadString reads a string. Each byte that is not valid UTF-8 becomes U+FFFD.
+func (m *Message) ReadString() string {
+	n := m.readLength(8)
+	if n == 0 {
+		return ""
+	}
+	if m.pos&7 == 0 {
+		b := m.buf[m.pos>>3:][:n]
+		m.pos += 8 * n
+		return toString(b)
+	}
+	var short [64]byte
+	b := short[:min(n, len(short))]
+	if n > len(short) {
+		b = make([]byte, n)
+	}
+	m.copyBytes(b)
+	return toString(b)
+}
+
+func toString(b []byte) string {
+	if !utf8.Valid(b) {
+		return string([]rune(string(b)))
+	}
+	return string(b)
+}
+
+// ReadAppend reads a string or a slice of bytes, appends its bytes to dst, and
+// returns the result.
+func (m *Message) ReadAppend(dst []byte) []byte {
+	n := m.readLength(8)
+	start := len(dst)
+	dst = append(dst, make([]byte, n)...)
+	m.copyBytes(dst[start:])
+	return dst
 }
 
 // addRaw adds bytes.
@@ -137,8 +225,49 @@ func addRaw[S string | []byte](m *Message, s S) {
 	b[n] = carry
 }
 
-// AddBits adds the n lowest bits of v; n is 1 to 64, or the message fails with
-// [ErrRange]. In the notes layout they take as many bytes as they need.
+// shiftWords moves n bytes from b[1] on to b[0], in words of 8, and shifts them
+// left by some bits. It returns how many bytes it has done, and the bits that
+// belong to the next one.
+func shiftWords(b []byte, n, shift int, carry byte) (done int, rest byte) {
+	c := uint64(carry)
+	for n-done >= 8 {
+		w := binary.LittleEndian.Uint64(b[done+1:])
+		binary.LittleEndian.PutUint64(b[done:], w<<shift|c)
+		c = w >> (64 - shift)
+		done += 8
+	}
+	return done, byte(c)
+}
+
+// copyBytes reads bytes that are known to be there.
+func (m *Message) copyBytes(dst []byte) {
+	p := m.pos
+	m.pos += 8 * len(dst)
+	if p&7 == 0 {
+		copy(dst, m.buf[p>>3:])
+		return
+	}
+	for len(dst) >= 8 {
+		binary.LittleEndian.PutUint64(dst, m.fetch(p))
+		dst = dst[8:]
+		p += 64
+	}
+	for i := range dst {
+		dst[i] = byte(m.fetch(p))
+		p += 8
+	}
+}
+
+// wholeBits returns how many bits a field of n bits takes.
+func (m *Message) wholeBits(n int) int {
+	if m.layout == notes {
+		return (n + 7) &^ 7
+	}
+	return n
+}
+
+// AddBits adds the n lowest bits of v; n is 1 to 64. In the notes layout they
+// take whole bytes.
 func (m *Message) AddBits(v uint64, n int) {
 	if n < 1 || n > 64 {
 		m.Fail(ErrRange)
@@ -147,42 +276,53 @@ func (m *Message) AddBits(v uint64, n int) {
 	m.put(v&(1<<n-1), m.wholeBits(n))
 }
 
-// wholeBits returns how many bits a field of n bits takes.
-func (m *Message) wholeBits(n int) int {
-	if m.layout == Notes {
-		return (n + 7) &^ 7
+// ReadBits reads n bits, 1 to 64.
+func (m *Message) ReadBits(n int) uint64 {
+	if n < 1 || n > 64 {
+		m.Fail(ErrRange)
+		return 0
 	}
-	return n
+	return m.take(m.wholeBits(n)) & (1<<n - 1)
 }
 
-// ReserveBits adds n zero bits, to be set later with [Message.SetBits], and
-// returns their position in the payload. In the notes layout they take as many
-// bytes as they need.
-func (m *Message) ReserveBits(n int) (at int) {
-	at = m.end - m.origin
+// SkipBits passes over n bits. In the notes layout they take whole bytes.
+func (m *Message) SkipBits(n int) {
 	if n < 0 {
 		m.Fail(ErrRange)
-		return at
-	}
-	if n > m.limit-m.end {
-		m.failFull()
-		return at
-	}
-	for n = m.wholeBits(n); n > 0; n -= 64 {
-		m.put(0, min(n, 64))
-	}
-	return at
-}
-
-// SetBits overwrites n bits, 1 to 64, from the given position in the payload on
-// with the lowest of v. They must have been added before, or the message fails
-// with [ErrRange].
-func (m *Message) SetBits(at int, v uint64, n int) {
-	if m.err != nil {
 		return
 	}
+	if n <= m.Unread() { // so that rounding up does not overflow
+		n = m.wholeBits(n)
+	}
+	if m.has(n) {
+		m.pos += n
+	}
+}
+
+// inPayload reports whether there are n bits, 1 to 64, at a position in the
+// payload. If not, the message fails with ErrRange.
+func (m *Message) inPayload(at, n int) bool {
 	if n < 1 || n > 64 || at < 0 || at > m.end-m.origin-n {
 		m.Fail(ErrRange)
+	}
+	return m.err == nil
+}
+
+// PeekBits returns n bits, 1 to 64, at a position in the payload. The next read
+// stays where it is. If the payload has no such bits, the message fails with
+// [ErrRange].
+func (m *Message) PeekBits(at, n int) uint64 {
+	if !m.inPayload(at, n) {
+		return 0
+	}
+	return m.fetch(m.origin+at) & (1<<n - 1)
+}
+
+// SetBits overwrites n bits, 1 to 64, at a position in the payload with the
+// lowest of v. If the payload has no such bits, the message fails with
+// [ErrRange].
+func (m *Message) SetBits(at int, v uint64, n int) {
+	if !m.inPayload(at, n) {
 		return
 	}
 	mask := uint64(1)<<n - 1
@@ -201,26 +341,26 @@ func (m *Message) SetBits(at int, v uint64, n int) {
 	}
 }
 
-// AddMessage adds what has not been read of another message, without a length.
-// Both must be of the same layout. Without one, which is nil, m fails.
-func (m *Message) AddMessage(inner *Message) {
-	if inner == nil {
+// AddRest adds the unread part of another message of the same layout, without
+// a length.
+func (m *Message) AddRest(of *Message) {
+	if of == nil {
 		m.Fail(errNilMessage)
 		return
 	}
-	if inner.layout != m.layout {
-		m.Fail(ErrLayout)
+	if of.layout != m.layout {
+		m.Fail(errLayout)
 		return
 	}
-	m.Fail(inner.err)
-	if inner.Unread() > m.limit-m.end {
+	m.Fail(of.err)
+	if of.Unread() > m.limit-m.end {
 		m.failFull()
 		return
 	}
-	p := inner.pos
-	for p < inner.end {
-		n := min(64, inner.end-p)
-		m.put(inner.fetch(p)&(1<<n-1), n)
+	p := of.pos
+	for p < of.end {
+		n := min(64, of.end-p)
+		m.put(of.fetch(p)&(1<<n-1), n)
 		p += n
 	}
 }

@@ -93,25 +93,27 @@ func (s *scripted) UnmarshalRiptide(m *Message) {
 func (op *valueOp) add(t *testing.T, m *Message) {
 	switch op.Op {
 	case "reserve_bits":
-		m.ReserveBits(op.Count)
+		reserveBits(m, op.Count)
 	case "set_bits":
 		m.SetBits(op.StartBit, asUint(t, op.Value), op.Count)
 	case "bits":
 		m.AddBits(asUint(t, op.Value), op.Count)
 	case "serializable":
-		m.Add(scripted{t, op.Ops})
+		m.AddValue(scripted{t, op.Ops})
 	case "serializables":
 		if items := op.scripts(t); op.IncludeLength {
 			AddValues(m, items)
 		} else {
-			AddValueArray(m, items)
+			for _, item := range items {
+				m.AddValue(item)
+			}
 		}
 	case "message":
 		inner := NewData()
 		for _, o := range op.Ops {
 			o.add(t, inner)
 		}
-		m.AddMessage(inner)
+		m.AddRest(inner)
 	default:
 		op.value(t).add(m)
 	}
@@ -136,19 +138,21 @@ func (op *valueOp) check(t *testing.T, m *Message) {
 			t.Errorf("bits %d to %d are %#x, want %#x", op.StartBit, op.StartBit+op.Count, got, want)
 		}
 	case "bits":
-		if got, want := m.Bits(op.Count), asUint(t, op.Value)&(1<<op.Count-1); got != want {
+		if got, want := m.ReadBits(op.Count), asUint(t, op.Value)&(1<<op.Count-1); got != want {
 			t.Errorf("Bits(%d) = %#x, want %#x", op.Count, got, want)
 		}
 	case "serializable", "message":
-		m.Read(&scripted{t, op.Ops})
+		m.ReadValue(&scripted{t, op.Ops})
 	case "serializables":
 		items := op.scripts(t)
 		if op.IncludeLength {
-			if n := m.Uvarint(); n != uint64(len(items)) {
+			if n := m.ReadUvarint(); n != uint64(len(items)) {
 				t.Errorf("length of serializables = %d, want %d", n, len(items))
 			}
 		}
-		ReadValues(m, items)
+		for i := range items {
+			m.ReadValue(&items[i])
+		}
 	default:
 		v := op.value(t)
 		if got := v.read(m); m.Err() == nil && !v.equal(got) {
@@ -197,9 +201,9 @@ func scalar[T any](v T, add func(*Message, T), read func(*Message) T) testValue 
 	return testValue{v, func(m *Message) { add(m, v) }, func(m *Message) any { return read(m) }}
 }
 
-func slice[T Element](v []T, length bool) testValue {
+func slice[T Number | bool | string](v []T, length bool) testValue {
 	if length {
-		return testValue{v, func(m *Message) { AddSlice(m, v) }, func(m *Message) any { return Slice[T](m) }}
+		return testValue{v, func(m *Message) { AddSlice(m, v) }, func(m *Message) any { return ReadSlice[T](m) }}
 	}
 	return testValue{v, func(m *Message) { AddArray(m, v) }, func(m *Message) any {
 		got := make([]T, len(v))
@@ -212,33 +216,33 @@ func (op *valueOp) value(t *testing.T) testValue {
 	raw := op.Value
 	switch op.Op {
 	case "byte":
-		return scalar(as[uint8](t, raw), (*Message).AddUint8, (*Message).Uint8)
+		return scalar(as[uint8](t, raw), Add[uint8], Read[uint8])
 	case "sbyte":
-		return scalar(as[int8](t, raw), (*Message).AddInt8, (*Message).Int8)
+		return scalar(as[int8](t, raw), Add[int8], Read[int8])
 	case "short":
-		return scalar(as[int16](t, raw), (*Message).AddInt16, (*Message).Int16)
+		return scalar(as[int16](t, raw), Add[int16], Read[int16])
 	case "ushort":
-		return scalar(as[uint16](t, raw), (*Message).AddUint16, (*Message).Uint16)
+		return scalar(as[uint16](t, raw), Add[uint16], Read[uint16])
 	case "int":
-		return scalar(as[int32](t, raw), (*Message).AddInt32, (*Message).Int32)
+		return scalar(as[int32](t, raw), Add[int32], Read[int32])
 	case "uint":
-		return scalar(as[uint32](t, raw), (*Message).AddUint32, (*Message).Uint32)
+		return scalar(as[uint32](t, raw), Add[uint32], Read[uint32])
 	case "long":
-		return scalar(asInt(t, raw), (*Message).AddInt64, (*Message).Int64)
+		return scalar(asInt(t, raw), Add[int64], Read[int64])
 	case "ulong":
-		return scalar(asUint(t, raw), (*Message).AddUint64, (*Message).Uint64)
+		return scalar(asUint(t, raw), Add[uint64], Read[uint64])
 	case "varlong":
-		return scalar(asInt(t, raw), (*Message).AddVarint, (*Message).Varint)
+		return scalar(asInt(t, raw), (*Message).AddVarint, (*Message).ReadVarint)
 	case "varulong":
-		return scalar(asUint(t, raw), (*Message).AddUvarint, (*Message).Uvarint)
+		return scalar(asUint(t, raw), (*Message).AddUvarint, (*Message).ReadUvarint)
 	case "float":
-		return scalar(asFloat32(t, raw), (*Message).AddFloat32, (*Message).Float32)
+		return scalar(asFloat32(t, raw), Add[float32], Read[float32])
 	case "double":
-		return scalar(asFloat64(t, raw), (*Message).AddFloat64, (*Message).Float64)
+		return scalar(asFloat64(t, raw), Add[float64], Read[float64])
 	case "bool":
-		return scalar(as[bool](t, raw), (*Message).AddBool, (*Message).Bool)
+		return scalar(as[bool](t, raw), (*Message).AddBool, (*Message).ReadBool)
 	case "string":
-		return scalar(as[string](t, raw), (*Message).AddString, (*Message).String)
+		return scalar(as[string](t, raw), (*Message).AddString, (*Message).ReadString)
 	}
 	return op.slice(t)
 }
@@ -247,10 +251,7 @@ func (op *valueOp) slice(t *testing.T) testValue {
 	raw, length := op.Value, op.IncludeLength
 	switch op.Op {
 	case "bytes":
-		if length {
-			return scalar(asBytes(t, raw), (*Message).AddBytes, (*Message).Bytes)
-		}
-		return slice(asBytes(t, raw), false)
+		return slice(asBytes(t, raw), length)
 	case "sbytes":
 		return slice(asInt8s(t, raw), length)
 	case "bools":

@@ -18,8 +18,8 @@ type recorder struct {
 	requests  []string
 	refuse    bool
 	connectID uint16
-	end       DisconnectReason
-	rejected  RejectReason
+	end       endReason
+	rejected  rejectReason
 	data      []byte
 	ends      int
 }
@@ -47,7 +47,7 @@ func (r *recorder) client(id uint16, here bool) bool {
 func (r *recorder) notifyFate(id uint16, delivered, known bool) {
 	r.fates = append(r.fates, fate{id, delivered, known})
 }
-func (r *recorder) ended(reason DisconnectReason, rejected RejectReason, data []byte) {
+func (r *recorder) ended(reason endReason, rejected rejectReason, data []byte) {
 	r.ends++
 	r.end, r.rejected, r.data = reason, rejected, slices.Clone(data)
 	r.log = append(r.log, "ended: "+reason.String())
@@ -97,20 +97,20 @@ var typeNames = map[string]packetType{
 
 // testDatagrams parses every kind of datagram, compares what it says, and
 // appends it again.
-func testDatagrams(t *testing.T, version Version, data []byte) {
+func testDatagrams(t *testing.T, v21 bool, data []byte) {
 	for _, c := range decodeFile[datagramCase](t, data) {
 		t.Run(c.Name, func(t *testing.T) {
 			from := clientSide
 			if c.Direction == "s2c" {
 				from = serverSide
 			}
-			p, ok := codec{Packed, version}.parse(from, c.Hex)
+			p, ok := codec{packed, v21}.parse(from, c.Hex)
 			if !ok {
 				t.Fatal("dropped")
 			}
 			c.compare(t, p)
 			var out wire.Batch
-			c.append(codec{Packed, version}, from, p, &out)
+			c.append(codec{packed, v21}, from, p, &out)
 			if out.Len() != 1 || !bytes.Equal(out.At(0), c.Hex) {
 				t.Errorf("appended again it is %x, want %x", out.At(0), []byte(c.Hex))
 			}
@@ -122,7 +122,7 @@ func (c *datagramCase) compare(t *testing.T, p packet) {
 	f := &c.Fields
 	want := packet{typ: typeNames[c.Type], reason: f.Reason, pingID: f.PingID, seq: f.Sequence, client: f.ClientID, rtt: f.RTT}
 	if want.reason == 0x50 {
-		want.reason = byte(ServerStopped) // the fault of 2.1
+		want.reason = byte(endStopped) // the fault of 2.1
 	}
 	if want.typ == typeHeartbeat && c.Direction == "s2c" {
 		want.rtt = noRTT
@@ -141,9 +141,9 @@ func (c *datagramCase) compare(t *testing.T, p packet) {
 	}
 	m := new(Message)
 	if want.typ == typeUnreliable || want.typ == typeReliable {
-		m.loadUser(Packed, modeOf(p.typ), body)
+		m.loadUser(packed, modeOf(p.typ), body)
 	} else {
-		m.load(Packed, modeOf(p.typ), body)
+		m.load(packed, modeOf(p.typ), body)
 	}
 	if m.ID() != f.MessageID {
 		t.Errorf("message id %d, want %d", m.ID(), f.MessageID)
@@ -167,13 +167,13 @@ func (c *datagramCase) append(cd codec, from side, p packet, out *wire.Batch) {
 	case p.typ == typeConnect:
 		cd.appendConnect(out, p.body)
 	case p.typ == typeReject:
-		cd.appendReject(out, RejectReason(p.reason), p.body)
+		cd.appendReject(out, rejectReason(p.reason), p.body)
 	case p.typ == typeHeartbeat:
 		cd.appendHeartbeat(out, from, p.pingID, p.rtt)
 	case p.typ == typeDisconnect && from == clientSide:
 		cd.appendLeave(out)
 	case p.typ == typeDisconnect:
-		cd.appendDisconnect(out, DisconnectReason(p.reason), p.body)
+		cd.appendDisconnect(out, endReason(p.reason), p.body)
 	case p.typ == typeNotify:
 		cd.appendNotify(out, p.seq, p.ack, p.body)
 	case p.typ == typeReliable:
@@ -198,16 +198,16 @@ type receiveRun struct {
 	Steps       []receiveStep
 }
 
-func testReliableReceive(t *testing.T, version Version, data []byte) {
+func testReliableReceive(t *testing.T, v21 bool, data []byte) {
 	for _, run := range decodeFile[receiveRun](t, data) {
-		t.Run(run.Name, func(t *testing.T) { run.test(t, version) })
+		t.Run(run.Name, func(t *testing.T) { run.test(t, v21) })
 	}
 }
 
 // test gives a receiver the messages of a run. After a jump of 32 ids and more
 // the acknowledgements of the reference name what never came: ours must not.
-func (run *receiveRun) test(t *testing.T, version Version) {
-	c, r := newConnected(t, &Config{Version: version}, clientSide)
+func (run *receiveRun) test(t *testing.T, v21 bool) {
+	c, r := newConnected(t, &Config{Version21: v21}, clientSide)
 	var in, out wire.Batch
 	receive := func(seq uint16) (handled bool, ack []byte) {
 		in.Reset()
@@ -270,10 +270,10 @@ type ackRun struct {
 	PendingAfter []uint16 `json:"pending_after"`
 }
 
-func testReliableAcks(t *testing.T, version Version, data []byte) {
+func testReliableAcks(t *testing.T, v21 bool, data []byte) {
 	for _, run := range decodeFile[ackRun](t, data) {
 		t.Run(run.Name, func(t *testing.T) {
-			c, r := newConnected(t, &Config{Version: version}, serverSide)
+			c, r := newConnected(t, &Config{Version21: v21}, serverSide)
 			var out wire.Batch
 			for range run.Sent {
 				if _, err := c.send(start, Reliable, []byte{0x10, 0}, &out); err != nil {
@@ -319,7 +319,7 @@ type notifyRun struct {
 	B     notifyMetrics `json:"b_metrics"`
 }
 
-func testNotifyRuns(t *testing.T, _ Version, data []byte) {
+func testNotifyRuns(t *testing.T, _ bool, data []byte) {
 	for _, run := range decodeFile[notifyRun](t, data) {
 		t.Run(run.Name, run.test)
 	}
@@ -383,7 +383,7 @@ func (s *notifyStep) compare(t *testing.T, step int, r *recorder) {
 func (m *notifyMetrics) compare(t *testing.T, c *connection) {
 	t.Helper()
 	s := c.stats()
-	got := notifyMetrics{s.NotifyDelivered, s.NotifyLost - s.NotifyUnknown, s.Received[Notify].Messages + s.Late, s.Late}
+	got := notifyMetrics{s.NotifyDelivered, s.NotifyLost - s.NotifyUnknown, s.MessagesReceived[Notify] + s.Late, s.Late}
 	if got != *m {
 		t.Errorf("metrics %+v, want %+v", got, *m)
 	}

@@ -9,8 +9,8 @@ import (
 	"volley/internal/registry"
 )
 
-// What package volleydebug shows, by way of the registry. Clients of a Server are
-// found through its list of them.
+// Package volleydebug shows these. It finds the clients of a Server through the
+// server's list.
 
 var (
 	clientConns = registry.NewConns(registry.Dialed, func(cc *clientConn) registry.Viewer { return &cc.s })
@@ -42,8 +42,8 @@ func (s *session) View(v *registry.Conn, explain bool) bool {
 	return state != stateClosed
 }
 
-// viewer returns the session, or one of package netcode below, which is shown in its
-// place and counts more.
+// viewer returns the session, or the session of package netcode below it, which is
+// shown in its place because it counts more.
 func (s *session) viewer() registry.Viewer {
 	if below := s.conn.Features().Viewer; below != nil {
 		return below
@@ -55,22 +55,22 @@ func (s *session) viewer() registry.Viewer {
 func (s *Stats) view(v *registry.Conn) {
 	v.Known |= registry.Messages | registry.Fates | registry.Resent | registry.Bytes | registry.Invalid | registry.MissedInbox |
 		registry.InFlight | registry.SendQueue | registry.ReadQueue
-	if s.SmoothRTT >= 0 {
+	if s.RTT > 0 {
 		v.Known |= registry.RTT
-		v.RTT = s.SmoothRTT
+		v.RTT = s.RTT
 	}
 	if s.NotifyDelivered+s.NotifyLost > 0 {
 		v.Known |= registry.Loss
 		v.Loss = s.NotifyLoss
 	}
-	for m := range s.Sent {
-		v.MessagesSent += s.Sent[m].Messages
-		v.BytesSent += s.Sent[m].Bytes
-		v.MessagesReceived += s.Received[m].Messages
-		v.BytesReceived += s.Received[m].Bytes
+	for m := range s.MessagesSent {
+		v.MessagesSent += s.MessagesSent[m]
+		v.BytesSent += s.BytesSent[m]
+		v.MessagesReceived += s.MessagesReceived[m]
+		v.BytesReceived += s.BytesReceived[m]
 	}
-	v.MessagesDelivered, v.MessagesLost = s.Delivered+s.NotifyDelivered, s.NotifyLost
-	v.MessagesResent, v.PacketsInvalid, v.MissedInbox = s.Resends, s.Dropped, s.Refused
+	v.MessagesDelivered, v.MessagesLost = s.MessagesDelivered+s.NotifyDelivered, s.NotifyLost
+	v.MessagesResent, v.PacketsInvalid, v.MissedInbox = s.MessagesResent, s.PacketsInvalid, s.MessagesRefused
 	v.InFlight, v.SendQueue = s.Unacknowledged, s.QueuedBytes
 }
 

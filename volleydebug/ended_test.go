@@ -152,7 +152,7 @@ func TestEndedRiptide(t *testing.T) {
 	nc, err := new(netcode.Dialer).DialWithKey(ctx, l.Addr().String(), key, 1, 77)
 	require.NoError(t, err)
 	cl := riptide.Client{Config: cfg}
-	require.NoError(t, cl.ConnectConn(ctx, nc))
+	require.NoError(t, cl.ConnectOn(ctx, nc))
 	require.NoError(t, cl.Send(riptide.NewMessage(riptide.Reliable, 5)))
 	select {
 	case <-got:

@@ -284,7 +284,7 @@ func TestSnapshotRiptide(t *testing.T) {
 		return nil
 	}}
 	served := make(chan error)
-	go func() { served <- srv.ServePacket(pc) }()
+	go func() { served <- srv.ServeOn(pc) }()
 	defer func() {
 		srv.Close()
 		require.ErrorIs(t, <-served, riptide.ErrServerClosed)
@@ -328,7 +328,7 @@ func TestSnapshotRiptideOverNetcode(t *testing.T) {
 	nc, err := new(netcode.Dialer).DialWithKey(ctx, l.Addr().String(), key, 1, 77)
 	require.NoError(t, err)
 	cl := riptide.Client{Config: cfg}
-	require.NoError(t, cl.ConnectConn(ctx, nc))
+	require.NoError(t, cl.ConnectOn(ctx, nc))
 	// The answer may be here before the server is done with putting its side on
 	// top of the session; meanwhile that may not be shown, but never twice.
 	var c volleydebug.Conn

@@ -17,8 +17,8 @@ func connect(ctx context.Context, c *riptide.Client, network, address, name stri
 	c.Data = riptide.NewData()
 	c.Data.AddString(version)
 	if err := c.Connect(ctx, network, address); err != nil {
-		if ce, ok := errors.AsType[*riptide.ConnectError](err); ok && ce.Data != nil {
-			return fmt.Errorf("%w: %s", err, ce.Data.String())
+		if ce, ok := errors.AsType[*riptide.DisconnectError](err); ok && ce.Data != nil {
+			return fmt.Errorf("%w: %s", err, ce.Data.ReadString())
 		}
 		return err
 	}
@@ -55,8 +55,8 @@ func play(ctx context.Context, network, address, name string, in io.Reader, out 
 	c := &riptide.Client{
 		ClientDisconnected: func(_ *riptide.Client, id uint16) { s.printf("%s has gone\n", s.name(id)) },
 	}
-	riptide.Handle(c, idName, func(c *riptide.Client, m *riptide.Message) error {
-		id, name := m.Uint16(), m.String()
+	c.Handle(idName, func(c *riptide.Client, m *riptide.Message) error {
+		id, name := riptide.Read[uint16](m), m.ReadString()
 		if err := m.Err(); err != nil {
 			return err
 		}
@@ -68,8 +68,8 @@ func play(ctx context.Context, network, address, name string, in io.Reader, out 
 		}
 		return nil
 	})
-	riptide.Handle(c, idChat, func(_ *riptide.Client, m *riptide.Message) error {
-		s.printf("> %s\n", m.String())
+	c.Handle(idChat, func(_ *riptide.Client, m *riptide.Message) error {
+		s.printf("> %s\n", m.ReadString())
 		return m.Err()
 	})
 	if err := connect(ctx, c, network, address, name); err != nil {

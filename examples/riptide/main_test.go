@@ -109,7 +109,7 @@ func TestArena(t *testing.T) {
 	old := &riptide.Client{Data: riptide.NewData()}
 	old.Data.AddString("arena 0")
 	err := old.Connect(t.Context(), "udp", address)
-	if ce, ok := errors.AsType[*riptide.ConnectError](err); !ok || ce.Data.String() != "this server speaks arena 1" {
+	if ce, ok := errors.AsType[*riptide.DisconnectError](err); !ok || ce.Data.ReadString() != "this server speaks arena 1" {
 		t.Errorf("another version: %v", err)
 	}
 	adaKeys.Close()

@@ -30,21 +30,23 @@ func newArena(logger *slog.Logger) *arena {
 		KickOnError:  true, // a message that cannot be read is no accident
 		Logger:       logger,
 	}
-	riptide.Handle(a.server, idName, a.name)
-	riptide.Handle(a.server, idPosition, a.position)
-	a.server.SetRelay(idChat, true)
+	a.server.Handle(idName, a.name)
+	a.server.Handle(idPosition, a.position)
+	a.server.Handle(idChat, func(p *riptide.Peer, m *riptide.Message) error { return a.server.SendAll(m, p) })
 	return a
 }
 
+var errVersion = errors.New("another version")
+
 // accept turns away clients of another version.
-func accept(r *riptide.Request) error {
-	got := r.Data.String()
+func accept(_ context.Context, r *riptide.Request) error {
+	got := r.Data.ReadString()
 	if got == version && r.Data.Err() == nil {
 		return nil
 	}
-	why := riptide.NewData()
-	why.AddString("this server speaks " + version)
-	return &riptide.RejectError{Data: why}
+	r.Reply = riptide.NewData()
+	r.Reply.AddString("this server speaks " + version)
+	return errVersion
 }
 
 // connected tells a new player who is there: Riptide tells it only who comes.
@@ -56,7 +58,7 @@ func (a *arena) connected(p *riptide.Peer) {
 	}
 }
 
-func (a *arena) disconnected(p *riptide.Peer, _ riptide.DisconnectReason) {
+func (a *arena) disconnected(p *riptide.Peer, _ riptide.Reason) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.names, p.ID())
@@ -65,7 +67,7 @@ func (a *arena) disconnected(p *riptide.Peer, _ riptide.DisconnectReason) {
 var errName = errors.New("a name has 1 to 32 bytes")
 
 func (a *arena) name(p *riptide.Peer, m *riptide.Message) error {
-	name := strings.TrimSpace(m.String())
+	name := strings.TrimSpace(m.ReadString())
 	if err := m.Err(); err != nil {
 		return err
 	}
@@ -80,21 +82,21 @@ func (a *arena) name(p *riptide.Peer, m *riptide.Message) error {
 
 func named(id uint16, name string) *riptide.Message {
 	m := riptide.NewMessage(riptide.Reliable, idName)
-	m.AddUint16(id)
+	riptide.Add(m, id)
 	m.AddString(name)
 	return m
 }
 
 func (a *arena) position(p *riptide.Peer, m *riptide.Message) error {
-	at := m.Vector3()
+	var at riptide.Vector3
+	m.ReadValue(&at)
 	if err := m.Err(); err != nil {
 		return err
 	}
 	out := riptide.NewMessage(riptide.Unreliable, idPosition)
-	defer out.Release()
-	out.AddUint16(p.ID())
-	out.AddVector3(at)
-	return a.server.SendAllBut(p, out)
+	riptide.Add(out, p.ID())
+	out.AddValue(at)
+	return a.server.SendAll(out, p)
 }
 
 // serve serves over UDP and TCP until ctx is done.
@@ -114,7 +116,7 @@ func serve(ctx context.Context, address string, logger *slog.Logger) error {
 
 func (a *arena) serve(ctx context.Context, pc net.PacketConn, l net.Listener) error {
 	ended := make(chan error, 2)
-	go func() { ended <- a.server.ServePacket(pc) }()
+	go func() { ended <- a.server.ServeOn(pc) }()
 	go func() { ended <- a.server.Serve(l) }()
 	select {
 	case err := <-ended: // it has broken

@@ -22,9 +22,10 @@ func swarm(ctx context.Context, network, address string, bots int, duration time
 	clients := make([]*riptide.Client, bots)
 	for i := range clients {
 		c := new(riptide.Client)
-		riptide.Handle(c, idPosition, func(_ *riptide.Client, m *riptide.Message) error {
-			m.Uint16()
-			m.Vector3()
+		c.Handle(idPosition, func(_ *riptide.Client, m *riptide.Message) error {
+			riptide.Read[uint16](m)
+			var at riptide.Vector3
+			m.ReadValue(&at)
 			seen.Add(1)
 			return m.Err()
 		})
@@ -47,8 +48,8 @@ func swarm(ctx context.Context, network, address string, bots int, duration time
 	var sent, resends uint64
 	for _, c := range clients {
 		st := c.Stats()
-		sent += st.Sent[riptide.Unreliable].Messages
-		resends += st.Resends
+		sent += st.MessagesSent[riptide.Unreliable]
+		resends += st.MessagesResent
 		if err := c.Err(); err != nil {
 			return err
 		}
@@ -62,7 +63,6 @@ func walk(ctx context.Context, c *riptide.Client, phase float64) {
 	tick := time.NewTicker(time.Second / swarmRate)
 	defer tick.Stop()
 	m := riptide.NewMessage(riptide.Unreliable, idPosition)
-	defer m.Release()
 	for step := 0.0; ; step++ {
 		select {
 		case <-tick.C:
@@ -73,7 +73,7 @@ func walk(ctx context.Context, c *riptide.Client, phase float64) {
 		}
 		angle := phase + step/swarmRate
 		m.Reset(riptide.Unreliable, idPosition)
-		m.AddVector3(riptide.Vector3{X: float32(10 * math.Cos(angle)), Z: float32(10 * math.Sin(angle))})
+		m.AddValue(riptide.Vector3{X: float32(10 * math.Cos(angle)), Z: float32(10 * math.Sin(angle))})
 		if c.Send(m) != nil {
 			return
 		}

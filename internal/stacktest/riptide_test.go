@@ -31,21 +31,21 @@ func TestRiptideOverNetcode(t *testing.T) {
 		tooLarge := new(riptide.Client)
 		conn := s.dial(t)
 		var ce *riptide.ConfigError
-		if err := tooLarge.ConnectConn(t.Context(), conn); !errors.As(err, &ce) || ce.Field != "Config.MaxPayload" {
+		if err := tooLarge.ConnectOn(t.Context(), conn); !errors.As(err, &ce) || ce.Field != "Config.MaxPayload" {
 			t.Errorf("messages that do not fit: %v", err)
 		}
 
 		sum := 0
 		c := &riptide.Client{Config: cfg, Unhandled: func(_ *riptide.Client, m *riptide.Message) error {
-			sum += len(m.Bytes())
+			sum += len(riptide.ReadSlice[byte](m))
 			return m.Err()
 		}}
-		if err := c.ConnectConn(t.Context(), s.dial(t)); err != nil {
+		if err := c.ConnectOn(t.Context(), s.dial(t)); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
 			m := cfg.NewMessage(riptide.Reliable, 1)
-			m.AddBytes(make([]byte, 1100))
+			riptide.AddSlice(m, make([]byte, 1100))
 			if err := c.Send(m); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestRiptideBroadcastOverAll(t *testing.T) {
 		require.NoError(t, err)
 		served := make(chan error, 2)
 		go func() { served <- server.Serve(s.inner) }()
-		go func() { served <- server.ServePacket(pc) }()
+		go func() { served <- server.ServeOn(pc) }()
 		const clients = 40
 		counts := make(map[*riptide.Client]uint32)
 		var all []*riptide.Client
@@ -85,7 +85,7 @@ func TestRiptideBroadcastOverAll(t *testing.T) {
 			c := &riptide.Client{Config: cfg, Unhandled: func(c *riptide.Client, m *riptide.Message) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if n := m.Uint32(); n != counts[c] {
+				if n := riptide.Read[uint32](m); n != counts[c] {
 					t.Errorf("message %d, want %d", n, counts[c])
 				}
 				counts[c]++
@@ -98,14 +98,14 @@ func TestRiptideBroadcastOverAll(t *testing.T) {
 				conn, err = s.net.Dial("10.0.2.1:0", "10.0.0.1:7778")
 				require.NoError(t, err)
 			}
-			require.NoError(t, c.ConnectConn(t.Context(), conn))
+			require.NoError(t, c.ConnectOn(t.Context(), conn))
 			all = append(all, c)
 		}
 		time.Sleep(time.Second)
 		const rounds = 100
 		for k := range uint32(rounds) {
 			m := cfg.NewMessage([]riptide.Mode{riptide.Unreliable, riptide.Reliable}[k%2], 1)
-			m.AddUint32(k)
+			riptide.Add[uint32](m, k)
 			require.NoError(t, server.SendAll(m))
 			time.Sleep(time.Millisecond)
 		}
