@@ -138,7 +138,7 @@ func TestExporterRecipe(t *testing.T) {
 func TestGuide(t *testing.T) {
 	dir, run := scratch(t)
 	run("go mod init example.com/game")
-	for i, b := range goBlocks(t, "docs/guide.md", "docs/operations.md", "docs/observability.md") {
+	for i, b := range goBlocks(t, "README.md", "docs/guide.md", "docs/operations.md", "docs/observability.md") {
 		if b.kind == "file" {
 			write(t, filepath.Join(dir, b.arg), b.code)
 			continue

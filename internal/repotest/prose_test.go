@@ -202,7 +202,7 @@ func commentBlocks(text string) (blocks []string) {
 }
 
 var (
-	notProse   = regexp.MustCompile("(?s)```.*?```|<!--.*?-->")
+	notProse   = regexp.MustCompile("(?s)```.*?```|<!--.*?-->|!\\[[^]]*\\]\\([^)]*\\)|(?m:^- \\[[^]]*\\]\\(#[^)]*\\)$)")
 	listItem   = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
 	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 	inlineCode = regexp.MustCompile("``[^`]+``|`[^`]+`")

@@ -23,7 +23,7 @@ func TestReadmeExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile("(?s)\n```go\n(.*?)```\n\n```\n(.*?)```\n").FindSubmatch(readme)
+	m := regexp.MustCompile("(?s)<!-- file: main.go -->\n\n```go\n(.*?)```\n\n```\n(.*?)```\n").FindSubmatch(readme)
 	if m == nil {
 		t.Fatal("README.md has no Go program followed by its output")
 	}
