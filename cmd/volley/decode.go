@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -34,11 +33,6 @@ const decodeExample = `  volley decode 3e 00 00 01 00 00 00 00 68 65 6c 6c 6f
   volley decode -v --protocol riptide 5240f7b656e606
   volley decode --protocol netcode --token session.token capture.pcapng
   tcpdump -w - -U -i lo udp port 7777 | volley decode`
-
-// wiresharkDissector is a plugin of Wireshark that shows the same.
-//
-//go:embed wireshark/volley.lua
-var wiresharkDissector string
 
 // decodeOptions are the flags of decode.
 type decodeOptions struct {
@@ -107,7 +101,7 @@ func (o *decodeOptions) check() error {
 // runDecode decodes what the arguments name.
 func runDecode(o *decodeOptions, args []string, stdin *os.File, out io.Writer) error {
 	if o.dissector {
-		_, err := io.WriteString(out, wiresharkDissector)
+		_, err := io.WriteString(out, dissect.Lua())
 		return err
 	}
 	if err := o.check(); err != nil {

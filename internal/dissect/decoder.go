@@ -1,9 +1,6 @@
 package dissect
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // A decoder collects the fields of one datagram.
 type decoder struct {
@@ -14,6 +11,7 @@ type decoder struct {
 	base   int    // where b begins in the datagram
 	in     string // or what b is
 	says   string // the summary, without the problem
+	vars   map[string]any
 }
 
 // finish returns what was found.
@@ -37,34 +35,23 @@ func (d *decoder) problem(format string, args ...any) {
 	}
 }
 
-// say sets the summary.
-func (d *decoder) say(format string, args ...any) { d.says = fmt.Sprintf(format, args...) }
-
 // also adds to the summary.
 func (d *decoder) also(format string, args ...any) { d.says += fmt.Sprintf(format, args...) }
 
-// field makes a field of n bytes at off.
-func (d *decoder) field(name string, off, n int, value any) Field {
-	return Field{Name: "volley." + d.family + "." + name, Value: value, Offset: d.base + off, Length: n, In: d.in}
-}
-
-// add appends a field and returns it, until the next one is added.
+// add appends a field of n bytes at off and returns it, until the next one is added.
 func (d *decoder) add(name string, off, n int, value any) *Field {
-	d.Fields = append(d.Fields, d.field(name, off, n, value))
+	name = d.family + "." + name
+	d.Fields = append(d.Fields, Field{
+		Name: "volley." + name, Value: value, Hex: specs[name].names == "hex", Offset: d.base + off, Length: n, In: d.in,
+	})
 	return &d.Fields[len(d.Fields)-1]
 }
 
-// bytes adds n bytes at off, unless there are none.
-func (d *decoder) bytes(name string, off, n int) {
-	if n > 0 {
-		d.add(name, off, n, d.b[off:off+n])
-	}
+// addIn adds bytes that are in no place of the datagram.
+func (d *decoder) addIn(name string, b []byte) {
+	f := d.add(name, 0, len(b), b)
+	f.Offset, f.In = 0, name
 }
-
-func (d *decoder) le16(off int) uint64 { return uint64(binary.LittleEndian.Uint16(d.b[off:])) }
-func (d *decoder) le64(off int) uint64 { return binary.LittleEndian.Uint64(d.b[off:]) }
-func (d *decoder) be16(off int) uint64 { return uint64(binary.BigEndian.Uint16(d.b[off:])) }
-func (d *decoder) be32(off int) uint64 { return uint64(binary.BigEndian.Uint32(d.b[off:])) }
 
 // count formats a number of things.
 func count[N int | uint64](n N, one, many string) string {

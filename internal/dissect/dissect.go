@@ -2,10 +2,10 @@
 // people: into named fields with their values and places, and the reason why a
 // receiver refuses a datagram, if one does.
 //
-// It is for tools. The names of fields, the order in which they are found, and
-// the words of problems are those of the dissector for Wireshark in cmd/volley,
-// which is tested against this package; this package is tested against the
-// parsers of the protocols.
+// It is for tools. One table of fields (fields.go) and one description of the
+// formats (formats.go) serve two dissectors: the decoder of this package walks
+// over them, and Lua writes one for Wireshark. The decoder is tested against the
+// parsers of the protocols, and Wireshark against the decoder.
 package dissect
 
 import "strings"
@@ -101,29 +101,20 @@ func Decode(p Protocol, b []byte, o *Options) Datagram {
 	if o == nil {
 		o = &Options{}
 	}
-	d := &decoder{b: b, family: p.family(), o: o}
-	d.Protocol = p
-	if len(b) == 0 {
-		d.problem("empty datagram")
-		return d.finish()
+	d := &decoder{b: b, family: p.family(), o: o, vars: map[string]any{
+		"stream": int64(0), "max_fragments": int64(o.MaxFragments), "fragment_size": int64(o.FragmentSize),
+	}}
+	if o.Stream {
+		d.vars["stream"] = int64(1)
 	}
-	switch p {
-	case Reliable:
-		d.reliable()
-	case Netcode:
-		d.netcode()
-	case Porous:
-		d.porous()
-	case Riptide:
-		d.riptide()
-	case RiptideNotes:
-		d.riptideNotes()
-	case Netplay:
-		d.netplay()
-	case NetplayV4:
-		d.netplayChunks()
-	default:
+	d.Protocol = p
+	switch {
+	case len(b) == 0:
+		d.problem("empty datagram")
+	case formats[p] == nil:
 		d.problem("%s is no protocol", p)
+	default:
+		formats[p].run(d)
 	}
 	return d.finish()
 }

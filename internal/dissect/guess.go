@@ -68,21 +68,21 @@ func surest(found []Guess) []Guess {
 func likely(d *Datagram, b []byte) bool {
 	switch d.Protocol {
 	case Porous:
-		if d.Uint("type") == porousConnect {
+		if d.Uint("type") == 0 {
 			return d.Uint("version") <= 1
 		}
 		return true
 	case Riptide:
 		switch d.Uint("type") {
-		case riptideAck:
+		case 1: // an ack
 			return len(b) == 5 || len(b) == 7 || d.streamed() && (len(b) == 9 || len(b) == 11)
-		case riptideReject:
+		case 3: // a reject
 			f, _ := d.Find("reject")
 			return f.Text != ""
-		case riptideDisconnect:
+		case 5: // a disconnect
 			f, _ := d.Find("disconnect")
 			return f.Value == nil || f.Text != ""
-		case riptideHeartbeat:
+		case 4: // a heartbeat
 			return bitsAt(b, 8*len(b)-4, 4) == 0
 		}
 	}
@@ -99,11 +99,11 @@ func (d *Datagram) streamed() bool {
 func sure(d *Datagram) bool {
 	switch d.Protocol {
 	case Netcode:
-		return d.Uint("type") == netcodeRequest
+		return d.Uint("type") == 0
 	case Riptide:
 		return d.streamed() // four bytes of length agree
 	case Porous:
-		return d.Uint("type") == porousConnect || d.Uint("messages") > 0 || d.Uint("acks") > 0
+		return d.Uint("type") == 0 || d.Uint("messages") > 0 || d.Uint("acks") > 0
 	case Reliable:
 		prefix, sequence := d.Uint("prefix"), d.Uint("sequence")
 		ack, _ := d.Find("ack")

@@ -46,7 +46,7 @@ func Next(p Protocol, b []byte) (n int, err error) {
 	}
 	n = prefix + int(length)
 	if p == NetplayV4 {
-		n = 2 + int(length) + chunks(b)
+		n = 2 + int(length) + (int(length)+1024)/1023
 	}
 	return n, nil
 }

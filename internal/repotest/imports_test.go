@@ -52,7 +52,6 @@ var importRules = map[string]importRule{
 	"volley/internal/replay": {allow: []string{"volley/capture", "volley/internal/recording"}},
 	"volley/internal/dissect": {
 		modules: []string{"golang.org/x/crypto"},
-		allow:   []string{"volley/reliable"},
 		test:    []string{"volley/internal/vectors"},
 		core:    true,
 	},
