@@ -81,6 +81,7 @@ const talkSize = int(unsafe.Sizeof(talk{}))
 type acks struct {
 	talk  *talk // nil before the first message, and with a Config.AckDelay of zero
 	first uint8 // messages sampled, up to sampledFirst
+	alone uint8 // claims of that kind in a row, up to mostAlone
 }
 
 // A view is what acknowledgements depend on beside what is owed.
@@ -365,14 +366,21 @@ func (a *acks) answerBeginner(g *ground, newest uint16) {
 
 // judged notes what the acks of a header turned out to be.
 func (a *acks) judged(c claim, now int64) {
-	if t := a.talk; t != nil && c == predecessor {
-		t.floorAt = now
+	switch {
+	case c == alone && a.alone < mostAlone:
+		a.alone++
+	case c == predecessor:
+		a.alone = 0
+		if a.talk != nil {
+			a.talk.floorAt = now
+		}
 	}
 }
 
-// floorSilent reports whether the other side has not spoken of our predecessor for long.
-func (a *acks) floorSilent(now int64) bool {
-	return a.talk != nil && now-a.talk.floorAt > floorSilence
+// floorDoubtful reports whether the other side has not spoken of our predecessor for
+// long, or not in its latest headers, all of which acknowledged packets of ours.
+func (a *acks) floorDoubtful(now int64) bool {
+	return a.alone >= mostAlone || a.talk != nil && now-a.talk.floorAt > floorSilence
 }
 
 // variation returns the round-trip time that matters for losses, and how much it varies.

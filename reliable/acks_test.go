@@ -23,7 +23,7 @@ func newDialogue(t *testing.T) *dialogue {
 }
 
 func newStranger(t *testing.T) *dialogue {
-	e, err := New(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
+	e, err := newEndpoint(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func checkAckBits(t *testing.T, ackBits uint32) {
 		}
 	}
 	// The packets arrive, and are acknowledged as they are to the writer.
-	reader, _ := New(nil, testTime(0), nil)
+	reader, _ := newEndpoint(nil, testTime(0), nil)
 	for i := range uint16(32) {
 		if s := 1000 + i; ackBits&(1<<(31-i)) != 0 || i == 31 {
 			reader.Receive(testTime(0), AppendHeader(nil, Header{s, 65535, 0}))
@@ -247,7 +247,7 @@ func checkAckBits(t *testing.T, ackBits uint32) {
 	if h, _, _ := ParseHeader(out.At(0)); h.Ack != 1031 || h.AckBits != ackBits|1 {
 		t.Errorf("header %+v, want ack 1031 and bits %x", h, ackBits|1)
 	}
-	writer, _ := New(nil, testTime(0), nil)
+	writer, _ := newEndpoint(nil, testTime(0), nil)
 	for range 1032 {
 		mustSend(t, writer, testTime(0), []byte{1}, &out)
 	}
@@ -324,7 +324,7 @@ func TestAckGuard(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, _ := New(connConfig(), testTime(0), nil)
+			e, _ := newEndpoint(connConfig(), testTime(0), nil)
 			var out Batch
 			invalid := uint64(0)
 			for i, s := range steps {
@@ -358,7 +358,7 @@ func TestAckGuardInSilence(t *testing.T) {
 		silence time.Duration
 		acked   int
 	}{{30 * time.Second, 1}, {30*time.Second + 1, 6}} {
-		e, _ := New(connConfig(), testTime(0), nil)
+		e, _ := newEndpoint(connConfig(), testTime(0), nil)
 		var out Batch
 		for range 60 {
 			mustSend(t, e, testTime(0), []byte{1}, &out)
@@ -404,7 +404,7 @@ func TestAckBehindEmptyPackets(t *testing.T) {
 // ControlPresses tells within a batch, at one time, what ControlDue would tell of
 // each packet: samples, the distance of acks, a gap, and one that comes late.
 func TestControlPresses(t *testing.T) {
-	e, err := New(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
+	e, err := newEndpoint(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256}, testTime(0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

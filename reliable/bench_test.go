@@ -32,7 +32,7 @@ func (benchHandler) HandleMessage(_ uint16, payload []byte) bool {
 
 func benchEndpoint(tb testing.TB) *Endpoint {
 	tb.Helper()
-	e, err := New(nil, benchTime, benchHandler{})
+	e, err := newEndpoint(nil, benchTime, benchHandler{})
 	if err != nil {
 		tb.Fatal(err)
 	}

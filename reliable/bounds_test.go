@@ -28,7 +28,7 @@ func (f *fateList) HandleFate(id uint64, fate Fate, _ time.Duration) {
 func sending(t *testing.T, cfg *Config, n int) (*Endpoint, *fateList) {
 	t.Helper()
 	fates := new(fateList)
-	e, err := New(cfg, testTime(0), fates)
+	e, err := newEndpoint(cfg, testTime(0), fates)
 	require.NoError(t, err)
 	var out Batch
 	for range n {
@@ -77,7 +77,7 @@ func TestCompactLosesWhatWasPassed(t *testing.T) {
 
 // CarriesMessage takes what an endpoint takes, to the byte.
 func TestCarriesMessage(t *testing.T) {
-	e, err := New(nil, testTime(0), nil)
+	e, err := newEndpoint(nil, testTime(0), nil)
 	require.NoError(t, err)
 	var out Batch
 	mustSend(t, e, testTime(0), nil, &out)
@@ -111,7 +111,7 @@ func TestCarriesMessage(t *testing.T) {
 
 // What a datagram is can be told from its first bytes.
 func TestPeek(t *testing.T) {
-	e, err := New(nil, testTime(0), nil)
+	e, err := newEndpoint(nil, testTime(0), nil)
 	require.NoError(t, err)
 	var out Batch
 	mustSend(t, e, testTime(0), []byte("h"), &out)
@@ -134,9 +134,9 @@ func TestPeek(t *testing.T) {
 // another time.
 func TestJumpStartsOver(t *testing.T) {
 	var got []uint16
-	to, err := New(connConfig(), testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { got = append(got, s); return true }))
+	to, err := newEndpoint(connConfig(), testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { got = append(got, s); return true }))
 	require.NoError(t, err)
-	from, err := New(nil, testTime(0), nil)
+	from, err := newEndpoint(nil, testTime(0), nil)
 	require.NoError(t, err)
 	var parts Batch
 	mustSend(t, from, testTime(0), make([]byte, 3000), &parts)
@@ -182,7 +182,7 @@ func TestJumpBackIsAcknowledgedAtOnce(t *testing.T) {
 func TestFragmentCount(t *testing.T) {
 	for count := 2; count <= 5; count++ {
 		var got []byte
-		e, err := New(nil, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool { got = slices.Clone(p); return true }))
+		e, err := newEndpoint(nil, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool { got = slices.Clone(p); return true }))
 		require.NoError(t, err)
 		fragment := func(id, count int, data []byte) []byte {
 			d := AppendFragmentHeader(nil, FragmentHeader{7, uint8(id), count})
@@ -324,7 +324,7 @@ func TestWindowOfAnswered(t *testing.T) {
 
 // With a JumpGuard, what is in the window is believed to the oldest sequence of it.
 func TestGuardedWindow(t *testing.T) {
-	e, err := New(&Config{JumpGuard: true, ReceivedBuffer: 64}, testTime(0), nil)
+	e, err := newEndpoint(&Config{JumpGuard: true, ReceivedBuffer: 64}, testTime(0), nil)
 	require.NoError(t, err)
 	for s := range uint16(101) {
 		if s != 36 && s != 37 {

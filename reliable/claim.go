@@ -10,6 +10,7 @@ type claim uint8
 
 const (
 	credible    claim = iota
+	alone             // only that one packet was received
 	invalid           // of a packet that was never sent
 	predecessor       // of the packet before the floor, or of one that makes a floor
 )
@@ -24,6 +25,14 @@ type claims struct {
 	floor uint64 // acks of packets before this id say nothing
 }
 
+// unsentBits is how many sequences before our first one a header has to cover, none
+// of them received, to show a window that began with us.
+const unsentBits = 8
+
+// mostAlone is how many headers in a row acknowledge one packet below the floor for
+// which a late one of our predecessor's may have been taken.
+const mostAlone = 3
+
 // judge says what the acks of h are, and returns h with those that may be true. If
 // its ack is one of a packet that was never sent, nothing of it is: the other side
 // speaks of an endpoint that had this address before. Before the first ack, it
@@ -31,15 +40,20 @@ type claims struct {
 // what the other side has seen already: it will take them for duplicates, and
 // acks of them say nothing. Their bits are taken out of h.
 //
+// The same holds if the ack is one of ours, but the bits tell of sequences before
+// our first. An endpoint that begins at 0, as the reference does, has only the rules
+// that need no random first sequence.
+//
 // A message tells of the newest packet that the other side has seen. One of
 // before that point shows that the header which spoke of it was wrong, or that
 // the other side has begun anew. A packet without a message may be for one that
-// came late, and filled a gap among those of our predecessor: it is believed for
-// that alone, unless nothing else has been heard for a long time, in silence.
-func (c *claims) judge(h Header, nextID uint64, message, acked, silence bool) (Header, claim) {
+// came late, and filled a gap among those of our predecessor. It is believed for
+// that alone, unless it shows a window without our predecessor's packets, or the
+// floor is doubtful.
+func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful bool) (Header, claim) {
 	newest := uint16(nextID) - 1
 	behind := uint64(newest - h.Ack)
-	if behind >= nextID || behind >= halfRange {
+	if behind >= nextID-first || behind >= halfRange {
 		if h.heardNothing() {
 			return h, credible // not an ack: nothing in the window is like that
 		}
@@ -50,19 +64,31 @@ func (c *claims) judge(h Header, nextID uint64, message, acked, silence bool) (H
 		}
 		return h, invalid
 	}
+	id := nextID - 1 - behind
+	ours := id - first + 1 // so many bits are of packets of ours
+	random := uint16(first) != 0
+	if random && ours < 32 && h.AckBits>>ours != 0 {
+		if acked {
+			return h, invalid
+		}
+		c.floor = max(c.floor, id+1)
+		return h, predecessor
+	}
 	if c.floor == 0 {
 		return h, credible
 	}
-	id := nextID - 1 - behind
 	switch {
 	case id >= c.floor:
 		h.AckBits &= 1<<min(32, id-c.floor+1) - 1
 	case id == c.floor-1:
 		return h, predecessor
-	case message || silence:
+	case message || doubtful || random && ours <= 32-unsentBits:
 		c.floor = 0
 	default:
 		h.AckBits &= 1
+		if random {
+			return h, alone
+		}
 	}
 	return h, credible
 }

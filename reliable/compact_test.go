@@ -54,8 +54,8 @@ func TestCompactChangesNoVerdict(t *testing.T) {
 // TestCompactKeepsReassemblies compacts in the middle of a packet.
 func TestCompactKeepsReassemblies(t *testing.T) {
 	delivered := 0
-	to, _ := New(connConfig(), testTime(0), HandlerFunc(func(_ uint16, p []byte) bool { delivered += len(p); return true }))
-	from, _ := New(nil, testTime(0), nil)
+	to, _ := newEndpoint(connConfig(), testTime(0), HandlerFunc(func(_ uint16, p []byte) bool { delivered += len(p); return true }))
+	from, _ := newEndpoint(nil, testTime(0), nil)
 	var out Batch
 	mustSend(t, from, testTime(0), testPayload(5000, 1), &out)
 	for i := range out.Len() {
@@ -112,7 +112,7 @@ func TestCompactKeepsFigures(t *testing.T) {
 func TestCompactAgain(t *testing.T) {
 	cfg := connConfig()
 	cfg.LostAfter = -1
-	e, _ := New(cfg, testTime(0), nil)
+	e, _ := newEndpoint(cfg, testTime(0), nil)
 	var out Batch
 	for range 2 * cfg.MaxWindow {
 		out.Reset()

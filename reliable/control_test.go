@@ -99,7 +99,7 @@ func TestPatientHeaders(t *testing.T) {
 // A header that is one ahead of what was sent, with bit 0 clear, is no ack of what
 // was never sent.
 func TestAckGuardKnowsPatientHeaders(t *testing.T) {
-	e, _ := New(connConfig(), testTime(0), nil)
+	e, _ := newEndpoint(connConfig(), testTime(0), nil)
 	var out Batch
 	mustSend(t, e, testTime(0), []byte{1}, &out)
 	e.Receive(testTime(0), AppendHeader(nil, Header{0, 1, 0b10}))
@@ -107,7 +107,7 @@ func TestAckGuardKnowsPatientHeaders(t *testing.T) {
 		t.Errorf("%d headers invalid, %d packets acknowledged, want 0 and 1", c.AcksInvalid, c.PacketsAcked)
 	}
 	// An old connection's: nothing up to what it has seen counts, and no more.
-	e, _ = New(connConfig(), testTime(0), nil)
+	e, _ = newEndpoint(connConfig(), testTime(0), nil)
 	e.Receive(testTime(0), AppendHeader(nil, Header{0, 6, 0b11111110}))
 	for range 7 {
 		mustSend(t, e, testTime(0), []byte{1}, &out)
@@ -216,7 +216,8 @@ func TestAckOfLateMessage(t *testing.T) {
 func TestLostByHeaders(t *testing.T) {
 	d := newStranger(t)
 	fates := 0
-	d.e.fates = fateFunc(func(id uint64, fate Fate, _ time.Duration) {
+	d.e.fated = true
+	d.e.handler = fateFunc(func(id uint64, fate Fate, _ time.Duration) {
 		if fate == FateLost {
 			fates++
 		}
@@ -249,6 +250,8 @@ func TestLostByHeaders(t *testing.T) {
 }
 
 type fateFunc func(uint64, Fate, time.Duration)
+
+func (f fateFunc) HandleMessage(uint16, []byte) bool { return true }
 
 func (f fateFunc) HandleFate(id uint64, fate Fate, rtt time.Duration) { f(id, fate, rtt) }
 
@@ -422,7 +425,7 @@ func TestLossDue(t *testing.T) {
 	for _, after := range []time.Duration{0, 2 * time.Second, -1} {
 		cfg := connConfig()
 		cfg.LostAfter = after
-		e, _ := New(cfg, testTime(0), nil)
+		e, _ := newEndpoint(cfg, testTime(0), nil)
 		var out Batch
 		if _, ok := e.LossDue(testTime(0)); ok {
 			t.Error("a loss is due before anything was sent")
@@ -478,7 +481,7 @@ func TestAckOfLateFragment(t *testing.T) {
 // flood of them one acknowledgement tells of sixteen, too.
 func TestAckOfFragmentedFlood(t *testing.T) {
 	d := newDialogue(t)
-	sender, err := New(&Config{MaxWindow: 256}, testTime(0), nil)
+	sender, err := newEndpoint(&Config{MaxWindow: 256}, testTime(0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ func TestDocumentedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out Batch
-	e, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(nil, testTime(0), nil)
 	mustSend(t, e, testTime(0), []byte("hi"), &out)
-	e, _ = New(&Config{FragmentAbove: 4, FragmentSize: 4, MaxPacketSize: 16}, testTime(0), nil)
+	e, _ = newEndpoint(&Config{FragmentAbove: 4, FragmentSize: 4, MaxPacketSize: 16}, testTime(0), nil)
 	mustSend(t, e, testTime(0), []byte("fragments"), &out)
 	for _, h := range []Header{{1000, 900, 0xffffffff}, {1000, 900, 0xfffffffb}, {5, 65000, 0x101}} {
 		out.Append(AppendHeader(nil, h))

@@ -51,7 +51,6 @@ type FateHandler interface {
 type Endpoint struct {
 	ground
 	handler Handler
-	fates   FateHandler // nil if the handler is none
 
 	// Each part owns what it knows, is told the settings, the time and the account of
 	// memory by the ground, and returns what follows. What one has to learn from
@@ -71,18 +70,25 @@ var defaults Config
 
 // New returns an Endpoint that hands the packets it receives to h. If h is a
 // FateHandler too, it learns what becomes of those sent. A nil h takes all
-// packets and does nothing with them. A nil cfg is the default one. The error
-// is a *ConfigError.
+// packets and does nothing with them. A nil cfg is the default one. The first
+// packet sent has the id 65,536, and so the sequence 0. The error is a
+// *ConfigError.
 func New(cfg *Config, now time.Time, h Handler) (*Endpoint, error) {
 	e := new(Endpoint)
-	if err := e.Init(cfg, now, h); err != nil {
+	if err := e.Init(cfg, now, firstID, h); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// Init is New for an Endpoint that is part of a larger struct.
-func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
+// firstID is the id of the first packet with the sequence 0.
+const firstID = 1 << 16
+
+// Init is New for an Endpoint that is part of a larger struct, or whose first
+// packet has another id. The low 16 bits of an id are the sequence. The
+// reference begins at 0 and takes a first sequence of up to 32,511. A random one
+// keeps two endpoints apart that use an address one after the other.
+func (e *Endpoint) Init(cfg *Config, now time.Time, first uint64, h Handler) error {
 	if cfg == nil {
 		cfg = &defaults
 	}
@@ -93,7 +99,8 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 		h = discard{}
 	}
 	*e = Endpoint{ground: newGround(cfg, now), handler: h, parts: reassembler{reassemblies: &noReassemblies}}
-	e.fates, _ = h.(FateHandler)
+	_, e.fated = h.(FateHandler)
+	e.out.first, e.out.nextID = first, first
 	e.in = newInbound(&e.ground)
 	return nil
 }
@@ -101,8 +108,9 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, h Handler) error {
 // NextSequence returns the sequence number of the next packet.
 func (e *Endpoint) NextSequence() uint16 { return uint16(e.out.nextID) }
 
-// NextID returns the id of the next packet: the number of sequences used so far,
-// of which a probe skips one. Reset rounds it up to a multiple of 65536, so that ids are never used twice.
+// NextID returns the id of the next packet, which is one more than that of the
+// last one, or two more after a probe. Reset goes on to the next id with the first
+// sequence, so that ids are never used twice.
 func (e *Endpoint) NextID() uint64 { return e.out.nextID }
 
 // AckedAt returns when the newest packet was sent that the other side has
@@ -145,16 +153,16 @@ func (e *Endpoint) lost(id uint64) { e.tell(id, FateLost, 0) }
 
 // tell reports a fate to the handler.
 func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
-	if e.fates == nil {
+	if !e.fated {
 		return
 	}
 	was := e.enter()
-	e.fates.HandleFate(id, fate, rtt)
+	e.handler.(FateHandler).HandleFate(id, fate, rtt)
 	e.leave(was)
 }
 
 // Reset makes e forget all packets, acks and counters and start again at
-// sequence 0. The figures of Stats stay, as does the history of round-trip
+// its first sequence. The figures of Stats stay, as does the history of round-trip
 // times. The wire does not carry a reset: the other side must be reset too.
 //
 // Packets whose fate is open are presumed lost; HandleFate must not call Send then.

@@ -42,23 +42,23 @@ func TestConfigErrors(t *testing.T) {
 		{"ReassemblyTimeout", "negative", Config{ReassemblyTimeout: -1}},
 		{"ReassemblyBytes", "negative", Config{ReassemblyBytes: -1}},
 	} {
-		_, err := New(&test.cfg, testTime(0), nil)
+		_, err := newEndpoint(&test.cfg, testTime(0), nil)
 		var ce *ConfigError
 		if !errors.As(err, &ce) || ce.Field != test.field || !strings.Contains(err.Error(), test.field) ||
 			!strings.Contains(ce.Reason, test.limit) {
-			t.Errorf("New(%+v) = %v, want a *ConfigError for %s that says %s", test.cfg, err, test.field, test.limit)
+			t.Errorf("newEndpoint(%+v) = %v, want a *ConfigError for %s that says %s", test.cfg, err, test.field, test.limit)
 		}
 	}
 	written := DefaultConfig()
 	for _, cfg := range []*Config{nil, {}, &written, connConfig(), {AckBuffer: -1, PacketHeaderSize: -1, RTTSmoothing: -1}} {
-		if _, err := New(cfg, testTime(0), nil); err != nil {
-			t.Errorf("New(%+v) = %v", cfg, err)
+		if _, err := newEndpoint(cfg, testTime(0), nil); err != nil {
+			t.Errorf("newEndpoint(%+v) = %v", cfg, err)
 		}
 	}
 }
 
 func TestPacketTooLarge(t *testing.T) {
-	e, _ := New(&Config{MaxPacketSize: 100}, testTime(0), nil)
+	e, _ := newEndpoint(&Config{MaxPacketSize: 100}, testTime(0), nil)
 	var out Batch
 	_, err := e.Send(testTime(0), make([]byte, 101), &out)
 	var tooLarge *PacketTooLargeError
@@ -87,7 +87,7 @@ func TestBadDatagrams(t *testing.T) {
 		{"large payload", append([]byte{0x20, 0, 0, 1}, make([]byte, 16385)...), TooLarge, Counters{PacketsReceived: 1, PacketsTooLargeToReceive: 1}},
 		{"stale", []byte{0x20, 0, 0x90, 1}, Stale, Counters{PacketsReceived: 1, PacketsStale: 1}},
 	} {
-		e, _ := New(nil, testTime(0), nil)
+		e, _ := newEndpoint(nil, testTime(0), nil)
 		if v := e.Receive(testTime(0), test.datagram); v != test.want || e.Counters() != test.counters {
 			t.Errorf("%s: %v, %+v, want %v, %+v", test.name, v, e.Counters(), test.want, test.counters)
 		}
@@ -105,8 +105,8 @@ func (n *nested) HandleFate(uint64, Fate, time.Duration) { n.do() }
 
 func TestReentry(t *testing.T) {
 	n := new(nested)
-	e, _ := New(nil, testTime(0), n)
-	from, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(nil, testTime(0), n)
+	from, _ := newEndpoint(nil, testTime(0), nil)
 	var packets, out Batch
 	mustSend(t, from, testTime(0), make([]byte, 3000), &packets)
 	from.out.nextID += 100 // a packet that would drop the reassembly
@@ -142,7 +142,7 @@ func TestReentry(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, ackRefused := range []bool{false, true} {
 		n := &nested{do: func() bool { return false }}
-		e, _ := New(&Config{AckRefused: ackRefused}, testTime(0), HandlerFunc(n.HandleMessage))
+		e, _ := newEndpoint(&Config{AckRefused: ackRefused}, testTime(0), HandlerFunc(n.HandleMessage))
 		var out Batch
 		mustSend(t, e, testTime(0), []byte{1}, &out)
 		d := AppendHeader(nil, Header{0, 0, 1})
@@ -235,7 +235,7 @@ func TestSentFates(t *testing.T) {
 }
 
 func TestTimeBackwards(t *testing.T) {
-	e, _ := New(nil, testTime(10), nil)
+	e, _ := newEndpoint(nil, testTime(10), nil)
 	var out Batch
 	mustSend(t, e, testTime(11), []byte{1}, &out)
 	e.Receive(testTime(5), AppendHeader(nil, Header{0, 0, 1}))
@@ -248,7 +248,7 @@ func TestTimeBackwards(t *testing.T) {
 func TestSmoothingInterval(t *testing.T) {
 	var figures []float32
 	for _, step := range []float64{1. / 240, 1. / 60, 1. / 10} {
-		e, _ := New(&Config{SmoothingInterval: time.Second / 60, SentBuffer: 16}, testTime(0), nil)
+		e, _ := newEndpoint(&Config{SmoothingInterval: time.Second / 60, SentBuffer: 16}, testTime(0), nil)
 		var out Batch
 		for range 64 {
 			mustSend(t, e, testTime(0), []byte{1}, &out)
@@ -266,7 +266,7 @@ func TestSmoothingInterval(t *testing.T) {
 }
 
 func TestParseOpening(t *testing.T) {
-	e, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(nil, testTime(0), nil)
 	var whole, parts, later Batch
 	mustSend(t, e, testTime(0), nil, &whole)
 	mustSend(t, e, testTime(0), []byte("hello"), &whole)
@@ -295,7 +295,7 @@ func TestParseOpening(t *testing.T) {
 }
 
 func TestParseSequence(t *testing.T) {
-	e, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(nil, testTime(0), nil)
 	var out Batch
 	for range 300 {
 		mustSend(t, e, testTime(0), nil, &out)
@@ -322,7 +322,7 @@ func TestParseSequence(t *testing.T) {
 
 func TestUnacknowledged(t *testing.T) {
 	for _, cfg := range []*Config{nil, {MaxWindow: 256}, {SentBuffer: 100}} {
-		e, err := New(cfg, testTime(0), nil)
+		e, err := newEndpoint(cfg, testTime(0), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestFragmentsOfPacketKeptAcrossWrap(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		cfg := DefaultConfig()
 		cfg.ReceivedBuffer, cfg.ReassemblyBuffer = 100, 611
-		e, _ := New(&cfg, testTime(0), nil)
+		e, _ := newEndpoint(&cfg, testTime(0), nil)
 		packet := func(s uint16) {
 			require.Equal(t, Delivered, e.Receive(testTime(0), AppendHeader(nil, Header{Sequence: s})), "packet %d", s)
 		}

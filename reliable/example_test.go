@@ -82,8 +82,8 @@ func ExampleFateHandler() {
 	}
 	fmt.Println("in flight:", from.InFlight())
 	// Output:
-	// packet 2 is Delivered after 20ms
-	// packet 0 is Delivered after 20ms
+	// packet 65538 is Delivered after 20ms
+	// packet 65536 is Delivered after 20ms
 	// in flight: 1
 }
 

@@ -39,7 +39,7 @@ func TestSendFromHandleFate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &resender{now: testTime(0), more: 100, fates: make(map[uint64][]Fate)}
 			var err error
-			r.e, err = New(&cfg, r.now, r)
+			r.e, err = newEndpoint(&cfg, r.now, r)
 			require.NoError(t, err)
 			window := or(cfg.SentBuffer, 256)
 			var out Batch
@@ -70,7 +70,7 @@ func TestSendFromHandleFate(t *testing.T) {
 // A LostAfter beyond all times is none.
 func TestLostAfterBeyondAllTimes(t *testing.T) {
 	for _, after := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
-		e, err := New(&Config{MaxWindow: 256, AckDelay: time.Second, LostAfter: after}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 256, AckDelay: time.Second, LostAfter: after}, testTime(0), nil)
 		require.NoError(t, err)
 		_, err = e.Send(testTime(1), []byte("x"), new(Batch))
 		require.NoError(t, err)

@@ -23,8 +23,8 @@ const flowBytes = 235
 func newFlowRun(t *testing.T) *flowRun {
 	cfg := &Config{MaxWindow: 16384, AckBuffer: -1, SmoothingInterval: time.Second / 60}
 	r := &flowRun{t: t, each: func() {}}
-	r.from, _ = New(cfg, testTime(0), nil)
-	r.to, _ = New(cfg, testTime(0), nil)
+	r.from, _ = newEndpoint(cfg, testTime(0), nil)
+	r.to, _ = newEndpoint(cfg, testTime(0), nil)
 	return r
 }
 

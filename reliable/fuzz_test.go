@@ -90,7 +90,7 @@ func FuzzReceive(f *testing.F) {
 			cfg.MaxWindow, cfg.JumpGuard, cfg.AckGuard, cfg.AckRefused = 256, true, true, true
 			cfg.AckDelay = 20 * time.Millisecond
 		}
-		e, err := New(cfg, testTime(0), nil)
+		e, err := newEndpoint(cfg, testTime(0), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +165,19 @@ func newFuzzNet(t *testing.T, mode uint8) *fuzzNet {
 		startAt(p.Endpoint, 65536-uint64(mode>>2))
 	}
 	for i, p := range n.peers {
-		p.handler = HandlerFunc(func(s uint16, payload []byte) bool {
-			return n.dirty || n.peers[i].HandleMessage(s, payload)
-		})
+		p.handler = fuzzHandler{n, n.peers[i]}
 	}
 	return n
+}
+
+// A fuzzHandler takes all messages where they may be wrong.
+type fuzzHandler struct {
+	n *fuzzNet
+	*simPeer
+}
+
+func (h fuzzHandler) HandleMessage(s uint16, payload []byte) bool {
+	return h.n.dirty || h.simPeer.HandleMessage(s, payload)
 }
 
 // startAt makes e one that has sent and seen all packets before id.

@@ -22,6 +22,7 @@ type ground struct {
 
 	busy     bool // a callback is running
 	doubted  bool // see Doubt
+	fated    bool // the handler is a FateHandler
 	counters counters
 }
 

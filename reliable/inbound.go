@@ -34,6 +34,9 @@ type inbound struct {
 	turnedNext uint16        // what a growing window expected at turnedAt
 	unmet      bool          // no packet has come yet, with a Config.MidStream
 	asking     bool          // an inquiry is due, see InquiryDue
+	renewals   uint8         // how often the other side has started anew for sure
+	opening    opening       // of the other side
+	former     opening       // the one before, of a side that has been renewed since
 }
 
 func newInbound(g *ground) (in inbound) {
@@ -53,11 +56,12 @@ func (in *inbound) forget(g *ground) {
 	in.seen.Reset()
 	in.ring.reset(0)
 	in.turnedAt, in.turnedNext = g.now, 0
-	in.newsAt, in.parked, in.unmet = never, -1, g.cfg.MidStream
+	in.newsAt, in.parked, in.unmet, in.opening = never, -1, g.cfg.MidStream, opening{}
 }
 
 // renew has the window begin with the next packet.
 func (in *inbound) renew(g *ground) {
+	in.former = in.opening
 	in.forget(g)
 	in.unmet = true
 }

@@ -23,8 +23,8 @@ func (s *stream) HandleMessage(uint16, []byte) bool {
 
 func newStream(t *testing.T, cfg *Config) *stream {
 	s := &stream{t: t, now: testTime(0)}
-	s.from, _ = New(nil, s.now, nil)
-	to, err := New(cfg, s.now, s)
+	s.from, _ = newEndpoint(nil, s.now, nil)
+	to, err := newEndpoint(cfg, s.now, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func TestJumpGuardTurn(t *testing.T) {
 func TestJumpGuardFragments(t *testing.T) {
 	cfg := connConfig()
 	delivered := 0
-	to, _ := New(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
-	from, _ := New(nil, testTime(0), nil)
+	to, _ := newEndpoint(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
+	from, _ := newEndpoint(nil, testTime(0), nil)
 	var out Batch
 	send := func() (last Verdict) {
 		out.Reset()
@@ -223,7 +223,7 @@ func TestJumpGuardConfirmation(t *testing.T) {
 		{[]uint16{0, 32766, 32767}, []Verdict{Delivered, Parked, Delivered}},
 		{[]uint16{40000, 40001, 40002}, []Verdict{Parked, Delivered, Delivered}}, // nothing came before
 	} {
-		e, _ := New(connConfig(), testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
+		e, _ := newEndpoint(connConfig(), testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
 		for i, s := range test.sequences {
 			if v := e.Receive(testTime(0), from(s)); v != test.want[i] {
 				t.Errorf("%v: packet %d: %v, want %v", test.sequences, i, v, test.want[i])

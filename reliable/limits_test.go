@@ -37,7 +37,7 @@ func TestStaleForTenSeconds(t *testing.T) {
 			"packet":   packet(Header{60000, 65535, 0}),
 			"fragment": append(AppendFragmentHeader(nil, FragmentHeader{60000, 1, 3}), noise[:1024]...),
 		} {
-			e, err := New(&Config{JumpGuard: true}, testTime(0), nil)
+			e, err := newEndpoint(&Config{JumpGuard: true}, testTime(0), nil)
 			require.NoError(t, err)
 			require.Equal(t, Delivered, e.Receive(testTime(7), packet(Header{0, 65535, 0})))
 			require.Equal(t, test.want, e.Receive(testTime(7).Add(test.after), datagram), "%s after %v", name, test.after)
@@ -53,7 +53,7 @@ func TestAskedForTenSeconds(t *testing.T) {
 		want  Verdict
 		asked bool
 	}{{10*time.Second - 1, Stale, true}, {10 * time.Second, Delivered, false}} {
-		e, err := New(&Config{JumpGuard: true, MidStream: true, AckDelay: 20 * time.Millisecond}, testTime(0), nil)
+		e, err := newEndpoint(&Config{JumpGuard: true, MidStream: true, AckDelay: 20 * time.Millisecond}, testTime(0), nil)
 		require.NoError(t, err)
 		require.Equal(t, Delivered, e.Receive(testTime(7), packet(Header{1000, 65535, 0})))
 		now := testTime(7).Add(test.after)
@@ -75,7 +75,7 @@ func TestStartedAnew(t *testing.T) {
 			"packet":   packet(Header{100, 0, 1}),
 			"fragment": append(AppendHeader(AppendFragmentHeader(nil, FragmentHeader{100, 0, 2}), Header{100, 0, 1}), noise[:1024]...),
 		} {
-			e, err := New(&Config{JumpGuard: true, MidStream: true}, testTime(0), nil)
+			e, err := newEndpoint(&Config{JumpGuard: true, MidStream: true}, testTime(0), nil)
 			require.NoError(t, err)
 			var out Batch
 			mustSend(t, e, testTime(0), []byte("hello"), &out)
@@ -90,7 +90,7 @@ func TestStartedAnew(t *testing.T) {
 
 // Only the first fragment of a packet tells what its sender has heard.
 func TestStartedAnewInLaterFragment(t *testing.T) {
-	e, err := New(&Config{JumpGuard: true, MidStream: true}, testTime(0), nil)
+	e, err := newEndpoint(&Config{JumpGuard: true, MidStream: true}, testTime(0), nil)
 	require.NoError(t, err)
 	var out Batch
 	mustSend(t, e, testTime(0), []byte("hello"), &out)
@@ -107,7 +107,7 @@ func TestInquiryPause(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{{100*time.Millisecond - 1, false}, {100 * time.Millisecond, true}} {
-		e, err := New(&Config{JumpGuard: true, MidStream: true, AckDelay: 20 * time.Millisecond}, testTime(0), nil)
+		e, err := newEndpoint(&Config{JumpGuard: true, MidStream: true, AckDelay: 20 * time.Millisecond}, testTime(0), nil)
 		require.NoError(t, err)
 		require.Equal(t, Delivered, e.Receive(testTime(7), packet(Header{1000, 65535, 0})))
 		var out Batch
@@ -125,7 +125,7 @@ func TestReceivedTurn(t *testing.T) {
 		took  time.Duration
 		grows bool
 	}{{time.Second - 1, true}, {time.Second, false}} {
-		e, err := New(&Config{MaxWindow: 256}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 256}, testTime(0), nil)
 		require.NoError(t, err)
 		before := e.in.seen.Track()
 		for s := range uint16(before) {
@@ -147,7 +147,7 @@ func TestGrowthAge(t *testing.T) {
 		age   time.Duration
 		grows bool
 	}{{2*time.Second - 1, true}, {2 * time.Second, false}} {
-		e, err := New(&Config{MaxWindow: 1024}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 1024}, testTime(0), nil)
 		require.NoError(t, err)
 		var out Batch
 		send := func(now time.Time) {
@@ -176,7 +176,7 @@ func TestOverdueAge(t *testing.T) {
 		{900, 2 * time.Second, false}, {900, 2*time.Second + 1, true},
 		{1500, 3 * time.Second, false}, {1500, 3*time.Second + 1, true},
 	} {
-		e, err := New(&Config{MaxWindow: 64}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 64}, testTime(0), nil)
 		require.NoError(t, err)
 		var out Batch
 		mustSend(t, e, testTime(0), []byte{1}, &out)
@@ -193,7 +193,7 @@ func TestSpares(t *testing.T) {
 		size, open, want int
 	}{{16, 30, 16}, {4096, 30, 16}, {4097, 30, 15}, {8192, 30, 8}, {8193, 30, 7}, {16384, 30, 4}, {65000, 30, 4}, {65000, 3, 3}} {
 		cfg := &Config{FragmentSize: test.size, MaxPacketSize: 2 * test.size}
-		e, err := New(cfg, testTime(0), nil)
+		e, err := newEndpoint(cfg, testTime(0), nil)
 		require.NoError(t, err)
 		for s := range uint16(test.open) {
 			datagram := append(AppendFragmentHeader(nil, FragmentHeader{s, 1, 3}), make([]byte, test.size)...)
@@ -211,7 +211,7 @@ func (e *Endpoint) receivedRest() int { return e.in.seen.Bytes() }
 
 // ReassemblyDue is zero from when on there is something to expire, not less.
 func TestReassemblyOverdue(t *testing.T) {
-	e, err := New(&Config{ReassemblyTimeout: time.Second}, testTime(0), nil)
+	e, err := newEndpoint(&Config{ReassemblyTimeout: time.Second}, testTime(0), nil)
 	require.NoError(t, err)
 	datagram := append(AppendFragmentHeader(nil, FragmentHeader{0, 1, 3}), noise[:1024]...)
 	require.Equal(t, FragmentStored, e.Receive(testTime(0), datagram))
@@ -235,7 +235,7 @@ func TestControlOverdue(t *testing.T) {
 // first smoothing.
 func TestResetAllMeasuresAnew(t *testing.T) {
 	figure := func(idle time.Duration) float32 {
-		e, err := New(&Config{MaxWindow: 64, SmoothingInterval: time.Second, LossSmoothing: 0.5}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 64, SmoothingInterval: time.Second, LossSmoothing: 0.5}, testTime(0), nil)
 		require.NoError(t, err)
 		e.ResetAll(testTime(0).Add(idle))
 		var out Batch
@@ -252,7 +252,7 @@ func TestResetAllMeasuresAnew(t *testing.T) {
 // Copies of what a peer sent before it started anew stay copies, also where its
 // first packet was refused, or is not complete.
 func TestStartedAnewButNotAccepted(t *testing.T) {
-	e, err := New(&Config{JumpGuard: true, MidStream: true}, testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { return s != 100 }))
+	e, err := newEndpoint(&Config{JumpGuard: true, MidStream: true}, testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { return s != 100 }))
 	require.NoError(t, err)
 	var out Batch
 	mustSend(t, e, testTime(0), []byte("hello"), &out)

@@ -14,7 +14,7 @@ import (
 // time, with what that varies by, and with half of it where there is no sample:
 // less with each that comes.
 func TestLossMargin(t *testing.T) {
-	e, err := New(connConfig(), testTime(0), nil)
+	e, err := newEndpoint(connConfig(), testTime(0), nil)
 	require.NoError(t, err)
 	e.meter.stats.RTT = 80
 	p := &e.talking().prober
@@ -107,7 +107,7 @@ func (e *Endpoint) ackDue() (at int64, ok bool) {
 // for an acknowledgement: the window does not begin again with it.
 func TestNoBitsAreNoNews(t *testing.T) {
 	for _, ackBits := range []uint32{0, 1} {
-		e, err := New(&Config{MaxWindow: 64, JumpGuard: true, MidStream: true}, testTime(0), nil)
+		e, err := newEndpoint(&Config{MaxWindow: 64, JumpGuard: true, MidStream: true}, testTime(0), nil)
 		require.NoError(t, err)
 		var out Batch
 		for range 40 {

@@ -38,7 +38,7 @@ func TestFreshEndpoint(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range endpoints {
-			endpoints[i], _ = New(cfg, testTime(0), nil)
+			endpoints[i], _ = newEndpoint(cfg, testTime(0), nil)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -91,7 +91,7 @@ func TestFlood(t *testing.T) {
 				b.limit = limit
 			}
 			cfg.Reserve = b.reserve
-			e, _ := New(&cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
+			e, _ := newEndpoint(&cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
 			rng := rand.New(rand.NewPCG(2, 2))
 			for i := range 50_000 {
 				f := FragmentHeader{Sequence: uint16(i / 3), ID: uint8(rng.IntN(16)), Count: 16}
@@ -158,7 +158,7 @@ func measure(e *Endpoint) int {
 // TestTinyDatagrams opens reassemblies with 5 bytes each, which must not take
 // what they announce.
 func TestTinyDatagrams(t *testing.T) {
-	e, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(nil, testTime(0), nil)
 	for i := range 64 {
 		e.Receive(testTime(0), AppendFragmentHeader(nil, FragmentHeader{uint16(i), 15, 16}))
 	}
@@ -170,8 +170,8 @@ func TestTinyDatagrams(t *testing.T) {
 
 func TestReassemblyTimeout(t *testing.T) {
 	cfg := &Config{ReassemblyTimeout: time.Second}
-	e, _ := New(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
-	from, _ := New(nil, testTime(0), nil)
+	e, _ := newEndpoint(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
+	from, _ := newEndpoint(nil, testTime(0), nil)
 	var out Batch
 	mustSend(t, from, testTime(0), make([]byte, 2000), &out)
 	e.Receive(testTime(0.5), out.At(0))
@@ -228,7 +228,7 @@ func TestReserve(t *testing.T) {
 
 func TestReserveOfFixedWindow(t *testing.T) {
 	b := &budget{t: t, limit: 1}
-	e, _ := New(&Config{Reserve: b.reserve}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
+	e, _ := newEndpoint(&Config{Reserve: b.reserve}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
 	var out Batch
 	if _, err := e.Send(testTime(0), []byte{1}, &out); err != ErrNoMemory || out.Len() != 0 || e.NextID() != 0 {
 		t.Errorf("Send = %v, %d datagrams, want ErrNoMemory", err, out.Len())
@@ -245,8 +245,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 	for name, cfg := range map[string]*Config{"reference": nil, "growing": connConfig()} {
 		for _, size := range []int{0, 1, 256, 4096, 16384} {
-			a, _ := New(cfg, benchTime, nil)
-			b, _ := New(cfg, benchTime, nil)
+			a, _ := newEndpoint(cfg, benchTime, nil)
+			b, _ := newEndpoint(cfg, benchTime, nil)
 			payload := benchPayload(size)
 			now := benchTime
 			var out Batch
@@ -289,8 +289,8 @@ func TestAckOfFragmentWithoutRoom(t *testing.T) {
 		return true
 	}
 	delivered := 0
-	to, _ := New(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
-	from, _ := New(nil, testTime(0), nil)
+	to, _ := newEndpoint(cfg, testTime(0), HandlerFunc(func(uint16, []byte) bool { delivered++; return true }))
+	from, _ := newEndpoint(nil, testTime(0), nil)
 	var out Batch
 	send := func(from, to *Endpoint, size int) (last Verdict) {
 		out.Reset()
@@ -321,7 +321,7 @@ func TestAckOfFragmentWithoutRoom(t *testing.T) {
 
 // TestReassemblyDue follows the time at which something may expire.
 func TestReassemblyDue(t *testing.T) {
-	e, _ := New(&Config{ReassemblyTimeout: 5 * time.Second}, testTime(0), nil)
+	e, _ := newEndpoint(&Config{ReassemblyTimeout: 5 * time.Second}, testTime(0), nil)
 	open := func(at float64, s uint16) {
 		f := AppendFragmentHeader(nil, FragmentHeader{s, 1, 3})
 		if v := e.Receive(testTime(at), append(f, make([]byte, 1024)...)); v != FragmentStored {

@@ -4,8 +4,8 @@ import "time"
 
 // An endpoint with Config.MidStream is one end of a socket that has no
 // connections: each side forgets the other after a silence, at a time of its own,
-// and starts anew at sequence 0. What the other one remembers of it is wrong
-// then, and would make its packets stale. There are three cases.
+// and starts anew, mostly at a random sequence. What the other one remembers of it
+// is wrong then, and would make its packets stale. There are four cases.
 //
 //  1. We know nothing of the other side. Its first packet is believed whatever
 //     its sequence: our window begins there.
@@ -18,6 +18,8 @@ import "time"
 //     live in the network there are none. Before, it is asked, by a packet that
 //     has heard nothing either, and case 2 comes with its next packet. Fragments
 //     but for the first say nothing; after such a silence they need not.
+//  4. The same with a message whose sequence is far from all of those that have said
+//     so before: it is no copy of these, and believed at once.
 
 // noneHeard is the ack of a side that has received nothing.
 const noneHeard = 65535
@@ -39,12 +41,75 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	return v, believed
 }
 
+// openingReach is how far from the packets of an opening others of it may be.
+const openingReach = 64
+
+// An opening is the packets with which the other side began: those that say that it
+// has heard nothing.
+type opening struct {
+	from, to uint16
+	kind     openingKind
+}
+
+type openingKind uint8
+
+const (
+	openingNone   openingKind = iota // no packet was accepted yet
+	openingKnown                     // from and to are the first and the last one
+	openingHidden                    // it was over when the first packet was accepted, or is endless
+)
+
+// note takes the header of an accepted packet, with a message or without.
+func (o *opening) note(h Header, message bool) {
+	switch {
+	case o.kind == openingHidden:
+	case o.kind == openingNone:
+		if *o = (opening{h.Sequence, h.Sequence, openingKnown}); !h.heardNothing() {
+			o.kind = openingHidden
+		}
+	case !message || !h.heardNothing() || int16(h.Sequence-o.to) <= 0:
+	case h.Sequence-o.from >= halfRange:
+		o.kind = openingHidden
+	default:
+		o.to = h.Sequence
+	}
+}
+
+// covers reports whether a packet that has heard nothing may be of the opening.
+func (o *opening) covers(s uint16) bool {
+	switch o.kind {
+	case openingNone:
+		return false
+	case openingHidden:
+		return true
+	}
+	return int(s-(o.from-openingReach)) <= int(o.to-o.from)+2*openingReach
+}
+
+// opened looks at the header of a packet, with a message or without, before the
+// window does. It begins the window again if the other side shows that it has
+// started anew, and cannot be a copy. An endpoint that begins at 0 does not expect
+// others to begin elsewhere.
+func (e *Endpoint) opened(h *Header, message bool) {
+	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() || e.in.opening.covers(h.Sequence) ||
+		e.in.former.covers(h.Sequence) || e.in.opening.kind == openingNone {
+		return
+	}
+	e.in.renewals++
+	e.renewAt(h.Sequence)
+}
+
 // startAt has the other parts start where the window does.
 func (e *Endpoint) startAt(s uint16) {
 	e.parts.restart(&e.ground, s)
-	if e.cfg.AckDelay > 0 {
-		e.acks.open(&e.ground, e.in.newest()).tellFrom(s - ackAhead) // so that the other side hears of it at once
+	if e.cfg.AckDelay == 0 {
+		return
 	}
+	told := s - ackAhead // so that the other side hears of it at once
+	if e.out.random() && e.in.newsAt == never && e.in.renewals == 0 {
+		told = s - 1 // it has just begun, as we have
+	}
+	e.acks.open(&e.ground, e.in.newest()).tellFrom(told)
 }
 
 // anew reports whether the packet s, which the window refuses, shows that the other
@@ -68,7 +133,16 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 	case !e.out.tellsNews(*h):
 		return false
 	}
-	newsAt := e.in.newsAt
+	if h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange { // else it may have skipped ahead
+		e.in.renewals++
+	}
+	e.renewAt(s)
+	return true
+}
+
+// renewAt begins the window again with the packet s.
+func (e *Endpoint) renewAt(s uint16) {
+	silent, newsAt := e.in.silent(e.now), e.in.newsAt
 	e.in.renew(&e.ground)
 	e.acks.forgetReceived()
 	e.parts.restart(&e.ground, 0)
@@ -79,8 +153,11 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 		e.in.beginAfter(newsAt, s)
 		e.parts.restart(&e.ground, s)
 	}
-	return true
 }
+
+// Renewals returns how often the other side has started anew, modulo 256. One that
+// may as well have skipped ahead does not count.
+func (e *Endpoint) Renewals() uint8 { return e.in.renewals }
 
 // Renew makes the window begin again with the next packet. It is for those who
 // know by other means than the packets' headers that the other side has started
@@ -88,6 +165,7 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 // fragments of that packet than the first, and nothing has been accepted since.
 func (e *Endpoint) Renew() {
 	if e.in.newsAt != never || !e.parts.lacksFirst() {
+		e.in.renewals++
 		e.in.renew(&e.ground)
 		e.acks.forgetReceived()
 		e.parts.restart(&e.ground, 0)

@@ -17,7 +17,7 @@ type side struct {
 func newSide(t *testing.T, now time.Time) *side {
 	s := new(side)
 	var err error
-	s.Endpoint, err = New(&Config{MaxWindow: 16384, JumpGuard: true, AckGuard: true, MidStream: true, AckBuffer: -1,
+	s.Endpoint, err = newEndpoint(&Config{MaxWindow: 16384, JumpGuard: true, AckGuard: true, MidStream: true, AckBuffer: -1,
 		AckDelay: time.Second, FragmentAbove: 1000}, now, HandlerFunc(func(_ uint16, p []byte) bool {
 		if len(p) > 0 {
 			s.got = append(s.got, p[0])
@@ -67,7 +67,7 @@ func talked(t *testing.T, now time.Time, n int) (a, b *side, old [][]byte) {
 var someTime = time.Unix(1000, 0)
 
 func TestMidStreamNeedsJumpGuard(t *testing.T) {
-	_, err := New(&Config{MidStream: true}, someTime, nil)
+	_, err := newEndpoint(&Config{MidStream: true}, someTime, nil)
 	require.Error(t, err)
 }
 
@@ -207,7 +207,7 @@ func TestMidStreamOldFragments(t *testing.T) {
 	}
 
 	now := someTime // and who may not be forgotten waits for no silence
-	e, err := New(&Config{JumpGuard: true}, now, nil)
+	e, err := newEndpoint(&Config{JumpGuard: true}, now, nil)
 	require.NoError(t, err)
 	d := newSide(t, now).datagrams(t, now, '1', 3000)
 	for _, d := range d {

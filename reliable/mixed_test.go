@@ -12,7 +12,7 @@ import (
 // those of packet id.
 func fragmentsOf(t *testing.T, id uint64, n int, p byte) (msg []byte, fragments [][]byte) {
 	t.Helper()
-	from, err := New(nil, testTime(0), nil)
+	from, err := newEndpoint(nil, testTime(0), nil)
 	require.NoError(t, err)
 	startAt(from, id)
 	msg = bytes.Repeat([]byte{p}, n*defaultFragmentSize-7)
@@ -35,7 +35,7 @@ func TestFragmentsMix(t *testing.T) {
 		b, ofB := fragmentsOf(t, 0x805, n, 'b')
 		for split := range n {
 			var got [][]byte
-			to, err := New(&Config{ReceivedBuffer: 4096, ReassemblyBuffer: 3000, JumpGuard: true}, testTime(0),
+			to, err := newEndpoint(&Config{ReceivedBuffer: 4096, ReassemblyBuffer: 3000, JumpGuard: true}, testTime(0),
 				HandlerFunc(func(_ uint16, payload []byte) bool {
 					got = append(got, bytes.Clone(payload))
 					return true
@@ -56,7 +56,7 @@ func TestFragmentsMix(t *testing.T) {
 // since, and an endpoint without AckDelay has nothing to acknowledge for it.
 func TestJumpConfirmsOne(t *testing.T) {
 	taking := true
-	to, err := New(&Config{JumpGuard: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return taking }))
+	to, err := newEndpoint(&Config{JumpGuard: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return taking }))
 	require.NoError(t, err)
 	now := testTime(0)
 	receive := func(s uint16) Verdict {

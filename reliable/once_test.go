@@ -121,7 +121,7 @@ func TestAtMostOnce(t *testing.T) {
 					t: t, rng: rand.New(rand.NewPCG(9, uint64(trial))),
 					now: testTime(0), heardAt: testTime(0), times: make(map[int]int),
 				}
-				f.to, _ = New(cfg, f.now, f)
+				f.to, _ = newEndpoint(cfg, f.now, f)
 				f.stream(1+f.rng.IntN(40_000), 0, true)
 				for range 40 {
 					f.step()

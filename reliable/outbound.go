@@ -41,7 +41,8 @@ const (
 // Methods that may presume packets lost are given a function that tells of each.
 // It may send, and so move the window.
 type outbound struct {
-	nextID  uint64       // of the next packet; its low 16 bits are the sequence
+	first   uint64       // id of the first packet; its low 16 bits are the sequence
+	nextID  uint64       // of the next packet
 	ring    []sentRecord // by sequence modulo its length; nil before the first packet
 	pending seq.Bits     // packets not acknowledged; for powers of two only
 	odd     *seq.Window  // for other sizes only
@@ -72,9 +73,10 @@ func (o *outbound) record(s uint16) *sentRecord {
 	return &o.ring[int(s)%len(o.ring)]
 }
 
-// restart forgets all packets, which are decided, and begins with sequence 0.
+// restart forgets all packets, which are decided, and begins with the first sequence.
 func (o *outbound) restart() {
-	o.nextID = (o.nextID + 65535) &^ 65535
+	o.nextID += uint64(uint16(o.first) - uint16(o.nextID))
+	o.first = o.nextID
 	o.claims = claims{}
 	o.empty()
 }
@@ -83,9 +85,16 @@ func (o *outbound) empty() {
 	o.count, o.open, o.half, o.overdue = 0, 0, halfSums{}, overdue{}
 	o.recent, o.ackedAt = 0, 0
 	if o.odd != nil {
-		o.odd.Reset()
+		o.odd.Restart(uint16(o.nextID))
 	}
 }
+
+// random reports whether the first sequence is that of a connection that tells its
+// peers from others with the same address.
+func (o *outbound) random() bool { return uint16(o.first) != 0 }
+
+// sent returns how many sequences were used.
+func (o *outbound) sent() uint64 { return o.nextID - o.first }
 
 // push adds a packet to a window that is a power of two. It returns the record
 // that it pushes out, if that was present.
@@ -317,7 +326,7 @@ func (o *outbound) span() int {
 	if o.odd == nil {
 		return o.count
 	}
-	return int(min(uint64(2*len(o.ring)), o.nextID))
+	return int(min(uint64(2*len(o.ring)), o.sent()))
 }
 
 // has reports whether s, one of the last span packets, is present.

@@ -26,7 +26,7 @@ func (p *modelPair) HandleMessage(sequence uint16, payload []byte) bool {
 
 func newModelPair(t *testing.T, cfg *Config) *modelPair {
 	p := &modelPair{m: newModel(*cfg)}
-	e, err := New(cfg, testTime(0), p)
+	e, err := newEndpoint(cfg, testTime(0), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestEveryFragmentOrder(t *testing.T) {
 	for count := 1; count <= 6; count++ {
 		for _, size := range []int{8*count - 7, 8 * count} {
 			payload := testPayload(max(size, 2), uint32(count))
-			sender, _ := New(cfg, testTime(0), nil)
+			sender, _ := newEndpoint(cfg, testTime(0), nil)
 			var out Batch
 			mustSend(t, sender, testTime(0), payload, &out)
 			eachOrder(out.Len(), func(order []int) {
@@ -229,7 +229,7 @@ func eachOrder(n int, f func([]int)) {
 func checkOrder(t *testing.T, cfg *Config, out *Batch, order []int, payload []byte) {
 	t.Helper()
 	var got []string
-	e, _ := New(cfg, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool {
+	e, _ := newEndpoint(cfg, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool {
 		got = append(got, string(p))
 		return true
 	}))

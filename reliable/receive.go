@@ -28,6 +28,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		e.rare.count(&e.ground, packetInvalid)
 		return Invalid
 	}
+	e.opened(&h, n < len(datagram) && len(datagram)-n <= int(e.maxPacket))
 	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h) {
 			e.rare.count(&e.ground, packetStale)
@@ -63,7 +64,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	if !taken {
 		if e.cfg.AckRefused {
 			e.handleAcks(h, len(payload) > 0)
-			if e.out.nextID == 0 {
+			if e.out.sent() == 0 {
 				e.acks.introduce(&e.ground, e.in.newest())
 			}
 		}
@@ -72,8 +73,9 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	// An empty packet that comes late tells nothing that is worth an answer.
 	gap := begun == never && h.Sequence != e.in.seen.Next() && (len(payload) > 0 || e.in.seen.Ahead(h.Sequence))
 	if first := e.in.accept(&e.ground, h.Sequence, e.headered(size)); first {
-		e.meter.heardFirst(e.out.nextID)
+		e.meter.heardFirst(e.out.sent())
 	}
+	e.in.opening.note(h, len(payload) > 0)
 	if e.grows() {
 		e.meter.flowing(&e.ground).received.add(e.headered(size), e.now)
 	}
@@ -123,7 +125,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 			rtt, vary := e.acks.variation(e.meter.roundTrip())
 			e.out.losePassedBy(h, rtt, vary, e.lost)
 		}
-	case e.fates != nil || e.grows():
+	case e.fated || e.grows():
 		e.out.loseFarBehind(h.Ack, e.lost)
 	}
 }
@@ -144,11 +146,11 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if !e.cfg.AckGuard {
 		return h, prompt, true
 	}
-	h, claim := e.out.claims.judge(h, e.out.nextID, message, e.Acked(), e.acks.floorSilent(e.now))
-	if claim == credible {
+	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, message, e.Acked(), e.acks.floorDoubtful(e.now))
+	e.acks.judged(claim, e.now)
+	if claim == credible || claim == alone {
 		return h, prompt, true
 	}
-	e.acks.judged(claim, e.now)
 	e.rare.count(&e.ground, ackInvalid)
 	return h, false, false
 }
@@ -162,7 +164,7 @@ func (e *Endpoint) acked(s uint16) {
 	if e.grows() {
 		e.meter.flowing(&e.ground).acked.add(a.bytes, e.now)
 	}
-	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && a.id >= uint64(e.meter.blind) {
+	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && a.id-e.out.first >= uint64(e.meter.blind) {
 		e.meter.sample(&e.ground, s, a.rtt)
 	}
 	if t := e.acks.talk; t != nil {

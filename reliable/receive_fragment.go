@@ -16,7 +16,7 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 		if h := e.parts.header(&f); h != nil {
 			e.handleAcks(*h, true)
 		}
-		if e.out.nextID == 0 {
+		if e.out.sent() == 0 {
 			e.acks.introduce(&e.ground, e.in.newest())
 		}
 		if stranger && e.Acked() { // for those who have acknowledged something there may be memory
@@ -42,15 +42,16 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	var h *Header
 	if f.ID == 0 {
 		h = &f.Header
+		e.opened(h, true)
 	}
-	if e.in.seen.Knows(f.Sequence) && !e.anew(f.Sequence, h) {
+	if e.in.seen.Knows(f.Sequence) && !e.anewFragment(f.Sequence, h) {
 		return nil, Duplicate
 	}
 	if r := e.parts.find(f.Sequence); r != nil {
 		return r, e.parts.extend(&e.ground, r, f)
 	}
 	if e.cfg.JumpGuard {
-		if v, believed := e.guard(f.Sequence); !believed && !e.anew(f.Sequence, h) {
+		if v, believed := e.guard(f.Sequence); !believed && !e.anewFragment(f.Sequence, h) {
 			return nil, v
 		}
 	}
@@ -62,6 +63,18 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 		e.acks.begun(&e.ground, e.view(), gap)
 	}
 	return r, v
+}
+
+// anewFragment is anew for a fragment. What its header acknowledges is told at once:
+// it must be news no longer when packets come late that were sent before.
+func (e *Endpoint) anewFragment(s uint16, h *Header) bool {
+	if !e.anew(s, h) {
+		return false
+	}
+	if h != nil && e.out.random() {
+		e.handleAcks(*h, true)
+	}
+	return true
 }
 
 // added takes the packet of r if the fragment that was added completes it.

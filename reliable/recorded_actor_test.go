@@ -116,7 +116,7 @@ func (s *actor) start() {
 		h = silentActor{s}
 	}
 	s.reserved, s.last = 0, Counters{}
-	e, err := New(s.cfg, s.st.time(), h)
+	e, err := newEndpoint(s.cfg, s.st.time(), h)
 	if err != nil {
 		s.st.t.Fatal(err)
 	}

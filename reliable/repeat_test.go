@@ -12,7 +12,7 @@ import (
 func repeatingDialogue(t *testing.T, change func(*Config)) *dialogue {
 	cfg := Config{AckDelay: 100 * time.Millisecond, MaxWindow: 256, AckBuffer: -1, AckGuard: true}
 	change(&cfg)
-	e, err := New(&cfg, testTime(0), nil)
+	e, err := newEndpoint(&cfg, testTime(0), nil)
 	require.NoError(t, err)
 	return &dialogue{t: t, e: e}
 }
@@ -87,7 +87,7 @@ func TestNoAckDelay(t *testing.T) {
 	}
 
 	// Nor does anybody introduce himself to whom all is refused.
-	e, err := New(&Config{AckRefused: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return false }))
+	e, err := newEndpoint(&Config{AckRefused: true}, testTime(0), HandlerFunc(func(uint16, []byte) bool { return false }))
 	require.NoError(t, err)
 	require.Equal(t, Refused, e.Receive(testTime(0), packet(Header{0, 65535, 0})))
 	require.Nil(t, e.acks.talk)

@@ -129,7 +129,7 @@ func TestToldWithoutEndpoint(t *testing.T) {
 	var samples [][]byte
 	for _, cfg := range []*Config{nil, {MaxPacketSize: 300, FragmentSize: 100, MaxFragments: 3, FragmentAbove: 100}} {
 		for _, heard := range []bool{false, true} {
-			e, err := New(cfg, testTime(0), nil)
+			e, err := newEndpoint(cfg, testTime(0), nil)
 			require.NoError(t, err)
 			if heard {
 				e.Receive(testTime(0), AppendHeader(nil, Header{3, 65535, 0}))
@@ -175,7 +175,7 @@ func TestToldWithoutEndpoint(t *testing.T) {
 func told(t *testing.T, cfg *Config, d []byte, counts map[string]int) {
 	t.Helper()
 	payload := -1
-	e, err := New(cfg, testTime(0), HandlerFunc(func(_ uint16, b []byte) bool { payload = len(b); return true }))
+	e, err := newEndpoint(cfg, testTime(0), HandlerFunc(func(_ uint16, b []byte) bool { payload = len(b); return true }))
 	require.NoError(t, err)
 	v := e.Receive(testTime(0), d)
 	packet := v.Valid() && v != TooLarge
@@ -264,7 +264,7 @@ func TestNothingParked(t *testing.T) {
 		"fragments": func(e *Endpoint) { e.Receive(testTime(0), fragment(1, 1)) },
 	} {
 		for _, parked := range []bool{false, true} {
-			e, err := New(&Config{JumpGuard: true, ReceivedBuffer: 4}, testTime(0), nil)
+			e, err := newEndpoint(&Config{JumpGuard: true, ReceivedBuffer: 4}, testTime(0), nil)
 			require.NoError(t, err)
 			if parked {
 				require.Equal(t, Parked, e.Receive(testTime(0), packet(Header{8, 65535, 0})))
@@ -291,7 +291,7 @@ func TestJumpAhead(t *testing.T) {
 		{256, 255, Delivered, Delivered}, {256, 256, Parked, Delivered},
 		{256, 4080, Parked, Delivered}, {256, 4081, Parked, Duplicate},
 	} {
-		e, err := New(&Config{JumpGuard: true, ReceivedBuffer: test.window}, testTime(0), nil)
+		e, err := newEndpoint(&Config{JumpGuard: true, ReceivedBuffer: test.window}, testTime(0), nil)
 		require.NoError(t, err)
 		require.Equal(t, test.want, e.Receive(testTime(0), packet(Header{test.first, 65535, 0})), "%+v", test)
 		confirms := test.first + 15
@@ -304,7 +304,7 @@ func TestJumpAhead(t *testing.T) {
 // would be the next one of the other packet.
 func TestFragmentsOfLikeSequences(t *testing.T) {
 	var got [][]byte
-	e, err := New(&Config{ReassemblyBuffer: 32767, ReceivedBuffer: 32767}, testTime(0), HandlerFunc(func(_ uint16, b []byte) bool {
+	e, err := newEndpoint(&Config{ReassemblyBuffer: 32767, ReceivedBuffer: 32767}, testTime(0), HandlerFunc(func(_ uint16, b []byte) bool {
 		got = append(got, slices.Clone(b))
 		return true
 	}))
@@ -337,7 +337,7 @@ func TestFree(t *testing.T) {
 	for _, base := range []Config{{}, *connConfig(), {SentBuffer: 100, ReceivedBuffer: 100}} {
 		cfg, reserved := base, 0
 		cfg.Reserve = func(n int, _ bool) bool { reserved += n; return true }
-		e, err := New(&cfg, testTime(0), nil)
+		e, err := newEndpoint(&cfg, testTime(0), nil)
 		require.NoError(t, err)
 		var out Batch
 		for i := range 300 {
@@ -359,7 +359,7 @@ func TestFree(t *testing.T) {
 // What was parked is forgotten with a jump, also if the packet that confirmed it was
 // refused.
 func TestNothingParkedAfterRefusedJump(t *testing.T) {
-	e, err := New(&Config{JumpGuard: true}, testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { return s != 50001 }))
+	e, err := newEndpoint(&Config{JumpGuard: true}, testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { return s != 50001 }))
 	require.NoError(t, err)
 	require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{0, 65535, 0})))
 	require.Equal(t, Parked, e.Receive(testTime(10), packet(Header{50000, 65535, 0})))
@@ -379,7 +379,7 @@ func TestMessageOfOneByte(t *testing.T) {
 
 // An error of Send means that nothing has happened.
 func TestSendNothing(t *testing.T) {
-	e, err := New(&Config{Reserve: func(int, bool) bool { return false }}, testTime(0), nil)
+	e, err := newEndpoint(&Config{Reserve: func(int, bool) bool { return false }}, testTime(0), nil)
 	require.NoError(t, err)
 	var out Batch
 	for _, n := range []int{16385, 0, 1, 3000} {
@@ -400,7 +400,7 @@ func TestSendNothing(t *testing.T) {
 func TestAckAheadOfWindow(t *testing.T) {
 	for _, window := range []int{1, 4, 32, 64} {
 		for ahead := range uint16(40) {
-			e, err := New(&Config{SentBuffer: window}, testTime(0), nil)
+			e, err := newEndpoint(&Config{SentBuffer: window}, testTime(0), nil)
 			require.NoError(t, err)
 			var out Batch
 			for range 100 {
@@ -421,7 +421,7 @@ func TestAckAheadOfWindow(t *testing.T) {
 func TestJitterOfLongRoundTrips(t *testing.T) {
 	r := tape.Rand(3)
 	for _, n := range []int{32, 500, 512} {
-		e, err := New(&Config{SentBuffer: 512}, testTime(0), nil)
+		e, err := newEndpoint(&Config{SentBuffer: 512}, testTime(0), nil)
 		require.NoError(t, err)
 		var out Batch
 		for i := range n {

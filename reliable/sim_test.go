@@ -34,7 +34,7 @@ type simPeer struct {
 
 func newSimPeer(t *testing.T, cfg *Config) *simPeer {
 	p := &simPeer{t: t, seen: make(map[uint64]bool), fates: make(map[uint64]Fate)}
-	e, err := New(cfg, testTime(0), p)
+	e, err := newEndpoint(cfg, testTime(0), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,7 +181,7 @@ func testTrace(t *testing.T, lines [][]byte) {
 	r := replay{peers: make(map[string]*tracePeer), datagrams: make(map[int][]byte)}
 	for name, c := range head.Config {
 		p := &tracePeer{accept: true, now: testTime(head.T0)}
-		e, err := New(c.config(), p.now, p)
+		e, err := newEndpoint(c.config(), p.now, p)
 		if err != nil {
 			t.Fatal(err)
 		}

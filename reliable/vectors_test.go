@@ -198,7 +198,7 @@ func testConformanceFragments(t *testing.T, lines [][]byte) {
 			payload[i] = byte(i * 7)
 		}
 		var got []byte
-		e, err := New(cfg, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool {
+		e, err := newEndpoint(cfg, testTime(0), HandlerFunc(func(_ uint16, p []byte) bool {
 			got = bytes.Clone(p)
 			return true
 		}))

@@ -66,7 +66,7 @@ func newLoop(t *testing.T) (a, b *loopEnd) {
 	ends := [2]*loopEnd{}
 	for i := range ends {
 		l := &loopEnd{t: t, now: testTime(0)}
-		l.Endpoint, _ = New(connConfig(), l.now, l)
+		l.Endpoint, _ = newEndpoint(connConfig(), l.now, l)
 		ends[i] = l
 	}
 	return ends[0], ends[1]
