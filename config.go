@@ -121,7 +121,8 @@ type Config struct {
 	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
 	DisableOffload bool
 
-	reference bool // as ReferenceConfig has it
+	reference     bool // as ReferenceConfig has it
+	firstSequence int  // in tests; 0: random, -1: 0
 }
 
 // ReferenceConfig returns a Config with which a connection sends nothing that
@@ -180,6 +181,7 @@ type settings struct {
 	capture                 *recording.Recorder // nil: none
 	socketBuffer            int                 // as asked for; 0: nothing was
 	protocol                uint64
+	firstSequence           int           // of each connection, in tests; 0: random, -1: 0
 	greets                  bool          // exchanges control datagrams
 	session                 bool          // the layer below knows the peer, and tells it of the end
 	packets                 bool          // they are peers of a PacketConn
@@ -200,11 +202,12 @@ func newSettings(cfg *Config, maxDatagram int, reserve func(delta int, acked boo
 		idleTimeout: idleTimeout,
 		receipts:    max(0, cmp.Or(cfg.Receipts, defaultReceipts)),
 
-		protocol:     cfg.ProtocolID,
-		greets:       !cfg.reference,
-		logger:       cfg.Logger,
-		capture:      (*recording.Recorder)(cfg.Capture),
-		socketBuffer: max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
+		protocol:      cfg.ProtocolID,
+		firstSequence: cfg.firstSequence,
+		greets:        !cfg.reference,
+		logger:        cfg.Logger,
+		capture:       (*recording.Recorder)(cfg.Capture),
+		socketBuffer:  max(0, cmp.Or(cfg.SocketBuffer, defaultBuffer)),
 	}
 	if reserve != nil {
 		s.reliable.Reserve = reserve
@@ -310,7 +313,7 @@ func (s *settings) finish(cfg *Config) error {
 	s.window = fixedWindow
 	if cfg.MaxWindow >= 0 {
 		r.MaxWindow = cmp.Or(cfg.MaxWindow, defaultMaxWindow)
-		r.JumpGuard = true
+		r.JumpGuard, r.MidStream = true, true
 		if w := r.MaxWindow; w < fixedWindow || w > defaultMaxWindow || w&(w-1) != 0 {
 			return configError("MaxWindow", "%d is not a power of two from %d to %d", w, fixedWindow, defaultMaxWindow)
 		}

@@ -27,6 +27,7 @@ type Conn struct {
 	known   bool // the peer has shown to be at its address, or nobody asks
 	// And two more: Accept has returned it, and the peer may have to be asked.
 	accepted, asking bool
+	renewals         uint8 // of the endpoint, see numberLocked
 
 	user netconn.Side
 
@@ -60,7 +61,7 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err != nil {
 		c.dc, c.set, c.rare = dc, &settings{}, &rare{last: &Stats{}}
 		c.out.Init((*framer)(c), dc.Features().Waits)
-		_ = c.endpoint.Init(nil, time.Now(), nil) // for its clock
+		_ = c.endpoint.Init(nil, time.Now(), 0, nil) // for its clock
 		c.out.End(err)
 		c.user.In.Init(0, nil)
 		c.user.In.Fail(err)
@@ -81,7 +82,8 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
 	c.known = set.reserve == nil
-	if err := c.endpoint.Init(c.coreConfig(now), now, (*sink)(c)); err != nil {
+	first := c.set.firstID()
+	if err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*sink)(c)); err != nil {
 		return err
 	}
 	c.endpoint.Doubt(!c.known)

@@ -15,13 +15,14 @@ import (
 const coreProtocol = "reliable"
 
 // coreConfig returns the configuration of the endpoint of a new connection, and
-// begins to capture the endpoint at the time now if that is wanted.
-func (c *Conn) coreConfig(now time.Time) *reliable.Config {
+// begins to capture the endpoint at the time now if that is wanted. The endpoint's
+// first packet will have the id first.
+func (c *Conn) coreConfig(now time.Time, first uint64) *reliable.Config {
 	cfg := &c.set.reliable
 	if c.set.capture == nil {
 		return cfg
 	}
-	j, err := captured(cfg)
+	j, err := captured(cfg, first)
 	if err != nil {
 		return cfg
 	}

@@ -48,9 +48,12 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	}
 	result, _ := c.do(recording.Receive, t, b, nil)
 	v := reliable.Verdict(result)
-	if v.Live() {
+	switch v {
+	case reliable.Delivered, reliable.Refused, reliable.FragmentStored:
 		c.lastHeard = now
-	} else if v == reliable.Invalid || v == reliable.TooLarge {
+	case reliable.Duplicate, reliable.Stale, reliable.Parked:
+		c.inquireLocked(t, now)
+	case reliable.Invalid, reliable.TooLarge:
 		c.noteMisfitLocked(v, b)
 	}
 	if c.endpoint.ControlPresses() {
@@ -62,6 +65,15 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 func (c *Conn) controlLocked(t time.Time, now clock) {
 	if wait, due := c.endpoint.ControlDue(t); due && wait == 0 {
 		c.sendControlLocked(now)
+	}
+}
+
+// inquireLocked asks a peer that may have started again, if that is due.
+func (c *Conn) inquireLocked(t time.Time, now clock) {
+	if due, _ := c.do(recording.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
+		c.do(recording.Inquire, t, nil, c.out.Batch(now))
+		c.counts.acksSent++
+		c.lastSent = now
 	}
 }
 

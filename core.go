@@ -117,12 +117,13 @@ func regularHead(d []byte) int {
 // A coreConfig is the configuration of a core in a capture.
 type coreConfig struct {
 	reliable.Config
-	Reserve bool `json:"Limited,omitzero"` // in the place of the function
+	Reserve bool   `json:"Limited,omitzero"` // in the place of the function
+	FirstID uint64 `json:"FirstID,omitzero"` // of the first packet; older captures have none, for 0
 }
 
 // captured returns the configuration as a capture has it, in JSON.
-func captured(cfg *reliable.Config) (json.RawMessage, error) {
-	c := coreConfig{Config: *cfg, Reserve: cfg.Reserve != nil}
+func captured(cfg *reliable.Config, first uint64) (json.RawMessage, error) {
+	c := coreConfig{Config: *cfg, Reserve: cfg.Reserve != nil, FirstID: first}
 	c.Config.Reserve = nil
 	return json.Marshal(c)
 }

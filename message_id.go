@@ -10,10 +10,10 @@ import "context"
 // acknowledge have some, too.
 //
 // The wire carries the low 16 bits and the rest is counted here, which holds as
-// long as something arrives of every 32,000 messages. After a longer gap, with a
-// peer that has started again, and with one that was taken up in mid-stream
-// (ListenConfig.AdmitMidStream), only the low 16 bits are the peer's own; later
-// numbers are still larger than those before.
+// long as something arrives of every 32,000 messages. In three cases only the low
+// 16 bits are the peer's own: after a longer gap, with a peer that has started
+// again, and with a peer that was taken up in mid-stream
+// (ListenConfig.AdmitMidStream). Later numbers are still larger than those before.
 func (c *Conn) ReadMessageID(dst []byte) (msg []byte, id uint64, err error) {
 	msg, id, err = c.user.ReadMessage(context.Background(), dst)
 	return msg, id, c.opError("read", err)
@@ -49,17 +49,37 @@ func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
 }
 
 // numberLocked returns the number of a packet that the endpoint has accepted:
-// one within the window behind the newest, or one ahead of it. A peer that has
-// started again counts as ahead, too, for the endpoint believes that only of
-// sequences outside of the window.
+// one within the window behind the newest, or one ahead of it. The packet with which
+// a peer begins anew is ahead by a turn of the sequences at least.
 func (c *Conn) numberLocked(sequence uint16) uint64 {
 	behind := uint64(uint16(c.newest) - sequence)
-	switch {
-	case behind >= uint64(c.set.window) || c.newest == 0:
-		c.newest += uint64(sequence - uint16(c.newest))
-		return c.newest
-	case behind > c.newest:
-		return 0 // from before the first that was heard of a peer in mid-stream
+	n := c.endpoint.Renewals()
+	anew := c.newest == 0 || n != c.renewals
+	if !anew && behind < uint64(c.set.window) {
+		return c.newest - behind
 	}
-	return c.newest - behind
+	if anew {
+		c.newest += firstID
+		c.renewals = n
+	}
+	c.newest += uint64(sequence - uint16(c.newest))
+	return c.newest
+}
+
+// firstID is the number of the first message at least. Its low 16 bits are the first
+// sequence.
+const firstID = 1 << 16
+
+// firstID returns the number of the first packet of a connection, with a random
+// sequence from 1 to 32,511, which is all that the reference takes. So two connections
+// that have an address one after the other are told apart. A connection that does as the
+// reference begins at 0.
+func (s *settings) firstID() uint64 {
+	switch {
+	case !s.reliable.MidStream || s.firstSequence < 0:
+		return firstID
+	case s.firstSequence > 0:
+		return firstID + uint64(s.firstSequence)
+	}
+	return firstID + 1 + newToken()%32_511
 }

@@ -87,9 +87,9 @@ func TestNumberModel(t *testing.T) {
 	for _, window := range []int{256, 16384} {
 		r := rand.New(rand.NewPCG(1, uint64(window)))
 		c := &Conn{set: &settings{window: window}}
-		for newest := uint64(0); newest < 1_000_000; {
+		for newest := uint64(firstID); newest < 1_000_000; {
 			id := newest
-			if back := uint64(r.IntN(window)); r.IntN(3) == 0 && back <= newest {
+			if back := uint64(r.IntN(window)); r.IntN(3) == 0 && back <= newest-firstID {
 				id -= back
 			} else {
 				newest += uint64(r.IntN(1 << r.IntN(15)))
@@ -119,19 +119,18 @@ func TestNumbersGoOn(t *testing.T) {
 			return id
 		}
 		for s := range uint16(20_000) {
-			require.EqualValues(t, s, receive(s))
+			require.EqualValues(t, firstID+int(s), receive(s))
 		}
 		time.Sleep(11 * time.Second)
-		receive(0) // not believed yet
-		require.EqualValues(t, 65536+1, receive(1))
-		require.EqualValues(t, 65536+2, receive(2))
+		require.EqualValues(t, 3*65536, receive(0))
+		require.EqualValues(t, 3*65536+1, receive(1))
 	})
 	c := &Conn{set: &settings{window: 16384}}
-	require.EqualValues(t, 65530, c.numberLocked(65530))
-	require.EqualValues(t, 65536+2, c.numberLocked(2))
-	require.EqualValues(t, 65529, c.numberLocked(65529))
+	require.EqualValues(t, 65536+65530, c.numberLocked(65530))
+	require.EqualValues(t, 2*65536+2, c.numberLocked(2))
+	require.EqualValues(t, 65536+65529, c.numberLocked(65529))
 	c = &Conn{set: &settings{window: 16384}}
-	require.EqualValues(t, 3, c.numberLocked(3))
-	require.Zero(t, c.numberLocked(65530), "from before all that was heard")
-	require.EqualValues(t, 4, c.numberLocked(4))
+	require.EqualValues(t, 65536+3, c.numberLocked(3))
+	require.EqualValues(t, 65530, c.numberLocked(65530), "from before all that was heard")
+	require.EqualValues(t, 65536+4, c.numberLocked(4))
 }

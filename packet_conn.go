@@ -157,7 +157,6 @@ func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
 	}
 	pc.idle, pc.receipts.max = set.idleTimeout, set.receipts
 	set.idleTimeout, set.keepAlive = 0, 0
-	set.reliable.MidStream = set.reliable.JumpGuard
 	set.onClose, set.packets = pc.gone, true
 	pc.set = set
 	return pc, nil

@@ -10,7 +10,6 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/inbox"
-	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -44,7 +43,8 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	p.origin = &inbox.Origin{Addr: dc.RemoteAddr(), Limit: pc.set.readBuffer, Reserve: pc.set.reserve}
 	pc.peers.Add(1)
 	now := time.Now()
-	err := c.endpoint.Init(c.coreConfig(now), now, (*peerSink)(p))
+	first := c.set.firstID()
+	err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*peerSink)(p))
 	c.endpoint.Doubt(true)
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
@@ -129,11 +129,6 @@ func (h *peerHandler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	p.pc.in.Unlock()
 	c.controlLocked(t, now)
-	if due, _ := c.do(recording.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
-		c.do(recording.Inquire, t, nil, c.out.Batch(now))
-		c.counts.acksSent++
-		c.lastSent = now
-	}
 	if !c.known && c.proved() {
 		c.known = true
 		p.origin.Reserve = c.set.reserveTrusted

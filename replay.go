@@ -31,6 +31,7 @@ type replayed struct {
 	core
 	cfg   reliable.Config
 	start time.Time
+	first uint64 // id of the first packet
 
 	// Of the present call:
 	call  *recording.Record
@@ -45,11 +46,11 @@ func newReplayed(info *recording.Connection) (replay.Core, error) {
 	if !cfg.possible() {
 		return nil, errors.New("configuration: no connection can have it")
 	}
-	p := &replayed{cfg: cfg.Config, start: info.Start}
+	p := &replayed{cfg: cfg.Config, start: info.Start, first: cfg.FirstID}
 	if cfg.Reserve {
 		p.cfg.Reserve = p.reserve
 	}
-	if err := p.Init(&p.cfg, p.start, p); err != nil {
+	if err := p.Init(&p.cfg, p.start, p.first, p); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -78,7 +79,7 @@ func (p *replayed) Call(r *recording.Record, notes *recording.Outputs) error {
 	case err == errNoCall:
 		return fmt.Errorf("%w as %v", errNoCall, r.Kind)
 	case r.Kind == recording.Close:
-		return p.Init(&p.cfg, p.start, p) // only a capture that was made up goes on
+		return p.Init(&p.cfg, p.start, p.first, p) // only a capture that was made up goes on
 	}
 	return nil
 }

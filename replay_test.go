@@ -248,14 +248,14 @@ func TestCoreConfig(t *testing.T) {
 	all.LostAfter, all.ReassemblyTimeout = 4, 5
 	all.JumpGuard, all.MidStream, all.AckGuard, all.AckRefused = true, true, true, true
 	for _, cfg := range []reliable.Config{{}, all} {
-		j, err := captured(&cfg)
+		j, err := captured(&cfg, 0)
 		require.NoError(t, err)
 		var c coreConfig
 		require.NoError(t, json.Unmarshal(j, &c))
 		require.Equal(t, coreConfig{Config: cfg}, c)
 	}
 	all.Reserve = func(int, bool) bool { return true }
-	j, err := captured(&all)
+	j, err := captured(&all, 0)
 	require.NoError(t, err)
 	require.Contains(t, string(j), `"Limited":true`)
 }
@@ -413,7 +413,7 @@ func TestReplayMemory(t *testing.T) {
 
 	// What connections have from the beginning counts too.
 	r = newRecorder(t, nil)
-	j, err = captured(&reliable.Config{AckBuffer: -1})
+	j, err = captured(&reliable.Config{AckBuffer: -1}, 0)
 	require.NoError(t, err)
 	for range 1000 {
 		(*recording.Recorder)(r).Open(recording.Connection{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
@@ -431,7 +431,7 @@ func TestReplayImpossible(t *testing.T) {
 		"AckBuffer":        {AckBuffer: 1 << 20},
 	} {
 		r := newRecorder(t, nil)
-		j, err := captured(&cfg)
+		j, err := captured(&cfg, 0)
 		require.NoError(t, err)
 		(*recording.Recorder)(r).Open(recording.Connection{Protocol: coreProtocol, Start: time.Unix(0, 0), Config: j})
 		_, err = Replay(bytes.NewReader(written(t, r)))

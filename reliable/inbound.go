@@ -64,6 +64,7 @@ func (in *inbound) renew(g *ground) {
 	in.former = in.opening
 	in.forget(g)
 	in.unmet = true
+	in.renewals++
 }
 
 // begin makes s the beginning of the window if it is of the first packet of the

@@ -41,8 +41,11 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	return v, believed
 }
 
-// openingReach is how far from the packets of an opening others of it may be.
-const openingReach = 64
+const (
+	openingReach = 64                           // how far from the packets of an opening others of it may be
+	formerReach  = 8                            // the same for the opening before, long after
+	openingPause = int64(10 * time.Millisecond) // packets of a burst overtake each other by more, but come in less time
+)
 
 // An opening is the packets with which the other side began: those that say that it
 // has heard nothing.
@@ -76,14 +79,14 @@ func (o *opening) note(h Header, message bool) {
 }
 
 // covers reports whether a packet that has heard nothing may be of the opening.
-func (o *opening) covers(s uint16) bool {
+func (o *opening) covers(s uint16, reach uint16) bool {
 	switch o.kind {
 	case openingNone:
 		return false
 	case openingHidden:
 		return true
 	}
-	return int(s-(o.from-openingReach)) <= int(o.to-o.from)+2*openingReach
+	return int(s-(o.from-reach)) <= int(o.to-o.from)+2*int(reach)
 }
 
 // opened looks at the header of a packet, with a message or without, before the
@@ -91,11 +94,13 @@ func (o *opening) covers(s uint16) bool {
 // started anew, and cannot be a copy. An endpoint that begins at 0 does not expect
 // others to begin elsewhere.
 func (e *Endpoint) opened(h *Header, message bool) {
-	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() || e.in.opening.covers(h.Sequence) ||
-		e.in.former.covers(h.Sequence) || e.in.opening.kind == openingNone {
+	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() || e.now-e.in.newsAt < openingPause {
 		return
 	}
-	e.in.renewals++
+	o := &e.in.opening
+	if o.kind == openingNone || o.covers(h.Sequence, openingReach) || e.in.former.covers(h.Sequence, formerReach) {
+		return
+	}
 	e.renewAt(h.Sequence)
 }
 
@@ -133,25 +138,25 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 	case !e.out.tellsNews(*h):
 		return false
 	}
-	if h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange { // else it may have skipped ahead
-		e.in.renewals++
+	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead
+	newsAt := e.in.newsAt
+	if e.renewAt(s); !sure {
+		e.in.renewals--
 	}
-	e.renewAt(s)
+	if !silent { // there may be copies of what it sent before
+		e.in.beginAfter(newsAt, s)
+		e.parts.restart(&e.ground, s)
+	}
 	return true
 }
 
-// renewAt begins the window again with the packet s.
+// renewAt begins the window again with the packet s. Those little older may still come.
 func (e *Endpoint) renewAt(s uint16) {
-	silent, newsAt := e.in.silent(e.now), e.in.newsAt
 	e.in.renew(&e.ground)
 	e.acks.forgetReceived()
 	e.parts.restart(&e.ground, 0)
 	if e.in.begin(s) {
 		e.startAt(s)
-	}
-	if !silent { // there may be copies of what it sent before
-		e.in.beginAfter(newsAt, s)
-		e.parts.restart(&e.ground, s)
 	}
 }
 
@@ -165,7 +170,6 @@ func (e *Endpoint) Renewals() uint8 { return e.in.renewals }
 // fragments of that packet than the first, and nothing has been accepted since.
 func (e *Endpoint) Renew() {
 	if e.in.newsAt != never || !e.parts.lacksFirst() {
-		e.in.renewals++
 		e.in.renew(&e.ground)
 		e.acks.forgetReceived()
 		e.parts.restart(&e.ground, 0)
