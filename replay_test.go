@@ -456,13 +456,18 @@ func TestReplayEarlierCapture(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the capture is of a processor of another kind")
 	}
-	f, err := os.Open("testdata/format1.vcap.gz")
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	report, err := Replay(z)
-	require.NoError(t, err)
-	require.True(t, report.Same(), report)
-	require.Len(t, report.Connections, 2)
+	for name, connections := range map[string]int{
+		"format1":          2,
+		"format1-restarts": 6, // and clients of a PacketConn that start again at 0
+	} {
+		f, err := os.Open("testdata/" + name + ".vcap.gz")
+		require.NoError(t, err)
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		require.NoError(t, err)
+		report, err := Replay(z)
+		require.NoError(t, err)
+		require.True(t, report.Same(), report)
+		require.Len(t, report.Connections, connections)
+	}
 }

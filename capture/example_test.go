@@ -46,9 +46,9 @@ func Example() {
 		}
 		for _, p := range record.Packets {
 			if p.Sent && record.Kind == "send" {
-				fmt.Printf("%s sends a datagram of %d bytes, of which %d are shown\n", record.Conn.Local, p.Size, len(p.Data))
+				fmt.Printf("%s sends a message of %d bytes\n", record.Conn.Local, p.Size-len(p.Data))
 			}
 		}
 	}
-	// Output: a sends a datagram of 13 bytes, of which 8 are shown
+	// Output: a sends a message of 5 bytes
 }
