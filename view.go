@@ -71,7 +71,7 @@ func (s *Stats) view(v *registry.Conn) {
 	}
 	v.RTT, v.RTTMin, v.Jitter = s.RTT, s.RTTMin, s.JitterMean
 	v.Loss = s.PacketLoss / 100
-	v.SendRate, v.ReceiveRate, v.AckedRate = s.SentBandwidth, s.ReceivedBandwidth, s.AckedBandwidth
+	v.SendRate, v.ReceiveRate, v.AckedRate = s.SentBandwidth/8, s.ReceivedBandwidth/8, s.AckedBandwidth/8
 	v.MessagesSent, v.MessagesReceived = s.MessagesSent, s.MessagesReceived
 	v.MessagesDelivered, v.MessagesLost = s.MessagesDelivered, s.MessagesLost
 	v.PacketsSent, v.PacketsReceived = s.PacketsSent, s.PacketsReceived

@@ -10,6 +10,8 @@ import (
 
 	"volley"
 	"volley/volleydebug"
+
+	"volley/internal/testenv"
 )
 
 // Messages allocate nothing while there is a registry, nor while a page watches:
@@ -17,7 +19,7 @@ import (
 // more messages than looks can allocate for are sent, and all together allocate
 // less than one each.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	a, b := volley.Pipe(nil)

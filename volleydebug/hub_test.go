@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -174,5 +175,25 @@ func TestWorst(t *testing.T) {
 	clear(all)
 	if len(got) != 1 || cap(got) > 2 || got[0].ID != 2 {
 		t.Errorf("the worst of three is %+v of %d places", got, cap(got))
+	}
+}
+
+// Knows takes the names of fields, and knows nothing of others.
+func TestKnowsFields(t *testing.T) {
+	conn, listener := reflect.TypeFor[Conn](), reflect.TypeFor[Listener]()
+	for name := range fields {
+		_, ofConn := conn.FieldByName(name)
+		_, ofListener := listener.FieldByName(name)
+		if !ofConn && !ofListener {
+			t.Errorf("no field %s", name)
+		}
+	}
+	c := Conn{Known: registry.RTT | registry.Loss}
+	for want, names := range map[bool][][]string{true: {{}, {"RTT"}, {"RTTMin", "Loss", "MessagesReceived"}}, false: {{"Jitter"}, {"RTT", "Window"}, {"rtt"}, {""}}} {
+		for _, n := range names {
+			if c.Knows(n...) != want {
+				t.Errorf("Knows(%q) = %v", n, !want)
+			}
+		}
 	}
 }

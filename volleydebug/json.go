@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"volley/internal/registry"
 )
 
 // serveJSON answers with everything, or with one connection.
@@ -153,4 +155,6 @@ func summaries(f *frame) (all []summary) {
 }
 
 // sums reports whether a column of several connections can be added up.
-func (c *column) sums() bool { return c.figure&(RTT|Jitter|Loss|Window) == 0 || c.figure == 0 }
+func (c *column) sums() bool {
+	return c.known&(registry.RTT|registry.Jitter|registry.Loss|registry.Window) == 0
+}

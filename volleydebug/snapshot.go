@@ -7,110 +7,103 @@ import (
 	"volley/internal/registry"
 )
 
-// A Figure is one of those that not every protocol can tell, or not yet. Figures
-// are bits, for Known of a [Conn] or [Listener].
-type Figure uint64
-
-// The figures, and the fields that each is about.
-const (
-	RTT           Figure = registry.RTT           // RTT, RTTMin; not known before the first sample
-	Jitter        Figure = registry.Jitter        // Jitter
-	Loss          Figure = registry.Loss          // Loss; not known before a fate is
-	Rates         Figure = registry.Rates         // SendRate, ReceiveRate, AckedRate
-	Messages      Figure = registry.Messages      // MessagesSent; MessagesReceived is always known
-	Fates         Figure = registry.Fates         // MessagesDelivered, MessagesLost
-	Resent        Figure = registry.Resent        // MessagesResent
-	Bytes         Figure = registry.Bytes         // BytesSent, BytesReceived
-	Packets       Figure = registry.Packets       // PacketsSent, PacketsReceived
-	Invalid       Figure = registry.Invalid       // PacketsInvalid, and Invalid of a Listener
-	MissedNetwork Figure = registry.MissedNetwork // MissedNetwork
-	MissedSocket  Figure = registry.MissedSocket  // MissedSocket
-	MissedInbox   Figure = registry.MissedInbox   // MissedInbox
-	Window        Figure = registry.Window        // Window
-	InFlight      Figure = registry.InFlight      // InFlight
-	SendQueue     Figure = registry.SendQueue     // SendQueue
-	ReadQueue     Figure = registry.ReadQueue     // ReadQueue
-	Memory        Figure = registry.Memory        // Memory
-	Socket        Figure = registry.Socket        // what happened at the sockets of a Listener
-)
-
-// A Conn is how a connection of any protocol stands, in figures that mean the
-// same for all. A figure that a protocol does not tell, or not yet, is zero, and
-// its bit in Known is not set: so figures can be added up without a look at it.
-// Counters count from the beginning of the connection. Fields may be added.
+// A Conn is the state of a connection of any protocol, in figures that mean the
+// same for all. A figure that a protocol does not tell, or not yet, is zero:
+// [Conn.Knows] tells the difference. Counters begin with the connection. Fields
+// may be added.
 //
 // A connection of several layers, such as a volley.Conn over a session of package
-// netcode, is one Conn: that of the uppermost layer, with what only those below
-// know. Where a connection of the application's own lies in between, each layer
-// is a Conn of its own.
+// netcode, is one Conn: the uppermost layer, with figures that only lower layers
+// know. If a connection of the application lies in between, each layer is a Conn.
 type Conn struct {
-	// ID tells the connection from all others of the process, also from those
-	// that have ended. It has at most 53 bits. Listener is the ID of its Listener,
-	// 0 if it has none.
+	// ID is unique in the process, and has at most 53 bits. Listener is the ID of
+	// the connection's Listener, 0 if it has none.
 	ID, Listener uint64
-	// Protocol is "volley", "netcode", "porous" or "riptide", that of the
-	// uppermost layer, and Over that of the layer below, "" for a socket. Role says
-	// how the connection came to be: "accepted" or dialed by a Listener, "dialed",
-	// "wrapped" for what NewConn has put on a connection of the application's, or
-	// "pipe". Label is what the protocol calls the peer, such as "client 7".
+	// Protocol is "volley", "netcode", "porous" or "riptide". Over is the protocol
+	// below it, "" for a socket. Role says how the connection began: "accepted",
+	// "dialed", "wrapped" by NewConn, or "pipe". Label is the protocol's name for
+	// the peer, such as "client 7".
 	Protocol, Over, Role, Label string
-	// Local and Remote are the addresses. They may be nil.
-	Local, Remote net.Addr
-	// Born is when the connection was made.
-	Born time.Time
-	// Known are the figures that are told, see Knows.
-	Known uint64
+	Local, Remote               net.Addr  // may be nil
+	Born                        time.Time // when the connection was made
+	Known                       uint64    // what Knows reports, as bits
 
-	// RTT is the smoothed round-trip time, RTTMin the least of late, and Jitter
-	// the mean deviation: above RTTMin in package volley, from RTT in porous.
+	// RTT is the smoothed round-trip time, RTTMin the least of the last samples.
+	// Jitter is the mean deviation: from RTTMin in package volley, from RTT in
+	// porous.
 	RTT, RTTMin, Jitter time.Duration
-	// Loss is the share of what was sent that got lost, 0 to 1: in package volley
-	// of the last messages, in porous of all frames, in riptide of the last notify
+	// Loss is the lost fraction of what was sent, 0 to 1: in package volley of the
+	// last messages, in porous of all frames, in riptide of the last notify
 	// messages.
 	Loss float64
-	// SendRate, ReceiveRate and AckedRate are smoothed, in bits per second, with
-	// IP and UDP headers.
+	// SendRate, ReceiveRate and AckedRate are smoothed, in bytes a second, with IP
+	// and UDP headers.
 	SendRate, ReceiveRate, AckedRate float64
 	// MessagesSent and MessagesReceived count messages of the application.
 	MessagesSent, MessagesReceived uint64
-	// MessagesDelivered and MessagesLost count the fates of those sent.
+	// MessagesDelivered and MessagesLost count the fates of sent messages.
 	MessagesDelivered, MessagesLost uint64
-	// MessagesResent counts what was sent again: reliable messages in riptide,
-	// frames in porous.
+	// MessagesResent counts reliable messages of riptide, and frames of porous,
+	// that were sent again.
 	MessagesResent uint64
-	// BytesSent and BytesReceived count bytes of messages: in netcode without, in
-	// riptide with its headers, and of a protocol over netcode with its own.
+	// BytesSent and BytesReceived count bytes of messages: in riptide with its
+	// headers, in netcode without, but with those of a protocol over it.
 	BytesSent, BytesReceived uint64
-	// PacketsSent and PacketsReceived count the packets of the protocol, in volley
-	// those of several fragments as one.
+	// PacketsSent and PacketsReceived count packets of the protocol. In volley all
+	// fragments of a message are one.
 	PacketsSent, PacketsReceived uint64
-	// PacketsInvalid counts received ones that were of no use: malformed, forged,
-	// or replayed.
+	// PacketsInvalid counts received packets that were malformed, forged or
+	// replayed.
 	PacketsInvalid uint64
-	// MissedNetwork, MissedSocket and MissedInbox count what the peer has sent and
-	// the application does not get, by where it got lost: in the network, in the
-	// receive buffer of the own socket, and in the own inbox, which was full. See
-	// volley.MissedMessages.
+	// MissedNetwork, MissedSocket and MissedInbox count messages of the peer that
+	// got lost in the network, in the full receive buffer of our socket, and in
+	// our full inbox. See volley.MissedMessages.
 	MissedNetwork, MissedSocket, MissedInbox uint64
-	// InFlight is what has been sent and has no fate yet, and Window how much of
-	// that there may be, both in Unit, "messages" or "bytes". In package volley
-	// the window is the largest that there can be.
+	// InFlight is what was sent and has no fate yet, and Window its limit, both in
+	// Unit, "messages" or "bytes". In package volley the window is the largest
+	// possible.
 	Window, InFlight int
 	Unit             string
-	// SendQueue and ReadQueue are the bytes that wait to be acknowledged, and for
-	// Read. ReadBuffer is the limit of the latter, 0 if it is not told.
+	// SendQueue and ReadQueue are the bytes that wait for an acknowledgement, and
+	// for Read. ReadBuffer is the limit of ReadQueue, 0 if it is not known.
 	SendQueue, ReadQueue, ReadBuffer int
-	// Memory is how many bytes the connection holds beside them.
+	// Memory is how many bytes the connection holds in addition.
 	Memory int
-	// Explain says in words what limits or hurts the connection, one sentence or
-	// two a line, and OK that it is nothing serious. Only [Explain] fills them in,
-	// and the page.
+	// Explain says in words what limits or hurts the connection, one finding a
+	// line. OK says that this is nothing serious. Only [Explain] and the page fill
+	// them in.
 	Explain string
 	OK      bool
 }
 
-// Knows reports whether all figures of f are told.
-func (c *Conn) Knows(f Figure) bool { return Figure(c.Known)&f == f }
+// fields are the figures that not all protocols tell, by the name of their field.
+var fields = map[string]uint64{
+	"RTT": registry.RTT, "RTTMin": registry.RTT, "Jitter": registry.Jitter, "Loss": registry.Loss,
+	"SendRate": registry.Rates, "ReceiveRate": registry.Rates, "AckedRate": registry.Rates,
+	"MessagesSent": registry.Messages, "MessagesReceived": 0, "MessagesDelivered": registry.Fates, "MessagesLost": registry.Fates,
+	"MessagesResent": registry.Resent, "BytesSent": registry.Bytes, "BytesReceived": registry.Bytes,
+	"PacketsSent": registry.Packets, "PacketsReceived": registry.Packets, "PacketsInvalid": registry.Invalid,
+	"MissedNetwork": registry.MissedNetwork, "MissedSocket": registry.MissedSocket, "MissedInbox": registry.MissedInbox,
+	"Window": registry.Window, "InFlight": registry.InFlight, "SendQueue": registry.SendQueue,
+	"ReadQueue": registry.ReadQueue, "ReadBuffer": registry.ReadQueue, "Memory": registry.Memory,
+	// of listeners
+	"Accepted": 0, "Refused": 0, "Filtered": 0, "Invalid": registry.Invalid, "Unknown": registry.Socket,
+	"ReadErrors": registry.Socket, "WriteErrors": registry.Socket, "SocketDrops": registry.Socket,
+	"ReadCalls": registry.Socket, "SendCalls": registry.Socket,
+}
+
+func knows(known uint64, names []string) bool {
+	for _, name := range names {
+		if bit, ok := fields[name]; !ok || known&bit != bit {
+			return false
+		}
+	}
+	return true
+}
+
+// Knows reports whether the protocol tells figures, by the names of their fields,
+// such as "RTT".
+func (c *Conn) Knows(fields ...string) bool { return knows(c.Known, fields) }
 
 // Network returns the network of the addresses, such as "udp", or "".
 func (c *Conn) Network() string {
@@ -120,60 +113,55 @@ func (c *Conn) Network() string {
 	return c.Remote.Network()
 }
 
-// A Listener is how a listener stands: a Listener of package volley, netcode or
-// porous, a volley.PacketConn, or a riptide.Server. What it cannot tell is zero
-// and not in Known, as with a Conn. Counters count from its beginning. Fields may
-// be added.
+// A Listener is the state of a Listener of package volley, netcode or porous, of
+// a volley.PacketConn, or of a riptide.Server. Figures that it does not tell are
+// zero, see [Listener.Knows]. Counters begin with the listener. Fields may be
+// added.
 type Listener struct {
-	// ID tells the listener from all others of the process. It has at most 53
-	// bits.
+	// ID is unique in the process, and has at most 53 bits.
 	ID uint64
-	// Protocol is that of the package, and Kind "listener", "packet" for a
+	// Protocol is the name of the package. Kind is "listener", "packet" for a
 	// PacketConn, or "server".
 	Protocol, Kind string
-	// Addr is the address listened on, of the first socket if there are several.
-	// It may be nil.
-	Addr net.Addr
-	// Born is when it was made.
-	Born time.Time
-	// Known are the figures that are told, see Knows.
-	Known uint64
+	Addr           net.Addr  // of the first socket; may be nil
+	Born           time.Time // when the listener was made
+	Known          uint64    // what Knows reports, as bits
 
-	// Conns is the number of connections at present, with those that wait for
+	// Conns is the number of present connections, including those that wait for
 	// Accept.
 	Conns int
-	// Memory is what they hold of MaxMemory, in bytes. A MaxMemory of 0 is no
-	// limit.
+	// Memory is what they hold, in bytes, and MaxMemory its limit, 0 for none.
 	Memory, MaxMemory int64
-	// Accepted counts connections, Refused peers that were turned away for want of
-	// room, Filtered those by the Filter, Unknown datagrams of strangers that came
-	// to nothing.
+	// Accepted counts connections, Refused peers for which there was no room,
+	// Filtered those that the Filter refused, and Unknown datagrams from unknown
+	// addresses that were dropped.
 	Accepted, Refused, Filtered, Unknown uint64
-	// Invalid counts datagrams that were of no use, in netcode of strangers and in
-	// sessions.
+	// Invalid counts malformed, forged and replayed datagrams; in netcode also
+	// those of sessions.
 	Invalid uint64
-	// ReadErrors, WriteErrors and SocketDrops count, for all sockets, passing
-	// errors, and datagrams that found the receive buffer full.
+	// ReadErrors and WriteErrors count passing errors of all sockets, and
+	// SocketDrops datagrams that found the receive buffer full.
 	ReadErrors, WriteErrors, SocketDrops uint64
 	// ReadCalls and SendCalls count the system calls that moved datagrams.
 	ReadCalls, SendCalls uint64
 	// SocketReadBuffer and SocketWriteBuffer are the sizes in bytes that the
-	// system has granted, for each socket. 0 where it does not tell.
+	// system has granted to each socket, 0 if not known.
 	SocketReadBuffer, SocketWriteBuffer int
 	// Ended are the totals of its connections that have ended.
 	Ended Totals
 }
 
-// Knows reports whether all figures of f are told.
-func (l *Listener) Knows(f Figure) bool { return Figure(l.Known)&f == f }
+// Knows reports whether the listener tells figures, by the names of their fields,
+// such as "SocketDrops".
+func (l *Listener) Knows(fields ...string) bool { return knows(l.Known, fields) }
 
-// Totals are the counters of connections that have ended, added up: so a service
-// can count on when connections come and go. The fields are those of [Conn], and
-// figures that a protocol does not tell are zero.
+// Totals are the sums of the counters of connections that have ended, so that a
+// service can count on when connections come and go. The fields are those of
+// [Conn].
 //
-// A connection that is just ending is for a moment neither among those that live nor
-// in the totals, but never in both. One that was dropped without a Close, as a Pipe
-// can be, is never in them.
+// A connection that is just ending may for a moment be neither alive nor in the
+// totals, but it is never in both. A Pipe that was dropped without a Close is never
+// in them.
 type Totals struct {
 	// Conns is the number of connections that have ended.
 	Conns uint64
@@ -187,14 +175,14 @@ type Totals struct {
 	MissedNetwork, MissedSocket, MissedInbox uint64
 }
 
-// A Group is what has been of the connections that belong to no Listener, with a
-// protocol, which is the one on the socket, and a role, as in [Conn].
+// A Group has the totals of ended connections without a Listener, by Role and
+// by Protocol, which is the one on the socket.
 type Group struct {
 	Protocol, Role string
 	Totals
 }
 
-// A State is how the listeners and connections of the process stand at a time.
+// A State is the state of the listeners and connections of the process at a time.
 type State struct {
 	Time      time.Time
 	Listeners []Listener
@@ -204,25 +192,24 @@ type State struct {
 
 // Snapshot returns the present state of all listeners and connections of the
 // process that have not ended, without Explain. It asks each for its Stats, which
-// takes about a microsecond and no lock for longer than that; nothing is done
-// when nobody calls it.
+// takes about a microsecond.
 func Snapshot() State {
 	s, _ := snapshot(-1)
 	return s
 }
 
-// Explain returns one connection with its Explain, by its ID, and false if there
-// is none that lives. In package volley what only counts up is counted since an
-// earlier call of it, as with volley.Conn.Explain, whose period is another one.
+// Explain returns the connection with an ID, with its Explain, and false if there
+// is none. The findings are about the time since the last call, as those of
+// volley.Conn.Explain, which has its own period.
 func Explain(id uint64) (Conn, bool) {
 	c, ok := registry.LookAt(id)
 	return Conn(c), ok
 }
 
-// snapshot explains the connections, too, if there are at most so many, and reports
-// that.
+// snapshot also explains the connections if there are at most so many, and reports
+// whether it did.
 func snapshot(atMost int) (s State, explained bool) {
-	groups := registry.Groups() // first: who ends meanwhile must not be counted twice
+	groups := registry.Groups() // first: a connection that ends meanwhile must not count twice
 	ls, cs, explained := registry.Look(atMost)
 	s = State{Time: time.Now(), Listeners: make([]Listener, len(ls)), Conns: make([]Conn, len(cs))}
 	for i := range ls {

@@ -99,7 +99,7 @@ func TestSnapshotVolley(t *testing.T) {
 	require.Equal(t, 1, lv.Conns)
 	require.EqualValues(t, 1, lv.Accepted)
 	require.EqualValues(t, 256<<20, lv.MaxMemory)
-	require.True(t, lv.Knows(volleydebug.Socket|volleydebug.Memory))
+	require.True(t, lv.Knows("SocketDrops", "Memory"))
 	require.NotZero(t, lv.ReadCalls)
 
 	dialed, accepted := one(t, l.Addr()), one(t, a.LocalAddr())
@@ -136,9 +136,9 @@ func TestSnapshotVolley(t *testing.T) {
 // sameAsStats compares the figures that do not change while nothing is sent.
 func sameAsStats(t *testing.T, c volleydebug.Conn, s volley.Stats) {
 	t.Helper()
-	require.True(t, c.Knows(volleydebug.Messages|volleydebug.Fates|volleydebug.Packets|volleydebug.MissedNetwork|volleydebug.MissedSocket|volleydebug.MissedInbox|volleydebug.Window))
-	require.False(t, c.Knows(volleydebug.Bytes), "which volley does not count")
-	require.Equal(t, c.RTT > 0, c.Knows(volleydebug.RTT))
+	require.True(t, c.Knows("MessagesSent", "MessagesDelivered", "PacketsSent", "MissedNetwork", "MissedSocket", "MissedInbox", "Window"))
+	require.False(t, c.Knows("BytesSent"), "which volley does not count")
+	require.Equal(t, c.RTT > 0, c.Knows("RTT"))
 	require.Equal(t, s.MessagesSent, c.MessagesSent)
 	require.Equal(t, s.MessagesReceived, c.MessagesReceived)
 	require.Equal(t, s.Missed, volley.MissedMessages{Network: c.MissedNetwork, Socket: c.MissedSocket, Inbox: c.MissedInbox})
@@ -186,8 +186,8 @@ func TestSnapshotPacketConn(t *testing.T) {
 	c := one(t, a.LocalAddr())
 	require.Equal(t, lv.ID, c.Listener)
 	require.EqualValues(t, 2, c.MessagesReceived)
-	require.False(t, c.Knows(volleydebug.MissedNetwork))
-	require.True(t, c.Knows(volleydebug.MissedInbox))
+	require.False(t, c.Knows("MissedNetwork"))
+	require.True(t, c.Knows("MissedInbox"))
 	require.NoError(t, pc.Close())
 	for _, l := range volleydebug.Snapshot().Listeners {
 		require.NotEqual(t, lv.ID, l.ID)
@@ -211,8 +211,8 @@ func TestSnapshotLayers(t *testing.T) {
 	exchange(t, nc, ns)
 	bare := one(t, nc.LocalAddr())
 	require.Equal(t, [3]string{"netcode", "", "client 77"}, [3]string{bare.Protocol, bare.Over, bare.Label})
-	require.True(t, bare.Knows(volleydebug.Bytes|volleydebug.Messages))
-	require.False(t, bare.Knows(volleydebug.RTT))
+	require.True(t, bare.Knows("BytesSent", "MessagesSent"))
+	require.False(t, bare.Knows("RTT"))
 	require.EqualValues(t, 5, bare.BytesReceived)
 	require.EqualValues(t, 1, bare.MessagesSent)
 
@@ -228,7 +228,7 @@ func TestSnapshotLayers(t *testing.T) {
 	require.Equal(t, lv.ID, c.Listener)
 	require.EqualValues(t, 1, c.MessagesSent)
 	require.Greater(t, c.BytesSent, uint64(10), "as the session counts them")
-	require.True(t, c.Knows(volleydebug.Bytes|volleydebug.MissedNetwork))
+	require.True(t, c.Knows("BytesSent", "MissedNetwork"))
 	d := one(t, l.Addr())
 	require.Equal(t, [3]string{"volley", "netcode", "dialed"}, [3]string{d.Protocol, d.Over, d.Role})
 	e, ok := volleydebug.Explain(d.ID)
@@ -257,7 +257,7 @@ func TestSnapshotPorous(t *testing.T) {
 	c, d := one(t, a.LocalAddr()), one(t, l.Addr())
 	require.Equal(t, lv.ID, c.Listener)
 	require.Equal(t, "dialed", d.Role)
-	require.True(t, d.Knows(volleydebug.RTT|volleydebug.Window|volleydebug.SendQueue|volleydebug.Resent))
+	require.True(t, d.Knows("RTT", "Window", "SendQueue", "MessagesResent"))
 	var s porous.Stats
 	until(t, func() bool { // an acknowledgement may come just now
 		s, d = a.Stats(), one(t, l.Addr())
@@ -309,8 +309,8 @@ func TestSnapshotRiptide(t *testing.T) {
 	require.EqualValues(t, 1, c.MessagesReceived)
 	require.Equal(t, "dialed", d.Role)
 	require.EqualValues(t, 1, d.MessagesSent)
-	require.True(t, d.Knows(volleydebug.Bytes|volleydebug.Fates|volleydebug.SendQueue))
-	require.False(t, d.Knows(volleydebug.MissedNetwork))
+	require.True(t, d.Knows("BytesSent", "MessagesDelivered", "SendQueue"))
+	require.False(t, d.Knows("MissedNetwork"))
 }
 
 // Clients of a riptide.Server over sessions of netcode belong to the Server, and

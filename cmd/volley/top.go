@@ -156,8 +156,8 @@ type topConn struct {
 	RTT                                          *float64 `json:"rtt_ms"`
 	Jitter                                       *float64 `json:"jitter_ms"`
 	Loss                                         *float64 `json:"loss"`
-	Send                                         *float64 `json:"send_bps"`
-	Receive                                      *float64 `json:"receive_bps"`
+	Send                                         *float64 `json:"send_bytes_per_second"`
+	Receive                                      *float64 `json:"receive_bytes_per_second"`
 	Network                                      *float64 `json:"missed_network"`
 	Socket                                       *float64 `json:"missed_socket"`
 	Inbox                                        *float64 `json:"missed_inbox"`

@@ -197,8 +197,8 @@ func TestTopScreen(t *testing.T) {
 		beside    bool
 		head, not string
 	}{
-		{40, false, "remote", "rtt ms"}, {79, false, "loss %", "sent bit/s"}, {99, false, "queued B", "sent bit/s"},
-		{139, false, "recv bit/s", "explain"}, {199, true, "explain", "\x00"},
+		{40, false, "remote", "rtt ms"}, {79, false, "loss %", "sent B/s"}, {99, false, "queued B", "sent B/s"},
+		{139, false, "recv B/s", "explain"}, {199, true, "explain", "\x00"},
 	} {
 		screen := topScreen(list, test.width, 100)
 		require.Contains(t, screen[0], test.head, test.width)

@@ -55,8 +55,8 @@ var topColumns = []topColumn{
 	{"jitter ms", 9, 4, func(c *topConn) string { return topFigure(c.Jitter, 1, 2) }},
 	{"loss %", 7, 0, func(c *topConn) string { return topFigure(c.Loss, 100, 2) }},
 	{"missed/s", 8, 2, func(c *topConn) string { return fmt.Sprintf("%.1f", c.missed) }},
-	{"sent bit/s", 10, 5, func(c *topConn) string { return topFigure(c.Send, 1, 0) }},
-	{"recv bit/s", 10, 6, func(c *topConn) string { return topFigure(c.Receive, 1, 0) }},
+	{"sent B/s", 10, 5, func(c *topConn) string { return topFigure(c.Send, 1, 0) }},
+	{"recv B/s", 10, 6, func(c *topConn) string { return topFigure(c.Receive, 1, 0) }},
 	{"queued B", 9, 3, func(c *topConn) string { return fmt.Sprintf("%.0f", c.queue()) }},
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"volley/internal/testenv"
 )
 
 type member struct {
@@ -29,7 +31,7 @@ const weakSpecial = 4 * unsafe.Sizeof(uintptr(0))
 
 // A member costs at most 64 bytes while nobody looks, at any number of them.
 func TestSetMemory(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what memory costs")
 	}
 	for _, n := range []int{1000, 10_000, 100_000, 131_073} {

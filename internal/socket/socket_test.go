@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"volley/internal/loopback"
+
+	"volley/internal/testenv"
 )
 
 // patience is how long what should come at once may take: the machine may be busy.
@@ -433,7 +435,7 @@ func TestSocketRefused(t *testing.T) {
 }
 
 func TestSocketAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	for kind, makeSocket := range socketMakers {

@@ -117,7 +117,7 @@ func TestPageWorst(t *testing.T) {
 	p.await(t, `document.getElementById("explain").textContent.length > document.querySelector(".row.selected .words").textContent.length`)
 	figures := eval[map[string]string](t, p, `Object.fromEntries([...document.querySelectorAll("#figures div")].map(d => [d.firstChild.textContent, d.lastChild.textContent]))`)
 	for name, want := range map[string]string{
-		"loss": `^[\d.]+ %$`, "RTT": `^[\d.]+ ms$`, "send rate": `^[\d.]+ .?bit/s$`, "read buffer": `^[\d.]+ .?B$`,
+		"loss": `^[\d.]+ %$`, "RTT": `^[\d.]+ ms$`, "send rate": `^[\d.]+ .?B/s$`, "read buffer": `^[\d.]+ .?B$`,
 		"messages sent": `^[\d,]+$`, "window": `^16,384 messages$`,
 	} {
 		require.Regexp(t, want, figures[name], name)

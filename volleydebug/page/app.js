@@ -39,12 +39,10 @@ class Conn {
     return now === null || before === null || dt <= 0 ? null : Math.max(0, now - before) / dt;
   }
 
-  // bits returns a rate, or how fast a counter of bytes grows, in bits a second.
-  bits(rate, counter, dt) {
+  // rate returns a rate, or how fast a counter of bytes grows.
+  rate(rate, counter, dt) {
     const v = this.at(rate);
-    if (v !== null) return v;
-    const bytes = this.per(counter, dt);
-    return bytes === null ? null : 8 * bytes;
+    return v !== null ? v : this.per(counter, dt);
   }
 
   // used returns how much of its window is in flight, in percent.
@@ -57,12 +55,12 @@ class Conn {
   step(dt, keep) {
     const network = this.per(column.missed_network, dt), socket = this.per(column.missed_socket, dt), inbox = this.per(column.missed_inbox, dt);
     this.missed = network === null && socket === null && inbox === null ? null : network + socket + inbox;
-    this.send = this.bits(column.send_bps, column.bytes_sent, dt);
-    this.receive = this.bits(column.receive_bps, column.bytes_received, dt);
+    this.send = this.rate(column.send_rate, column.bytes_sent, dt);
+    this.receive = this.rate(column.receive_rate, column.bytes_received, dt);
     const sendQueue = this.at(column.send_queue_bytes), readQueue = this.at(column.read_queue_bytes);
     this.queued = sendQueue === null && readQueue === null ? null : sendQueue + readQueue;
     this.now = [this.at(column.rtt_ms), this.at(column.rtt_min_ms), this.at(column.jitter_ms), network, socket, inbox, this.per(column.messages_lost, dt),
-      this.send, this.receive, this.at(column.acked_bps), this.used(), sendQueue, readQueue];
+      this.send, this.receive, this.at(column.acked_rate), this.used(), sendQueue, readQueue];
     if (!this.before) this.before = this.v.slice();
     else for (let i = 0; i < this.v.length; i++) this.before[i] = this.v[i];
     if (!keep) {
@@ -143,7 +141,7 @@ function receive(e) {
     column = {
       rtt_ms: place.rtt_ms, rtt_min_ms: place.rtt_min_ms, jitter_ms: place.jitter_ms, messages_lost: place.messages_lost,
       missed_network: place.missed_network, missed_socket: place.missed_socket, missed_inbox: place.missed_inbox,
-      send_bps: place.send_bps, receive_bps: place.receive_bps, acked_bps: place.acked_bps,
+      send_rate: place.send_bytes_per_second, receive_rate: place.receive_bytes_per_second, acked_rate: place.acked_bytes_per_second,
       bytes_sent: place.bytes_sent, bytes_received: place.bytes_received, window: place.window, in_flight: place.in_flight,
       send_queue_bytes: place.send_queue_bytes, read_queue_bytes: place.read_queue_bytes,
     };
@@ -259,13 +257,13 @@ function showSelected() {
 }
 
 // labelOf returns what a column is called where its values have their units.
-const labelOf = name => name.replace(/_(ms|bytes)$/, "").replace(/_bps$/, "_rate").replaceAll("_", " ").replace(/^rtt/, "RTT");
+const labelOf = name => name.replace(/_(ms|bytes)$/, "").replace(/_bytes_per_second$/, "_rate").replaceAll("_", " ").replace(/^rtt/, "RTT");
 
 // figure returns a value of a column in words.
 function figure(name, v, unit) {
   if (v === null || v === undefined) return "–";
   if (name.endsWith("_ms")) return ms(v) + " ms";
-  if (name.endsWith("_bps")) return short(v, "bit/s");
+  if (name.endsWith("_per_second")) return short(v, "B/s");
   if (name === "loss") return percent(v);
   if (name === "window" || name === "in_flight") return unit === "bytes" ? short(v, "B") : `${v.toLocaleString("en-US")} ${unit}`;
   return name.includes("bytes") ? short(v, "B") : v.toLocaleString("en-US");

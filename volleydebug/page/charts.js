@@ -15,7 +15,7 @@ const CHARTS = [
   { title: "round-trip time", unit: "ms", of: [["rtt", "smoothed"], ["rttMin", "least"]], several: [["rttWorst", "worst"], ["rtt", "median"]] },
   { title: "jitter", unit: "ms", of: [["jitter", "mean"]], several: [["jitterWorst", "worst"], ["jitter", "median"]] },
   { title: "loss, by where", unit: "/s", of: [["network", "network"], ["socket", "socket"], ["inbox", "inbox"], ["lost", "of sent"]] },
-  { title: "bandwidth", unit: "bit/s", of: [["send", "sent"], ["receive", "received"], ["acked", "acked"]] },
+  { title: "bandwidth", unit: "B/s", of: [["send", "sent"], ["receive", "received"], ["acked", "acked"]] },
   { title: "in flight", unit: "% of the window", of: [["used", "in flight"]], several: [["usedWorst", "worst"], ["used", "median"]] },
   { title: "queues", unit: "B", of: [["sendQueue", "to send"], ["readQueue", "to read"]] },
 ];

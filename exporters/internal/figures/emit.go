@@ -17,7 +17,7 @@ func (v *view) emit(f emitter) {
 		v.listeners[k].emit(f, k)
 		sum := v.listenerSum[k]
 		for i, c := range listenerCounted {
-			if sum.tells(i, c.figure) {
+			if sum.tells(i, c.field) {
 				f(c.metric, float64(sum.counts[i]), k.protocol, k.listener, k.role)
 			}
 		}
@@ -26,12 +26,12 @@ func (v *view) emit(f emitter) {
 		v.groups[k].emit(f, k)
 		sum := v.groupSum[k]
 		for i, m := range groupCounted {
-			if m != nil && sum.tells(i, countFigures[i]) {
+			if m != nil && sum.tells(i, countFields[i]) {
 				f(m, float64(sum.counts[i]), k.protocol, k.listener, k.role)
 			}
 		}
 		for _, w := range missedWhere {
-			if sum.tells(w.count, countFigures[w.count]) {
+			if sum.tells(w.count, countFields[w.count]) {
 				f(missed, float64(sum.counts[w.count]), k.protocol, k.listener, k.role, w.label)
 			}
 		}
@@ -40,29 +40,35 @@ func (v *view) emit(f emitter) {
 
 // tells reports whether a count means something: figures that no protocol of these
 // connections tells are left out, and not shown as zero.
-func (s *sum) tells(count int, f volleydebug.Figure) bool {
-	return s.counts[count] > 0 || s.known&f == f
+func (s *sum) tells(count int, field string) bool {
+	return s.counts[count] > 0 || field == "" || tells(s.known, field)
+}
+
+// tells reports whether a figure is among known ones, by the name of its field.
+func tells(known uint64, field string) bool {
+	c := volleydebug.Conn{Known: known}
+	return c.Knows(field)
 }
 
 // listenerCounted are the counters of listeners, by their places in counts.
 var listenerCounted = map[int]struct {
 	metric *Metric
-	figure volleydebug.Figure
+	field  string // "": all listeners tell it
 }{
-	accepted: {listenerAccepted, 0}, refused: {listenerRefused, 0}, filtered: {listenerFiltered, 0},
-	unknown: {listenerUnknown, volleydebug.Socket}, invalid: {listenerInvalid, volleydebug.Invalid},
-	socketDrops: {listenerDrops, volleydebug.Socket},
-	readErrors:  {listenerReadErr, volleydebug.Socket}, writeErrors: {listenerWriteErr, volleydebug.Socket},
-	readCalls: {listenerReads, volleydebug.Socket}, sendCalls: {listenerSends, volleydebug.Socket},
+	accepted: {listenerAccepted, ""}, refused: {listenerRefused, ""}, filtered: {listenerFiltered, ""},
+	unknown: {listenerUnknown, "SocketDrops"}, invalid: {listenerInvalid, "PacketsInvalid"},
+	socketDrops: {listenerDrops, "SocketDrops"},
+	readErrors:  {listenerReadErr, "SocketDrops"}, writeErrors: {listenerWriteErr, "SocketDrops"},
+	readCalls: {listenerReads, "SocketDrops"}, sendCalls: {listenerSends, "SocketDrops"},
 }
 
-// countFigures say which figure a count of connections is; 0: all tell it.
-var countFigures = [numCounts]volleydebug.Figure{
-	messagesSent:      volleydebug.Messages,
-	messagesDelivered: volleydebug.Fates, messagesLost: volleydebug.Fates, messagesResent: volleydebug.Resent,
-	bytesSent: volleydebug.Bytes, bytesReceived: volleydebug.Bytes,
-	packetsSent: volleydebug.Packets, packetsReceived: volleydebug.Packets, packetsInvalid: volleydebug.Invalid,
-	missedNetwork: volleydebug.MissedNetwork, missedSocket: volleydebug.MissedSocket, missedInbox: volleydebug.MissedInbox,
+// countFields say which field a count of connections is; "": all tell it.
+var countFields = [numCounts]string{
+	messagesSent:      "MessagesSent",
+	messagesDelivered: "MessagesDelivered", messagesLost: "MessagesDelivered", messagesResent: "MessagesResent",
+	bytesSent: "BytesSent", bytesReceived: "BytesSent",
+	packetsSent: "PacketsSent", packetsReceived: "PacketsSent", packetsInvalid: "PacketsInvalid",
+	missedNetwork: "MissedNetwork", missedSocket: "MissedSocket", missedInbox: "MissedInbox",
 }
 
 var missedWhere = []struct {
@@ -83,7 +89,7 @@ func (g *listening) emit(f emitter, k key) {
 		f(m, v, append([]string{k.protocol, k.listener, k.role}, more...)...)
 	}
 	gauge(listenerConns, float64(g.conns))
-	if g.known&volleydebug.Memory != 0 {
+	if tells(g.known, "Memory") {
 		gauge(listenerMemory, float64(g.memory))
 		if g.limit > 0 {
 			gauge(listenerLimit, float64(g.limit))
@@ -111,19 +117,19 @@ func (g *group) emit(f emitter, k key) {
 			eachPercentile(d.values, func(label string, v float64) { gauge(d.m, v, label) })
 		}
 	}
-	if g.known&volleydebug.Rates != 0 {
-		gauge(groupRates, g.sendRate/8, "sent")
-		gauge(groupRates, g.receiveRate/8, "received")
-		gauge(groupRates, g.ackRate/8, "acknowledged")
+	if tells(g.known, "SendRate") {
+		gauge(groupRates, g.sendRate, "sent")
+		gauge(groupRates, g.receiveRate, "received")
+		gauge(groupRates, g.ackRate, "acknowledged")
 	}
 	for _, q := range []struct {
 		m     *Metric
 		shown bool
 		value int
 	}{
-		{groupRead, g.known&volleydebug.ReadQueue != 0, g.readQueue},
-		{groupSend, g.known&volleydebug.SendQueue != 0, g.sendQueue},
-		{groupMemory, g.known&volleydebug.Memory != 0, g.memory},
+		{groupRead, tells(g.known, "ReadQueue"), g.readQueue},
+		{groupSend, tells(g.known, "SendQueue"), g.sendQueue},
+		{groupMemory, tells(g.known, "Memory"), g.memory},
 		{groupFlight, g.bytes, g.inFlightBytes},
 		{groupWaits, g.messages, g.inFlightMessages},
 	} {

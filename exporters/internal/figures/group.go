@@ -11,7 +11,7 @@ import (
 
 // A listening is what the listeners of one key have, but for their counters.
 type listening struct {
-	known                   volleydebug.Figure
+	known                   uint64
 	conns                   int
 	memory, limit           int64
 	readBuffer, writeBuffer int
@@ -21,7 +21,7 @@ type listening struct {
 const unlimited = math.MaxInt32 << 20
 
 func (g *listening) add(l *volleydebug.Listener) {
-	g.known |= volleydebug.Figure(l.Known)
+	g.known |= l.Known
 	g.conns += l.Conns
 	g.memory += l.Memory
 	if l.MaxMemory < unlimited {
@@ -33,10 +33,10 @@ func (g *listening) add(l *volleydebug.Listener) {
 // A group is how the connections of one key stand. Figures that none of them knows
 // are not shown.
 type group struct {
-	known                           volleydebug.Figure
+	known                           uint64
 	conns                           int
 	rtt, jitter, loss               []float64 // of those that know
-	sendRate, receiveRate, ackRate  float64   // bits a second
+	sendRate, receiveRate, ackRate  float64   // bytes a second
 	readQueue, sendQueue            int
 	inFlightBytes, inFlightMessages int
 	bytes, messages                 bool // which of the two is known
@@ -44,15 +44,15 @@ type group struct {
 }
 
 func (g *group) add(c *volleydebug.Conn) {
-	g.known |= volleydebug.Figure(c.Known)
+	g.known |= c.Known
 	g.conns++
-	if c.Knows(volleydebug.RTT) {
+	if c.Knows("RTT") {
 		g.rtt = append(g.rtt, c.RTT.Seconds())
 	}
-	if c.Knows(volleydebug.Jitter) {
+	if c.Knows("Jitter") {
 		g.jitter = append(g.jitter, c.Jitter.Seconds())
 	}
-	if c.Knows(volleydebug.Loss) {
+	if c.Knows("Loss") {
 		g.loss = append(g.loss, c.Loss)
 	}
 	g.sendRate += c.SendRate
@@ -61,7 +61,7 @@ func (g *group) add(c *volleydebug.Conn) {
 	g.readQueue += c.ReadQueue
 	g.sendQueue += c.SendQueue
 	g.memory += c.Memory
-	if c.Knows(volleydebug.InFlight) {
+	if c.Knows("InFlight") {
 		if c.Unit == "bytes" {
 			g.inFlightBytes, g.bytes = g.inFlightBytes+c.InFlight, true
 		} else {

@@ -1,7 +1,5 @@
 package figures
 
-import "volley/volleydebug"
-
 // counts are the counters of a listener's connections, or of a listener.
 type counts [numCounts]uint64
 
@@ -60,7 +58,7 @@ type ledger struct {
 // has ever told.
 type sum struct {
 	counts
-	known volleydebug.Figure
+	known uint64
 }
 
 type entry struct {
@@ -78,7 +76,7 @@ func (l *ledger) begin() { l.look++ }
 
 // note notes what a member has counted. A member that is noted twice in one look is
 // a mistake.
-func (l *ledger) note(k key, id uint64, seen *counts, known volleydebug.Figure) {
+func (l *ledger) note(k key, id uint64, seen *counts, known uint64) {
 	if l.entries == nil {
 		l.entries = make(map[key]*entry)
 	}

@@ -90,7 +90,7 @@ func (v *view) take(s *Source, state *volleydebug.State) {
 		}
 		g.add(l)
 		n := countsOfListener(l)
-		s.listeners.note(k, l.ID, &n, volleydebug.Figure(l.Known))
+		s.listeners.note(k, l.ID, &n, l.Known)
 		p := place{key{l.Protocol, address(l.Addr), acceptedRole}, l.ID}
 		keys[l.ID] = p.key
 		n = countsOfEnded(&l.Ended)

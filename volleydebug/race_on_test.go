@@ -1,5 +1,0 @@
-//go:build race
-
-package volleydebug_test
-
-const raceEnabled = true
