@@ -38,12 +38,12 @@ func (r *report) peerList(b *strings.Builder) {
 
 // remarks say what the tables do not.
 const remarks = `- **Bulk over a buffered stream.** A bufio.Writer in front of TCP makes one system call for hundreds of small messages and leaves
-  no work for each of them to the kernel; compare tcp-buffered with gso, the best that datagrams can do. What it costs is that a
-  message waits for the buffer to be flushed, and behind lost ones.
+  no work for each of them to the kernel. Compare tcp-buffered with gso, the best that datagrams can do. But a message waits
+  until the buffer is flushed, and behind lost ones.
 - **The least latency.** A bare UDP socket has no header to write, no state to keep, and nobody to acknowledge to.
-- **A few messages at a time.** Acknowledgements wake the sender, which one who only writes at a measured pace pays for (Paced).
-- **Memory of an idle connection.** A bare socket, and one of TCP, costs its descriptor and the stack of who reads it; a volley
-  connection knows its peer's past besides. (Memory inside the kernel, which every socket needs, is not counted here.)
+- **A few messages at a time.** Acknowledgements wake the sender, a cost for a sender that writes at a measured pace (Paced).
+- **Memory of an idle connection.** A bare socket, and one of TCP, costs its descriptor and the stack of its reader; a volley
+  connection also knows its peer's past. (Memory inside the kernel, which every socket needs, is not counted here.)
 - **Encryption.** quic and dtls encrypt and volley's bare connections do not, so compare them with that in mind.
 - **A virtual machine has moods.** Round trips within one process come in two kinds, some 3 µs apart, those of bare sockets too;
   which kind a median meets is chance. Small differences need a quiet machine and many rounds.

@@ -20,24 +20,28 @@ var (
 // perHandled divides a time by the messages in and out of the server.
 func perHandled(r *result, ns float64) float64 { return ns / 1000 / max(1, float64(r.Handled)) }
 
-const gameAbout = "What servers of games and of telemetry do: many clients, each some messages of %d bytes a second both ways, one process for\n" +
+const gameAbout = "The load of game and telemetry servers: many clients, each with some messages of %d bytes a second both ways, one process for\n" +
 	"the server and one for all clients. The clients' messages are spread evenly over time; a server that ticks writes to all\n" +
-	"clients in a row. \"Server\" is the user and system time of the server's process, divided by the messages in and out of it;\n" +
-	"\"clients\" is the same of the other process. \"Packets\" are the datagrams that left all sockets of both processes for each\n" +
-	"message of either direction, as the kernel counts them (OutDatagrams) in a network that the two have for themselves: one is the\n" +
-	"least, unless several messages share one. \"KiB\" is what is resident in the server at the end more than before its first\n" +
-	"client, divided by the clients. The latency is that of the round trip where the server answers, and else that from the\n" +
-	"start of a tick to each client. \"In time\" are messages that came to the client within %d ms, of all that were due. Where\n" +
-	"there are thousands of clients only peers take part of which the connections are light enough.\n\n"
+	"clients in a row.\n" +
+	"\n" +
+	"- \"Server\" is the user and system time of the server's process, divided by the messages in and out of it; \"clients\" is\n" +
+	"  the same for the other process.\n" +
+	"- \"Packets\" are the datagrams that left all sockets of both processes for each message, as the kernel counts them\n" +
+	"  (OutDatagrams) in their own network. One is the least, unless several messages share one.\n" +
+	"- \"KiB\" is the memory that the server has gained since before its first client, divided by the clients.\n" +
+	"- The latency is the round trip if the server answers, and otherwise the time from the start of a tick to each client.\n" +
+	"- \"In time\" is the share of due messages that came to the client within %d ms.\n" +
+	"\n" +
+	"With thousands of clients only peers with light connections take part.\n\n"
 
 // fanOutBase is the peer to compare with in mode fan-out: the least that the kernel
 // can be asked for.
 const fanOutBase = "mmsg"
 
-const fanOutAbout = "The server writes one message of %d bytes to each of %s clients, %d times a second, in one call where a peer has one for that, and else by a loop of Writes,\n" +
-	"and the clients send nothing of their own; their process uses one processor. \"A pass\" is the time from its begin to its end,\n" +
-	"divided by the clients; the kernel delivers over the loopback device within it. The server's time has all that comes back\n" +
-	"from the clients in addition. The rest is as at game rates.\n\n"
+const fanOutAbout = "The server writes one message of %d bytes to each of %s clients, %d times a second, in one call if the peer has one for that.\n" +
+	"Otherwise it loops over Writes. The clients send nothing of their own; their process uses one processor. \"A pass\" is its\n" +
+	"duration divided by the clients; the kernel delivers over the loopback device within it. The server's time also has\n" +
+	"everything that comes back from the clients. The rest is as at game rates.\n\n"
 
 // gameTables writes a table for each load.
 func (r *report) gameTables(b *strings.Builder) {

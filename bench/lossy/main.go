@@ -142,10 +142,10 @@ func (r *report) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n*%s, %s, %s/%s; medians of %d seeds; `go run ./bench/lossy`.*\n\n", title,
 		time.Now().Format("2006-01-02"), runtime.Version(), runtime.GOOS, runtime.GOARCH, r.seeds)
-	b.WriteString(`A link of 20 Mbit/s and 50 ms there and back, with a queue of 125,000 bytes, that loses datagrams at random in both
-directions; the last column of the second table is one of 200 ms. It is simulated, and so is time but for what the list below
-the tables says: of that there is one run, and its figures depend on the machine and on what else it did, by some tens
-of milliseconds if that was much. Two seconds after the handshake:
+	b.WriteString(`A link of 20 Mbit/s and 50 ms there and back, with a queue of 125,000 bytes, loses datagrams at random in both directions.
+The link of the last column of the second table has 200 ms. Link and time are simulated, except where the list below the
+tables says so. Those figures are of one run, and depend by some tens of milliseconds on other work of the machine. Two
+seconds after the handshake:
 
 `)
 	fmt.Fprintf(&b, "Bulk: messages of 16 KiB for %v, Mbit/s of their bytes; and the processor time of a message without loss, in µs, of both\n"+

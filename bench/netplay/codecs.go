@@ -123,8 +123,8 @@ func (r *repeated) ReadByte() (byte, error) {
 // compareCodecs writes the tables.
 func compareCodecs(b *strings.Builder, rounds int, length time.Duration) error {
 	b.WriteString("Bodies of the messages of the protocol's public page, and of one with 30 nested structs that hold two more each. Time in ns, and in brackets its ratio to code " +
-		"written by hand with encoding/binary and the same checks; medians of " + fmt.Sprint(rounds) + " rounds in which all take turns. gob is in the middle of a stream, its types " +
-		"described. msgpack and json fill what the value read into already holds; netplay and gob make everything anew. Then allocations.\n\n")
+		"written by hand with encoding/binary and the same checks. All take turns; medians of " + fmt.Sprint(rounds) + " rounds. Gob is in the middle of a stream, its types " +
+		"described. Msgpack and json reuse memory of the value that they read into; netplay and gob allocate all of it. Then allocations.\n\n")
 	var encode, decode strings.Builder
 	for _, m := range messages {
 		cs, err := codecsOf(m.message, m.empty)

@@ -16,10 +16,10 @@ func report(all []pair, clients int, length time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n*%s, %s, %d processors, %s/%s; %d pairs, each twice %v of both; `go run ./bench/watched`.*\n\n", title,
 		time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, len(of(all, loads[0])), length)
-	fmt.Fprintf(&b, `What it costs a server that somebody looks at it: a client of the debug page reads its stream, with all connections explained
-each second, and a scrape of volleyprom comes each second. Unwatched, nobody asks for either. Load "%s" is one client that
-sends messages of %d bytes as fast as they go, held back by a window, and "%s" %d clients that send %d messages of %d bytes a
-second each and are answered. "CPU" is user and system time of the server's process for each message that comes in, and its
+	fmt.Fprintf(&b, `The cost of being watched: a client of the debug page reads its stream, with all connections explained
+each second, and a scrape of volleyprom comes each second. Load "%s" is one client that sends messages of %d bytes as
+fast as they go, held back by a window. Load "%s" is %d clients that send %d messages of %d bytes a second each and are
+answered. "CPU" is user and system time of the server's process for each message that comes in, and its
 allocations are counted likewise. Ratios are of pairs: their median, with the least and the largest, and their geometric mean; above
 1 it is worse to be watched. Where they spread by more than some percent the machine was busy with other things, and the means
 say as much about those.
