@@ -370,4 +370,25 @@ func BenchmarkFloodWithoutSocket(b *testing.B) {
 	}
 }
 
+// BenchmarkRoundWithoutSocket is what a message and its answer cost beside the
+// system calls, from Write to Read.
+func BenchmarkRoundWithoutSocket(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	from, to, back, forth := hopPair(b)
+	msg, buf := make([]byte, 256), make([]byte, 256)
+	step := func(from, to *Conn, way *hop) {
+		from.Write(msg)
+		runtime.Gosched() // what is queued leaves
+		way.deliver()
+		for unread(to) > 0 {
+			to.Read(buf)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		step(from, to, forth)
+		step(to, from, back)
+	}
+}
+
 func unread(c *Conn) int { return c.user.In.Len() }

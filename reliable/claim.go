@@ -1,9 +1,6 @@
 package reliable
 
-import (
-	"math/bits"
-	"time"
-)
+import "time"
 
 // A claim is what the acks of a header turn out to be.
 type claim uint8
@@ -99,7 +96,7 @@ func (o *outbound) tellsNews(h Header) bool {
 	if h.AckBits == 0 {
 		return false
 	}
-	s := h.Ack - uint16(bits.TrailingZeros32(h.AckBits))
+	s := h.newestNamed()
 	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
 		return false
 	}

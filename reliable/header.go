@@ -37,6 +37,9 @@ type Header struct {
 // heardNothing reports whether the sender of h had seen no packet.
 func (h Header) heardNothing() bool { return h.Ack == 65535 && h.AckBits == 0 }
 
+// newestNamed returns the newest packet that h acknowledges, if it acknowledges any.
+func (h Header) newestNamed() uint16 { return h.Ack - uint16(bits.TrailingZeros32(h.AckBits)) }
+
 // Size returns the number of bytes of h's encoding, 4 to 9.
 func (h Header) Size() int {
 	n := 5

@@ -398,25 +398,31 @@ func (o *outbound) margin(rtt, vary int64) int64 {
 	return max(marginMin, (rtt*marginRatio/8+vary)*int64(o.scale+scaleUnit)/scaleUnit)
 }
 
-// losePassedBy presumes lost what a header has passed by.
-func (o *outbound) losePassedBy(h Header, rtt, vary int64, lost func(id uint64)) {
-	named := h.Ack - uint16(bits.TrailingZeros32(h.AckBits))
-	d := uint64(uint16(o.nextID) - 1 - named)
+// passBy notes that a header has passed packets by, and reports whether one of them is
+// undecided.
+func (o *outbound) passBy(h Header, lost func(id uint64)) bool {
+	d := uint64(uint16(o.nextID) - 1 - h.newestNamed())
 	if d >= uint64(o.count) {
-		return
+		return false
 	}
 	id := o.nextID - 1 - d
 	o.overdue.passed(id + 1)
 	o.loseBefore(id+1, maxPassedBy, lost)
-	limit := int64(never) // of the time of sending; reckoned when there is need
 	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.count))
-	for ; o.decidedTo < id; o.decidedTo++ {
+	for o.decidedTo < id && !o.record(uint16(o.decidedTo)).undecided() {
+		o.decidedTo++
+	}
+	return o.decidedTo < id
+}
+
+// losePassedBy presumes lost what a header has passed by, after passBy.
+func (o *outbound) losePassedBy(h Header, rtt, vary int64, lost func(id uint64)) {
+	named := h.newestNamed()
+	limit := o.record(named).at - o.margin(rtt, vary)
+	for id := o.nextID - 1 - uint64(uint16(o.nextID)-1-named); o.decidedTo < id; o.decidedTo++ {
 		r := o.record(uint16(o.decidedTo))
 		if !r.undecided() {
 			continue
-		}
-		if limit == never {
-			limit = o.record(named).at - o.margin(rtt, vary)
 		}
 		if r.at > limit {
 			break

@@ -121,7 +121,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 	}
 	switch {
 	case e.cfg.AckDelay > 0:
-		if news {
+		if news && e.out.passBy(h, e.lost) {
 			rtt, vary := e.acks.variation(e.meter.roundTrip())
 			e.out.losePassedBy(h, rtt, vary, e.lost)
 		}
