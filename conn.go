@@ -18,7 +18,6 @@ import (
 // concurrent Writes do not mix.
 type Conn struct {
 	// constant after start
-	dc    datagram.Conn
 	set   *settings
 	inner net.Conn // what NewConn was given, or the dialed socket
 
@@ -59,8 +58,8 @@ var (
 // connection that only reports it.
 func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 	if err != nil {
-		c.dc, c.set, c.rare = dc, &settings{}, &rare{last: &Stats{}}
-		c.out.Init((*framer)(c), dc.Features().Waits)
+		c.set, c.rare = &settings{}, &rare{last: &Stats{}}
+		c.out.Init(&c.mu, dc, (*framer)(c), dc.Features().Waits)
 		_ = c.endpoint.Init(nil, time.Now(), 0, nil) // for its clock
 		c.out.End(err)
 		c.user.In.Init(0, nil)
@@ -75,9 +74,9 @@ func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
 // startAfter is start on a connection below for which something happened earlier.
 func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stats) error {
 	now := time.Now()
-	c.dc, c.set = dc, set
+	c.set = set
 	features := dc.Features()
-	c.out.Init((*framer)(c), features.Waits)
+	c.out.Init(&c.mu, dc, (*framer)(c), features.Waits)
 	c.noteEarlier(earlier)
 	c.user.Init(dc, set.readBuffer, set.reserve)
 	c.user.In.Numbered()
@@ -146,13 +145,13 @@ func (c *Conn) MaxMessageSize() int {
 // may be lost or overtake each other. It never changes. By this method, programs
 // that take any net.Conn can tell message connections that keep order from
 // others.
-func (c *Conn) KeepsOrder() bool { return c.dc.Features().Lossless }
+func (c *Conn) KeepsOrder() bool { return c.out.Below.Features().Lossless }
 
 // LocalAddr returns the local address.
-func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.out.Below.LocalAddr() }
 
 // RemoteAddr returns the peer's address.
-func (c *Conn) RemoteAddr() net.Addr { return c.dc.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.out.Below.RemoteAddr() }
 
 // NetConn returns the connection below: what [NewConn] or the Accept of
 // [NewListener] was given, or the *net.UDPConn of a dialed connection. It is to
@@ -239,7 +238,7 @@ func (c *Conn) end(err error) {
 	c.releaseLocked()
 	c.mu.Unlock()
 	c.user.In.End(err)
-	c.dc.Close()
+	c.out.Below.Close()
 	if c.set.onClose != nil {
 		c.set.onClose(c)
 	}
@@ -261,7 +260,7 @@ func (c *Conn) finishUnlocking(reason string) (lingers bool) {
 	c.releaseLocked()
 	f := c.rare.farewell
 	if f != nil { // else the peer has heard already
-		c.dc.Schedule(c.at(min(f.next, f.over)))
+		c.out.Below.Schedule(c.at(min(f.next, f.over)))
 	}
 	return f != nil
 }
@@ -288,7 +287,7 @@ const strayTime = time.Second
 // sends none that could, but for stray copies of its first; one that timed out
 // sends none at all, and one that has started again may have a new connection.
 func (c *Conn) buryLocked() {
-	tombstone := c.dc.Features().Tombstone
+	tombstone := c.out.Below.Features().Tombstone
 	switch {
 	case tombstone == nil:
 	case c.out.Err() != net.ErrClosed:

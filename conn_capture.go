@@ -28,7 +28,7 @@ func (c *Conn) coreConfig(now time.Time, first uint64) *reliable.Config {
 	}
 	tape := c.set.capture.Open(recording.Connection{
 		Protocol: coreProtocol,
-		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
+		Local:    c.out.Below.LocalAddr().String(), Remote: c.out.Below.RemoteAddr().String(),
 		Start: now, Config: j,
 	})
 	if tape == nil {

@@ -12,14 +12,14 @@ var _ net.PacketConn = (*Conn)(nil)
 // each time and must not be changed.
 func (c *Conn) ReadFrom(b []byte) (n int, addr net.Addr, err error) {
 	n, err = c.Read(b)
-	return n, c.dc.RemoteAddr(), err
+	return n, c.out.Below.RemoteAddr(), err
 }
 
 // WriteTo is Write. The address is the peer's or nil; for another one the error
 // matches net.ErrWriteToConnected and is a *net.AddrError that names both. For
 // a net.PacketConn with many peers see [ListenPacket].
 func (c *Conn) WriteTo(b []byte, addr net.Addr) (int, error) {
-	if peer := c.dc.RemoteAddr(); !isNil(addr) && !sameAddr(addr, peer) {
+	if peer := c.out.Below.RemoteAddr(); !isNil(addr) && !sameAddr(addr, peer) {
 		return 0, c.opError("write", &otherPeerError{net.AddrError{
 			Err: "a connection writes to its peer only, " + peer.String(), Addr: addr.String(),
 		}})

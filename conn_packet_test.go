@@ -201,7 +201,7 @@ func TestDialPacketIsFast(t *testing.T) {
 			require.True(t, c.Stats().Transport.SegmentedSend)
 			require.True(t, c.Stats().Transport.SegmentedReceive)
 			require.NotZero(t, c.Stats().Transport.ReadBuffer)
-			require.NotNil(t, c.dc.Features().System)
+			require.NotNil(t, c.out.Below.Features().System)
 			const count = 50
 			long := make([]byte, 10*1024) // ten fragments
 			for _, way := range [][2]*Conn{{c, s}, {s, c}} {

@@ -3,7 +3,6 @@ package volley
 import (
 	"time"
 
-	"volley/internal/datagram"
 	"volley/internal/recording"
 	"volley/internal/wire"
 )
@@ -47,7 +46,7 @@ func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, err = c.out.WriteBatchUnlocking((*framer)(c), msgs)
+	n, err = c.out.WriteBatchUnlocking((*framer)(c), c.born(), nil, msgs)
 	return n, c.opError("write", err)
 }
 
@@ -56,22 +55,13 @@ func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
 	if receipts && len(b) > 0 {
 		c.armReceiptsLocked()
 	}
-	id, err = c.out.WriteUnlocking((*framer)(c), b)
+	id, err = c.out.WriteUnlocking((*framer)(c), c.born(), b)
 	c.mu.Unlock()
 	return id, err
 }
 
-func (f *framer) Lock()   { f.mu.Lock() }
-func (f *framer) Unlock() { f.mu.Unlock() }
-
-// Conn returns the connection below.
-func (f *framer) Conn() datagram.Conn { return f.dc }
-
 // Arrange makes runs of datagrams of one size longer.
 func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return groupFragments(b) }
-
-// Now returns the time of the connection.
-func (f *framer) Now() time.Duration { return (*Conn)(f).now() }
 
 // Check refuses messages that are too large.
 func (f *framer) Check(b []byte) error {
@@ -81,9 +71,12 @@ func (f *framer) Check(b []byte) error {
 	return nil
 }
 
-// Frame gives a message to the endpoint. The error is that a Listener's limit
-// leaves no memory for its window.
+// Frame gives a message to the endpoint. The error is that of Check, or that a
+// Listener's limit leaves no memory for its window.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
+	if err := f.Check(b); err != nil {
+		return 0, err
+	}
 	c := (*Conn)(f)
 	t := c.at(now)
 	id, err := c.do(recording.Send, t, b, out)

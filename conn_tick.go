@@ -28,7 +28,7 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
-		c.end(netconn.Silence(c.dc, ErrIdleTimeout))
+		c.end(netconn.Silence(c.out.Below, ErrIdleTimeout))
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *Conn) scheduleLocked(t time.Time, now clock) {
 		return
 	}
 	c.tickAt = next
-	c.dc.Schedule(c.at(next))
+	c.out.Below.Schedule(c.at(next))
 }
 
 // tickSoon is how far ahead a tick may be that a Write leaves as it is: what the

@@ -70,7 +70,7 @@ func (c *Conn) look() *look {
 		l.oldest = cmp.Or(s.reliable.LostAfter, defaultLostAfter) - wait
 	}
 	l.pendingFor, l.busy = c.out.Waiting(l.at)
-	if e := c.dc.Features().Errors; e != nil && socket.IsRefused(e.LastError()) {
+	if e := c.out.Below.Features().Errors; e != nil && socket.IsRefused(e.LastError()) {
 		l.refusal = e.LastError()
 	}
 	return l

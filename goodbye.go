@@ -65,7 +65,7 @@ func (c *Conn) partLocked(now clock, reason string) *farewell {
 	if g == nil || g.peer == 0 {
 		return nil
 	}
-	below := c.dc.Features()
+	below := c.out.Below.Features()
 	lingers := !c.set.packets && below.Linger != nil && !below.Waits // else Close closes what was given to NewConn
 	n := atOnce
 	switch {
@@ -140,9 +140,9 @@ func (c *Conn) CloseWithReason(reason string) error {
 	c.mu.Unlock()
 	c.user.In.Fail(net.ErrClosed)
 	if lingers {
-		c.dc.Features().Linger.Linger()
+		c.out.Below.Features().Linger.Linger()
 	} else {
-		this.closeErr = c.opError("close", c.dc.Close())
+		this.closeErr = c.opError("close", c.out.Below.Close())
 	}
 	if open && c.set.onClose != nil {
 		c.set.onClose(c)
@@ -174,7 +174,7 @@ func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
 	}
 	done, anew := c.rare.farewell.hear(bufs, out)
 	if anew {
-		if t := c.dc.Features().Tombstone; t != nil {
+		if t := c.out.Below.Features().Tombstone; t != nil {
 			t.SetTombstone(0)
 		}
 	}
@@ -187,7 +187,7 @@ func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
 func (c *Conn) partedUnlocking() {
 	c.rare.farewell = nil
 	c.mu.Unlock()
-	c.dc.Close()
+	c.out.Below.Close()
 	c.mu.Lock()
 }
 

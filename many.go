@@ -236,7 +236,7 @@ func (p *pass) write() {
 // gather frames the message for connection i. It reports false for a connection
 // that cannot gather, or never without waiting.
 func (p *pass) gather(i int, c *Conn) bool {
-	gatherer := c.dc.Features().Gather
+	gatherer := c.out.Below.Features().Gather
 	if gatherer == nil || len(p.full) > 0 && slices.Contains(p.full, c) {
 		return false
 	}

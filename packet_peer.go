@@ -38,8 +38,8 @@ const idShift = 40
 func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	p := &packetPeer{pc: pc, ids: pc.born.Add(1) << idShift}
 	c := &p.conn
-	c.dc, c.set = dc, pc.set
-	c.out.Init((*framer)(c), dc.Features().Waits)
+	c.set = pc.set
+	c.out.Init(&c.mu, dc, (*framer)(c), dc.Features().Waits)
 	p.origin = &inbox.Origin{Addr: dc.RemoteAddr(), Limit: pc.set.readBuffer, Reserve: pc.set.reserve}
 	pc.peers.Add(1)
 	now := time.Now()
@@ -147,7 +147,7 @@ func (p *packetPeer) passOnUnlocking(t time.Time, bufs [][]byte, out *wire.Batch
 	pc := p.pc
 	p.conn.mu.Unlock()
 	defer p.conn.mu.Lock()
-	p.conn.dc.Close()
+	p.conn.out.Below.Close()
 	if !slices.ContainsFunc(bufs, (*packetAcceptor)(pc).carries) {
 		return
 	}
@@ -176,7 +176,7 @@ func (h *peerHandler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		c.user.EndLocked(&c.out, errForgotten)
 		c.releaseLocked()
 		c.mu.Unlock()
-		c.dc.Close()
+		c.out.Below.Close()
 		p.pc.gone(c)
 		return time.Time{}
 	}

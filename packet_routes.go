@@ -99,7 +99,7 @@ func (pc *PacketConn) peer(addr netip.AddrPort, value net.Addr) (*packetPeer, er
 // again returns the peer that follows one that is forgotten, or has ended, at the
 // same address of ours.
 func (pc *PacketConn) again(p *packetPeer) (*packetPeer, error) {
-	former := p.conn.dc.(*datagram.Peer)
+	former := p.conn.out.Below.(*datagram.Peer)
 	former.Close() // as whoever forgets it, or ends it, is about to
 	for {
 		if h, ok := pc.mux.Successor(former).(*peerHandler); ok {

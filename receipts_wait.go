@@ -4,10 +4,8 @@ import (
 	"context"
 	"io"
 	"sync"
-	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/wire"
 )
 
 // WaitReceipts waits until there are receipts, appends them to dst as
@@ -92,48 +90,11 @@ func (r *receipts) tell() {
 // is returned has a receipt whatever the error is. The first call turns receipts
 // on.
 func (c *Conn) WriteMessages(ids []uint64, msgs [][]byte) ([]uint64, error) {
-	f := numberers.Get().(*numberer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armReceiptsLocked()
-	f.framer = (*framer)(c)
-	_, err := c.out.WriteBatchUnlocking(f, msgs)
-	ids = f.appendTo(ids, msgs, err == nil)
-	f.framer, f.ids = nil, f.ids[:0]
-	numberers.Put(f)
-	return ids, c.opError("write", err)
-}
-
-// A numberer is a framer that notes the numbers of messages.
-type numberer struct {
-	*framer
-	ids []uint64
-}
-
-var numberers = sync.Pool{New: func() any { return new(numberer) }}
-
-// Frame is that of the framer.
-func (f *numberer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
-	id, err := f.framer.Frame(now, b, out)
-	if err == nil {
-		f.ids = append(f.ids, id)
-	}
-	return id, err
-}
-
-// appendTo appends the numbers of the messages that were framed, with 0 for each
-// empty one before them, and those at the end if all were.
-func (f *numberer) appendTo(ids []uint64, msgs [][]byte, all bool) []uint64 {
-	rest := f.ids
-	for _, m := range msgs {
-		switch {
-		case len(m) == 0 && (all || len(rest) > 0):
-			ids = append(ids, 0)
-		case len(rest) > 0:
-			ids, rest = append(ids, rest[0]), rest[1:]
-		default:
-			return ids
-		}
-	}
-	return ids
+	begin := len(ids)
+	ids = append(ids, make([]uint64, len(msgs))...)
+	n, err := c.out.WriteBatchUnlocking((*framer)(c), c.born(), ids[begin:], msgs)
+	return ids[:begin+n], c.opError("write", err)
 }

@@ -53,7 +53,7 @@ func TestRefusedRead(t *testing.T) {
 		_, err = c.Read(make([]byte, 100))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "a later Read")
 	}
-	if last := c.dc.Features().Errors.LastError(); !errors.Is(last, syscall.ECONNREFUSED) {
+	if last := c.out.Below.Features().Errors.LastError(); !errors.Is(last, syscall.ECONNREFUSED) {
 		t.Errorf("the last error is %v", last)
 	}
 

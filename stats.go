@@ -169,7 +169,7 @@ func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 	c.mu.Unlock()
 	stats.MessagesTruncated = c.user.Truncated()
 	stats.ReadQueue = c.user.In.Len()
-	below = c.dc.Stats()
+	below = c.out.Below.Stats()
 	stats.Transport = transportStats(below)
 	stats.Missed = missed(missing, since(earlier, stats.Transport.Drops), sizes, stats.MessagesRefused)
 	return stats, below

@@ -13,12 +13,12 @@ import (
 // Config.SocketBuffer; the system may grant less, which Stats tells. The error
 // matches errors.ErrUnsupported where there is no such socket.
 func (c *Conn) SetReadBuffer(bytes int) error {
-	return c.opError("set", setBuffer(c.dc.Features().System, socket.System.SetReadBuffer, bytes))
+	return c.opError("set", setBuffer(c.out.Below.Features().System, socket.System.SetReadBuffer, bytes))
 }
 
 // SetWriteBuffer is SetReadBuffer for the send buffer.
 func (c *Conn) SetWriteBuffer(bytes int) error {
-	return c.opError("set", setBuffer(c.dc.Features().System, socket.System.SetWriteBuffer, bytes))
+	return c.opError("set", setBuffer(c.out.Below.Features().System, socket.System.SetWriteBuffer, bytes))
 }
 
 // SyscallConn gives access to the UDP socket below, for options: its Control
@@ -26,7 +26,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 // errors.ErrUnsupported, for they would take packets away from the connection.
 // So does SyscallConn where there is no such socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
-	raw, err := controlOf(c.dc.Features().System)
+	raw, err := controlOf(c.out.Below.Features().System)
 	return raw, c.opError("raw-control", err)
 }
 

@@ -29,8 +29,8 @@ func TestViewAsksOnce(t *testing.T) {
 		a, b := Pipe(nil)
 		defer b.Close()
 		defer a.Close()
-		asked := &askedConn{Conn: a.dc}
-		a.dc = asked
+		asked := &askedConn{Conn: a.out.Below}
+		a.out.Below = asked
 		for _, explain := range []bool{false, true} {
 			asked.times = 0
 			var v registry.Conn

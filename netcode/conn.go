@@ -73,7 +73,7 @@ func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func
 	c.dc, c.sess, c.born = dc, sess, time.Now()
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
 	c.user.Init(dc, set.readBuffer, reserve)
-	c.out.Init((*framer)(c), dc.Features().Waits)
+	c.out.Init(&c.sendMu, dc, (*framer)(c), dc.Features().Waits)
 }
 
 // Read waits for a message and copies it to b. If b is too short, Read fills b,

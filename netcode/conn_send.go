@@ -20,23 +20,14 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if _, err := c.out.WriteUnlocking((*framer)(c), b); err != nil {
+	if _, err := c.out.WriteUnlocking((*framer)(c), c.born, b); err != nil {
 		return 0, c.opError("write", err)
 	}
 	return len(b), nil
 }
 
-func (f *framer) Lock()   { f.sendMu.Lock() }
-func (f *framer) Unlock() { f.sendMu.Unlock() }
-
-// Conn returns the connection below.
-func (f *framer) Conn() datagram.Conn { return f.dc }
-
 // Arrange leaves packets in the order of their sequence numbers.
 func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
-
-// Now returns the time since the session began.
-func (f *framer) Now() time.Duration { return time.Since(f.born) }
 
 // Check returns why a message cannot be sealed.
 func (f *framer) Check(b []byte) error {
@@ -51,6 +42,9 @@ func (f *framer) Check(b []byte) error {
 
 // Frame seals a message.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
+	if err := f.Check(b); err != nil {
+		return 0, err
+	}
 	(*Conn)(f).sealLocked(f.born.Add(now), b, out)
 	return 0, nil
 }
@@ -69,7 +63,7 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if c.dc.Features().Waits {
-		n, err = c.out.WriteBatchUnlocking((*framer)(c), msgs)
+		n, err = c.out.WriteBatchUnlocking((*framer)(c), c.born, nil, msgs)
 		return n, c.opError("write", err)
 	}
 	if err := c.out.AcquireUnlocking(c.out.Deadline()); err != nil {

@@ -56,7 +56,7 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 	}
 	tape := c.set.capture.Open(recording.Connection{
 		Protocol: coreProtocol,
-		Local:    c.dc.LocalAddr().String(), Remote: c.dc.RemoteAddr().String(),
+		Local:    c.out.Below.LocalAddr().String(), Remote: c.out.Below.RemoteAddr().String(),
 		Start: c.born, Config: j,
 	})
 	c.tape = tape

@@ -57,7 +57,7 @@ func (ch *Channel) init(c *Conn, n int) {
 	if c.set.limits != nil {
 		count = c.countChunk
 	}
-	ch.user.Init(c.dc, maxInbox, count)
+	ch.user.Init(c.out.Below, maxInbox, count)
 }
 
 // Read waits for a message and copies it to b. If b is too short, Read fills
@@ -131,10 +131,10 @@ func (ch *Channel) MaxMessageSize() int { return ch.c.set.core.MaxPacket }
 func (ch *Channel) KeepsOrder() bool { return true }
 
 // LocalAddr returns the local address of the connection.
-func (ch *Channel) LocalAddr() net.Addr { return ch.c.dc.LocalAddr() }
+func (ch *Channel) LocalAddr() net.Addr { return ch.c.out.Below.LocalAddr() }
 
 // RemoteAddr returns the peer's address.
-func (ch *Channel) RemoteAddr() net.Addr { return ch.c.dc.RemoteAddr() }
+func (ch *Channel) RemoteAddr() net.Addr { return ch.c.out.Below.RemoteAddr() }
 
 // SetDeadline sets the deadlines of the calls that read and of those that write, also
 // of pending ones. The zero time is none. After Close the error matches net.ErrClosed.

@@ -22,7 +22,6 @@ type Conn struct {
 	zero // channel 0
 
 	// constant after start
-	dc        datagram.Conn
 	set       *settings
 	addr      netip.AddrPort // of a Listener's peer
 	inner     net.Conn       // what NewConn was given, or the dialed socket
@@ -113,8 +112,8 @@ func startPeer(p *core.Peer, cfg *core.Config, id ids, h core.Handler) {
 }
 
 func (c *Conn) init(dc datagram.Conn, set *settings) {
-	c.dc, c.set, c.born = dc, set, time.Now()
-	c.out.Init((*framer)(c), false)
+	c.set, c.born = set, time.Now()
+	c.out.Init(&c.mu, dc, (*framer)(c), false)
 	c.channels = make([]atomic.Pointer[Channel], set.core.Channels)
 	c.zero.init(c, 0)
 	c.channels[0].Store(&c.zero)
@@ -214,11 +213,11 @@ func (c *Conn) release() error {
 	c.mu.Lock()
 	c.released = true
 	c.endCaptureLocked()
-	if grave := c.dc.Features().Tombstone; grave != nil && c.vanished && c.addr.IsValid() {
+	if grave := c.out.Below.Features().Tombstone; grave != nil && c.vanished && c.addr.IsValid() {
 		grave.SetTombstone(0)
 	}
 	c.mu.Unlock()
-	err := c.dc.Close()
+	err := c.out.Below.Close()
 	c.forget()
 	return err
 }

@@ -178,7 +178,7 @@ func (c *Conn) handshakeUnlocking(ctx context.Context) error {
 			return err
 		}
 		if c.awaitUnlocking(ctx.Done(), nil) == wokenCancel && !c.connected {
-			return netconn.Silence(c.dc, ctx.Err())
+			return netconn.Silence(c.out.Below, ctx.Err())
 		}
 	}
 	return nil

@@ -90,5 +90,5 @@ func (c *Conn) opError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return netconn.OpError(op, c.dc.LocalAddr(), c.dc.RemoteAddr(), err)
+	return netconn.OpError(op, c.out.Below.LocalAddr(), c.out.Below.RemoteAddr(), err)
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"time"
 
-	"volley/internal/datagram"
 	"volley/internal/netconn"
 	"volley/internal/recording"
 	"volley/internal/wire"
@@ -156,7 +155,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	}
 	switch {
 	case has(core.EventTimeout):
-		c.endLocked(netconn.Silence(c.dc, ErrIdleTimeout))
+		c.endLocked(netconn.Silence(c.out.Below, ErrIdleTimeout))
 	case has(core.EventReplaced):
 		c.endLocked(errReplaced)
 	case has(core.EventDisconnect):
@@ -164,7 +163,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	case has(core.EventRefused):
 		c.endLocked(ErrRefused)
 	case has(core.EventUnanswered):
-		c.endLocked(netconn.Silence(c.dc, ErrHandshakeTimeout))
+		c.endLocked(netconn.Silence(c.out.Below, ErrHandshakeTimeout))
 	}
 	c.vanished = c.vanished || has(core.EventTimeout) || has(core.EventReplaced) || has(core.EventUnanswered)
 	c.events = 0
@@ -176,7 +175,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	}
 	// A disconnected one goes on answering for a while, unless the Listener
 	// does that.
-	over = c.peer.State() == core.Zombie || c.peer.State() == core.Disconnected && c.dc.Features().Tombstone != nil
+	over = c.peer.State() == core.Zombie || c.peer.State() == core.Disconnected && c.out.Below.Features().Tombstone != nil
 	return connected, over && !c.released && !c.closedLocked() // else Close sees to it
 }
 
@@ -193,9 +192,6 @@ func (h *handler) HandleClose(err error) {
 // manualLocked reports whether only Step sends.
 func (c *Conn) manualLocked() bool { return c.set.manual && c.out.Err() == nil }
 
-func (f *framer) Lock()                             { f.mu.Lock() }
-func (f *framer) Unlock()                           { f.mu.Unlock() }
-func (f *framer) Conn() datagram.Conn               { return f.dc }
 func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
 
 // Refill frames the data that may leave now. There is one who transmits at a
@@ -237,7 +233,7 @@ func (c *Conn) scheduleLocked() {
 		return
 	}
 	c.tickAt = max(at, 1)
-	c.dc.Schedule(c.born.Add(c.tickAt))
+	c.out.Below.Schedule(c.born.Add(c.tickAt))
 }
 
 // busyLocked notes that there was a message.

@@ -52,7 +52,7 @@ func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
 
 // mayLingerLocked reports whether the connection may linger once it is closed.
 func (c *Conn) mayLingerLocked(answers bool) bool {
-	below := c.dc.Features()
+	below := c.out.Below.Features()
 	return (answers || c.peer.State() != core.Disconnected) && below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0
 }
 
@@ -73,6 +73,6 @@ func (c *Conn) leave(lingers bool) error {
 		return c.release()
 	}
 	c.forget()
-	c.dc.Features().Linger.Linger()
+	c.out.Below.Features().Linger.Linger()
 	return nil
 }

@@ -50,7 +50,7 @@ func TestIdleTimeoutTellsWhy(t *testing.T) {
 	s, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	l.side.Muxes()[0].Close()
-	s.dc.Close() // the peer is not told
+	s.out.Below.Close() // the peer is not told
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, ErrIdleTimeout)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)

@@ -73,7 +73,7 @@ func (c *Conn) Stats() Stats {
 		FramesSent:       k.FramesSent, FramesResent: k.FramesResent, FramesAcked: k.FramesAcked,
 		FramesLost: k.FramesLost, FramesSpurious: k.Spurious, Timeouts: k.Timeouts,
 		FramesReceived: k.Received, FramesInvalid: k.Invalid, FramesRefused: k.Refused,
-		WriteErrors: c.dc.Stats().WriteErrors,
+		WriteErrors: c.out.Below.Stats().WriteErrors,
 		SendQueue:   k.Queued, ReceiveQueue: k.Held, ReadQueue: c.unreadLocked(),
 	}
 	if c.receipts != nil {

@@ -29,7 +29,6 @@ type owner struct {
 	dc  datagram.Conn
 }
 
-func (o *owner) Conn() datagram.Conn               { return o.dc }
 func (o *owner) Arrange(b *wire.Batch) *wire.Batch { return b }
 func (o *owner) receive(msgs ...string) {
 	o.In.Lock()
@@ -48,7 +47,7 @@ func newOwner() *owner {
 	dc, _ := datagram.NewPipe(addr("here"), addr("there"))
 	o := &owner{dc: dc}
 	o.Init(dc, 1<<20, nil)
-	o.out.Init(o, false)
+	o.out.Init(&o.Mutex, o.dc, o, false)
 	return o
 }
 
@@ -135,7 +134,7 @@ func TestInit(t *testing.T) {
 	c := &inlineConn{o: o}
 	asked := 0
 	o.Init(c, 100, func(n int) bool { asked += n; return true })
-	o.out.Init(o, false)
+	o.out.Init(&o.Mutex, o.dc, o, false)
 	p, _, err := o.ReadMessage(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "from the socket", string(p))

@@ -26,7 +26,7 @@ const (
 // Gather is WriteUnlocking for a caller that sends the messages of many
 // connections together. It does not let go of the lock and never waits.
 func (o *Outbox) Gather(f Framer, now time.Duration, msg []byte, out *wire.Batch) (id uint64, how Gathered, err error) {
-	if err := o.check(f, msg); err != nil || len(msg) == 0 {
+	if err := o.Check(); err != nil || len(msg) == 0 {
 		return 0, Refused, err
 	}
 	switch how = o.place(); how {

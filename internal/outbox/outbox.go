@@ -39,7 +39,7 @@ const (
 )
 
 // An Outbox is the sending side of a connection, guarded by the lock of its
-// Owner. Methods are called with that lock held, unless they say otherwise, and
+// connection. Methods are called with that lock held, unless they say otherwise, and
 // those named Unlocking let go of it for a while, so that afterwards the
 // connection may have ended.
 //
@@ -49,11 +49,14 @@ const (
 // something is pending while busy is not set, the goroutine that framed it is about
 // to transmit, or another one has been started for that.
 type Outbox struct {
-	owner Owner  // constant after Init
-	run   func() // flush; nil before it is needed, and made once, so that starting it costs no allocation
+	// Below is the connection below, constant after Init.
+	Below datagram.Conn
+
+	mu    *sync.Mutex // of the connection; constant after Init
+	owner Owner       // constant after Init
+	run   func()      // flush; nil before it is needed, and made once, so that starting it costs no allocation
 
 	deadline deadline.Deadline // of Writes
-	giveUp   deadline.Deadline // of the end: how long what was taken may still take
 	err      error             // why nothing can be written any more
 	failure  *error            // of what was sent on behalf of others, until a Write is told
 
@@ -64,25 +67,21 @@ type Outbox struct {
 	clogged    atomic.Bool // pending is longer than answerRoom; read without the lock
 	waiters    int32
 	flood      Flood
-	gates      *gates        // nil until somebody has to wait
+	seldom     *seldom       // nil until it is needed
 	pending    *wire.Batch   // framed and waiting to leave; nil when there is nothing
 	oldest     time.Duration // when the first of pending came
 	looked     time.Duration // when a Write looked at the clock last
 }
 
-// gates are what those wait at who cannot go on.
-type gates struct {
-	free chan struct{} // one token: busy or pending has changed
-	turn chan struct{} // a token for the Write that may wait for room; nil where none has to
+// A seldom is what an Outbox needs once somebody has to wait, or in a flood.
+type seldom struct {
+	free   chan struct{}     // one token: busy or pending has changed; nil before somebody waits
+	turn   chan struct{}     // a token for the Write that may wait for room; nil where none has to
+	giveUp deadline.Deadline // of the end: how long what was taken may still take
 }
 
-// An Owner is the connection that an Outbox sends for. Its lock guards the
-// Outbox and whatever frames, so that the order of framing is the order of
-// leaving.
+// An Owner is the connection that an Outbox sends for.
 type Owner interface {
-	sync.Locker
-	// Conn returns the connection below, always the same.
-	Conn() datagram.Conn
 	// Arrange may change the order of a batch of several messages that is about
 	// to leave. It returns the batch or another one in its place, and is called
 	// without the lock.
@@ -98,15 +97,23 @@ type Refiller interface {
 	Refill()
 }
 
-// Init prepares an Outbox of an Owner, which may be a Refiller. If waits is
-// true, Writes ask the connection below for room first.
-func (o *Outbox) Init(owner Owner, waits bool) {
-	o.owner = owner
+// Init prepares an Outbox of an Owner, which may be a Refiller, for the connection
+// below. The lock mu guards the Outbox and whatever frames, so that the order of
+// framing is the order of leaving. If waits is true, Writes ask below for room first.
+func (o *Outbox) Init(mu *sync.Mutex, below datagram.Conn, owner Owner, waits bool) {
+	o.mu, o.Below, o.owner = mu, below, owner
 	_, o.refills = owner.(Refiller)
 	if waits {
-		o.gates = &gates{make(chan struct{}, 1), make(chan struct{}, 1)}
-		o.gates.turn <- struct{}{}
+		o.seldom = &seldom{turn: make(chan struct{}, 1)}
+		o.seldom.turn <- struct{}{}
 	}
+}
+
+func (o *Outbox) rest() *seldom {
+	if o.seldom == nil {
+		o.seldom = new(seldom)
+	}
+	return o.seldom
 }
 
 // Err returns what End was given last, nil before.
@@ -181,7 +188,7 @@ func (o *Outbox) Waiting(now time.Duration) (pending time.Duration, busy bool) {
 	if o.pending != nil {
 		pending = max(0, now-o.oldest)
 	}
-	return pending, o.busy || o.mustWait() && len(o.gates.turn) == 0
+	return pending, o.busy || o.mustWait() && len(o.seldom.turn) == 0
 }
 
 // Full reports whether so much is pending that it has to leave before a Write

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -106,11 +107,10 @@ var errLarge = errors.New("too large")
 
 func newConn(waits bool) *conn {
 	c := &conn{link: &link{waited: make(chan struct{}, 1)}, born: time.Now()}
-	c.Init(c, waits)
+	c.Init(&c.Mutex, c.link, c, waits)
 	return c
 }
 
-func (c *conn) Conn() datagram.Conn               { return c.link }
 func (c *conn) Arrange(b *wire.Batch) *wire.Batch { return b }
 func (c *conn) Now() time.Duration                { return time.Since(c.born) }
 
@@ -122,8 +122,8 @@ func (c *conn) Check(b []byte) error {
 }
 
 func (c *conn) Frame(_ time.Duration, b []byte, out *wire.Batch) (uint64, error) {
-	if c.no != nil {
-		return 0, c.no
+	if err := cmp.Or(c.no, c.Check(b)); err != nil {
+		return 0, err
 	}
 	binary.BigEndian.PutUint64(out.Extend(8+len(b)), c.next)
 	c.next++
@@ -135,13 +135,13 @@ func (c *conn) RestUnlocking(time.Duration) { c.rests++ }
 func (c *conn) write(b []byte) (uint64, error) {
 	c.Lock()
 	defer c.Unlock()
-	return c.WriteUnlocking(c, b)
+	return c.WriteUnlocking(c, c.born, b)
 }
 
 func (c *conn) writeBatch(msgs ...[]byte) (int, error) {
 	c.Lock()
 	defer c.Unlock()
-	return c.WriteBatchUnlocking(c, msgs)
+	return c.WriteBatchUnlocking(c, c.born, nil, msgs)
 }
 
 // answer does what receiving does.
@@ -522,7 +522,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		require.Empty(t, c.gates.turn)
+		require.Empty(t, c.seldom.turn)
 		require.False(t, c.busy)
 		close(c.link.room)
 		for range cap(results) {
@@ -535,7 +535,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 		c.Unlock()
 		_, err := c.write([]byte("x"))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Len(t, c.gates.turn, 1)
+		require.Len(t, c.seldom.turn, 1)
 	})
 }
 

@@ -155,7 +155,7 @@ func TestWriteBatchPortions(t *testing.T) {
 		c.link.delay = func() time.Duration { return time.Second }
 		c.Lock()
 		defer c.Unlock()
-		n, err := c.WriteBatchUnlocking(f, append(messages(300), nil, nil))
+		n, err := c.WriteBatchUnlocking(f, c.born, nil, append(messages(300), nil, nil))
 		require.NoError(t, err)
 		require.Equal(t, 302, n)
 		require.Equal(t, []int{128, 128, 44}, c.link.sizes)
@@ -165,10 +165,10 @@ func TestWriteBatchPortions(t *testing.T) {
 		}
 		require.False(t, c.Busy() || c.Pending())
 
-		n, err = c.WriteBatchUnlocking(f, nil)
+		n, err = c.WriteBatchUnlocking(f, c.born, nil, nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		n, err = c.WriteBatchUnlocking(f, [][]byte{nil})
+		n, err = c.WriteBatchUnlocking(f, c.born, nil, [][]byte{nil})
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "an empty message counts")
 		require.Len(t, c.link.sizes, 3)

@@ -19,7 +19,7 @@ type refilling struct {
 
 func newRefilling() *refilling {
 	c := &refilling{conn: conn{link: &link{waited: make(chan struct{}, 1)}}}
-	c.Init(c, false)
+	c.Init(&c.Mutex, c.link, c, false)
 	return c
 }
 

@@ -42,7 +42,7 @@ func (f *tracer) RestUnlocking(now time.Duration) {
 func (f *tracer) write(b []byte) (uint64, error) {
 	f.Lock()
 	defer f.Unlock()
-	return f.WriteUnlocking(f, b)
+	return f.WriteUnlocking(f, f.born, b)
 }
 
 // locked calls f with the lock held.
@@ -162,34 +162,16 @@ func TestTells(t *testing.T) {
 // A wake-up that comes when somebody is about to wait, and does not yet, is not lost.
 func TestWakeUpBeforeWaiting(t *testing.T) {
 	for _, waits := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			h := &hooked{conn: conn{link: new(link), born: time.Now()}}
-			h.Init(h, waits)
-			h.Lock()
-			require.NoError(t, h.AcquireUnlocking(h.Patience()))
-			h.unlocked = func() {
-				h.Lock()
-				h.ReleaseUnlocking(h.Patience())
-				h.Unlock()
-			}
-			require.NoError(t, h.AcquireUnlocking(h.Patience())) // or it waits for ever
-			require.True(t, h.Busy())
-			h.Unlock()
-		})
-	}
-}
-
-// A hooked conn does something when its lock is let go of next.
-type hooked struct {
-	conn
-	unlocked func()
-}
-
-func (h *hooked) Unlock() {
-	h.conn.Unlock()
-	if f := h.unlocked; f != nil {
-		h.unlocked = nil
-		f()
+		c := newConn(waits)
+		c.Lock()
+		require.NoError(t, c.AcquireUnlocking(c.Patience()))
+		free := c.addWaiter()
+		c.ReleaseUnlocking(c.Patience())
+		require.Len(t, free, 1)
+		c.waiters--
+		require.NoError(t, c.AcquireUnlocking(c.Patience()))
+		require.True(t, c.Busy())
+		c.Unlock()
 	}
 }
 
@@ -561,7 +543,7 @@ func (c *arranging) Arrange(b *wire.Batch) *wire.Batch {
 func TestArrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &arranging{conn{link: &link{room: make(chan struct{})}}}
-		c.Init(c, false)
+		c.Init(&c.Mutex, c.link, c, false)
 		c.fill(3)
 		c.locked(func() { c.SendFreshUnlocking(true) })
 		require.True(t, c.Pending(), "somebody else is about to send that")

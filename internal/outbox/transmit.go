@@ -16,7 +16,7 @@ var atOnce = deadline.Passed()
 
 // Patience returns the deadline of those who have none: only the end of the
 // connection makes them give up.
-func (o *Outbox) Patience() *deadline.Deadline { return &o.giveUp }
+func (o *Outbox) Patience() *deadline.Deadline { return &o.rest().giveUp }
 
 // SendFreshUnlocking sends what is pending, unless something was before the
 // caller framed: then somebody is about to. It does not wait for room in the
@@ -90,7 +90,7 @@ func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
 		if o.sendPendingUnlocking(d) {
 			continue
 		}
-		if d == &o.giveUp {
+		if o.seldom != nil && d == &o.seldom.giveUp {
 			datagram.PutBatch(o.pending)
 			o.pending = nil
 			o.clogged.Store(false)
@@ -115,11 +115,11 @@ func (o *Outbox) flushSoon() {
 // flush sends what is pending on a goroutine of its own, unless somebody else
 // does already.
 func (o *Outbox) flush() {
-	o.owner.Lock()
-	defer o.owner.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if !o.busy {
 		o.busy = true
-		o.ReleaseUnlocking(&o.giveUp)
+		o.ReleaseUnlocking(o.Patience())
 	}
 }
 
@@ -144,9 +144,9 @@ func (o *Outbox) ClearUnlocking(d *deadline.Deadline) error {
 // error is os.ErrDeadlineExceeded or the end, and otherwise one that ends the
 // connection.
 func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
-	o.owner.Unlock()
+	o.mu.Unlock()
 	n, err = o.transmit(out, d)
-	o.owner.Lock()
+	o.mu.Lock()
 	if err == os.ErrDeadlineExceeded && o.err != nil {
 		err = o.Check() // the end has set the deadline
 	}
@@ -157,7 +157,7 @@ func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int
 // that ends the connection, or os.ErrDeadlineExceeded if there was no room for
 // the datagrams from n on in time.
 func (o *Outbox) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
-	n, err = o.owner.Conn().WriteBatchBy(out, d)
+	n, err = o.Below.WriteBatchBy(out, d)
 	switch {
 	case err == nil:
 		return n, nil
@@ -177,10 +177,10 @@ func (o *Outbox) sendPendingUnlocking(d *deadline.Deadline) bool {
 	o.pending = nil
 	o.clogged.Store(false)
 	o.notify()
-	o.owner.Unlock()
+	o.mu.Unlock()
 	out = o.owner.Arrange(out)
 	n, err := o.transmit(out, d)
-	o.owner.Lock()
+	o.mu.Lock()
 	late := n < out.Len()
 	switch {
 	case late:
@@ -214,9 +214,9 @@ func (o *Outbox) putBack(out *wire.Batch, n int) {
 // is still transmitting after that time.
 func (o *Outbox) DrainUnlocking(last func()) bool {
 	if o.taken {
-		o.giveUp.Set(time.Now().Add(linger))
+		o.Patience().Set(time.Now().Add(linger))
 	} else {
-		o.giveUp.Expire()
+		o.Patience().Expire()
 	}
 	var timeout <-chan time.Time
 	for o.busy {
@@ -226,14 +226,14 @@ func (o *Outbox) DrainUnlocking(last func()) bool {
 			timeout = t.C
 		}
 		free := o.addWaiter()
-		o.owner.Unlock()
+		o.mu.Unlock()
 		late := false
 		select {
 		case <-free:
 		case <-timeout:
 			late = true
 		}
-		o.owner.Lock()
+		o.mu.Lock()
 		o.waiters--
 		if late {
 			return false
@@ -241,6 +241,6 @@ func (o *Outbox) DrainUnlocking(last func()) bool {
 	}
 	o.busy = true
 	last()
-	o.ReleaseUnlocking(&o.giveUp)
+	o.ReleaseUnlocking(o.Patience())
 	return true
 }

@@ -10,14 +10,14 @@ import (
 // waitUnlocking waits for a change of busy or pending, or the deadline.
 func (o *Outbox) waitUnlocking(d *deadline.Deadline) error {
 	free := o.addWaiter()
-	o.owner.Unlock()
+	o.mu.Unlock()
 	passed := d.Arm()
 	select {
 	case <-free:
 	case <-passed:
 	}
 	d.Disarm()
-	o.owner.Lock()
+	o.mu.Lock()
 	o.waiters--
 	err := o.checkBy(d)
 	if err != nil {
@@ -27,20 +27,21 @@ func (o *Outbox) waitUnlocking(d *deadline.Deadline) error {
 }
 
 func (o *Outbox) addWaiter() <-chan struct{} {
-	if o.gates == nil {
-		o.gates = &gates{free: make(chan struct{}, 1)}
+	s := o.rest()
+	if s.free == nil {
+		s.free = make(chan struct{}, 1)
 	}
 	o.waiters++
-	return o.gates.free
+	return s.free
 }
 
 // mustWait reports whether the connection below has no room at times.
-func (o *Outbox) mustWait() bool { return o.gates != nil && o.gates.turn != nil }
+func (o *Outbox) mustWait() bool { return o.seldom != nil && o.seldom.turn != nil }
 
 func (o *Outbox) notify() {
 	if o.waiters > 0 {
 		select {
-		case o.gates.free <- struct{}{}:
+		case o.seldom.free <- struct{}{}:
 		default:
 		}
 	}
@@ -50,21 +51,21 @@ func (o *Outbox) notify() {
 // have. It is called without the lock, by the other side's writer. Its error is
 // os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed after End.
 func (o *Outbox) WaitUnclogged(cancel <-chan struct{}) error {
-	o.owner.Lock()
-	defer o.owner.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for o.clogged.Load() {
 		if o.err != nil {
 			return net.ErrClosed
 		}
 		free := o.addWaiter()
-		o.owner.Unlock()
+		o.mu.Unlock()
 		var err error
 		select {
 		case <-free:
 		case <-cancel:
 			err = os.ErrDeadlineExceeded
 		}
-		o.owner.Lock()
+		o.mu.Lock()
 		o.waiters--
 		o.notify() // it may have been for somebody else
 		if err != nil {

@@ -11,26 +11,26 @@ import (
 // A Framer turns messages into datagrams. Its methods are called with the lock
 // of the Outbox held.
 type Framer interface {
-	// Now is the time of the other methods, in a measure of the connection's.
-	Now() time.Duration
-	// Check returns why a message cannot be written, such as its size.
+	// Check returns why a message cannot be written, such as its size: what Frame
+	// would return.
 	Check(msg []byte) error
-	// Frame appends the datagrams of a message, which Check has let pass, to
-	// out, and returns its number, if messages have some. After an error nothing
-	// has been appended.
+	// Frame appends the datagrams of a message to out, and returns its number, if
+	// messages have some. After an error nothing has been appended. The time is
+	// that since the connection was made.
 	Frame(now time.Duration, msg []byte, out *wire.Batch) (id uint64, err error)
 	// RestUnlocking is called in a flood after a full queue has left, and may
 	// let go of the lock and wait a moment.
 	RestUnlocking(now time.Duration)
 }
 
-// WriteUnlocking sends a message. An empty one is not sent, but checked.
-func (o *Outbox) WriteUnlocking(f Framer, msg []byte) (id uint64, err error) {
-	if err := o.check(f, msg); err != nil || len(msg) == 0 {
+// WriteUnlocking sends a message of a connection that was made at the time born. An
+// empty one is not sent.
+func (o *Outbox) WriteUnlocking(f Framer, born time.Time, msg []byte) (id uint64, err error) {
+	if err := o.Check(); err != nil || len(msg) == 0 {
 		return 0, err
 	}
 	if o.mustWait() {
-		return o.writeWaitingUnlocking(f, msg)
+		return o.writeWaitingUnlocking(f, born, msg)
 	}
 	if p := o.pending; p != nil && !o.Full() && o.flood.Skip() {
 		// As nearly always in a flood: somebody is about to send the queue.
@@ -39,27 +39,19 @@ func (o *Outbox) WriteUnlocking(f Framer, msg []byte) (id uint64, err error) {
 		}
 		return id, err
 	}
-	now, flood := o.timeOfWrite(f)
+	now, flood := o.timeOfWrite(born)
 	if o.busy || flood || o.Full() {
-		return o.queueUnlocking(f, now, msg)
+		return o.queueUnlocking(f, born, now, msg)
 	}
 	return o.writeNowUnlocking(f, now, msg)
 }
 
-// check returns why a message cannot be written now.
-func (o *Outbox) check(f Framer, msg []byte) error {
-	if err := o.Check(); err != nil {
-		return err
-	}
-	return f.Check(msg)
-}
-
 // timeOfWrite returns the time of a Write and whether it is one of a flood.
-func (o *Outbox) timeOfWrite(f Framer) (now time.Duration, flood bool) {
+func (o *Outbox) timeOfWrite(born time.Time) (now time.Duration, flood bool) {
 	if o.pending != nil && o.flood.Skip() {
 		return o.looked, true
 	}
-	now = f.Now()
+	now = time.Since(born)
 	gap := now - o.looked
 	o.looked = now
 	return now, o.flood.Note(gap)
@@ -90,7 +82,7 @@ func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id u
 
 // queueUnlocking frames a message into the queue. The first one starts a
 // goroutine that empties it; a full or old queue is emptied here.
-func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64, error) {
+func (o *Outbox) queueUnlocking(f Framer, born time.Time, now time.Duration, msg []byte) (uint64, error) {
 	for o.Full() {
 		var err error
 		if o.busy {
@@ -99,12 +91,12 @@ func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64
 			o.busy = true
 			o.ReleaseUnlocking(&o.deadline)
 			f.RestUnlocking(now)
-			err = o.check(f, msg) // the connection may have ended meanwhile
+			err = o.Check() // the connection may have ended meanwhile
 		}
 		if err != nil {
 			return 0, err
 		}
-		now = f.Now()
+		now = time.Since(born)
 	}
 	first := o.pending == nil
 	id, err := o.enqueue(f, now, msg)
@@ -128,24 +120,27 @@ func (o *Outbox) queueUnlocking(f Framer, now time.Duration, msg []byte) (uint64
 // writeWaitingUnlocking writes to a connection that has no room at times: it
 // waits for that first. One Write at a time does so, since the other side makes
 // room for one message; but what receiving has to say need not wait for it.
-func (o *Outbox) writeWaitingUnlocking(f Framer, msg []byte) (id uint64, err error) {
-	o.owner.Unlock()
+func (o *Outbox) writeWaitingUnlocking(f Framer, born time.Time, msg []byte) (id uint64, err error) {
+	if err := f.Check(msg); err != nil {
+		return 0, err
+	}
+	o.mu.Unlock()
 	passed := o.deadline.Arm()
 	mine := false
 	select {
-	case <-o.gates.turn:
+	case <-o.seldom.turn:
 		mine = true
-		err = o.owner.Conn().WaitWritable(len(msg), passed)
+		err = o.Below.WaitWritable(len(msg), passed)
 	case <-passed:
 		err = os.ErrDeadlineExceeded
 	}
 	o.deadline.Disarm()
-	o.owner.Lock()
+	o.mu.Lock()
 	if mine {
-		defer func() { o.gates.turn <- struct{}{} }()
+		defer func() { o.seldom.turn <- struct{}{} }()
 	}
 	if o.err != nil || err != nil {
-		if e := o.check(f, msg); e != nil {
+		if e := o.Check(); e != nil {
 			err = e
 		}
 		return 0, err
@@ -157,27 +152,32 @@ func (o *Outbox) writeWaitingUnlocking(f Framer, msg []byte) (id uint64, err err
 	if err := o.ClearUnlocking(&o.deadline); err != nil {
 		return 0, err
 	}
-	return o.sendOneUnlocking(f, f.Now(), msg)
+	return o.sendOneUnlocking(f, time.Since(born), msg)
 }
 
 // WriteBatchUnlocking sends messages in as few system calls as the platform
 // allows, and returns when all have left. It returns how many of them it is
 // done with; if not all, with the error that stopped it. An empty one counts,
-// but is not sent.
-func (o *Outbox) WriteBatchUnlocking(f Framer, msgs [][]byte) (n int, err error) {
+// but is not sent. It sets the numbers of those that were framed in ids, unless that is
+// nil.
+func (o *Outbox) WriteBatchUnlocking(f Framer, born time.Time, ids []uint64, msgs [][]byte) (n int, err error) {
 	if o.mustWait() {
 		for n < len(msgs) {
-			if _, err = o.WriteUnlocking(f, msgs[n]); err != nil {
-				break
+			id, err := o.WriteUnlocking(f, born, msgs[n])
+			if ids != nil {
+				ids[n] = id
+			}
+			if err != nil {
+				return n, err
 			}
 			n++
 		}
-		return n, err
+		return n, nil
 	}
 	if err := o.AcquireUnlocking(&o.deadline); err != nil {
 		return 0, err
 	}
-	n, sent, err := o.frameAllUnlocking(f, msgs)
+	n, sent, err := o.frameAllUnlocking(f, born, ids, msgs)
 	o.ReleaseUnlocking(&o.deadline)
 	if err == nil && o.failure != nil {
 		return sent, o.takeFailure()
@@ -187,25 +187,29 @@ func (o *Outbox) WriteBatchUnlocking(f Framer, msgs [][]byte) (n int, err error)
 
 // frameAllUnlocking frames messages into the queue, and sends that when it is
 // full; the caller is busy. Of n messages, those before sent have left.
-func (o *Outbox) frameAllUnlocking(f Framer, msgs [][]byte) (n, sent int, err error) {
-	now := f.Now()
+func (o *Outbox) frameAllUnlocking(f Framer, born time.Time, ids []uint64, msgs [][]byte) (n, sent int, err error) {
+	now := time.Since(born)
 	for n < len(msgs) {
-		if err = o.check(f, msgs[n]); err != nil {
+		if err = o.Check(); err != nil {
 			break
 		}
+		var id uint64
 		if len(msgs[n]) > 0 {
 			if o.Full() {
 				if o.sendPendingUnlocking(&o.deadline) {
 					sent = n
 					f.RestUnlocking(now)
 				}
-				now = f.Now()
+				now = time.Since(born)
 				continue
 			}
-			if _, err = f.Frame(now, msgs[n], o.Batch(now)); err != nil {
+			if id, err = f.Frame(now, msgs[n], o.Batch(now)); err != nil {
 				break
 			}
 			o.taken = true
+		}
+		if ids != nil {
+			ids[n] = id
 		}
 		n++
 	}
