@@ -51,8 +51,6 @@ type Mux struct {
 	sock   socket.Socket
 	timers timers
 	turns  turns
-	closed atomic.Bool
-	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 	last   atomic.Pointer[Peer] // whose packets came last; nil once it is closed
 
 	mu         sync.Mutex
@@ -87,8 +85,8 @@ type readState struct {
 func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.tombstones.init(cfg.MaxTombstones)
-	m.turns.init(m, sock, &m.timers)
-	m.timers.lag = cfg.TickLag
+	m.turns.init(m, sock, &m.timers, m.handle)
+	m.timers.lag, m.turns.settle = cfg.TickLag, cfg.Settle
 	m.turns.sleeps = cfg.Acceptor == nil && sock.Features().Notifier != nil
 	if cfg.Group != nil {
 		cfg.Group.join(m)
@@ -183,7 +181,7 @@ func (m *Mux) closeSocket(cause error) error {
 func (m *Mux) end() bool {
 	m.mu.Lock()
 	m.closing = true
-	already := m.closed.Swap(true) // here, so that the cause of the first counts
+	already := m.turns.closed.Swap(true) // here, so that the cause of the first counts
 	m.mu.Unlock()
 	if already {
 		return false
@@ -192,15 +190,7 @@ func (m *Mux) end() bool {
 	return true
 }
 
-func (m *Mux) isClosed() bool { return m.closed.Load() }
-
 func (m *Mux) handleError(error) { m.readErrors.Add(1) }
-
-func (m *Mux) settled() {
-	if m.cfg.Settle != nil {
-		m.cfg.Settle()
-	}
-}
 
 // handleBroken ends all Conns after the socket broke.
 func (m *Mux) handleBroken(err error) {
@@ -224,6 +214,13 @@ func (m *Mux) handleBroken(err error) {
 		m.cfg.OnClose(err)
 	}
 	m.cfg.Group.leave(m)
+}
+
+// handle takes packets from the socket.
+func (m *Mux) handle(ps []socket.Packet) {
+	now := m.turns.received()
+	m.handlePackets(now, ps)
+	m.turns.handled(now)
 }
 
 // handlePackets hands packets on, those of one route that follow each other as
@@ -298,7 +295,7 @@ func (m *Mux) countLocked() {
 			}
 		}
 	}
-	m.only.Store(only)
+	m.turns.only.Store(only)
 }
 
 // remove forgets a closed Conn. Its address stays closed for a while.

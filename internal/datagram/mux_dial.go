@@ -107,7 +107,7 @@ func (m *Mux) attach(p *Peer, h Handler) error {
 		m.mu.Unlock()
 		return errors.New("datagram: a Handler is attached already")
 	}
-	if m.broken != nil || p.closed.Load() || m.closed.Load() {
+	if m.broken != nil || p.closed.Load() || m.turns.closed.Load() {
 		m.mu.Unlock()
 		return cmp.Or(m.broken, net.ErrClosed)
 	}

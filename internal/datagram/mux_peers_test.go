@@ -40,11 +40,11 @@ func TestMuxRoutes(t *testing.T) {
 		}
 		got := func(i int) []string { return a.peer(i).handler.(*fakeHandler).received() }
 		send(1, "one")
-		require.Same(t, a.peer(0), m.only.Load())
+		require.Same(t, a.peer(0), m.turns.only.Load())
 		s.in <- from(peerAddr(1), "to many") // tells none
 		synctest.Wait()
 		send(2, "two")
-		require.Nil(t, m.only.Load(), "there are two")
+		require.Nil(t, m.turns.only.Load(), "there are two")
 		send(3, "three")
 		send(2, "more")
 		require.Equal(t, 3, m.Peers())
@@ -67,7 +67,7 @@ func TestMuxRoutes(t *testing.T) {
 		require.Equal(t, []string{"four"}, got(3))
 		a.peer(3).Close()
 		a.peer(1).Close()
-		require.Same(t, a.peer(2), m.only.Load())
+		require.Same(t, a.peer(2), m.turns.only.Load())
 		require.Nil(t, m.more)
 		send(3, "still here")
 		require.Equal(t, []string{"three", "still here"}, got(2))

@@ -25,10 +25,7 @@ type Peer struct {
 	remote  atomic.Pointer[net.UDPAddr] // addr, once somebody has asked
 }
 
-var (
-	_ Conn = (*Peer)(nil)
-	_ seat = (*Peer)(nil)
-)
+var _ Conn = (*Peer)(nil)
 
 func newPeer(m *Mux, r route) *Peer {
 	p := &Peer{mux: m, addr: r.remote}
@@ -69,9 +66,9 @@ func (p *Peer) tick(now time.Time) time.Time {
 	return next
 }
 
-// mayRead implements seat: with several peers, whoever reads would mostly find
-// what others wait for.
-func (p *Peer) mayRead() bool { return p.mux.only.Load() == p }
+// mayRead reports whether its readers may read the socket: with several peers, they
+// would mostly find what others wait for.
+func (p *Peer) mayRead() bool { return p.mux.turns.mayRead(p) }
 
 // ReadInline implements InlineReader.
 func (p *Peer) ReadInline(d *deadline.Deadline, r Readers) bool {

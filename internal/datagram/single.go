@@ -19,7 +19,6 @@ type Single struct {
 	alarm  alarm
 
 	handler                 Handler // set by Attach, before the reader starts
-	closed                  atomic.Bool
 	maxDatagram             int32
 	readErrors, writeErrors atomic.Uint64
 	refused                 atomic.Uint64
@@ -36,7 +35,6 @@ type Single struct {
 var (
 	_ Conn       = (*Single)(nil)
 	_ turnsOwner = (*Single)(nil)
-	_ seat       = (*Single)(nil)
 )
 
 // MaxUDP is the largest payload in bytes of a UDP datagram over IPv4.
@@ -46,7 +44,7 @@ const MaxUDP = 65507
 func NewSingle(sock socket.Socket, remote net.Addr, maxDatagram int) *Single {
 	c := &Single{remote: remote, maxDatagram: int32(maxDatagram)}
 	c.alarm.of = c
-	c.turns.init(c, sock, &c.timers)
+	c.turns.init(c, sock, &c.timers, c.handle)
 	c.turns.sleeps = sock.Features().Notifier != nil
 	return c
 }
@@ -57,7 +55,7 @@ func (c *Single) Attach(h Handler) error {
 	if c.handler != nil {
 		return errors.New("datagram: a Handler is attached already")
 	}
-	if c.closed.Load() {
+	if c.turns.closed.Load() {
 		return net.ErrClosed
 	}
 	c.handler = h
@@ -67,20 +65,24 @@ func (c *Single) Attach(h Handler) error {
 
 // ReadInline implements InlineReader.
 func (c *Single) ReadInline(d *deadline.Deadline, r Readers) bool {
-	return c.turns.readInline(d, c, r)
+	return c.turns.readInline(d, anyone, r)
 }
 
 // InterruptInline implements InlineReader.
 func (c *Single) InterruptInline(r Readers) { c.turns.interrupt(r) }
 
-func (c *Single) isClosed() bool         { return c.closed.Load() }
-func (c *Single) mayRead() bool          { return true }
 func (c *Single) handleBroken(err error) { c.handler.HandleClose(err) }
-func (c *Single) settled()               {}
 
 func (c *Single) handleError(err error) {
 	c.readErrors.Add(1)
 	c.noteError(err)
+}
+
+// handle takes packets from the socket.
+func (c *Single) handle(ps []socket.Packet) {
+	now := c.turns.received()
+	c.handlePackets(now, ps)
+	c.turns.handled(now)
 }
 
 func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
@@ -117,7 +119,7 @@ func (c *Single) hand(now time.Time, bufs [][]byte) {
 }
 
 func (c *Single) tick(now time.Time) time.Time {
-	if c.closed.Load() {
+	if c.turns.closed.Load() {
 		return time.Time{}
 	}
 	out := GetBatch()
@@ -192,7 +194,7 @@ func (c *Single) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
 
 // Close closes the socket. Every call returns the result of the first.
 func (c *Single) Close() error {
-	c.closed.Store(true)
+	c.turns.closed.Store(true)
 	c.timers.stop()
 	return c.turns.sock.Close()
 }

@@ -73,26 +73,27 @@ const leastLook = time.Millisecond
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
-// turnsOwner is who has a socket read: a Single or a Mux. Its isClosed may be
-// called with mu held; the others never are.
+// turnsOwner has a socket read: a Single or a Mux. None of its methods is called
+// with mu held.
 type turnsOwner interface {
-	isClosed() bool
-	handlePackets(now time.Time, ps []socket.Packet)
 	handleError(err error) // a passing one of a read
 	handleBroken(err error)
-	settled() // what was handed over before has been dealt with, see MuxConfig.Settle
 }
 
-// A seat is a Conn whose readers want to read the socket. MayRead reports
-// whether they may at present; it is called with mu held.
-type seat interface{ mayRead() bool }
+// anyone is the Peer whose readers may always read the socket, where it has one peer
+// only, or where one kind of readers takes what all peers send.
+var anyone = new(Peer)
 
 // turns sees to it that one goroutine at a time reads a socket.
 type turns struct {
 	owner  turnsOwner
 	sock   socket.Socket
 	late   socket.DeadlineWriter // sock; nil if its writers may have to wait for ever
+	steps  socket.Stepper        // sock; nil if only the goroutine can read it
 	timers *timers
+	settle func() // what was handed over before has been dealt with; nil, or see MuxConfig.Settle
+	closed atomic.Bool
+	only   atomic.Pointer[Peer] // the Peer, if there is one and no other
 
 	handle   func(ps []socket.Packet)
 	handling atomic.Bool // handle runs
@@ -108,7 +109,7 @@ type turns struct {
 	turn     turn
 	sleeps   bool          // sock is a Notifier, so there need not be a goroutine
 	watching bool          // watch is scheduled
-	seat     seat          // whose readers they are who read, or want to; nil: nobody's
+	seat     *Peer         // whose readers they are who read, or want to; nil: nobody's
 	readers  Readers       // and they
 	others   *[]Readers    // of the same seat, which have asked before; nil: none ever
 	deadline time.Duration // of the socket, since timers.base; or noDeadline
@@ -116,29 +117,42 @@ type turns struct {
 	watch    alarm
 }
 
-func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers) {
-	t.owner, t.sock, t.timers = owner, sock, timers
-	t.late = sock.Features().Late
+// init prepares turns. The function handle calls received before it does
+// anything, and handled after that.
+func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, handle func([]socket.Packet)) {
+	t.owner, t.sock, t.timers, t.handle = owner, sock, timers, handle
+	features := sock.Features()
+	t.late, t.steps = features.Late, features.Steps
 	t.timers.base = time.Now()
 	t.deadline = noDeadline
-	t.handle = func(ps []socket.Packet) {
-		t.handling.Store(true)
-		t.backoff.ok()
-		t.seen = time.Since(t.timers.base)
-		now := t.timers.base.Add(t.seen)
-		t.owner.handlePackets(now, ps)
-		t.handling.Store(false)
-		if t.readsBehind {
-			t.owner.settled()
-		}
-		t.timers.poll(now)
-	}
 	t.watch.of, t.watch.reads = (*watcher)(t), true
 }
 
-// steps returns the socket as one that can be read by its users; nil if only the
-// goroutine can read it.
-func (t *turns) steps() socket.Stepper { return t.sock.Features().Steps }
+// received notes that packets have come, and returns the time.
+func (t *turns) received() time.Time {
+	t.handling.Store(true)
+	t.backoff.ok()
+	t.seen = time.Since(t.timers.base)
+	return t.timers.base.Add(t.seen)
+}
+
+// handled notes that they have been dealt with.
+func (t *turns) handled(now time.Time) {
+	t.handling.Store(false)
+	if t.readsBehind {
+		t.settled()
+	}
+	t.timers.poll(now)
+}
+
+func (t *turns) settled() {
+	if t.settle != nil {
+		t.settle()
+	}
+}
+
+// mayRead reports whether the readers of a Peer may read the socket.
+func (t *turns) mayRead(p *Peer) bool { return p == anyone || p != nil && p == t.only.Load() }
 
 // unread reports whether something waits in the socket, or is being handled.
 func (t *turns) unread() bool { return t.handling.Load() || t.sock.Features().Peek.Unread() }
@@ -167,8 +181,8 @@ func (t *turns) at(since time.Duration) time.Time {
 }
 
 // readInline is InlineReader.ReadInline for readers of s.
-func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
-	if t.steps() == nil || !t.begin(d, s, r) {
+func (t *turns) readInline(d *deadline.Deadline, s *Peer, r Readers) bool {
+	if t.steps == nil || !t.begin(d, s, r) {
 		return false
 	}
 	var broken error
@@ -179,18 +193,18 @@ func (t *turns) readInline(d *deadline.Deadline, s seat, r Readers) bool {
 		}
 	}()
 	t.readsBehind = false
-	t.owner.settled()
+	t.settled()
 	broken = t.readOnce(d)
 	return true
 }
 
 // readOnce reads the socket once and returns the error if that broke.
 func (t *turns) readOnce(d *deadline.Deadline) error {
-	err := t.steps().ReadStep(t.handle)
+	err := t.steps.ReadStep(t.handle)
 	if err == nil {
 		return nil
 	}
-	if t.owner.isClosed() {
+	if t.closed.Load() {
 		return nil
 	}
 	now := time.Since(t.timers.base)
@@ -214,10 +228,10 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 }
 
 // begin makes the caller the one who reads, or has the goroutine make place.
-func (t *turns) begin(d *deadline.Deadline, s seat, r Readers) bool {
+func (t *turns) begin(d *deadline.Deadline, s *Peer, r Readers) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.turn == over || t.owner.isClosed() || !s.mayRead() {
+	if t.turn == over || t.closed.Load() || !t.mayRead(s) {
 		return false
 	}
 	if t.turn == taken {
@@ -250,7 +264,7 @@ func (t *turns) begin(d *deadline.Deadline, s seat, r Readers) bool {
 }
 
 // sitLocked makes r those who read, or want to.
-func (t *turns) sitLocked(s seat, r Readers) {
+func (t *turns) sitLocked(s *Peer, r Readers) {
 	if t.readers == r {
 		t.seat = s
 		return
@@ -296,7 +310,7 @@ func (t *turns) callersLocked() int {
 }
 
 // mayReadLocked reports whether those who read, or wanted to, still may.
-func (t *turns) mayReadLocked() bool { return t.seat != nil && t.seat.mayRead() }
+func (t *turns) mayReadLocked() bool { return t.mayRead(t.seat) }
 
 // forgetLocked forgets who wanted to read: they may be gone for good.
 func (t *turns) forgetLocked() { t.seat, t.readers, t.others = nil, nil, nil }
@@ -309,7 +323,7 @@ func (t *turns) end(broken error) {
 	switch {
 	case broken != nil || t.turn == over:
 		t.turn = over
-	case t.owner.isClosed():
+	case t.closed.Load():
 		t.turn = vacant
 	case !t.mayReadLocked():
 		t.forgetLocked()
@@ -336,7 +350,7 @@ func (t *turns) interrupt(r Readers) {
 func (t *turns) reconsider() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.owner.isClosed() || t.mayReadLocked() {
+	if t.closed.Load() || t.mayReadLocked() {
 		return
 	}
 	switch t.turn {
@@ -353,6 +367,6 @@ func (t *turns) reconsider() {
 func (t *turns) setDeadlineLocked(at time.Time) {
 	if since := t.since(at); since != t.deadline {
 		t.deadline = since
-		t.steps().SetReadDeadline(at) // fails after Close only
+		t.steps.SetReadDeadline(at) // fails after Close only
 	}
 }

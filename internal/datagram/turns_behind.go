@@ -22,13 +22,13 @@ func (t *turns) start() {
 // run is the goroutine that reads while no caller of the application's does.
 func (t *turns) run() {
 	t.readsBehind = true
-	t.owner.settled()
+	t.settled()
 	for {
 		err := serve(t.sock, t.handle)
-		if t.owner.isClosed() || t.isOver() || t.yielded() {
+		if t.closed.Load() || t.isOver() || t.yielded() {
 			return
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && t.steps() != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && t.steps != nil {
 			if t.idle() {
 				return
 			}
@@ -65,7 +65,7 @@ func (t *turns) linger() {
 	defer t.mu.Unlock()
 	features := t.sock.Features()
 	switch {
-	case t.sleeps || t.turn == over || t.owner.isClosed():
+	case t.sleeps || t.turn == over || t.closed.Load():
 	case features.Notifier != nil:
 		t.sleeps = true
 		if t.turn == behind {
@@ -80,14 +80,14 @@ func (t *turns) linger() {
 
 // readBehindLocked starts the goroutine.
 func (t *turns) readBehindLocked() {
-	if t.owner.isClosed() {
+	if t.closed.Load() {
 		return
 	}
 	t.turn = behind
 	switch {
 	case t.sleeps:
 		t.setDeadlineLocked(t.now().Add(sleepAfter))
-	case t.steps() != nil:
+	case t.steps != nil:
 		t.setDeadlineLocked(time.Time{})
 	}
 	go t.run()
@@ -95,7 +95,7 @@ func (t *turns) readBehindLocked() {
 
 // sleepLocked starts the goroutine at the next packet.
 func (t *turns) sleepLocked() {
-	if t.owner.isClosed() {
+	if t.closed.Load() {
 		return
 	}
 	if !t.sleeps || t.sock.Features().Notifier.WakeOnPacket(t) != nil {
@@ -126,7 +126,7 @@ func (t *turns) idle() bool {
 		}
 	}
 	t.deadline = deadline
-	t.steps().SetReadDeadline(t.at(deadline))
+	t.steps.SetReadDeadline(t.at(deadline))
 	return false
 }
 
@@ -135,7 +135,7 @@ func (t *turns) idle() bool {
 // take the wake-up meant for another, and leave with a message.
 func (t *turns) yielded() bool {
 	t.mu.Lock()
-	if t.turn != yielding || t.owner.isClosed() {
+	if t.turn != yielding || t.closed.Load() {
 		t.mu.Unlock()
 		return false
 	}
@@ -170,12 +170,12 @@ type watcher turns
 // stops watching: end starts again.
 func (w *watcher) tick(now time.Time) time.Time {
 	t := (*turns)(w)
-	t.owner.settled()
+	t.settled()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watching = false
 	switch {
-	case t.owner.isClosed() || t.turn != vacant:
+	case t.closed.Load() || t.turn != vacant:
 		return time.Time{}
 	case now.Sub(t.timers.base)-t.left < inlinePatience:
 		t.watching = true

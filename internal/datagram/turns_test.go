@@ -181,7 +181,7 @@ func TestHastyReaders(t *testing.T) {
 		},
 		"set meanwhile": func(c *Single, d *deadline.Deadline, r *countedReaders) {
 			d.Set(time.Time{})
-			if c.turns.begin(d, c, r) {
+			if c.turns.begin(d, anyone, r) {
 				c.turns.interrupt(r)
 				c.turns.end(c.turns.readOnce(d))
 			}

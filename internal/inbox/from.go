@@ -69,14 +69,11 @@ func (q *Inbox) PushFrom(p []byte, o *Origin) bool {
 
 // ReadFrom is Read for an Inbox of which all messages have origins.
 func (q *Inbox) ReadFrom(b []byte, d *deadline.Deadline) (n, size int, from *Origin, err error) {
-	err = q.next(d, func(p []byte, _ uint64) {
-		n, size = copy(b, p), len(p)
-		from = q.out.popOrigin()
-	})
-	if from != nil {
-		from.used.Add(-int64(lengthSize + size))
+	t := taken{dst: b}
+	if err = q.next(d, &t); t.from != nil {
+		t.from.used.Add(-int64(lengthSize + t.size))
 	}
-	return n, size, from, err
+	return t.n, t.size, t.from, err
 }
 
 // popOrigin returns the origin of the message that pop has returned.

@@ -47,11 +47,18 @@ type Inbox struct {
 	callers atomic.Int32 // callers of Read that found no message
 	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
 	waiting atomic.Int32 // those of callers that wait, or are about to
-	failed  atomic.Bool  // end counts at once, queued messages do not
+	news    atomic.Int32 // what Read has to know beside messages; written with mu held
 	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
 	readMu  sync.Mutex
 	out     *chunk // taken from head as a whole
 }
+
+// The values of news.
+const (
+	none   = iota
+	told   // there is an end, or a notice
+	failed // there is an end, which counts at once: queued messages do not
+)
 
 // Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
 // taken for queued messages and told when it is given back.
@@ -188,7 +195,10 @@ var ErrNotice = errors.New("inbox: notice")
 // Notice makes one Read that finds no message return ErrNotice.
 func (q *Inbox) Notice() {
 	q.mu.Lock()
-	q.noticed = q.end == nil
+	if q.end == nil {
+		q.noticed = true
+		q.news.Store(told)
+	}
 	q.mu.Unlock()
 	if q.waiting.Load() > 0 {
 		signal(q.wake)
@@ -200,8 +210,9 @@ func (q *Inbox) finish(err error, drop bool) {
 	if q.end == nil || drop {
 		q.end = err
 	}
+	q.news.CompareAndSwap(none, told)
 	if drop {
-		q.failed.Store(true)
+		q.news.Store(failed)
 		q.freeList(q.head)
 		q.head, q.tail = nil, nil
 	}
@@ -237,71 +248,78 @@ func (q *Inbox) release(c *chunk) {
 // between Lock and Unlock.
 func (q *Inbox) Len() int { return int(q.used.Load()) }
 
+// A taken says where to copy a message, and tells of it.
+type taken struct {
+	dst    []byte
+	grow   bool // append to dst
+	part   bool // leave what does not fit
+	n      int  // how much was copied
+	size   int
+	number uint64  // 0 if the Inbox is not numbered
+	from   *Origin // nil if it has none
+}
+
+// takeLocked takes the next message of the chunk that is read.
+func (q *Inbox) takeLocked(t *taken) {
+	c := q.out
+	t.number = c.number()
+	p := c.pop()
+	if t.size = len(p); t.grow {
+		t.dst = append(t.dst, p...)
+	} else {
+		t.n = copy(t.dst, p)
+	}
+	if left := len(p) - t.n; t.part && left > 0 {
+		q.used.Add(int64(int(q.front) + left))
+		c.putBack(left, t.number)
+	}
+	if len(c.from) > 0 {
+		t.from = c.popOrigin()
+	}
+}
+
 // Read copies the next message to b and returns how much was copied and how
 // long the message is; what does not fit is lost. It waits for a message until
 // the deadline passes or the inbox ends.
 func (q *Inbox) Read(b []byte, d *deadline.Deadline) (n, size int, err error) {
-	if n, size, ok := q.readTaken(b, d); ok {
-		return n, size, nil
-	}
-	err = q.next(d, func(p []byte, _ uint64) { n, size = copy(b, p), len(p) })
-	return n, size, err
-}
-
-// readTaken is Read where it costs least: from the consumer's side.
-func (q *Inbox) readTaken(b []byte, d *deadline.Deadline) (n, size int, ok bool) {
-	if q.failed.Load() || d.Exceeded() {
-		return 0, 0, false
-	}
-	q.readMu.Lock()
-	if q.out == nil {
-		q.readMu.Unlock()
-		return 0, 0, false
-	}
-	p := q.out.pop()
-	n = copy(b, p)
-	q.poppedLocked(len(p))
-	q.readMu.Unlock()
-	q.popped()
-	return n, len(p), true
+	t := taken{dst: b}
+	err = q.next(d, &t)
+	return t.n, t.size, err
 }
 
 // ReadPart copies the next bytes of the next message to b, which is not empty, and
 // leaves the others for the next read. An empty message gives 0 bytes.
 func (q *Inbox) ReadPart(b []byte, d *deadline.Deadline) (n int, err error) {
-	err = q.next(d, func(p []byte, number uint64) {
-		n = copy(b, p)
-		if left := len(p) - n; left > 0 {
-			q.used.Add(int64(int(q.front) + left))
-			q.out.putBack(left, number)
-		}
-	})
-	return n, err
+	t := taken{dst: b, part: true}
+	err = q.next(d, &t)
+	return t.n, err
 }
 
 // ReadAppend appends the next message to dst.
 func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
-	err := q.next(d, func(p []byte, _ uint64) { dst = append(dst, p...) })
-	return dst, err
+	t := taken{dst: dst, grow: true}
+	err := q.next(d, &t)
+	return t.dst, err
 }
 
 // ReadNumbered is ReadAppend, with the number of the message, for a numbered
 // Inbox.
 func (q *Inbox) ReadNumbered(dst []byte, d *deadline.Deadline) (p []byte, number uint64, err error) {
-	err = q.next(d, func(p []byte, n uint64) { dst, number = append(dst, p...), n })
-	return dst, number, err
+	t := taken{dst: dst, grow: true}
+	err = q.next(d, &t)
+	return t.dst, t.number, err
 }
 
 // TryNumbered is ReadNumbered without waiting. It reports whether there was a message.
 func (q *Inbox) TryNumbered(dst []byte, d *deadline.Deadline) (p []byte, number uint64, ok bool, err error) {
-	ok, err = q.try(d, func(p []byte, n uint64) { dst, number = append(dst, p...), n })
-	return dst, number, ok, err
+	t := taken{dst: dst, grow: true}
+	ok, err = q.try(d, &t)
+	return t.dst, t.number, ok, err
 }
 
-// next calls f with the next message and its number, 0 if the Inbox is not
-// numbered. It may use the message until it returns.
-func (q *Inbox) next(d *deadline.Deadline, f func(p []byte, number uint64)) error {
-	if ok, err := q.try(d, f); ok || err != nil {
+// next takes the next message, and waits for it.
+func (q *Inbox) next(d *deadline.Deadline, t *taken) error {
+	if ok, err := q.try(d, t); ok || err != nil {
 		return err
 	}
 	q.callers.Add(1)
@@ -312,21 +330,37 @@ func (q *Inbox) next(d *deadline.Deadline, f func(p []byte, number uint64)) erro
 				return err
 			}
 		}
-		if ok, err := q.try(d, f); ok || err != nil {
+		if ok, err := q.try(d, t); ok || err != nil {
 			return err
 		}
 	}
 }
 
 // try is next without waiting: it reports whether there was a message.
-func (q *Inbox) try(d *deadline.Deadline, f func(p []byte, number uint64)) (bool, error) {
-	if q.failed.Load() {
+func (q *Inbox) try(d *deadline.Deadline, t *taken) (bool, error) {
+	if q.news.Load() == failed {
 		return false, q.ended()
 	}
 	if d.Exceeded() {
 		return false, os.ErrDeadlineExceeded
 	}
-	return q.pop(f)
+	if q.used.Load() == 0 && q.news.Load() == none {
+		return false, nil
+	}
+	q.readMu.Lock()
+	if q.out == nil {
+		if err := q.take(); err != nil || q.out == nil {
+			q.readMu.Unlock()
+			return false, err
+		}
+	}
+	q.takeLocked(t)
+	q.poppedLocked(t.size)
+	q.readMu.Unlock()
+	if q.roomers.Load() > 0 {
+		q.tellRoom()
+	}
+	return true, nil
 }
 
 func (q *Inbox) ended() error {
@@ -336,22 +370,6 @@ func (q *Inbox) ended() error {
 		return net.ErrClosed
 	}
 	return q.end
-}
-
-func (q *Inbox) pop(f func(p []byte, number uint64)) (bool, error) {
-	defer q.popped()
-	q.readMu.Lock()
-	defer q.readMu.Unlock()
-	if q.out == nil {
-		if err := q.take(); err != nil || q.out == nil {
-			return false, err
-		}
-	}
-	number := q.out.number()
-	p := q.out.pop()
-	f(p, number)
-	q.poppedLocked(len(p))
-	return true, nil
 }
 
 // poppedLocked accounts for a message of n bytes that was taken from q.out.
@@ -364,13 +382,6 @@ func (q *Inbox) poppedLocked(n int) {
 	}
 }
 
-// popped tells those who want room that there is more, without a lock held.
-func (q *Inbox) popped() {
-	if q.roomers.Load() > 0 {
-		q.tellRoom()
-	}
-}
-
 // take moves all that was pushed to the consumer's side. With nothing there
 // it returns the error that ends the inbox, if any.
 func (q *Inbox) take() error {
@@ -378,6 +389,7 @@ func (q *Inbox) take() error {
 	defer q.mu.Unlock()
 	if q.head == nil && q.noticed && q.end == nil {
 		q.noticed = false
+		q.news.Store(none)
 		return ErrNotice
 	}
 	if q.head == nil {
