@@ -11,9 +11,9 @@ import (
 var errEmptyBatch = errors.New("netcode: a message has at least one byte")
 
 // Write sends b as one message. An empty b sends nothing. The error is a
-// *[MessageTooLargeError], or matches os.ErrDeadlineExceeded, net.ErrClosed, or
-// [ErrIdleTimeout]. It matches net.ErrClosed and io.ErrClosedPipe if the peer has
-// closed the session. It is no error if the network refuses the packet for the moment.
+// *[MessageTooLargeError], or matches os.ErrDeadlineExceeded, net.ErrClosed after Close,
+// io.ErrClosedPipe after the peer's Close, or [ErrIdleTimeout]. It is no error if the
+// network refuses the packet for the moment.
 func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -23,9 +23,9 @@ type Issuer struct {
 	Servers []netip.AddrPort
 	// InternalServers are the same servers as they know their own addresses, if
 	// these differ, as behind network address translation. Nil: Servers. Each
-	// address must belong to one server and be in the list once: the place in the
-	// list decides about the server's share of the sequence numbers, so that servers
-	// with the same keys repeat no nonce.
+	// address must belong to one server and be in the list once. From its place in
+	// the list, a server takes its share of the sequence numbers, so that servers with
+	// the same keys repeat no nonce.
 	InternalServers []netip.AddrPort
 	// Lifetime is how long a token can be used after its issue, rounded up to whole
 	// seconds. It must equal the TokenLifetime of the servers. A server refuses

@@ -3,9 +3,12 @@ package netplay
 // Marshal returns the body of a message in the default dialect: the values of the
 // properties of v one after another. v is a struct or a pointer to one.
 //
-// The error is a *[TypeError] if the type cannot be a message, or a *[ValueError]: a string
-// or array too long for its count, a string that is not valid UTF-8, a nil pointer to a
-// number, bool or string, or structs nested deeper than 64 levels.
+// The error is a *[TypeError] if the type cannot be a message, or a *[ValueError] for:
+//
+//   - a string or array too long for its count,
+//   - a string that is not valid UTF-8,
+//   - a nil pointer to a number, bool or string,
+//   - structs nested deeper than 64 levels.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
 // Append appends to dst the body that [Marshal] returns. After an error it returns dst as
