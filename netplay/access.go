@@ -5,14 +5,11 @@ import (
 	"unsafe"
 )
 
-// This file is all of the package that touches memory past the type system.
-// Its functions read and write fields at offsets that package reflect gave for
-// the very type, so that they stay inside of the value they were given, and
-// every write has the size of the field. access_test.go compares them with
-// package reflect.
+// Only this file of the package uses unsafe. Its functions read and write fields at offsets
+// that package reflect gave for the type, so they stay inside the value, and each write has
+// the size of the field. access_test.go compares them with package reflect.
 
-// An addr is the address of a value or of a field in it. It keeps the value
-// alive.
+// An addr is the address of a value or a field. It keeps the value alive.
 type addr unsafe.Pointer
 
 // fieldAt returns the address of the field at an offset.
@@ -33,15 +30,15 @@ func setBool(p addr, v bool)     { *(*bool)(p) = v }
 func setString(p addr, v string) { *(*string)(p) = v }
 func setPointer(p, v addr)       { *(*addr)(p) = v }
 
-// A sliceHeader is what a slice of any element type looks like in memory.
+// A sliceHeader is the memory of a slice.
 type sliceHeader struct {
 	data addr
 	len  int
 	cap  int
 }
 
-// getSlice returns the address of the first element and the length of the
-// slice at p, and whether it is nil.
+// getSlice returns the address of the first element, the length, and whether the slice at p
+// is nil.
 func getSlice(p addr) (data addr, n int, isNil bool) {
 	h := (*sliceHeader)(p)
 	return h.data, h.len, h.data == nil
@@ -50,12 +47,11 @@ func getSlice(p addr) (data addr, n int, isNil bool) {
 // getStrings returns the slice of strings at p.
 func getStrings(p addr) []string { return *(*[]string)(p) }
 
-// fields returns the n fields next to each other from p on, which have the size
-// of T.
+// fields returns n adjacent fields from p on, with the size of T.
 func fields[T uint8 | uint16 | uint32 | uint64](p addr, n int) []T { return unsafe.Slice((*T)(p), n) }
 
-// makeNumbers gives the slice at p n new zero elements of a type without
-// pointers and of 1, 2, 4 or 8 bytes, and returns the address of the first.
+// makeNumbers gives the slice at p n new zero elements without pointers and of 1, 2, 4 or 8
+// bytes, and returns the address of the first.
 func makeNumbers(p addr, size, n int) addr {
 	switch size {
 	case 1:
@@ -70,8 +66,8 @@ func makeNumbers(p addr, size, n int) addr {
 	return (*sliceHeader)(p).data
 }
 
-// makeSliceOf gives the slice of type t at p n new zero elements and returns
-// the address of the first.
+// makeSliceOf gives the slice of type t at p n new zero elements and returns the address of
+// the first.
 func makeSliceOf(t reflect.Type, p addr, n int) addr {
 	v := reflect.NewAt(t, unsafe.Pointer(p)).Elem()
 	if n == 0 {
@@ -90,26 +86,23 @@ func makeStruct(t reflect.Type) addr { return addr(reflect.New(t).UnsafePointer(
 // setZero makes the value of type t at p zero.
 func setZero(t reflect.Type, p addr) { reflect.NewAt(t, unsafe.Pointer(p)).Elem().SetZero() }
 
-// A typeID stands for a type. Equal ones mean the same type, for as long as the
-// program runs.
+// A typeID stands for a type in this run of the program.
 type typeID unsafe.Pointer
 
-// An eface is what a value of type any looks like in memory: a word that
-// stands for the dynamic type, and the value if it is a pointer.
+// An eface is the memory of an any: the dynamic type, and the value if it is a pointer.
 type eface struct {
 	typ  typeID
 	data addr
 }
 
-// typeOf returns what stands for the type of v, nil for a nil v.
+// typeOf returns the type of v, nil for a nil v.
 func typeOf(v any) typeID { return (*eface)(unsafe.Pointer(&v)).typ }
 
 // pointerIn returns the pointer that v holds. The dynamic type must be a
 // pointer.
 func pointerIn(v any) addr { return (*eface)(unsafe.Pointer(&v)).data }
 
-// cacheSlot returns a number below n, which must be a power of two, that is
-// mostly different for different types.
+// cacheSlot returns a hash of typ below n, which must be a power of two.
 func cacheSlot(typ typeID, n uint) uint {
 	return uint(uint64(uintptr(typ))*0x9e3779b97f4a7c15>>40) & (n - 1)
 }

@@ -1,8 +1,8 @@
 package netplay
 
-// Dialect V4 cuts every frame into chunks: a header of one byte and at most
-// 1023 bytes of the frame. All chunks but the last are full. Since the header
-// has no length, a reader finds the chunks by the length of the frame.
+// Dialect V4 cuts every frame into chunks: a header of one byte and at most 1023 bytes of
+// the frame. All chunks except the last are full. The header has no length, so a reader
+// finds the chunks by the length of the frame.
 
 const (
 	chunkData = 1023          // bytes of a frame in a full chunk
@@ -47,8 +47,8 @@ func cutFrame(dst []byte, start int) []byte {
 	return dst
 }
 
-// chunkedFrameSize returns the length of the chunks of the frame that begins
-// with b, as far as b shows them, and checks their headers.
+// chunkedFrameSize returns the length of the chunks of the frame that begins with b, and
+// checks the headers that are in b.
 func chunkedFrameSize(b []byte, limit int) (int, error) {
 	if len(b) == 0 {
 		return 0, ErrShortFrame

@@ -35,8 +35,8 @@ var expanders = sync.Pool{New: func() any {
 	return &expander{zlib: z}
 }}
 
-// expand appends the body in a compressed payload to dst[:0], and at most
-// limit bytes of it. Bytes after the end of the stream are ignored.
+// expand appends the body in a compressed payload, at most limit bytes, to dst[:0]. It
+// ignores bytes after the end of the stream.
 func expand(dst, payload []byte, limit int) ([]byte, error) {
 	dst = dst[:0]
 	if len(payload) == 0 {
@@ -71,8 +71,8 @@ func (e *expander) open(payload []byte) (io.Reader, error) {
 	return e.zlib, nil
 }
 
-// readLimited appends what r holds. The buffer grows with what was read, from
-// about the size guessed.
+// readLimited reads r to its end. The buffer grows with what was read, from about the size
+// guessed.
 func readLimited(dst []byte, r io.Reader, limit, guess int) ([]byte, error) {
 	if cap(dst) == 0 {
 		dst = make([]byte, 0, min(max(512, guess), limit+1))
@@ -138,8 +138,8 @@ var gzipCompressors = sync.Pool{New: func() any {
 	return &compressor{w: w}
 }}
 
-// compressBody replaces the body at the end of dst by its compressed form and
-// reports true, if that is shorter.
+// compressBody replaces the body at the end of dst by its compressed form if that is
+// shorter, and reports that.
 func compressBody(dst []byte, start int, asGzip bool) ([]byte, bool) {
 	pool := &zlibCompressors
 	if asGzip {

@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// A decoder reads one body. It never allocates more than what is left of the
-// budget, and never for elements that the bytes left cannot hold.
+// A decoder reads one body. It never allocates more than the rest of the budget, nor for
+// elements that the remaining bytes cannot hold.
 type decoder struct {
-	budget int // bytes that may still be allocated
-	depth  int // levels of structs that may still be entered
+	budget  int  // bytes that may still be allocated
+	depth   int  // levels of structs that may still be entered
+	present bool // values have presence bytes
 }
 
 // charge takes n bytes from the budget.
@@ -22,8 +23,7 @@ func (d *decoder) charge(n int) error {
 	return nil
 }
 
-// structBody reads the properties of the struct at p from the front of b.
-// What is left of b is not looked at.
+// structBody is body for the release dialect.
 func (d *decoder) structBody(b []byte, p addr, pl *plan) (err error) {
 	for i := range pl.ops {
 		o := &pl.ops[i]
@@ -114,7 +114,7 @@ func getBools(b []byte, vs []uint8) {
 	}
 }
 
-// value reads one value of any kind and returns what follows it in b.
+// value reads one value of any kind and returns the rest of b.
 func (d *decoder) value(b []byte, q addr, v *value) ([]byte, error) {
 	if len(b) < v.min {
 		return nil, errShortBody
@@ -165,7 +165,7 @@ func (d *decoder) string(b []byte, q addr) ([]byte, error) {
 	}
 	s := string(b[:n])
 	if !validString(s) {
-		// At most three times as long: a byte that means nothing, alone.
+		// At most three times as long, if each byte is invalid.
 		if err := d.charge(2 * n); err != nil {
 			return nil, err
 		}
@@ -189,8 +189,8 @@ func (d *decoder) pointer(b []byte, q addr, pl *plan) ([]byte, error) {
 	return d.nested(b, p, pl)
 }
 
-// nested reads a struct that is there: a byte which says so, the length, and
-// exactly as many bytes, of which the last may be of properties unknown here.
+// nested reads a struct: the presence byte, the length, and exactly as many bytes. The last
+// of them may belong to unknown properties.
 func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 	if len(b) < 3 {
 		return nil, errShortBody
@@ -203,9 +203,17 @@ func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 		return nil, errDepth
 	}
 	d.depth--
-	err := d.structBody(b[:n], p, pl)
+	err := d.body(b[:n], p, pl)
 	d.depth++
 	return b[n:], err
+}
+
+// body reads the properties of the struct at p from the front of b.
+func (d *decoder) body(b []byte, p addr, pl *plan) error {
+	if d.present {
+		return d.presentBody(b, p, pl)
+	}
+	return d.structBody(b, p, pl)
 }
 
 // slice reads an array of which b holds at least the count.

@@ -26,8 +26,8 @@ func tooLarge(what string, n int) error {
 	return fmt.Errorf("%s of %d, more than the %d that the format can count", what, n, maxCount)
 }
 
-// appendStruct appends the properties of the struct at p. The struct may hold
-// others down to depth levels.
+// appendStruct appends the properties of the struct at p, with up to depth levels of
+// structs in it.
 func appendStruct(dst []byte, p addr, pl *plan, depth int) (_ []byte, err error) {
 	for i := range pl.ops {
 		o := &pl.ops[i]
@@ -141,8 +141,7 @@ func appendString(dst []byte, s string) ([]byte, error) {
 	return append(append(dst, byte(len(s)>>8), byte(len(s))), s...), nil
 }
 
-// validString is utf8.ValidString, faster for names and the like: short and
-// ASCII.
+// validString is utf8.ValidString, but faster for short ASCII strings.
 func validString(s string) bool {
 	if len(s) <= shortString {
 		var all byte
@@ -156,7 +155,7 @@ func validString(s string) bool {
 	return utf8.ValidString(s)
 }
 
-// shortString is up to how many bytes looking at each is faster.
+// shortString is the length up to which looking at each byte is faster.
 const shortString = 16
 
 func stringError(s string) error {
@@ -166,8 +165,8 @@ func stringError(s string) error {
 	return errUTF8
 }
 
-// appendValue appends one value of any kind but a pointer to a struct, which
-// those who call it write themselves.
+// appendValue appends one value of any kind except a pointer to a struct, which its callers
+// write themselves.
 func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	switch v.kind {
 	default:
@@ -186,8 +185,7 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	}
 }
 
-// appendNested appends a struct with the byte that says it is there and its
-// length.
+// appendNested appends a struct with its presence byte and its length.
 func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	if depth == 0 {
 		return dst, errDepth
@@ -200,12 +198,17 @@ func appendNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	n := len(dst) - start - 3
+	return dst, putLength(dst[start:])
+}
+
+// putLength fills in the length of a nested struct, which is all of b.
+func putLength(b []byte) error {
+	n := len(b) - 3
 	if n > maxCount {
-		return dst, tooLarge("nested struct with a length", n)
+		return tooLarge("nested struct with a length", n)
 	}
-	binary.BigEndian.PutUint16(dst[start+1:], uint16(n))
-	return dst, nil
+	binary.BigEndian.PutUint16(b[1:], uint16(n))
+	return nil
 }
 
 // appendFlat is appendNested for a struct of numbers and bools.

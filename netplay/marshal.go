@@ -18,7 +18,7 @@ func Append(dst []byte, v any) ([]byte, error) {
 	if p == nil {
 		return defaults.appendBody(dst, v)
 	}
-	out, err := appendStruct(dst, p, pl, defaultDepth)
+	out, err := appendStruct(dst, p, pl, defaultDepth) // as appendBody, but faster
 	if err != nil {
 		return dst, valueError(pl.typ, err)
 	}
@@ -43,7 +43,6 @@ func Unmarshal(body []byte, v any) error {
 	return nil
 }
 
-// appendBody appends the body of v.
 func (s *settings) appendBody(dst []byte, v any) ([]byte, error) {
 	pl, p, err := structOf(v)
 	if err != nil {
@@ -52,6 +51,15 @@ func (s *settings) appendBody(dst []byte, v any) ([]byte, error) {
 	return s.appendPlanned(dst, p, pl)
 }
 
+func (s *settings) decodeBody(body []byte, v any) error {
+	pl, p, err := targetOf(v)
+	if err != nil {
+		return err
+	}
+	return s.decodePlanned(body, p, pl)
+}
+
+// appendPlanned appends the body of the struct at p.
 func (s *settings) appendPlanned(dst []byte, p addr, pl *plan) ([]byte, error) {
 	var out []byte
 	var err error
@@ -66,24 +74,10 @@ func (s *settings) appendPlanned(dst []byte, p addr, pl *plan) ([]byte, error) {
 	return out, nil
 }
 
-// decodeBody reads a body into the struct that v points to.
-func (s *settings) decodeBody(body []byte, v any) error {
-	pl, p, err := targetOf(v)
-	if err != nil {
-		return err
-	}
-	return s.decodePlanned(body, p, pl)
-}
-
+// decodePlanned reads a body into the struct at p.
 func (s *settings) decodePlanned(body []byte, p addr, pl *plan) error {
-	d := decoder{budget: s.maxDecoded, depth: s.maxDepth}
-	var err error
-	if s.dialect == release {
-		err = d.structBody(body, p, pl)
-	} else {
-		err = d.present(body, p, pl)
-	}
-	if err != nil {
+	d := decoder{budget: s.maxDecoded, depth: s.maxDepth, present: s.dialect != release}
+	if err := d.body(body, p, pl); err != nil {
 		return decodeError(pl.typ, err)
 	}
 	return nil

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// An outFrame is an encoded message on its way out. A broadcast shares one
-// among connections; who is the last to release it makes it free for another
-// message.
+// An outFrame is an encoded message to be written. The connections of a broadcast share
+// one; the last release frees it.
 type outFrame struct {
 	b    []byte
 	refs atomic.Int32
@@ -17,10 +16,9 @@ type outFrame struct {
 // frameOverhead is what a waiting frame counts beside its bytes.
 const frameOverhead = 64
 
-// outFrames holds frames for reuse by the size of their buffers: those of class
-// i have room for 1<<i bytes or more, and less than twice that. A message waits
-// in a buffer of its own class, so that what a queue takes is about what it
-// counts, whatever was sent before.
+// outFrames holds frames for reuse by the size of their buffers: class i has room for 1<<i
+// bytes or more, and less than twice that. A message waits in a buffer of its own class, so
+// that a queue takes about as much memory as it counts.
 var outFrames [outClasses]sync.Pool
 
 const outClasses = 18 // the last one has room for a frame in chunks
@@ -61,7 +59,7 @@ func putScratch(b *[]byte) {
 	}
 }
 
-// hold makes one more release necessary.
+// hold requires one more release.
 func (f *outFrame) hold() { f.refs.Add(1) }
 
 func (f *outFrame) release() {

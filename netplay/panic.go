@@ -6,8 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// A panicError is the end of a connection for which a function of the application
-// has panicked.
+// A panicError ends a connection after a panic in a function of the application.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
@@ -18,9 +17,8 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// caught logs what a function of the application has panicked with, and returns it
-// as an error. It is called by the deferred function that has recovered. A panic is
-// not to go unnoticed, so it goes to the default Logger if there is no other.
+// caught logs a recovered panic of a function of the application, by the default Logger if
+// there is no other, and returns it as an error.
 func caught(l *slog.Logger, c *Conn, value any) error {
 	if l == nil {
 		l = slog.Default()
@@ -29,7 +27,7 @@ func caught(l *slog.Logger, c *Conn, value any) error {
 	return &panicError{value}
 }
 
-// guard calls a function of the application that learns of the end of c.
+// guard calls OnDisconnect.
 func guard(l *slog.Logger, c *Conn, f func()) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -42,8 +42,7 @@ type field struct {
 	order  int32
 }
 
-// A plan is a struct type, ready to be written and read: its properties in
-// the order of the wire.
+// A plan is a struct type: its properties in the order of the wire.
 type plan struct {
 	typ    reflect.Type
 	fields []field
@@ -51,8 +50,7 @@ type plan struct {
 	flat   int  // the bytes on the wire if all are numbers and bools, else -1
 }
 
-// An op is one property, or several numbers or bools of one kind that lie side
-// by side in the struct as on the wire.
+// An op is one property, or several adjacent numbers or bools of one kind.
 type op struct {
 	offset uintptr
 	kind   kind
@@ -79,11 +77,11 @@ func (pl *plan) compileOps() {
 	}
 }
 
-// minGroup is from how many fields on a group is faster than each by itself.
+// minGroup is the number of fields from which a group is faster.
 const minGroup = 6
 
-// alike returns how many fields from the i-th on are numbers or bools of the
-// same kind that lie side by side.
+// alike returns how many fields from the i-th on are adjacent numbers or bools of the same
+// kind.
 func (pl *plan) alike(i int) int {
 	first := &pl.fields[i]
 	if first.kind > kindFloat {
@@ -99,8 +97,7 @@ func (pl *plan) alike(i int) int {
 	return n
 }
 
-// plans holds a *planResult for each reflect.Type of a struct that was asked
-// for.
+// plans holds a *planResult for each reflect.Type of a struct in use.
 var plans sync.Map
 
 type planResult struct {
@@ -108,8 +105,7 @@ type planResult struct {
 	err  error
 }
 
-// planFor returns the plan of a struct type. The first call for a type compiles
-// it.
+// planFor returns the plan of a struct type. The first call compiles it.
 func planFor(t reflect.Type) (*plan, error) {
 	if r, ok := plans.Load(t); ok {
 		return r.(*planResult).plan, r.(*planResult).err
@@ -120,8 +116,7 @@ func planFor(t reflect.Type) (*plan, error) {
 	return r.(*planResult).plan, r.(*planResult).err
 }
 
-// A cached entry spares a look into plans for a pointer type that was used
-// before.
+// A cached entry saves a look into plans for a pointer type that was used before.
 type cached struct {
 	typ  typeID // of the pointer to the struct
 	plan *plan
@@ -129,8 +124,8 @@ type cached struct {
 
 var recent [256]atomic.Pointer[cached]
 
-// recentOf returns what structOf returns for a pointer to a struct of a type that
-// was used recently, and nil for others.
+// recentOf is structOf for a pointer to a struct of a recently used type. It returns nil
+// for others.
 func recentOf(v any) (*plan, addr) {
 	c := recent[cacheSlot(typeOf(v), uint(len(recent)))].Load()
 	if c == nil || c.typ != typeOf(v) {
@@ -139,8 +134,8 @@ func recentOf(v any) (*plan, addr) {
 	return c.plan, pointerIn(v)
 }
 
-// structOf returns the plan of the struct that v is or points to, and the
-// address of the struct, or of a copy if v is a struct itself.
+// structOf returns the plan and the address of the struct to which v points, or of a copy
+// if v is a struct.
 func structOf(v any) (*plan, addr, error) {
 	if pl, p := recentOf(v); p != nil {
 		return pl, p, nil

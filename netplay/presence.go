@@ -45,12 +45,7 @@ func appendPresentNested(dst []byte, p addr, pl *plan, depth int) ([]byte, error
 	if err != nil {
 		return dst, err
 	}
-	n := len(dst) - start - 3
-	if n > maxCount {
-		return dst, tooLarge("nested struct with a length", n)
-	}
-	binary.BigEndian.PutUint16(dst[start+1:], uint16(n))
-	return dst, nil
+	return dst, putLength(dst[start:])
 }
 
 func appendPresentSlice(dst []byte, q addr, elem *value, depth int) ([]byte, error) {
@@ -71,8 +66,8 @@ func appendPresentSlice(dst []byte, q addr, elem *value, depth int) ([]byte, err
 	return dst, nil
 }
 
-// present reads the properties of the struct at p from the front of b.
-func (d *decoder) present(b []byte, p addr, pl *plan) error {
+// presentBody is body for V3 and V4.
+func (d *decoder) presentBody(b []byte, p addr, pl *plan) error {
 	var err error
 	for i := range pl.fields {
 		f := &pl.fields[i]
@@ -83,8 +78,7 @@ func (d *decoder) present(b []byte, p addr, pl *plan) error {
 	return nil
 }
 
-// presence reads one value with its presence byte and returns what follows it
-// in b.
+// presence reads one value with its presence byte and returns the rest of b.
 func (d *decoder) presence(b []byte, q addr, v *value) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, errShortBody
@@ -99,17 +93,17 @@ func (d *decoder) presence(b []byte, q addr, v *value) ([]byte, error) {
 		}
 		p := makeStruct(v.plan.typ)
 		setPointer(q, p)
-		return d.presentNested(b, p, v.plan)
+		return d.nested(b, p, v.plan)
 	case kindStruct:
-		return d.presentNested(b, q, v.plan)
+		return d.nested(b, q, v.plan)
 	case kindSlice:
 		return d.presentSlice(b[1:], q, v)
 	}
 	return d.value(b[1:], q, v)
 }
 
-// null makes a value absent. What may be null in Java, a string, an array or a
-// struct, becomes Go's zero value where the Go type has no nil.
+// null makes a value absent. A string, an array or a struct, which may be null in Java,
+// becomes Go's zero value if the Go type has no nil.
 func (d *decoder) null(q addr, v *value) error {
 	switch v.kind {
 	case kindPointer, kindBoxed, kindSlice, kindString, kindStruct:
@@ -117,23 +111,6 @@ func (d *decoder) null(q addr, v *value) error {
 		return nil
 	}
 	return errNull
-}
-
-func (d *decoder) presentNested(b []byte, p addr, pl *plan) ([]byte, error) {
-	if len(b) < 3 {
-		return nil, errShortBody
-	}
-	n := int(binary.BigEndian.Uint16(b[1:]))
-	if b = b[3:]; n > len(b) {
-		return nil, errShortBody
-	}
-	if d.depth == 0 {
-		return nil, errDepth
-	}
-	d.depth--
-	err := d.present(b[:n], p, pl)
-	d.depth++
-	return b[n:], err
 }
 
 func (d *decoder) presentSlice(b []byte, q addr, v *value) (_ []byte, err error) {

@@ -8,9 +8,8 @@ import (
 // batchSize is up to how many bytes of small frames are written at once.
 const batchSize = 16 << 10
 
-// A queue holds the frames that a connection has accepted and not yet handed
-// to the system, in order. A goroutine writes them, which exists only while
-// there are some and there is somewhere to write to.
+// A queue holds the frames that a connection has accepted and not yet written, in order. A
+// goroutine writes them. It exists only while there are frames and a sink.
 type queue struct {
 	limit int
 
@@ -55,8 +54,7 @@ func (q *queue) start() {
 	}
 }
 
-// push accepts a frame, which it holds until it is written, and reports whether
-// there was room. The error is that of seal.
+// push accepts a frame and reports whether there was room. The error is that of seal.
 func (q *queue) push(f *outFrame) (ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,28 +82,15 @@ func (q *queue) add(f *outFrame) (ok bool, err error) {
 
 // pushWait accepts a frame as soon as there is room.
 func (q *queue) pushWait(ctx context.Context, f *outFrame) error {
-	for {
-		q.mu.Lock()
-		ok, err := q.add(f)
-		changed := q.change()
-		q.mu.Unlock()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	var err error
+	added := q.wait(ctx, func() (done bool) {
+		done, err = q.add(f)
+		return done || err != nil
+	})
+	if !added {
+		return context.Cause(ctx)
 	}
-}
-
-// change returns a channel that is closed at the next change.
-func (q *queue) change() <-chan struct{} {
-	if q.changed == nil {
-		q.changed = make(chan struct{})
-	}
-	return q.changed
+	return err
 }
 
 func (q *queue) signal() {
@@ -152,8 +137,8 @@ var batches = sync.Pool{New: func() any {
 	return &b
 }}
 
-// batch returns how many frames to write next, and their bytes: a frame as it
-// is, or several copied together.
+// batch returns how many frames to write next, and their bytes: one frame, or copies of
+// several.
 func (q *queue) batch(scratch *[]byte) (n int, b []byte) {
 	waiting := q.frames[q.head:]
 	if len(waiting) == 0 {
@@ -173,8 +158,7 @@ func (q *queue) batch(scratch *[]byte) (n int, b []byte) {
 	return n, b
 }
 
-// written forgets the frames of which all bytes were written, and returns their
-// number.
+// written forgets the frames that were written completely, and returns their number.
 func (q *queue) written(batch, n int) (frames int) {
 	for _, f := range q.frames[q.head:][:batch] {
 		if n -= len(f.b); n < 0 {
@@ -206,8 +190,7 @@ func (q *queue) seal(err error) {
 	q.signal()
 }
 
-// flush waits until all frames are written, or nothing will be any more. It
-// reports whether all are.
+// flush waits until all frames are written or the queue ends. It reports whether all are.
 func (q *queue) flush(ctx context.Context) bool {
 	return q.wait(ctx, func() bool { return q.head == len(q.frames) || q.ended }) && q.empty()
 }
@@ -217,7 +200,10 @@ func (q *queue) wait(ctx context.Context, done func() bool) bool {
 	for {
 		q.mu.Lock()
 		ok := done()
-		changed := q.change()
+		if !ok && q.changed == nil {
+			q.changed = make(chan struct{})
+		}
+		changed := q.changed
 		q.mu.Unlock()
 		if ok {
 			return true
@@ -236,8 +222,8 @@ func (q *queue) empty() bool {
 	return q.head == len(q.frames)
 }
 
-// disconnect has nothing written any more until the next connect. The
-// connection must have been closed, so that a write under way ends.
+// disconnect takes the sink away. The connection must have been closed, so that a running
+// write ends.
 func (q *queue) disconnect() {
 	q.mu.Lock()
 	q.sink = sink{}
@@ -256,8 +242,8 @@ func (q *queue) end(err error) {
 	q.signal()
 }
 
-// unsent returns what was accepted and not handed to the system as a whole. It
-// is for a queue that was ended and whose connection was closed.
+// unsent returns the frames that were not written completely, after the end of the queue
+// and of the connection.
 func (q *queue) unsent() []*outFrame {
 	q.wait(context.Background(), func() bool { return !q.running })
 	q.mu.Lock()

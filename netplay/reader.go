@@ -4,13 +4,13 @@ import "io"
 
 const (
 	readBuffer = 2048 // bytes that a connection begins to read with
-	// calmFrames is after how many frames in a row that would have fitted a
-	// quarter of the buffer a larger buffer is given up.
+	// calmFrames is how many frames in a row that fit a quarter of a larger buffer make
+	// it shrink.
 	calmFrames = 64
 )
 
-// A frameReader finds the frames in a stream. Its buffer grows with what has
-// arrived of a frame, not with the length that the frame claims.
+// A frameReader finds the frames in a stream. Its buffer grows with the received bytes of a
+// frame, not with the length that the frame claims.
 type frameReader struct {
 	// read reads more bytes. partial says that a frame has begun.
 	read    func(b []byte, partial bool) (int, error)
@@ -18,7 +18,7 @@ type frameReader struct {
 	minRead int // the room that read must have, for sources of messages
 
 	buf  []byte
-	r, w int // what is in buf and was not taken
+	r, w int // the unread bytes in buf
 	last int // the bytes from r that next has returned
 	calm int // small frames in a row
 }
