@@ -26,19 +26,14 @@ func newPacketCipher(key *Key, protocolID uint64) packetCipher {
 }
 
 // newAEAD returns the IETF construction with its nonce of 12 bytes.
-func newAEAD(key *Key) cipher.AEAD {
-	aead, err := chacha20poly1305.New(key[:])
-	if err != nil {
-		panic("BUG: " + err.Error()) // checkCrypto has tried
-	}
-	return aead
-}
+func newAEAD(key *Key) cipher.AEAD { return must(chacha20poly1305.New(key[:])) }
 
 // newAEADX returns the construction with a nonce of 24 bytes.
-func newAEADX(key *Key) cipher.AEAD {
-	aead, err := chacha20poly1305.NewX(key[:])
+func newAEADX(key *Key) cipher.AEAD { return must(chacha20poly1305.NewX(key[:])) }
+
+func must(aead cipher.AEAD, err error) cipher.AEAD {
 	if err != nil {
-		panic("BUG: " + err.Error())
+		panic("BUG: " + err.Error()) // checkCrypto has tried
 	}
 	return aead
 }

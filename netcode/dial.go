@@ -311,14 +311,15 @@ func (d *dialing) cancel(cause error) {
 // failure closes the connection to the last server and describes the handshake.
 func (d *dialing) failure() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.dc != nil {
-		defer d.dc.Close()
-	}
+	dc := d.dc
 	e := &HandshakeError{Elapsed: time.Since(d.core.start), expired: d.expired}
 	for _, a := range d.core.attempts {
 		x := a.export()
 		e.Server, e.Err, e.Attempts = x.Server, x.Err, append(e.Attempts, x)
+	}
+	d.mu.Unlock()
+	if dc != nil {
+		dc.Close()
 	}
 	return e
 }

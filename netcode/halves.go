@@ -93,8 +93,3 @@ func (r *receiver) drop(reason dropReason) {
 	}
 	r.drops[reason]++
 }
-
-// open reads a datagram.
-func (r *receiver) open(b []byte, takes packetSet) (packet, dropReason) {
-	return r.cipher.open(b, takes, &r.window)
-}

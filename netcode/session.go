@@ -49,7 +49,7 @@ func (s *session) receive(now time.Time, b []byte) (p packet, reason dropReason)
 // open checks and decrypts a datagram; the receiving half.
 func (s *session) open(b []byte) (packet, dropReason) {
 	if s.client {
-		return s.recv.open(b, clientTakes)
+		return s.recv.cipher.open(b, clientTakes, &s.recv.window)
 	}
 	// Late packets of the handshake are known without cryptography.
 	switch {
@@ -60,7 +60,7 @@ func (s *session) open(b []byte) (packet, dropReason) {
 	case packetType(b[0]&0xf) == packetResponse:
 		return packet{}, dropState
 	}
-	return s.recv.open(b, sessionTakes)
+	return s.recv.cipher.open(b, sessionTakes, &s.recv.window)
 }
 
 // accept takes note of an authentic packet; the receiving half.

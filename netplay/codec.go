@@ -125,7 +125,7 @@ func (c *Codec) Decode(f Frame) (any, error) {
 }
 
 func (c *Codec) decode(f Frame, p addr, pl *plan) error {
-	if err := c.body(f, func(body []byte) error { return c.set.decodePlanned(body, p, pl) }); err != nil {
+	if err := c.decodeBody(f, p, pl); err != nil {
 		return &MessageError{Type: f.Type, Options: f.Options, Err: err}
 	}
 	return nil
@@ -134,18 +134,17 @@ func (c *Codec) decode(f Frame, p addr, pl *plan) error {
 // bodies holds buffers for expanded bodies.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// body calls read with the body in f.
-func (c *Codec) body(f Frame, read func([]byte) error) error {
+func (c *Codec) decodeBody(f Frame, p addr, pl *plan) error {
 	if f.Options&encrypted != 0 && !c.set.acceptEncrypted {
 		return errEncrypted
 	}
 	if f.Options&compressed == 0 {
-		return read(f.Payload)
+		return c.set.decodePlanned(f.Payload, p, pl)
 	}
 	buf := bodies.Get().(*[]byte)
 	body, err := expand(*buf, f.Payload, c.set.maxExpanded)
 	if err == nil {
-		err = read(body)
+		err = c.set.decodePlanned(body, p, pl)
 	}
 	if cap(body) <= maxFrame {
 		*buf = body

@@ -121,22 +121,17 @@ func (w *sliceWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-var zlibCompressors = sync.Pool{New: func() any {
-	// The level is that of the Java library.
-	w, err := zlib.NewWriterLevel(nil, zlib.BestCompression)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return &compressor{w: w}
-}}
-
-var gzipCompressors = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(nil, gzip.BestCompression)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return &compressor{w: w}
-}}
+// The level is that of the Java library. It is valid, so there is no error.
+var (
+	zlibCompressors = sync.Pool{New: func() any {
+		w, _ := zlib.NewWriterLevel(nil, zlib.BestCompression)
+		return &compressor{w: w}
+	}}
+	gzipCompressors = sync.Pool{New: func() any {
+		w, _ := gzip.NewWriterLevel(nil, gzip.BestCompression)
+		return &compressor{w: w}
+	}}
+)
 
 // compressBody replaces the body at the end of dst by its compressed form if that is
 // shorter, and reports that.

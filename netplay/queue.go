@@ -244,11 +244,14 @@ func (q *queue) end(err error) {
 
 // unsent returns the frames that were not written completely, after the end of the queue
 // and of the connection.
-func (q *queue) unsent() []*outFrame {
+func (q *queue) unsent(set *settings) (frames []Frame) {
 	q.wait(context.Background(), func() bool { return !q.running })
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.frames[q.head:]
+	for _, f := range q.frames[q.head:] {
+		frames = append(frames, set.frame(f.b))
+	}
+	return frames
 }
 
 // size returns the bytes and the number of frames that wait.

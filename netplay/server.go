@@ -137,13 +137,23 @@ func (s *Server) Serve(ln net.Listener) error {
 		return configError("ln", "it is nil")
 	}
 	defer ln.Close()
-	if err := cmp.Or(s.init(), s.handlersKnown()); err != nil {
+	if err := s.init(); err != nil {
 		return err
 	}
-	if !s.addListener(ln) {
+	if err := s.handlers.check(s.Registry); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.listeners[ln] = struct{}{} // also if it is closed, for stop
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, ln)
+	}()
+	if s.isClosed() {
 		return errServerClosed
 	}
-	defer s.removeListener(ln)
 	base := context.Background()
 	if s.BaseContext != nil {
 		if base = s.BaseContext(ln); base == nil {
@@ -180,13 +190,6 @@ func (s *Server) Serve(ln net.Listener) error {
 			}
 		}
 	}
-}
-
-func (s *Server) handlersKnown() error {
-	if s.bad != nil {
-		return nil
-	}
-	return s.handlers.check(s.Registry)
 }
 
 // passing reports whether an error of Accept may pass.

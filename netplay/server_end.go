@@ -116,21 +116,6 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-func (s *Server) addListener(ln net.Listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.listeners[ln] = struct{}{}
-	}
-	return !s.closed
-}
-
-func (s *Server) removeListener(ln net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, ln)
-}
-
 // pause waits and reports whether the server goes on.
 func (s *Server) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
