@@ -25,25 +25,22 @@ type benchOptions struct {
 	json     bool
 }
 
-const benchLong = `Bench sends messages to "volley serve" for --time and tells each --interval how
-many bits have arrived, and how many messages have not. With --reverse the
-server sends, with --bidir both do. The figures are the receivers'. It ends
-after --time, or by Ctrl-C, with a summary.
+const benchLong = `Bench sends messages to "volley serve" for --time. Each --interval it prints how
+many bits have arrived, and how many messages were lost. With --reverse the
+server sends, with --bidir both do. The figures are the receivers'. After --time,
+or at Ctrl-C, it prints a summary.
 
-Messages of volley are sent at --rate, whatever becomes of them, so that the
-loss shows what the way takes: as the UDP mode of iperf3 does, it begins at 1
-Mbit/s. Those of porous are sent as fast as its congestion control lets them,
-unless a rate is given, as in the TCP mode. Bits are those of messages, without
-headers. Jitter is the smoothed change of the time that messages are under way
-(RFC 3550).
---parallel opens several connections, each of which has the --rate.
+Volley sends at --rate, like the UDP mode of iperf3, so the loss shows what the
+path can carry. Porous sends as fast as its congestion control allows, like the
+TCP mode, unless a rate is given. Bits are those of messages, without headers.
+Jitter is the smoothed change of the transit time (RFC 3550).
+--parallel opens several connections, each with the --rate.
 
-The round trip under load is that of small messages, 20 a second, which are sent
-beside the others: what a queue on the way costs shows there. Over porous they
-wait, as all messages do, for those that were written before.
+The round trip under load is measured by 20 small messages a second beside the
+others. It shows how long queues on the path are. Over porous these messages also
+wait for all that were written before.
 
-The exit status is 1 if nothing has arrived, and 2 if bench could not be carried
-out.`
+The exit status is 1 if nothing has arrived, and 2 if bench could not run.`
 
 const benchExample = `  volley bench example.com:7777
   volley bench -b 50Mbit -t 30s example.com:7777

@@ -333,7 +333,7 @@ func TestServeTrim(t *testing.T) {
 	c.proved.Store(false)
 	c.trim()
 	require.Nil(t, c.buf)
-	c.buf = make([]byte, 10, strangerBuffer)
+	c.buf = make([]byte, 10, unprovedBuffer)
 	c.trim()
 	require.NotNil(t, c.buf)
 }

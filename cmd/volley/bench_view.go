@@ -205,7 +205,7 @@ func (v *benchView) line(title string, e benchEvent) {
 		arrow = "<-"
 	}
 	v.columns(arrow, title, formatSize(int(e.Bytes)), formatRate(e.Rate),
-		fmt.Sprintf("%.2f ms", e.Jitter), formatCount(e.Lost), formatPercent(e.LossPercent/100))
+		fmt.Sprintf("%.2f ms", e.Jitter), fmt.Sprint(e.Lost), formatPercent(e.LossPercent/100))
 }
 
 // final reports whether all that will come on the connection is known.

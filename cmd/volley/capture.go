@@ -19,11 +19,11 @@ import (
 const captureLong = `Capture shows what is in a file that a program has recorded with Config.Capture,
 and turns it into pcapng for Wireshark and other tools.
 
-The file has no headers of IP and UDP, since it was not taken from the network.
-In the pcapng they are made of the addresses of the connections, with the true
-times and directions; connections without such addresses get some of 192.0.2.0/24,
-which belong to nobody. Datagrams on top of a secure session are in plain text.
-Times are those at which the core was told of a datagram, or has made it.`
+The file was not taken from the network, so it has no headers of IP and UDP. The
+pcapng gets headers with the addresses of the connections, true times and
+directions. Connections without such addresses get some of 192.0.2.0/24, which
+belong to nobody. Datagrams above a secure session are plain text. Times are those
+at which the core received or made a datagram.`
 
 const captureExample = `  volley capture bug.vcap
   volley capture bug.vcap --pcapng bug.pcapng

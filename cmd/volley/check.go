@@ -22,20 +22,22 @@ type checkOptions struct {
 	json    bool
 }
 
-const checkLong = `Check finds out what may keep volley from working, or from working well, between
-this machine and "volley serve" at HOST:PORT: whether the server is reached, the
-largest datagrams that pass each way, what a NAT on the way does, whether clocks
-differ (with --token, also whether the token is valid now), how large buffers
-the kernel grants, and whether segmentation offload works. What is not as it
-should be comes with advice.
+const checkLong = `Check looks for problems between this machine and "volley serve" at HOST:PORT:
 
-The size of datagrams to here, and what a NAT does, are told by a second port of
-serve, the one after its first unless --nat-port says otherwise at either end.
-Let it pass the server's firewall, too. Against other servers that echo, these
-two remain unknown.
+  whether the server is reached
+  the largest datagrams that pass each way
+  what a NAT on the path does
+  whether clocks differ, and with --token whether the token is valid now
+  how large the kernel's buffers are, and whether segmentation offload works
+
+It gives advice for each problem.
+
+A second port of serve measures the datagrams to this side and the NAT. It is the
+port after the first, unless --nat-port says otherwise at either end. The server's
+firewall must let it pass. Other servers that echo cannot tell these two.
 
 The exit status is 1 if something is wrong, and 2 if nothing could be checked.
-Hints, about buffers and such, are not counted as wrong.`
+Hints, for example about buffers, do not count as wrong.`
 
 const checkExample = `  volley check example.com:7777
   volley check --json example.com:7777
@@ -80,7 +82,7 @@ func (o *checkOptions) run(ctx context.Context, address string, stdout io.Writer
 	if err := o.check(); err != nil {
 		return err
 	}
-	r := &checkReport{Address: address, Protocol: o.name(), begin: time.Now()}
+	r := &checkReport{Address: address, Protocol: o.name(), begin: time.Now(), serve: o.serveFlags()}
 	if err := o.examine(ctx, address, r); err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func (o *checkOptions) examine(ctx context.Context, address string, r *checkRepo
 			"look at the spelling, and at what DNS this machine uses")
 		return nil
 	}
-	r.system(systemLimits())
+	r.limits = systemLimits()
 	h, err := o.hello(ctx, address)
 	if err != nil {
 		return err
@@ -183,7 +185,7 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 			h.take(p, body, sent, time.Now())
 		case unreachable(err):
 			h.refused = err
-			pause(ctx, askAgain)
+			sleep(ctx, askAgain)
 		}
 	}
 	conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
@@ -226,13 +228,6 @@ func unreachable(err error) bool {
 		}
 	}
 	return false
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // examineToken looks at the times of a token, which need no server.

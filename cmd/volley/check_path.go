@@ -99,7 +99,7 @@ func (a *asker) greet(ctx context.Context, timeout time.Duration) {
 	deadline := time.Now().Add(timeout)
 	for !a.known && time.Now().Before(deadline) && ctx.Err() == nil {
 		if a.send(checkHead, checkHead) != nil {
-			pause(ctx, askAgain)
+			sleep(ctx, askAgain)
 			continue
 		}
 		a.receive(ctx, time.Now().Add(max(askAgain, 2*a.rtt)), func(d checkDatagram, _ int) bool {
@@ -133,7 +133,7 @@ func (a *asker) receive(ctx context.Context, until time.Time, f func(d checkData
 			if time.Now().After(until) {
 				return
 			}
-			pause(ctx, pauseAfterError)
+			sleep(ctx, pauseAfterError)
 			continue
 		}
 		if int(from.Port()) != a.to.Port {

@@ -37,6 +37,7 @@ type checkReport struct {
 	limits
 
 	begin time.Time
+	serve string // the flags that the server needs
 }
 
 // limits are those of the system.
@@ -83,8 +84,6 @@ func (r *checkReport) wrong() bool {
 	return false
 }
 
-func (r *checkReport) system(l limits) { r.limits = l }
-
 // reached tells whether the server has answered.
 func (r *checkReport) reached(h *hello, server *net.UDPAddr, timeout time.Duration) {
 	const topic = "reachable"
@@ -108,19 +107,9 @@ func (r *checkReport) reached(h *hello, server *net.UDPAddr, timeout time.Durati
 			"look at the address, and at the routes of this machine and of the networks on the way")
 	default:
 		advice := fmt.Sprintf("is \"volley serve%s\" running there, and do the firewalls there, here and between let UDP port %d pass, and the answers back?",
-			serveFlags(r.Protocol), server.Port)
+			r.serve, server.Port)
 		r.add(stateWrong, topic, fmt.Sprintf("nothing came back from %s within %v", server, timeout), advice)
 	}
-}
-
-func serveFlags(protocol string) (flags string) {
-	if strings.Contains(protocol, "netcode") {
-		flags = " --secure"
-	}
-	if strings.HasPrefix(protocol, protocolPorous) {
-		flags += " --protocol porous"
-	}
-	return flags
 }
 
 func timedOut(err error) bool {
@@ -137,8 +126,8 @@ func inner(err error) error {
 	return err
 }
 
-// What datagrams of volley take, with its headers: of a message that is not
-// fragmented, up to 9 bytes more, and of a fragment, 14.
+// Sizes of volley's datagrams by default. Headers add up to 9 bytes to a message that
+// is not fragmented, and 14 to a fragment.
 const (
 	defaultWhole     = 1200 + 9
 	defaultFragments = 1024 + 14

@@ -85,8 +85,8 @@ func (r *checkResponder) serve() {
 	}
 }
 
-// cookieTime is how long a cookie is good for at least, and half of how long at
-// most: whoever gets the address next is not to be sent what its last owner asks for.
+// cookieTime is half the longest life of a cookie, and its shortest. So the next
+// owner of an address is not sent what the last owner has asked for.
 const cookieTime = time.Minute
 
 // answer appends the answer to a datagram, or nothing.
@@ -104,7 +104,7 @@ func (r *checkResponder) answer(dst, b []byte, from netip.AddrPort, now time.Tim
 	return a.append(dst, size)
 }
 
-// cookie returns what only who receives at the address in this minute can know.
+// cookie returns bytes that only the receiver at this address can know, this minute.
 func (r *checkResponder) cookie(from netip.AddrPort, now time.Time) (c [16]byte) {
 	h := hmac.New(sha256.New, r.secret[:])
 	ip := from.Addr().As16()

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// What check asks for travels in two ways. Over a connection it is a probe of
+// The questions of check travel in two ways. Over a connection they are probes of
 // kind probeCheck, which serve answers with probeChecked and a checkReply behind
-// the head; a server that echoes everything answers with what it was asked. To
-// the second port of serve it is a datagram of its own, of which both sides
-// choose the size:
+// the head; an echo server returns the question. To the second port of serve they
+// are datagrams, of sizes that both sides choose:
 //
 //	bytes  0-7    checkMagic, with the version
 //	       8      1: question, 2: answer

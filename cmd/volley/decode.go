@@ -16,18 +16,17 @@ import (
 )
 
 const decodeLong = `Decode shows what is in datagrams of reliable, netcode, porous, riptide and
-netplay, and why a receiver refuses those that are malformed: a line for each,
-and with -v every field with its place.
+netplay, and why a receiver refuses malformed datagrams. It prints a line for
+each, and with -v every field and its place.
 
-The input is a capture in the format pcap or pcapng, as tcpdump and Wireshark
-write them, or hexadecimal digits. Either may be a file or standard input.
-Digits may also be arguments, which are one datagram together; in a file each
-line is a datagram, spaces and 0x do not matter, and # begins a comment. The
-forms of "hexdump -C", xxd and "tcpdump -x" are read as well.
+The input is a capture (pcap or pcapng, of tcpdump or Wireshark), or hexadecimal
+digits. Either may be a file or standard input. Digits as arguments are one
+datagram. In a file each line is a datagram, spaces and 0x are ignored, and #
+begins a comment. Decode also reads "hexdump -C", xxd and "tcpdump -x".
 
-Nothing in a datagram names its protocol. Without --protocol decode goes by what
-is possible, and says so where that is more than one, as in "[or riptide]"; what
-came before in the same input rules protocols out.`
+Nothing in a datagram names its protocol. Without --protocol decode takes the
+likeliest, and names others that are possible, as in "[or riptide]". Earlier
+datagrams of the same input rule protocols out.`
 
 const decodeExample = `  volley decode 3e 00 00 01 00 00 00 00 68 65 6c 6c 6f
   volley decode -v --protocol riptide 5240f7b656e606
@@ -42,8 +41,6 @@ type decodeOptions struct {
 	token    string
 	json     bool
 	verbose  bool
-
-	fragmentSize, maxFragments int
 
 	dissector bool
 }
@@ -61,36 +58,25 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.protocol, "protocol", "p", "", "what the datagrams are of: "+protocolNames())
-	f.BoolVar(&o.tcp, "tcp", false, "hexadecimal digits are the beginning of a TCP stream, and not a datagram of UDP")
-	f.UintSliceVar(&o.ports, "port", nil, "of a capture, only what goes to or comes from this port, or these")
+	f.StringVarP(&o.protocol, "protocol", "p", "", "protocol of the datagrams: "+protocolNames())
+	f.BoolVar(&o.tcp, "tcp", false, "hexadecimal digits are the beginning of a TCP stream, not a UDP datagram")
+	f.UintSliceVar(&o.ports, "port", nil, "of a capture, only packets to or from this port, or these")
 	f.StringVar(&o.token, "token", "", `file with a connect token of netcode, as "volley token new" makes it: opens the packets of its session`)
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show every field: its place in the datagram (offset+length), name and value")
 	f.BoolVar(&o.json, "json", false, "print a line of JSON for each datagram")
-	f.IntVar(&o.fragmentSize, "fragment-size", 0, "what reliable packets are cut into, in bytes, to check fragments by (default any)")
-	f.IntVar(&o.maxFragments, "max-fragments", 0, "the most fragments of a reliable packet, to check fragments by (default 256)")
-	f.BoolVar(&o.dissector, "dissector", false, "print a plugin for Wireshark that shows the same, to be put into its folder of Lua plugins")
+	f.BoolVar(&o.dissector, "dissector", false, "print a plugin for Wireshark, for its folder of Lua plugins")
 	return cmd
 }
 
 // protocolNames lists the protocols.
 func protocolNames() string {
-	var names []string
-	for _, p := range dissect.Protocols {
-		names = append(names, string(p))
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	last := len(dissect.Protocols) - 1
+	return joinProtocols(dissect.Protocols[:last]) + " or " + string(dissect.Protocols[last])
 }
 
 func (o *decodeOptions) check() error {
-	switch {
-	case o.protocol != "" && !slices.Contains(dissect.Protocols, dissect.Protocol(o.protocol)):
+	if o.protocol != "" && !slices.Contains(dissect.Protocols, dissect.Protocol(o.protocol)) {
 		return fmt.Errorf("--protocol must be %s, not %q", protocolNames(), o.protocol)
-	case o.fragmentSize < 0 || o.fragmentSize > 65535:
-		return fmt.Errorf("--fragment-size must be from 1 to 65535, not %d", o.fragmentSize)
-	case o.maxFragments < 0 || o.maxFragments > 256:
-		return fmt.Errorf("--max-fragments must be from 1 to 256, not %d", o.maxFragments)
 	}
 	if also, _ := dissect.Protocol(o.protocol).Streams(); o.tcp && o.protocol != "" && !also {
 		return fmt.Errorf("--tcp: %s does not travel over TCP", o.protocol)

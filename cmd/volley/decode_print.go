@@ -27,7 +27,6 @@ type decodePrinter struct {
 func newDecodePrinter(o *decodeOptions, out io.Writer) (*decodePrinter, error) {
 	p := &decodePrinter{o: o, out: bufio.NewWriter(out)}
 	p.json = json.NewEncoder(p.out)
-	p.options = dissect.Options{MaxFragments: o.maxFragments, FragmentSize: o.fragmentSize}
 	if o.token == "" {
 		return p, nil
 	}

@@ -57,8 +57,6 @@ func TestDecodeErrors(t *testing.T) {
 		{nil, strings.Repeat("00", 1<<20), "line 1 is longer than 1024 KiB"},
 		{[]string{"--protocol", "quic", firstHex}, "", "--protocol must be reliable, netcode, "},
 		{[]string{"--tcp", "--protocol", "reliable", firstHex}, "", "reliable does not travel over TCP"},
-		{[]string{"--fragment-size", "-1", firstHex}, "", "--fragment-size must be from 1 to 65535, not -1"},
-		{[]string{"--max-fragments", "257", firstHex}, "", "--max-fragments must be from 1 to 256, not 257"},
 	} {
 		o := command(t.Context(), file(t, c.stdin), append([]string{"decode"}, c.args...)...)
 		require.Equal(t, exitFailure, o.status, c.args)
@@ -94,9 +92,9 @@ func TestDecodeJSON(t *testing.T) {
 	require.Equal(t, []int{8, 5, 13}, []int{got.Fields[5].Offset, got.Fields[5].Length, got.Bytes})
 	require.Empty(t, got.Problem)
 
-	o = command(t.Context(), devNull(t), "decode", "--json", "--protocol", "reliable", "--fragment-size", "3", "01000001026d656e74")
+	o = command(t.Context(), devNull(t), "decode", "--json", "--protocol", "reliable", "01000003026d656e74")
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &got))
-	require.Equal(t, "fragment exceeds the fragment size", got.Problem)
+	require.Equal(t, "fragment id is not below the count", got.Problem)
 }
 
 // TestDecodeGuesses goes by what is possible, and says where that is more.

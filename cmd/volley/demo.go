@@ -19,7 +19,7 @@ import (
 // a connection dialed through the proxy.
 type demo struct {
 	opts   *options
-	src    source
+	src    *generator
 	ledger *ledger
 	proxy  *simnet.Proxy
 	ln     *volley.Listener
@@ -31,12 +31,8 @@ type demo struct {
 }
 
 // runDemo is the demo command.
-func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.Writer) error {
+func runDemo(ctx context.Context, o *options, stdout io.Writer) error {
 	if err := o.check(); err != nil {
-		return err
-	}
-	link, err := o.link()
-	if err != nil {
 		return err
 	}
 	script, err := simnet.ParseScript(o.script)
@@ -46,18 +42,13 @@ func runDemo(ctx context.Context, o *options, stdin *os.File, stdout, stderr io.
 	if err != nil {
 		return fmt.Errorf("--script: %w", err)
 	}
-	src, about, closeSource, err := openSource(o, stdin)
-	if err != nil {
-		return err
-	}
-	defer closeSource()
-	d := &demo{opts: o, src: src, ledger: newLedger()}
-	if err := d.open(ctx, link); err != nil {
+	d := &demo{opts: o, src: newGenerator(uint64(o.seed), o.minSize, o.maxSize), ledger: newLedger()}
+	if err := d.open(ctx, o.link()); err != nil {
 		return err
 	}
 	defer d.close()
 	d.proxy.Play(script, script)
-	view := newView(stdout, o, about)
+	view := newView(stdout, o)
 	sendErr := d.watch(view, func() error { return d.send(ctx) })
 	result := d.finish()
 	result.print(stdout, textWidth(stdout))
@@ -137,30 +128,17 @@ var lateness = 100 * time.Millisecond // but in tests, whose machine may stand s
 // send sends all messages, each at its time or as soon as it can.
 func (d *demo) send(ctx context.Context) error {
 	start := time.Now()
-	if d.timeLimit() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, start.Add(d.opts.duration).Add(lateness))
-		defer cancel()
-	}
+	ctx, cancel := context.WithDeadline(ctx, start.Add(d.opts.duration).Add(lateness))
+	defer cancel()
 	for i := 0; ; i++ {
 		at := time.Duration(float64(i) / d.opts.rate * float64(time.Second))
-		if d.timeLimit() && at >= d.opts.duration || !d.pause(ctx, start.Add(at)) {
+		if at >= d.opts.duration || !d.pause(ctx, start.Add(at)) {
 			return nil
 		}
-		msg, err := d.nextMessage(ctx)
-		if err != nil {
-			return endOfInput(err)
-		}
-		if err := d.sendOne(msg); err != nil {
+		if err := d.sendOne(d.src.next()); err != nil {
 			return err
 		}
 	}
-}
-
-// timeLimit reports whether the duration limits the sending.
-func (d *demo) timeLimit() bool {
-	_, generated := d.src.(*generator)
-	return generated || d.opts.durationSet
 }
 
 // pause waits until t, and collects receipts meanwhile. It returns false if the
@@ -182,40 +160,6 @@ func (d *demo) pause(ctx context.Context, t time.Time) bool {
 
 // collectInterval is how often receipts are collected while nothing is sent.
 const collectInterval = 20 * time.Millisecond
-
-// nextMessage returns the next message. While it waits for input it collects
-// receipts.
-func (d *demo) nextMessage(ctx context.Context) ([]byte, error) {
-	if g, ok := d.src.(*generator); ok {
-		return g.next()
-	}
-	type result struct {
-		msg []byte
-		err error
-	}
-	next := make(chan result, 1)
-	go func() {
-		msg, err := d.src.next()
-		next <- result{msg, err}
-	}()
-	for {
-		select {
-		case r := <-next:
-			return r.msg, r.err
-		case <-ctx.Done():
-			return nil, io.EOF
-		case <-time.After(collectInterval):
-			d.collect()
-		}
-	}
-}
-
-func endOfInput(err error) error {
-	if err == io.EOF {
-		return nil
-	}
-	return fmt.Errorf("input: %w", err)
-}
 
 func (d *demo) sendOne(msg []byte) error {
 	p := d.ledger.sending(msg)

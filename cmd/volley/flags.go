@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -18,18 +17,14 @@ import (
 type options struct {
 	rtt, jitter                       time.Duration
 	loss, duplicate, reorder, corrupt percent
-	bandwidth                         string
+	bandwidth                         bitrate
 	script                            string
 	seed                              number
 
 	rate             float64
 	duration         time.Duration
 	minSize, maxSize int
-	input            string
-	records          string
 	plain            bool
-
-	durationSet bool // by the user, so that it also limits input
 }
 
 // The sizes of messages. The limit is that of the wire format, 256 fragments
@@ -43,15 +38,12 @@ const demoLong = `Demo opens a listener and a dialed connection on loopback, wit
 bad link between them, sends messages from one to the other, and checks each
 one that arrives.
 
-Messages are generated, of 1 byte to 16 KiB, 60 each second for 10 seconds. If
-something is piped in, its lines are the messages instead (or blocks of 1 KiB,
-if it isn't text); empty lines are left out.
+It sends 60 messages of 1 byte to 16 KiB each second, for 10 seconds. A message
+of up to 1 KiB is one datagram. A larger one is several, which all have to arrive,
+so more messages are lost than datagrams.
 
-A message of up to 1 KiB is one datagram, a larger one several, which all have
-to arrive. The loss of messages is therefore larger than that of datagrams.
-
-A script changes the link over time. Each step is a time, settings and perhaps
-a duration; steps are separated by semicolons:
+A script changes the link over time. Each step is a time, settings and perhaps a
+duration. Semicolons separate steps:
 
   3s loss=40% for 2s; 6s blackout for 500ms; 8s latency=80ms
 
@@ -60,14 +52,13 @@ The settings are latency, jitter (of one direction), loss, burst (as in
 corrupt, bandwidth, queue, mtu, ordered and blackout.
 
 The exit status is 1 if a message arrived corrupt or twice, or was acknowledged
-but not received, and 2 if the demo could not be run.`
+but not received. It is 2 if the demo could not run.`
 
 const demoExample = `  volley demo
   volley demo --loss 20% --rtt 200ms --duration 30s
-  volley demo --script "3s loss=40% for 2s; 6s blackout for 500ms"
-  volley demo < /etc/services`
+  volley demo --script "3s loss=40% for 2s; 6s blackout for 500ms"`
 
-func newDemoCommand(stdin *os.File) *cobra.Command {
+func newDemoCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:     "demo",
@@ -76,8 +67,7 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 		Example: demoExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.durationSet = cmd.Flags().Changed("duration")
-			return runDemo(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runDemo(cmd.Context(), &o, cmd.OutOrStdout())
 		},
 	}
 	o.loss, o.seed, o.duration = 0.05, 1, 10*time.Second
@@ -89,40 +79,28 @@ func newDemoCommand(stdin *os.File) *cobra.Command {
 	f.Var(&o.duplicate, "duplicate", "share of datagrams that arrive twice")
 	f.Var(&o.reorder, "reorder", "share of datagrams held back by 10 ms, to be overtaken")
 	f.Var(&o.corrupt, "corrupt", "share of datagrams with a flipped bit; the wire has no checksum")
-	f.StringVar(&o.bandwidth, "bandwidth", "", "rate of the link each way, such as 2Mbit (default no limit)")
+	f.Var(&o.bandwidth, "bandwidth", "rate of the link each way, such as 2Mbit; 0 is no limit")
 	f.StringVar(&o.script, "script", "", "changes of the link over time, see above")
 	f.Var(&o.seed, "seed", "decides which datagrams meet what")
 	f.Float64Var(&o.rate, "rate", 60, "messages a second")
-	f.Var((*span)(&o.duration), "duration", "how long to send, by the clock; input is sent to its end unless this is given")
-	f.IntVar(&o.minSize, "min-size", 1, "smallest generated message in bytes")
-	f.IntVar(&o.maxSize, "max-size", defaultMaxSize, "largest message in bytes; longer lines are split")
-	f.StringVar(&o.input, "input", "", `file to send, "-" for standard input, "none" to ignore it`)
-	f.StringVar(&o.records, "records", "auto", "what is a message of the input: lines, a number of bytes, or auto")
+	f.Var((*span)(&o.duration), "duration", "how long to send")
+	f.IntVar(&o.minSize, "min-size", 1, "smallest message in bytes")
+	f.IntVar(&o.maxSize, "max-size", defaultMaxSize, "largest message in bytes")
 	f.BoolVar(&o.plain, "plain", false, "print lines even on a terminal")
 	return cmd
 }
 
 // link returns the description of the link, the same for each direction.
-func (o *options) link() (simnet.Link, error) {
-	l := simnet.Link{
+func (o *options) link() simnet.Link {
+	return simnet.Link{
 		Latency:   o.rtt / 2,
 		Jitter:    o.jitter / 2,
 		Loss:      float64(o.loss),
 		Duplicate: float64(o.duplicate),
 		Reorder:   float64(o.reorder),
 		Corrupt:   float64(o.corrupt),
+		Bandwidth: int64(o.bandwidth),
 	}
-	if o.bandwidth != "" {
-		if _, err := strconv.ParseFloat(o.bandwidth, 64); err == nil {
-			return l, fmt.Errorf("--bandwidth: %s has no unit: bit, kbit, Mbit or Gbit, as in %sMbit", o.bandwidth, o.bandwidth)
-		}
-		b, err := simnet.ParseLink("bandwidth=" + o.bandwidth)
-		if err != nil {
-			return l, fmt.Errorf("--bandwidth: %w", errors.Unwrap(err))
-		}
-		l.Bandwidth = b.Bandwidth
-	}
-	return l, nil
 }
 
 // check reports the first value out of range.
@@ -139,21 +117,7 @@ func (o *options) check() error {
 	case o.maxSize > limitSize:
 		return fmt.Errorf("--max-size must be at most %d, not %d", limitSize, o.maxSize)
 	}
-	_, err := o.recordSize()
-	return err
-}
-
-// recordSize returns the size of the records that --records asks for, 0 for
-// lines and auto.
-func (o *options) recordSize() (int, error) {
-	if o.records == "lines" || o.records == "auto" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(o.records)
-	if err != nil || n < 1 || n > o.maxSize {
-		return 0, fmt.Errorf("--records must be lines, auto, or a number of bytes from 1 to %d, not %q", o.maxSize, o.records)
-	}
-	return n, nil
+	return nil
 }
 
 // A percent is a flag that takes "5%", and is kept as a fraction. A bare 5 would

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,20 +75,4 @@ func pipe(t *testing.T) (r, w *os.File) {
 	}
 	t.Cleanup(func() { w.Close(); r.Close() })
 	return r, w
-}
-
-// all returns all messages of a source.
-func all(t *testing.T, s source) []string {
-	t.Helper()
-	var out []string
-	for {
-		msg, err := s.next()
-		if err == io.EOF {
-			return out
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, string(msg))
-	}
 }

@@ -6,11 +6,10 @@
 //	volley proxy          puts a bad link between two programs that speak UDP
 //	volley bench ADDRESS  measures throughput and loss
 //	volley demo           runs both ends of a connection over an impaired link
-//	volley demo < file    sends the lines of a file instead of generated messages
 //	volley decode         shows what is in datagrams
 //	volley capture FILE   shows what was captured of connections, or turns it into pcapng
 //	volley replay FILE    replays what was captured of connections
-//	volley top            shows the connections of a process that are worst off
+//	volley top            shows the worst connections of a process
 //	volley token          makes and shows connect tokens of secure sessions
 //	volley version        prints the version
 package main
@@ -76,7 +75,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(stdin), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newTopCommand(), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newTopCommand(), newVersionCommand())
 	return cmd
 }
 
@@ -86,9 +85,5 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := ""
-	if cmd.Flags().Lookup("input") != nil {
-		hint = "; use --input"
-	}
-	return fmt.Errorf("%s takes no arguments, but got %q%s", cmd.CommandPath(), args[0], hint)
+	return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 }

@@ -25,19 +25,18 @@ type pingOptions struct {
 	quiet    bool
 }
 
-const pingLong = `Ping sends messages to "volley serve", or to any server that echoes, and tells
-how long the answers take and how many are missing. On a terminal it draws how
-the round-trip time goes; otherwise, and with --plain, it prints a line for each
-answer. It ends with a summary: after --count, at the --deadline, or by Ctrl-C.
+const pingLong = `Ping sends messages to "volley serve", or to any server that echoes. It shows how
+long answers take, and how many are missing. On a terminal it draws the
+round-trip time; otherwise, and with --plain, it prints a line for each answer.
+It ends with a summary: after --count, at the --deadline, or at Ctrl-C.
 
-A message counts as lost when its answer has not come within --timeout. From
-what the server tells of its side follows whether messages or answers got lost.
+A message counts as lost if its answer has not come within --timeout. "volley
+serve" counts messages, so ping can tell lost messages from lost answers.
 
-The times are those that a program sees: with the way through both programs and
-machines, and without the waits that acknowledgements of volley may add.
+The times include both programs and machines, but not the waits that
+acknowledgements of volley may add.
 
-The exit status is 1 if there was no answer at all, and 2 if ping could not be
-carried out.`
+The exit status is 1 if there was no answer at all, and 2 if ping could not run.`
 
 const pingExample = `  volley ping example.com:7777
   volley ping -c 100 -i 0.1 example.com:7777
@@ -61,7 +60,7 @@ func newPingCommand() *cobra.Command {
 	f.SortFlags = false
 	f.IntVarP(&o.count, "count", "c", 0, "how many messages to send; 0: until Ctrl-C")
 	f.VarP(&o.interval, "interval", "i", "time from one message to the next")
-	f.VarP(&o.deadline, "deadline", "w", "end after so long, whatever has come by then; 0: no deadline")
+	f.VarP(&o.deadline, "deadline", "w", "end after this time; 0: no deadline")
 	f.VarP(&o.timeout, "timeout", "W", "an answer that takes longer counts as lost")
 	f.VarP(&o.size, "size", "s", "bytes in a message, 32 to 64KiB")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the summary only")
@@ -88,7 +87,7 @@ func (o *pingOptions) check() error {
 	return o.wireOptions.check()
 }
 
-// A pinger is a run of ping. All of it belongs to one goroutine, but for conn.
+// A pinger is a run of ping. One goroutine owns it, except for conn.
 type pinger struct {
 	opts    *pingOptions
 	address string

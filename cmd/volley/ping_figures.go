@@ -20,8 +20,8 @@ type pingFigures struct {
 	waiting []outgoing // for an answer, by number, without gaps
 	first   uint64     // the number of waiting[0]
 
-	// What the server tells of its side: it had received seen when it answered
-	// number newest. Both count from base, the first message of a connection.
+	// The server had received seen messages when it answered number newest. Both
+	// count from base, the first message of a connection.
 	base, newest, seen uint64
 	known              bool
 

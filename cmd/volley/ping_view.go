@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -134,7 +135,7 @@ func printHistogram(w io.Writer, bins []bin, width int) {
 		}
 		label = fmt.Sprintf("%-26s %6d ", label, b.count)
 		n := (b.count*max(0, width-len(label)-1) + most - 1) / most
-		fmt.Fprintln(w, trimRight(label+repeat(bar, n)))
+		fmt.Fprintln(w, trimRight(label+strings.Repeat(bar, n)))
 	}
 }
 
@@ -160,14 +161,6 @@ func formatTime(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
 	}
-}
-
-func repeat(s string, n int) string {
-	out := ""
-	for range n {
-		out += s
-	}
-	return out
 }
 
 // pingJSON prints lines of JSON.

@@ -20,7 +20,6 @@ type proxyOptions struct {
 	both       []string // settings of both directions, as "loss=5%"
 	up, down   string
 	script     string
-	scriptFile string
 	seed       number
 	maxClients int
 	interval   time.Duration
@@ -30,30 +29,29 @@ type proxyOptions struct {
 }
 
 const proxyLong = `Proxy forwards UDP datagrams from clients to --to, and the answers back, over a
-simulated bad link. Point a program at the proxy in place of its server; both
-may be of any kind. Each client comes to the server from a port of its own.
+simulated bad link. Use its address in place of your server's; client and server
+may be any programs. The server sees each client at a port of its own.
 
-Settings hold for each direction alone: --latency 25ms makes round trips 50 ms
-longer. --up and --down change one direction, from and to the clients:
+Settings apply to each direction: --latency 25ms makes round trips 50 ms longer.
+--up and --down change one direction, from and to the clients:
 
   --rate 20Mbit/s --up "rate 2Mbit/s loss 1%"
 
-While it runs, settings are changed by lines on standard input, at once, at a
-time since the start, or in a while from now, for good or for some time:
+Lines on standard input change settings while it runs: at once, at a time since
+the start, or in a while from now; for good, or for some time:
 
   loss 20%                        up latency 80ms jitter 10ms
   at 30s blackout for 2s          in 5s down rate 500kbit/s for 10s
   preset 3g                       reset
 
-"rebind" gives each client a new port towards the server, as a NAT does that
-has forgotten it; "show" prints what holds, "stats" the counters, "quit" ends.
---script has such lines separated by semicolons, --script-file one a line.
+"rebind" gives each client a new port towards the server, like a NAT that has
+forgotten it. "show" prints the settings, "stats" the counters, "quit" ends.
+--script has such lines, separated by semicolons.
 
 The settings are latency, jitter, distribution (uniform, normal, long-tail),
 loss, burst (as in "2%/8": 2 % lost, 8 in a row on average), duplicate, reorder,
-reorder-by, corrupt, rate, queue, mtu, ordered and blackout. Loss alone takes
-the place of bursts. The presets and where their figures come from are listed by
-"volley proxy --presets".`
+reorder-by, corrupt, rate, queue, mtu, ordered and blackout. Loss without burst
+ends bursts. "volley proxy --presets" lists the presets and their sources.`
 
 const proxyExample = `  volley proxy --listen 127.0.0.1:4000 --to 127.0.0.1:7777 --loss 5% --latency 25ms
   volley proxy --to game.example:7777 --preset 4g --script "10s blackout for 3s; 20s preset 3g"
@@ -69,7 +67,8 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.presets {
-				return printPresets(cmd.OutOrStdout(), o.json)
+				printPresets(cmd.OutOrStdout())
+				return nil
 			}
 			return runProxy(cmd.Context(), &o, stdin, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -100,7 +99,6 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 	f.StringVar(&o.up, "up", "", "settings from the clients to the server alone")
 	f.StringVar(&o.down, "down", "", "settings from the server to the clients alone")
 	f.StringVar(&o.script, "script", "", "changes over time, see above")
-	f.StringVar(&o.scriptFile, "script-file", "", "file with changes over time, one a line")
 	f.Var(&o.seed, "seed", "decides which datagrams meet what")
 	f.IntVar(&o.maxClients, "max-clients", 256, "most clients at once; a new one takes the place of the most silent")
 	f.Var((*span)(&o.duration), "duration", "how long to run (default until Ctrl-C)")
@@ -185,29 +183,16 @@ func (o *proxyOptions) links() (up, down simnet.Link, err error) {
 // scriptLines returns the changes that are known beforehand.
 func (o *proxyOptions) scriptLines() ([]controlLine, error) {
 	var lines []controlLine
-	add := func(flag, text string) error {
-		for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
-			l, err := parseControl(line)
-			if err != nil {
-				return fmt.Errorf("%s: %q: %w", flag, strings.TrimSpace(line), err)
-			}
-			if l.verb != verbNone {
-				lines = append(lines, l)
-			}
+	for _, line := range strings.FieldsFunc(o.script, func(r rune) bool { return r == ';' || r == '\n' }) {
+		l, err := parseControl(line)
+		if err != nil {
+			return nil, fmt.Errorf("--script: %q: %w", strings.TrimSpace(line), err)
 		}
-		return nil
+		if l.verb != verbNone {
+			lines = append(lines, l)
+		}
 	}
-	if err := add("--script", o.script); err != nil {
-		return nil, err
-	}
-	if o.scriptFile == "" {
-		return lines, nil
-	}
-	text, err := os.ReadFile(o.scriptFile)
-	if err != nil {
-		return nil, fmt.Errorf("--script-file: %w", err)
-	}
-	return lines, add("--script-file", string(text))
+	return lines, nil
 }
 
 // check reports the first value out of range.

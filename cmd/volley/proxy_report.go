@@ -29,11 +29,10 @@ type proxyReport struct {
 
 func newProxyReport(p *simnet.Proxy, o *proxyOptions, stdout, stderr io.Writer) *proxyReport {
 	now := time.Now()
-	r := &proxyReport{
+	return &proxyReport{
 		proxy: p, listen: p.Addr().String(), to: o.to,
 		start: now, last: now, out: stdout, errs: stderr, json: o.json,
 	}
-	return r
 }
 
 // A proxyEvent is a line of JSON. The links are settings as they may be typed.
@@ -104,27 +103,32 @@ func (e *proxyEvent) setLinks(up, down simnet.Link) {
 }
 
 func (r *proxyReport) begin(up, down simnet.Link) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := r.event("listening")
 	e.Listen, e.To = r.listen, r.to
 	e.setLinks(up, down)
+	r.tell(r.out, e, fmt.Sprintf("%s -> %s\n%sA line such as \"loss 20%%\" changes that, \"help\" lists more; Ctrl-C ends it.\n", r.listen, r.to, e.links()))
+}
+
+// tell prints an event, as JSON or in words.
+func (r *proxyReport) tell(w io.Writer, e proxyEvent, words string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.json {
 		printJSON(r.out, e)
 		return
 	}
-	fmt.Fprintf(r.out, "%s -> %s\n", r.listen, r.to)
-	r.printLinks(e)
-	fmt.Fprintln(r.out, `A line such as "loss 20%" changes that, "help" lists more; Ctrl-C ends it.`)
+	io.WriteString(w, words)
 }
 
-func (r *proxyReport) printLinks(e proxyEvent) {
+// links describes both links, in a line each.
+func (e *proxyEvent) links() (lines string) {
 	for _, l := range []struct{ name, link string }{{"up", *e.UpLink}, {"down", *e.DownLink}} {
 		if l.link == "" {
 			l.link = "nothing happens to datagrams"
 		}
-		fmt.Fprintf(r.out, "  %-5s %s\n", l.name, l.link)
+		lines += fmt.Sprintf("  %-5s %s\n", l.name, l.link)
 	}
+	return lines
 }
 
 // watch prints a line each interval until ctx is done.
@@ -170,15 +174,10 @@ func (r *proxyReport) interval() {
 	fmt.Fprintf(r.out, "%5.0f s %7d %s %s\n", now.Sub(r.start).Seconds(), clients, row(e.Up), row(e.Down))
 }
 
-// finish prints the summary.
-func (r *proxyReport) finish() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.summary("summary")
-}
-
 // summary prints all counters.
 func (r *proxyReport) summary(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	up, down := r.proxy.Stats()
 	e := r.event(name)
 	t := time.Since(r.start)
@@ -215,47 +214,25 @@ func (r *proxyReport) summary(name string) {
 }
 
 func (r *proxyReport) changed(text string, up, down simnet.Link) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := r.event("change")
 	e.Text = text
 	e.setLinks(up, down)
-	if r.json {
-		printJSON(r.out, e)
-		return
-	}
-	fmt.Fprintf(r.out, "%5.1f s -- %s\n", e.Seconds, text)
+	r.tell(r.out, e, fmt.Sprintf("%5.1f s -- %s\n", e.Seconds, text))
 }
 
 func (r *proxyReport) failed(text string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := r.event("error")
 	e.Text, e.Error = text, err.Error()
-	if r.json {
-		printJSON(r.out, e)
-		return
-	}
-	fmt.Fprintf(r.errs, "volley: %s: %v\n", text, err)
+	r.tell(r.errs, e, fmt.Sprintf("volley: %s: %v\n", text, err))
 }
 
 func (r *proxyReport) show(up, down simnet.Link) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e := r.event("show")
 	e.setLinks(up, down)
-	if r.json {
-		printJSON(r.out, e)
-		return
-	}
-	r.printLinks(e)
+	r.tell(r.out, e, e.links())
 }
 
-func (r *proxyReport) stats() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.summary("stats")
-}
+func (r *proxyReport) stats() { r.summary("stats") }
 
 func (r *proxyReport) help() {
 	r.mu.Lock()
@@ -264,36 +241,13 @@ func (r *proxyReport) help() {
 }
 
 // printPresets lists the presets.
-func printPresets(w io.Writer, asJSON bool) error {
+func printPresets(w io.Writer) {
 	for _, p := range simnet.Presets() {
-		if asJSON {
-			printJSON(w, presetLine{
-				Name: p.Name, About: p.About, RTT: p.RTT.Seconds() * 1e3, RTT90: p.RTT90.Seconds() * 1e3, Loss: p.Loss, Burst: p.Burst,
-				Down: p.Down.Bandwidth, Up: p.Up.Bandwidth, Source: p.Source, UpLink: describeLink(p.Up), DownLink: describeLink(p.Down),
-			})
-			continue
-		}
 		fmt.Fprintf(w, "%-10s %s\n", p.Name, p.About)
 		fmt.Fprintf(w, "%10s round trip %s, 90 %% within %s; %s down, %s up; %s lost\n", "",
 			formatDuration(p.RTT), formatDuration(p.RTT90), formatRate(float64(p.Down.Bandwidth)), formatRate(float64(p.Up.Bandwidth)), formatPercent(p.Loss))
 		fmt.Fprintf(w, "%10s %s\n\n", "", p.Source)
 	}
-	return nil
-}
-
-// A presetLine is a line of JSON about a preset.
-type presetLine struct {
-	Name     string  `json:"name"`
-	About    string  `json:"about"`
-	RTT      float64 `json:"rtt_ms"`
-	RTT90    float64 `json:"rtt_p90_ms"`
-	Loss     float64 `json:"loss"`
-	Burst    float64 `json:"burst"`
-	Down     int64   `json:"down_bits_per_s"`
-	Up       int64   `json:"up_bits_per_s"`
-	Source   string  `json:"source"`
-	UpLink   string  `json:"up_link"`
-	DownLink string  `json:"down_link"`
 }
 
 // describeLink tells what a link does, in the words by which it can be set.

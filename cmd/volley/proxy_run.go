@@ -53,7 +53,7 @@ func runProxy(ctx context.Context, o *proxyOptions, stdin *os.File, stdout, stde
 	}
 	go c.read(ctx, stdin)
 	report.watch(ctx, o.interval)
-	report.finish()
+	report.summary("summary")
 	return nil
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -158,9 +156,8 @@ func addrOf(t *testing.T, s string) net.Addr {
 // summary, and the end by --duration, by a line, and that of standard input,
 // which ends nothing.
 func TestProxyTable(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "script")
-	require.NoError(t, os.WriteFile(script, []byte("# nothing\n\nat 20ms loss 100%\n50ms down latency 5ms for 10ms\n"), 0o600))
-	p := start(t, "proxy", "--to", "127.0.0.1:9", "--interval", "20ms", "--script-file", script)
+	p := start(t, "proxy", "--to", "127.0.0.1:9", "--interval", "20ms",
+		"--script", "# nothing\n\nat 20ms loss 100%\n50ms down latency 5ms for 10ms\n")
 	p.line("-- end of down latency 5ms")
 	p.line("clients      up/s") // which comes again every few lines
 	o := p.interrupt()

@@ -17,13 +17,13 @@ import (
 	"volley/porous"
 )
 
-const replayLong = `Replay gives what was recorded of connections to fresh protocol cores, and
-compares what they send, deliver and decide with what was recorded. A program
-makes such a file with Config.Capture and package capture.
+const replayLong = `Replay gives the recorded input of connections to fresh protocol cores, and
+compares their answers with the recording: what they send, deliver and decide. A
+program makes such a file with Config.Capture and package capture.
 
 It prints a line for each connection, with the digest of all answers, or the
-first answer that differs. The exit status is 1 if there is one. Connections of
-which a ring has forgotten the beginning cannot be replayed.`
+first answer that differs. The exit status is 1 if one differs. A connection
+cannot be replayed if a ring has forgotten its beginning.`
 
 // errDiverges is returned when a replay was not the same, which has been said.
 var errDiverges = errors.New("the replay gives other answers than were recorded")

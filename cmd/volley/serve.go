@@ -30,18 +30,17 @@ type serveOptions struct {
 	json     bool
 }
 
-const serveLong = `Serve answers "volley ping", "volley bench" and "volley check", and echoes
-every other message, so that it is also a server to try a program of one's own
-against.
+const serveLong = `Serve answers "volley ping", "volley bench" and "volley check". It echoes every
+other message, so you can try your own clients against it.
 
-It listens on UDP port 7777 of all addresses unless an address is given. Every
-connection has a line when it comes and when it goes, and there is one with
-totals each --interval in which something has happened. Ctrl-C ends it.
+It listens on UDP port 7777 of all addresses unless an address is given. It
+prints a line when a connection comes or goes, and totals each --interval in
+which something has happened. Ctrl-C ends it.
 
-Anybody who reaches the port is served, and may have data sent by "bench
---reverse", but only to an address that has proved to be its own, and at
---max-rate, all clients together, and for --max-time at most. With --secure only
-those are served who have the key, or a token made with it.`
+It serves everybody who reaches the port. "bench --reverse" gets data only after
+the client has proved its address, at --max-rate for all clients together, and
+for --max-time at most. With --secure clients need the key, or a token made with
+it.`
 
 const serveExample = `  volley serve
   volley serve 127.0.0.1:9000
@@ -67,8 +66,8 @@ func newServeCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.VarP(&o.interval, "interval", "i", "time from one line of totals to the next; 0: none")
-	f.Var(&o.maxTime, "max-time", "the longest that a measurement may send to a client")
-	f.Var(&o.maxRate, "max-rate", "the most that measurements may send to clients, all together, such as 100Mbit; 0: no limit")
+	f.Var(&o.maxTime, "max-time", "longest time that a measurement may send to a client")
+	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
 	f.IntVar(&o.natPort, "nat-port", -1, "second UDP port, for volley check; 0: none (default the next one, or a free one)")
 	f.BoolVar(&o.json, "json", false, "print lines of JSON")
@@ -124,8 +123,8 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 	return err
 }
 
-// announce says where the server is, and what clients need. A key goes to the
-// terminal of whoever has started it, and not into what is kept of the output.
+// announce prints the address, and what clients need. A key goes to stderr, so that
+// it is not in saved output.
 func (s *server) announce(made netcode.Key, stderr io.Writer) {
 	addr := s.ln.Addr().String()
 	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name(), NATPort: s.second.port()},
@@ -193,14 +192,13 @@ func (c *client) write(m []byte) error {
 	return err
 }
 
-// strangerBuffer is the most memory in bytes that is kept for the next message of
+// unprovedBuffer is the most memory in bytes that is kept for the next message of
 // an address that may be forged.
-const strangerBuffer = 2 << 10
+const unprovedBuffer = 2 << 10
 
-// trim gives a large buffer back, unless the client is known to be one: there may
-// be as many others as the listener lets in.
+// trim gives a large buffer back, unless the client has proved its address.
 func (c *client) trim() {
-	if cap(c.buf) > strangerBuffer && !c.proved.Load() {
+	if cap(c.buf) > unprovedBuffer && !c.proved.Load() {
 		c.buf = nil
 	}
 }
@@ -244,7 +242,7 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 	notes := ownTrouble(conn)
 	conn.Close()
 	text := fmt.Sprintf("%s has gone after %.1f s: %s received (%s), %s answered%s", peer, time.Since(c.begin).Seconds(),
-		plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), formatCount(c.stats.Answered), why(err))
+		plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), fmt.Sprint(c.stats.Answered), why(err))
 	s.event(serveEvent{Type: "closed", Address: peer, Seconds: time.Since(c.begin).Seconds(), Client: &c.stats, Notes: notes},
 		strings.Join(append([]string{text}, notes...), "\n  "))
 }
@@ -323,18 +321,12 @@ func (s *server) open() int {
 }
 
 func (s *server) summary() {
-	fmt.Fprint(s.out, s.blank())
+	if !s.opts.json {
+		fmt.Fprintln(s.out)
+	}
 	s.event(s.sums("summary"), fmt.Sprintf("served %s in %.1f s: %s received (%s), %s answered%s",
 		plural(int(s.served.Load()), "connection", "connections"), time.Since(s.begin).Seconds(),
-		plural(int(s.received.Load()), "message", "messages"), formatSize(int(s.bytes.Load())), formatCount(s.answered.Load()), s.refused()))
-}
-
-// blank is a line before the summary for people.
-func (s *server) blank() string {
-	if s.opts.json {
-		return ""
-	}
-	return "\n"
+		plural(int(s.received.Load()), "message", "messages"), formatSize(int(s.bytes.Load())), fmt.Sprint(s.answered.Load()), s.refused()))
 }
 
 // refused tells of datagrams that the socket had no room for.

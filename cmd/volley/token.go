@@ -16,9 +16,8 @@ import (
 const tokenLong = `Token makes and shows the connect tokens of secure sessions (volley/netcode),
 and makes the private key that a backend shares with its servers.
 
-A token is a secret: whoever has it can open the session that it permits. The
-key makes and opens all tokens. Write both to files with --out, which only
-you can read.`
+A token is a secret: it opens the session that it permits. The key makes and opens
+all tokens. With --out both go to files that only you can read.`
 
 const tokenExample = `  volley token key --out game.key
   volley token new --key @game.key --protocol 7 --server 203.0.113.5:7777 --id 42 --out 42.token

@@ -28,9 +28,9 @@ type tokenOptions struct {
 
 const tokenNewLong = `New makes a connect token, as a backend does for a user who has logged in.
 
-It is written as base64 on one line, or with --binary as the 2048 bytes that
-every implementation of NETCODE 1.02 reads. The clock of this machine says when
-the token was issued; it must agree with those of the servers.`
+The output is a line of base64, or with --binary the 2048 bytes that every
+implementation of NETCODE 1.02 reads. This machine's clock gives the time of issue;
+it must agree with the clocks of the servers.`
 
 func newTokenNewCommand() *cobra.Command {
 	var o tokenOptions

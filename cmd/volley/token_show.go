@@ -20,12 +20,11 @@ import (
 	"volley/netcode"
 )
 
-const tokenShowLong = `Show tells what is in a connect token, text or binary. Without a file, or with
-"-", the token is read from standard input.
+const tokenShowLong = `Show prints what is in a connect token, text or binary. Without a file, or with
+"-", it reads standard input.
 
-With the private key it opens the private part as well, as a server does, and
-so tells whether a token was made with that key. The keys of the session are
-never shown.`
+With the private key it also opens the private part, as a server does. So it tells
+whether the token was made with that key. It never shows the session's keys.`
 
 func newTokenShowCommand(stdin *os.File) *cobra.Command {
 	var key string

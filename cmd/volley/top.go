@@ -34,11 +34,10 @@ func newTopCommand() *cobra.Command {
 	o := topOptions{interval: span(time.Second)}
 	cmd := &cobra.Command{
 		Use:   "top [URL | HOST[:PORT]]",
-		Short: "Shows the connections of a process that are worst off",
-		Long: `Shows the connections of a process that are worst off, by its debug page
-(package volleydebug), which is at localhost:6060 if nothing else is said, and at
-port 6060 of a host without one. On a terminal it is a list that is renewed, and
-elsewhere lines of text, once.`,
+		Short: "Show the worst connections of a process",
+		Long: `Top shows the worst connections of a process, by its debug page (package
+volleydebug). The default is localhost:6060, and port 6060 of a host without a
+port. On a terminal it updates a list; elsewhere it prints lines once.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := "localhost:6060"

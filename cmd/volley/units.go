@@ -110,9 +110,6 @@ func isPlainNumber(s string) bool {
 	return err == nil && v != 0
 }
 
-// formatCount formats a number of messages.
-func formatCount(n uint64) string { return strconv.FormatUint(n, 10) }
-
 // passing reports whether a connection lives on after an error of its Read: that
 // the peer's machine says nobody listens, which may change.
 func passing(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

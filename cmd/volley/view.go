@@ -24,8 +24,8 @@ type view interface {
 }
 
 // newView returns a graph for a terminal, and lines for everything else.
-func newView(w io.Writer, o *options, about string) view {
-	title := fmt.Sprintf("%s at %g Hz, over a link of %v +- %v round trip, %v loss", about, o.rate, o.rtt, o.jitter, &o.loss)
+func newView(w io.Writer, o *options) view {
+	title := fmt.Sprintf("messages of %s to %s at %g Hz, over a link of %v +- %v round trip, %v loss", formatSize(o.minSize), formatSize(o.maxSize), o.rate, o.rtt, o.jitter, &o.loss)
 	f, ok := w.(*os.File)
 	if ok && !o.plain && isTerminal(f) {
 		g := newGraph(f, title, func() int { return terminalWidth(f) })
@@ -101,22 +101,20 @@ func (t *table) show(f figures) {
 // A graph redraws some lines of a terminal, each with a figure and how it has
 // gone so far.
 type graph struct {
-	w       io.Writer
-	width   func() int // of the terminal, at present
+	canvas
 	title   string
 	hint    string
 	levels  []rune
 	marks   [2]string // of the begin and the end of an event
 	events  []demoEvent
 	history []figures
-	drawn   int // lines on the screen
 }
 
 // graphInterval is the time from one column of a graph to the next.
 const graphInterval = 250 * time.Millisecond
 
 func newGraph(w io.Writer, title string, width func() int) *graph {
-	g := &graph{w: w, width: width, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#"), marks: [2]string{"v", "^"}}
+	g := &graph{canvas: canvas{w: w, width: width}, title: title, hint: ", Ctrl-C ends it", levels: []rune(" .:-=+*#"), marks: [2]string{"v", "^"}}
 	if utf8Locale() {
 		g.levels = []rune("▁▂▃▄▅▆▇█")
 		g.marks = [2]string{"▼", "▲"}
@@ -176,28 +174,20 @@ func (g *graph) draw() {
 	}
 	clock := fmt.Sprintf("%.1f s%s", last.elapsed.Seconds(), g.hint)
 	room := max(0, width-len(leftOf("", ""))-scaleWidth-1)
-	lines := append(strings.Split(wrap(g.title, 0, width-1), "\n"), clip(clock, width))
+	lines := append(strings.Split(wrap(g.title, 0, width-1), "\n"), clock)
 	for _, r := range rows {
 		curve, top := g.curve(r, room)
 		scale := ""
 		if top.value > 0 {
 			scale = " <= " + r.format(top.figures)
 		}
-		lines = append(lines, clip(leftOf(r.name, r.format(last))+pad(curve, room)+g.symbols(scale), width))
+		lines = append(lines, leftOf(r.name, r.format(last))+pad(curve, room)+g.symbols(scale))
 	}
-	lines = append(lines, clip(leftOf("", "")+g.axis(room), width))
+	lines = append(lines, leftOf("", "")+g.axis(room))
 	if len(g.events) > 0 {
-		lines = append(lines, clip(leftOf("events", "")+g.marked(room), width), clip("  "+g.latest(last.elapsed), width))
+		lines = append(lines, leftOf("events", "")+g.marked(room), "  "+g.latest(last.elapsed))
 	}
-	var b strings.Builder
-	if g.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", g.drawn)
-	}
-	for _, l := range lines {
-		b.WriteString("\r" + l + "\x1b[K\n")
-	}
-	g.drawn = len(lines)
-	io.WriteString(g.w, b.String())
+	g.canvas.draw(lines)
 }
 
 // scaleWidth is the room for what the top of a curve stands for.

@@ -10,7 +10,7 @@ import (
 	"volley/internal/wire"
 )
 
-// What a core answers to a call is a sequence of these.
+// Kinds of outputs. A core's answer to a call is a sequence of them.
 const (
 	outDatagram  = 1 + iota // data
 	outDelivered            // number, length, CRC-32C of the bytes (4, or 0 where payloads are omitted)
