@@ -78,6 +78,8 @@ type Features struct {
 	Unread UnreadTeller
 	// Tombstone sets what becomes of the address after Close.
 	Tombstone TombstoneSetter
+	// After calls back when the packets at hand have been handled.
+	After AfterReader
 	// Glance tells what Stats does, at less cost, to whoever admits the Conn.
 	Glance Glancer
 	// Viewer is the connection below as package volleydebug shows it, with what
@@ -139,6 +141,18 @@ type UnreadTeller interface {
 	// then what looks like silence may be a reader that has no processor.
 	Unread() bool
 }
+
+// An AfterReader can do something once it has handled all packets that it found,
+// so that their answers leave together. Conns that share a reader have the same
+// one.
+type AfterReader interface {
+	// AfterRead has r run once, on the goroutine that reads, before that waits
+	// for packets again. It is called within HandleBatch only.
+	AfterRead(r Runner)
+}
+
+// A Runner is run by a reader.
+type Runner interface{ Run() }
 
 // A Glancer is a Conn whose Stats ask the system.
 type Glancer interface {

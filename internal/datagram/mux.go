@@ -3,6 +3,7 @@ package datagram
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,12 @@ type readState struct {
 	bufs      bufList
 	out       wire.Batch
 	strangers strangers
+	after     []Runner // to be run before the reader waits again
+	unpaused  int      // packets handled since they were run
 }
+
+// runAfter is after how many packets the Runners run, though there are more.
+const runAfter = 64
 
 // NewMux returns a Mux on sock, which it takes over. Nothing is read before
 // Start.
@@ -216,8 +222,13 @@ func (m *Mux) handleBroken(err error) {
 	m.cfg.Group.leave(m)
 }
 
-// handle takes packets from the socket.
+// handle takes packets from the socket. None means that there are no more at the
+// moment.
 func (m *Mux) handle(ps []socket.Packet) {
+	if len(ps) == 0 {
+		m.drained()
+		return
+	}
 	now := m.turns.received()
 	m.handlePackets(now, ps)
 	m.turns.handled(now)
@@ -242,6 +253,27 @@ func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 		m.handleStrangers(now, len(ps))
 	}
 	clear(r.bufs.bufs)
+	if r.unpaused += len(ps); r.unpaused >= runAfter {
+		m.drained()
+	}
+}
+
+// drained runs what was to be run after the packets at hand.
+func (m *Mux) drained() {
+	r := &m.reading
+	r.unpaused = 0
+	for i := 0; i < len(r.after); i++ { // one may add another
+		r.after[i].Run()
+	}
+	clear(r.after)
+	r.after = r.after[:0]
+}
+
+// AfterRead implements AfterReader.
+func (m *Mux) AfterRead(r Runner) {
+	if after := &m.reading.after; !slices.Contains(*after, r) {
+		*after = append(*after, r)
+	}
 }
 
 // handleKnown hands on the packets of a route that has a Conn, and returns false if

@@ -160,7 +160,7 @@ func (p *Peer) Linger() {
 // Features implements Conn.
 func (p *Peer) Features() Features {
 	below := p.mux.sock.Features()
-	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, System: below.System}
+	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, After: p.mux, System: below.System}
 	if below.Peek != nil {
 		f.Unread = p
 	}

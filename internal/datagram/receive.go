@@ -41,7 +41,8 @@ func (l *bufList) of(ps []socket.Packet) [][]byte {
 
 const readPackets = 8
 
-// serve reads from a socket and calls handle with each batch, until an error.
+// serve reads from a socket and calls handle with each batch, until an error, and
+// with nil where there may be no more packets at the moment.
 func serve(sock socket.Socket, handle func([]socket.Packet)) error {
 	if l := sock.Features().Loop; l != nil {
 		return l.ReadLoop(handle)
@@ -53,5 +54,6 @@ func serve(sock socket.Socket, handle func([]socket.Packet)) error {
 			return err
 		}
 		handle(ps[:n])
+		handle(nil)
 	}
 }

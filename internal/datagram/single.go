@@ -80,6 +80,9 @@ func (c *Single) handleError(err error) {
 
 // handle takes packets from the socket.
 func (c *Single) handle(ps []socket.Packet) {
+	if len(ps) == 0 {
+		return
+	}
 	now := c.turns.received()
 	c.handlePackets(now, ps)
 	c.turns.handled(now)

@@ -22,6 +22,7 @@ type timers struct {
 	firing  bool
 	stopped bool
 	stalled bool // the last firing was late, and did nothing
+	manual  bool // only pollAll has alarms go off
 }
 
 const (
@@ -109,7 +110,7 @@ func (t *timers) armLocked() {
 	}
 	at := t.heap[0].at
 	t.next.Store(int64(max(at, 1)))
-	if t.firing || t.stalled {
+	if t.firing || t.stalled || t.manual {
 		return
 	}
 	at += t.lag
@@ -138,7 +139,7 @@ func (t *timers) fire() {
 	}
 	armed := t.armed
 	t.armed = 0
-	if t.firing {
+	if t.firing || t.manual {
 		return
 	}
 	now := time.Since(t.base)
@@ -152,6 +153,25 @@ func (t *timers) fire() {
 	t.tickAllUnlocking(now, len(t.heap))
 }
 
+// setManual leaves it to pollAll to have alarms go off.
+func (t *timers) setManual() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.manual, t.stalled, t.armed = true, false, 0
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// pollAll has the alarms go off that are due.
+func (t *timers) pollAll(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.firing && !t.stopped {
+		t.tickAllUnlocking(now.Sub(t.base), len(t.heap))
+	}
+}
+
 // poll has alarms go off that are due, for who has handled packets just now: no
 // goroutine has to be started for that. What looks like a standstill is left to
 // the runtime timer.
@@ -163,7 +183,7 @@ func (t *timers) poll(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := now.Sub(t.base)
-	if t.firing || t.stopped || t.stalled || len(t.heap) == 0 || at < t.heap[0].at || at-t.heap[0].at >= stallGrace {
+	if t.firing || t.stopped || t.stalled || t.manual || len(t.heap) == 0 || at < t.heap[0].at || at-t.heap[0].at >= stallGrace {
 		return
 	}
 	t.tickAllUnlocking(at, pollMost)

@@ -43,7 +43,9 @@ import (
 //	yielding  the goroutine stops, and there are others, or     behind
 //	          callers may not read any more
 //
-//	all but asleep and over
+//	any but over
+//	          Mux.Poll is called the first time                 polled
+//	all but asleep, polled and over
 //	          the Conn lingers, and the socket cannot tell      over
 //	          of packets: the goroutine stops
 //
@@ -58,6 +60,7 @@ const (
 	taken                 // a caller reads
 	behind                // the goroutine reads
 	yielding              // the goroutine reads, and has been asked to make place
+	polled                // Poll reads
 	over                  // nobody reads any more
 )
 
@@ -115,6 +118,7 @@ type turns struct {
 	deadline time.Duration // of the socket, since timers.base; or noDeadline
 	left     time.Duration // when somebody last stopped, since timers.base
 	watch    alarm
+	gone     chan struct{} // closed when the goroutine has made place for Poll; nil: there is none
 }
 
 // init prepares turns. The function handle calls received before it does
@@ -231,7 +235,7 @@ func (t *turns) readOnce(d *deadline.Deadline) error {
 func (t *turns) begin(d *deadline.Deadline, s *Peer, r Readers) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.turn == over || t.closed.Load() || !t.mayRead(s) {
+	if t.turn == over || t.turn == polled || t.closed.Load() || !t.mayRead(s) {
 		return false
 	}
 	if t.turn == taken {

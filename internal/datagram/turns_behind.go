@@ -21,11 +21,12 @@ func (t *turns) start() {
 
 // run is the goroutine that reads while no caller of the application's does.
 func (t *turns) run() {
+	defer t.leave()
 	t.readsBehind = true
 	t.settled()
 	for {
 		err := serve(t.sock, t.handle)
-		if t.closed.Load() || t.isOver() || t.yielded() {
+		if t.closed.Load() || t.isOver() || t.yielded() || t.isPolled() {
 			return
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && t.steps != nil {
@@ -65,7 +66,7 @@ func (t *turns) linger() {
 	defer t.mu.Unlock()
 	features := t.sock.Features()
 	switch {
-	case t.sleeps || t.turn == over || t.closed.Load():
+	case t.sleeps || t.turn == over || t.turn == polled || t.closed.Load():
 	case features.Notifier != nil:
 		t.sleeps = true
 		if t.turn == behind {

@@ -51,7 +51,9 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 		r.ask.learn(want, n)
 		if errno != 0 {
 			r.release()
-			r.waited = errno == syscall.EAGAIN
+			if r.waited = errno == syscall.EAGAIN; r.waited && !r.once {
+				r.handle(nil)
+			}
 			return !r.waited
 		}
 		ps := r.op.packets[:n]
@@ -64,6 +66,7 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 			return true
 		}
 		if n < want {
+			r.handle(nil)
 			r.waited = true
 			return false
 		}

@@ -69,6 +69,7 @@ type receiver struct {
 	serve  func(fd uintptr) bool // serveReady, made once
 	limit  int32                 // how many messages the caller of ReadBatch has room for
 	once   bool                  // ReadStep
+	ready  func(fd uintptr) bool // readReady, made by the first ReadReady
 	waited bool                  // the goroutine waits for the descriptor, or has just done so
 	ask    asker
 }

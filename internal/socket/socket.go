@@ -75,6 +75,7 @@ type Socket interface {
 type Features struct {
 	Loop     Looper         // it is read without a step back between two reads
 	Steps    Stepper        // its users can read it in turns; then there is a Loop, too
+	Poll     Poller         // it can be read without waiting
 	Notifier Notifier       // it need not be read all the time; then there are Steps, too
 	Late     DeadlineWriter // its writers need not wait for ever
 	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
@@ -88,7 +89,7 @@ type Features struct {
 // A Looper can do without the step back to its caller between two reads.
 type Looper interface {
 	// ReadLoop calls handle with what ReadBatch would have returned, until an
-	// error; the packets are valid until handle returns. If Close is called
+	// error, and with nil before it waits; the packets are valid until handle returns. If Close is called
 	// while handle runs, also by handle itself, the socket goes once handle has
 	// returned.
 	ReadLoop(handle func(ps []Packet)) error
@@ -109,6 +110,13 @@ type Stepper interface {
 	// SetReadDeadline concerns ReadLoop and ReadStep, also one under way, which
 	// then return os.ErrDeadlineExceeded.
 	SetReadDeadline(time.Time) error
+}
+
+// A Poller can be read without waiting.
+type Poller interface {
+	// ReadReady calls handle with what is there, batch by batch, and with nil at
+	// the end. It reads no more than a few thousand packets.
+	ReadReady(handle func(ps []Packet)) error
 }
 
 // A ReadDeadliner has reads that can be interrupted.

@@ -75,7 +75,7 @@ func (s *linuxSocket) Released() <-chan struct{} { return s.open.released() }
 
 // Features implements Socket.
 func (s *linuxSocket) Features() Features {
-	return Features{Loop: s, Steps: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s, Release: s, Drops: true}
+	return Features{Loop: s, Steps: s, Poll: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s, Release: s, Drops: true}
 }
 
 // Stats implements Socket. Drops is newer than the one of the
