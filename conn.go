@@ -10,6 +10,7 @@ import (
 	"volley/internal/netconn"
 	"volley/internal/outbox"
 	"volley/internal/recording"
+	"volley/internal/serve"
 	"volley/reliable"
 )
 
@@ -18,8 +19,7 @@ import (
 // concurrent Writes do not mix.
 type Conn struct {
 	// constant after start
-	set   *settings
-	inner net.Conn // what NewConn was given, or the dialed socket
+	set *settings
 
 	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
@@ -27,6 +27,8 @@ type Conn struct {
 	// And two more: Accept has returned it, and the peer may have to be asked.
 	accepted, asking bool
 	renewals         uint8 // of the endpoint, see numberLocked
+
+	seat serve.Seat[*Conn] // where it is served
 
 	user netconn.Side
 
@@ -161,7 +163,14 @@ func (c *Conn) RemoteAddr() net.Addr { return c.out.Below.RemoteAddr() }
 // It is the way to what a layer below knows of the peer. Over sessions of package
 // netcode, c.NetConn().(*netcode.Conn) has the ClientID and UserData of the
 // connect token.
-func (c *Conn) NetConn() net.Conn { return c.inner }
+func (c *Conn) NetConn() net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.inner
+}
 
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
 // deadline concerns pending calls as well. After Close the error matches
@@ -202,11 +211,13 @@ type rare struct {
 	farewell  *farewell // nil unless Close has left something to be said
 	restAt    clock     // no rest before, see RestUnlocking
 
-	missing   uint64 // packets of the peer that have been passed by, and have not come
-	forgotten uint64 // messages that have left the window before their fate was known
-	undecided uint64 // messages whose fate only the end has decided
-	looks     *looks // nil before Explain
-	watched   *looks // the same for package volleydebug
+	inner     net.Conn // what NewConn was given, or the dialed socket; constant
+	value     any      // of SetValue
+	missing   uint64   // packets of the peer that have been passed by, and have not come
+	forgotten uint64   // messages that have left the window before their fate was known
+	undecided uint64   // messages whose fate only the end has decided
+	looks     *looks   // nil before Explain
+	watched   *looks   // the same for package volleydebug
 	earlier   earlier
 	misfits   *misfits          // nil: there were none
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
@@ -238,6 +249,7 @@ func (c *Conn) end(err error) {
 	c.releaseLocked()
 	c.mu.Unlock()
 	c.user.In.End(err)
+	c.seat.Ended((*served)(c))
 	c.out.Below.Close()
 	if c.set.onClose != nil {
 		c.set.onClose(c)

@@ -27,6 +27,9 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.receiveLocked(t, now, b)
 	}
 	c.user.In.Unlock()
+	if c.counts.messagesReceived != received {
+		c.seat.Received((*served)(c))
+	}
 	c.controlLocked(t, now)
 	if !c.known && c.proved() {
 		c.known = true

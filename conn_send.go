@@ -44,6 +44,7 @@ func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 // of them it is done with; if not all, with the error that stopped it. An empty
 // element counts, but is not sent.
 func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
+	c.seat.Flush() // or it would wait for what only the handler's end sends
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, err = c.out.WriteBatchUnlocking((*framer)(c), c.born(), nil, msgs)
@@ -51,6 +52,11 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 }
 
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
+	if l := c.seat.Loop(); l != nil {
+		if id, done, err := c.writeServed(l, b, receipts); done {
+			return id, err
+		}
+	}
 	c.mu.Lock()
 	if receipts && len(b) > 0 {
 		c.armReceiptsLocked()

@@ -102,7 +102,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	c := &Conn{inner: inner}
+	c := &Conn{rare: &rare{inner: inner}}
 	stop := set.watchDialed(dc)
 	if err := c.start(dc, set, nil); err != nil {
 		stop()

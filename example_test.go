@@ -518,3 +518,83 @@ func check(err error) {
 		log.Fatal(err)
 	}
 }
+
+// A server that has no goroutine for a connection: messages are handled on the
+// goroutine that reads the socket, and the answers leave together.
+func ExampleListener_Serve() {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	type player struct{ shots int }
+	done := make(chan error)
+	go func() {
+		done <- ln.Serve(volley.Handler{
+			Open: func(c *volley.Conn) { c.SetValue(new(player)) },
+			Message: func(c *volley.Conn, msg []byte) {
+				p := c.Value().(*player)
+				p.shots++
+				fmt.Fprintf(c, "%s %d", msg, p.shots)
+			},
+		})
+	}()
+
+	c, err := volley.Dial("udp", ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	buf := make([]byte, c.MaxMessageSize())
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	for range 2 {
+		c.Write([]byte("shot"))
+		n, err := c.Read(buf)
+		fmt.Println(string(buf[:n]), err)
+	}
+	c.Close()
+	ln.Close()
+	fmt.Println(errors.Is(<-done, net.ErrClosed))
+	// Output:
+	// shot 1 <nil>
+	// shot 2 <nil>
+	// true
+}
+
+// A server that ticks: what has arrived is handled at each tick, and nobody is
+// woken in between.
+func ExampleListener_Poll() {
+	ln, err := volley.Listen("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := volley.Dial("udp", ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	c.Write([]byte("left"))
+
+	input := ""
+	h := volley.Handler{Message: func(_ *volley.Conn, msg []byte) { input = string(msg) }}
+	tick := time.NewTicker(time.Second / 30)
+	defer tick.Stop()
+	for input == "" {
+		<-tick.C
+		if err := ln.Poll(h); err != nil {
+			log.Fatal(err)
+		}
+		volley.WriteAll([]byte("the state of the world"), ln.Conns())
+	}
+	fmt.Println(input)
+	ln.Close()
+	for conn := range ln.Conns() {
+		conn.Close()
+	}
+	for err == nil { // the goodbyes
+		<-tick.C
+		err = ln.Poll(h)
+	}
+	fmt.Println(errors.Is(err, net.ErrClosed))
+	// Output:
+	// left
+	// true
+}

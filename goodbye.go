@@ -126,6 +126,7 @@ func (f *farewell) hear(bufs [][]byte, out *wire.Batch) (done, anew bool) {
 // CloseWithReason is Close, and tells the peer why: its calls return a *[CloseError]
 // with the reason, of which 64 bytes are sent at most.
 func (c *Conn) CloseWithReason(reason string) error {
+	c.seat.Flush()
 	c.mu.Lock()
 	this := c.rareLocked()
 	if this.closed != nil {
@@ -139,6 +140,7 @@ func (c *Conn) CloseWithReason(reason string) error {
 	lingers := open && c.finishUnlocking(cutReason(reason))
 	c.mu.Unlock()
 	c.user.In.Fail(net.ErrClosed)
+	c.seat.Ended((*served)(c))
 	if lingers {
 		c.out.Below.Features().Linger.Linger()
 	} else {

@@ -15,6 +15,7 @@ import (
 	"volley/internal/inbox"
 	"volley/internal/listen"
 	"volley/internal/registry"
+	"volley/internal/serve"
 	"volley/internal/watch"
 	"volley/internal/wire"
 	"volley/reliable"
@@ -86,6 +87,7 @@ type Listener struct {
 	told     strangers
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
+	serving  serve.Server[*Conn]
 
 	accepted, filtered atomic.Uint64
 	crowded, waiting   atomic.Uint64 // refused by MaxConns, and by Backlog
@@ -174,6 +176,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.set.onClose = l.forget
 	l.requires = lc.RequireProtocol
 	l.told.set, l.told.filter = l.set, lc.Filter
+	l.serving.Init()
 	return l, nil
 }
 
@@ -216,6 +219,7 @@ func (l *Listener) serve(port *listen.Port) {
 		Closing:       l.handleClosing,
 	}, listen.Hooks{
 		Farewell: maxFarewell,
+		Stop:     l.serving.Stop,
 		End:      func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
 		Broken:   l.logBroken,
 		Over:     l.watch.Stop,
@@ -370,7 +374,7 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 		dc.Close()
 		return
 	}
-	if !l.side.Push(c) {
+	if !l.adopt(c, dc) && !l.side.Push(c) {
 		c.Close()
 		return
 	}

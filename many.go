@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"volley/internal/datagram"
 	"volley/internal/outbox"
@@ -257,16 +258,20 @@ func (p *pass) gather(i int, c *Conn) bool {
 
 // frame gathers a message for c, or adds it to the queue there.
 func (p *pass) frame(c *Conn, gatherer datagram.Gatherer, msg []byte) (id uint64, how outbox.Gathered, err error) {
-	out := gatherer.Gather(&p.gathering)
-	now := p.gathering.Now().Sub(c.born())
+	return c.gather(&p.gathering, gatherer, p.gathering.Now(), msg, p.receipts)
+}
+
+// gather gathers a message, or adds it to the queue.
+func (c *Conn) gather(g *datagram.Gathering, gatherer datagram.Gatherer, now time.Time, msg []byte, receipts bool) (id uint64, how outbox.Gathered, err error) {
+	out := gatherer.Gather(g)
 	c.mu.Lock()
-	if p.receipts && len(msg) > 0 {
+	if receipts && len(msg) > 0 {
 		c.armReceiptsLocked()
 	}
-	id, how, err = c.out.Gather((*framer)(c), now, msg, out)
+	id, how, err = c.out.Gather((*framer)(c), now.Sub(c.born()), msg, out)
 	c.mu.Unlock()
 	if how == outbox.Framed {
-		gatherer.Gathered(&p.gathering, (*gathered)(c))
+		gatherer.Gathered(g, (*gathered)(c))
 	}
 	return id, how, err
 }

@@ -21,7 +21,7 @@ import (
 // set Config.KeepAlive and IdleTimeout to negative values; over package
 // netcode that is the default.
 func NewConn(inner net.Conn, cfg *Config) *Conn {
-	c := &Conn{inner: inner}
+	c := &Conn{rare: &rare{inner: inner}}
 	dc, set, err := stack(inner, cfg)
 	wrapped := err == nil && datagram.Below(inner) == nil // and not shown through a session
 	if wrapped {

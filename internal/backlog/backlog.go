@@ -164,6 +164,22 @@ func (q *Queue[C]) take(ctx context.Context) (c C, ok bool, err error) {
 	return q.removeLocked(0), true, nil
 }
 
+// HandOver ends Accept with err, as Close does, but returns the connections that
+// nobody has accepted. It returns false if the Queue is closed.
+func (q *Queue[C]) HandOver(err error) (conns []C, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, false
+	}
+	for _, e := range q.conns {
+		conns = append(conns, e.conn)
+	}
+	q.closed, q.err, q.conns, q.ended = true, err, nil, 0
+	close(q.done)
+	return conns, true
+}
+
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

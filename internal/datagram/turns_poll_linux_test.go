@@ -27,7 +27,7 @@ func TestPoll(t *testing.T) {
 				handled.Add(1)
 				c.Schedule(time.Now())
 			},
-			tick:  func(now time.Time, _ *wire.Batch) time.Time { ticks.Add(1); return now },
+			tick: func(now time.Time, _ *wire.Batch) time.Time { ticks.Add(1); return now },
 		}
 	}}
 	m := NewMux(sock, MuxConfig{Acceptor: a, TickLag: time.Millisecond})

@@ -110,6 +110,10 @@ func (l *Listener[C]) Push(c C) bool { return l.queue.Push(c) }
 // whether it was there.
 func (l *Listener[C]) Take(c C) bool { return l.queue.Remove(c) }
 
+// HandOver ends Accept with err and returns the connections that wait for it; false
+// if the Listener is closed.
+func (l *Listener[C]) HandOver(err error) ([]C, bool) { return l.queue.HandOver(err) }
+
 // Gone learns that a connection has ended, once for each Add. If it still waits
 // for Accept it is of no use to anybody, unless there is something to read: then
 // it keeps its place until a new one needs that.
