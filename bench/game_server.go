@@ -21,32 +21,69 @@ type manyLink interface {
 // users do, it has a goroutine for each link.
 func (s *server) serveGame(l link) {
 	buf := make([]byte, s.job.Size)
-	echo := s.job.Style == styleEcho
 	for {
 		msg, err := l.ReadMessage(buf)
-		if err != nil {
+		if err != nil || s.gameMessage(l, msg) != nil {
 			return
 		}
-		client, n, _, ok := inspect(msg, s.job.Size)
-		score := &s.board.clients[client%maxClients]
-		switch {
-		case !ok:
-			score.bad.Add(1)
-		case n == helloNumber:
-			if l.WriteMessage(msg) != nil {
-				return
-			}
-			s.join(l, client)
-		case echo:
-			score.received.Add(1)
-			if err := l.WriteMessage(msg); err != nil {
-				s.fail(fmt.Errorf("answer: %w", err))
-				return
-			}
-			score.written.Add(1)
-		default:
-			score.received.Add(1)
+	}
+}
+
+// gameMessage takes a message of a link, or answers it.
+func (s *server) gameMessage(l link, msg []byte) error {
+	client, n, _, ok := inspect(msg, s.job.Size)
+	score := &s.board.clients[client%maxClients]
+	switch {
+	case !ok:
+		score.bad.Add(1)
+	case n == helloNumber:
+		if err := l.WriteMessage(msg); err != nil {
+			return err
 		}
+		s.join(l, client)
+	case s.job.Style == styleEcho:
+		score.received.Add(1)
+		if err := l.WriteMessage(msg); err != nil {
+			s.fail(fmt.Errorf("answer: %w", err))
+			return err
+		}
+		score.written.Add(1)
+	default:
+		score.received.Add(1)
+	}
+	return nil
+}
+
+// A handlerListener has no goroutine for a link: it calls a handler.
+type handlerListener interface {
+	listener
+	// Serve calls handle for each message until the listener is closed.
+	Serve(handle func(l link, msg []byte)) error
+}
+
+// A pollListener is polled by the server.
+type pollListener interface {
+	listener
+	// Poll calls handle for each message that has arrived.
+	Poll(handle func(l link, msg []byte)) error
+}
+
+// pollEvery is how often a server polls that has no tick of its own.
+const pollEvery = time.Millisecond
+
+// servePolled polls. A server that ticks does so before each pass, when all
+// clients are there.
+func (s *server) servePolled(l pollListener) {
+	handle := func(l link, msg []byte) { _ = s.gameMessage(l, msg) }
+	for s.board.phase.Load() < phaseExit {
+		if err := l.Poll(handle); err != nil {
+			return
+		}
+		if s.ticks() {
+			s.tickPolled(func() error { return l.Poll(handle) })
+			return
+		}
+		time.Sleep(pollEvery)
 	}
 }
 
@@ -61,12 +98,35 @@ func (s *server) join(l link, client int) {
 	if len(s.targets) < s.job.Clients {
 		return
 	}
-	switch s.job.Style {
-	case styleTick:
-		go s.tick(s.sendState)
-	case styleFanOut:
-		go s.tick(s.fanOut())
+	if _, polled := s.ln.(pollListener); !polled && s.job.Style != styleEcho {
+		go s.tick(s.pass())
 	}
+}
+
+// ticks reports whether all clients of a server that ticks are there.
+func (s *server) ticks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.job.Style != styleEcho && len(s.targets) >= s.job.Clients
+}
+
+// pass returns what a server does at each tick.
+func (s *server) pass() func(k uint64, sent time.Time) error {
+	if s.job.Style == styleTick {
+		return s.sendState
+	}
+	return s.fanOut()
+}
+
+// tickPolled is tick with a poll before each pass.
+func (s *server) tickPolled(poll func() error) {
+	pass := s.pass()
+	s.tick(func(k uint64, sent time.Time) error {
+		if err := poll(); err != nil {
+			return err
+		}
+		return pass(k, sent)
+	})
 }
 
 // tick calls pass at the rate of the job until the run is over. A pass that comes

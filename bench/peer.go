@@ -72,7 +72,7 @@ func (p *peer) can(mode string, size int) bool {
 var peers []*peer
 
 func init() {
-	peers = append(peers, volleyPeer, volleyPacketPeer, volleyNetcodePeer)
+	peers = append(peers, volleyPeer, volleyServePeer, volleyPollPeer, volleyPacketPeer, volleyNetcodePeer)
 	peers = append(peers, gsoPeers...)
 	peers = append(peers, mmsgPeers...)
 	peers = append(peers, udpPeer, tcpPeer, tcpBufferedPeer,

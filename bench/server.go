@@ -32,6 +32,14 @@ func newServer(j *job, p *peer, b *board, ring func(int)) (*server, error) {
 
 // run accepts links until the listener is closed.
 func (s *server) run() {
+	switch l := s.ln.(type) {
+	case handlerListener:
+		_ = l.Serve(func(l link, msg []byte) { _ = s.gameMessage(l, msg) })
+		return
+	case pollListener:
+		s.servePolled(l)
+		return
+	}
 	for {
 		l, err := s.ln.Accept()
 		if err != nil {
