@@ -116,12 +116,18 @@ func (c *Conn) at(t clock) time.Time { return c.born().Add(t) }
 
 // Read waits for a message and copies it to b. If b is too short, Read fills
 // it, drops the rest of the message and returns io.ErrShortBuffer with n =
-// len(b). With an empty b it returns 0, nil at once. It returns io.EOF after
-// the layer below has ended in order, as that of a [Pipe] or a session does when
-// the peer closes; an error that matches os.ErrDeadlineExceeded past the
-// deadline, even if messages wait; one that matches net.ErrClosed after Close
-// or the idle timeout; and what broke the socket, if something did. A dialed
-// connection returns syscall.ECONNREFUSED once when the peer's machine says that
+// len(b). With an empty b it returns 0, nil at once. Its other
+// errors are
+//   - io.EOF after the peer has closed, or a *[CloseError] if it has said why;
+//   - a *[RefusedError] after the other side has refused the connection;
+//   - [ErrPeerRestarted], and [ErrIdleTimeout] after silence, which is also what
+//     remains where the peer could not tell that it closes;
+//   - one that matches os.ErrDeadlineExceeded past the deadline, even if messages
+//     wait;
+//   - one that matches net.ErrClosed after Close;
+//   - what broke the socket.
+//
+// A dialed connection returns syscall.ECONNREFUSED once when the peer's machine says that
 // nobody listens there, as a net.UDPConn does, and again only after it has heard
 // from the peer. The connection lives on: the peer may come yet, and anybody may
 // have sent that.
@@ -194,9 +200,14 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 
 // Close closes the connection: messages that Write has accepted are given to
 // the network, messages that nobody has read are dropped, and pending calls
-// return an error that matches net.ErrClosed. The peer is not told, unless the
-// layer below does so. Close may be called more than once and returns the
-// first call's result.
+// return an error that matches net.ErrClosed. Close may be called more than once and
+// returns the first call's result.
+//
+// The peer is told, unless it is of the reference or has never answered. Two
+// goodbyes leave before Close returns, so that a program may exit at once. Three more
+// follow within two round trips, until the peer has heard one; so long the socket
+// stays open. A connection of [NewConn] says all five at once and closes what is
+// below.
 func (c *Conn) Close() error { return c.CloseWithReason("") }
 
 // A rare holds what a connection has no need of until something happens that
@@ -242,12 +253,21 @@ func (c *Conn) rareLocked() *rare {
 // still be read.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endUnlocking(err)
+}
+
+// endUnlocking is end. What the peer has said comes before what was found here.
+func (c *Conn) endUnlocking(err error) {
+	if e := c.ending(); e != nil {
+		err = e
+	}
 	if !c.user.EndLocked(&c.out, err) {
-		c.mu.Unlock()
 		return
 	}
 	c.releaseLocked()
 	c.mu.Unlock()
+	defer c.mu.Lock()
 	c.user.In.End(err)
 	c.seat.Ended((*served)(c))
 	c.out.Below.Close()

@@ -39,8 +39,14 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.lastMessage = max(c.lastMessage, now) // the batch may be older than a Write
 		c.activeLocked(now)
 	}
-	c.scheduleLocked(t, now)
+	err := c.ending()
+	if err == nil {
+		c.scheduleLocked(t, now)
+	}
 	c.out.SendFreshUnlocking(before)
+	if err != nil {
+		c.endUnlocking(err)
+	}
 }
 
 // receiveLocked handles one datagram, and acknowledges at once if that is due:

@@ -15,9 +15,9 @@ const (
 )
 
 // Write sends b as one message. It returns len(b), or 0 and the error: a
-// *MessageTooLargeError, or one that matches os.ErrDeadlineExceeded or
-// net.ErrClosed (and io.ErrClosedPipe, if it was the peer who closed), or that
-// ListenConfig.MaxMemory leaves no room for a first message. An empty message is
+// *MessageTooLargeError, one that matches os.ErrDeadlineExceeded or
+// net.ErrClosed, io.ErrClosedPipe or a *[CloseError] after the peer has closed, or
+// that ListenConfig.MaxMemory leaves no room for a first message. An empty message is
 // not sent: Write returns 0, nil. That the network below refused a datagram for
 // the moment is not an error; such a message is lost and counted in Stats.
 func (c *Conn) Write(b []byte) (int, error) {

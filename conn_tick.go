@@ -21,11 +21,6 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		defer c.mu.Unlock()
 		return c.tickAfterUnlocking(now, out)
 	}
-	if err := c.ending(); err != nil {
-		c.mu.Unlock()
-		c.end(err)
-		return time.Time{}
-	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
 		c.end(netconn.Silence(c.out.Below, ErrIdleTimeout))

@@ -2,7 +2,10 @@ package volley
 
 import (
 	"fmt"
+	"io"
 	"time"
+
+	"volley/internal/datagram"
 )
 
 // explain returns what has come of the time between two looks at a connection.
@@ -76,7 +79,11 @@ func roundTime(d time.Duration) time.Duration {
 }
 
 func (x *examiner) ended() {
-	x.add(Finding{Kind: Ended, Duration: x.now.silent, Text: fmt.Sprintf("The connection has ended: %v.", x.now.ended)})
+	why := x.now.ended
+	if why == io.EOF {
+		why = datagram.ErrPeerClosed
+	}
+	x.add(Finding{Kind: Ended, Duration: x.now.silent, Text: fmt.Sprintf("The connection has ended: %v.", why)})
 }
 
 // peer finds why the peer does not answer.

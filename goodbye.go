@@ -37,9 +37,10 @@ const (
 // peer may have to be told again.
 type farewell struct {
 	datagram []byte
-	token    uint64
-	left     int  // so often it may be sent
-	answers  bool // only in answer to the peer, which has not shown to be at its address
+	token    uint64 // that the peer believes
+	own      uint64 // that we do
+	left     int    // so often it may be sent
+	answers  bool   // only in answer to the peer, which has not shown to be at its address
 	gap      clock
 	next     clock
 	over     clock
@@ -78,7 +79,7 @@ func (c *Conn) partLocked(now clock, reason string) *farewell {
 	if !lingers {
 		return nil
 	}
-	f := &farewell{datagram: make([]byte, tokenSize+len(reason)), token: g.peer, left: goodbyes - n, answers: !g.proved}
+	f := &farewell{datagram: make([]byte, tokenSize+len(reason)), token: g.peer, own: g.own, left: goodbyes - n, answers: !g.proved}
 	putToken(f.datagram, goodbyePrefix, g.peer, reason)
 	f.gap = unknownGap
 	if rtt := c.statsLocked().RTT; rtt > 0 {
@@ -111,6 +112,9 @@ func (f *farewell) hear(bufs [][]byte, out *wire.Batch) (done, anew bool) {
 	for _, b := range bufs {
 		if token, _, ok := parseToken(b, heardPrefix, 0); ok && token == f.token {
 			return true, false
+		}
+		if token, _, ok := parseToken(b, goodbyePrefix, maxReason); ok && token == f.own {
+			return true, false // both have closed
 		}
 		if s, ok := parseSalute(b); ok && b[0] == helloPrefix && s.token != f.token {
 			return true, true
@@ -175,14 +179,15 @@ func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
 		return
 	}
 	done, anew := c.rare.farewell.hear(bufs, out)
-	if anew {
-		if t := c.out.Below.Features().Tombstone; t != nil {
-			t.SetTombstone(0)
-		}
+	if !done {
+		return
 	}
-	if done {
-		c.partedUnlocking()
+	if t := c.out.Below.Features().Tombstone; t != nil && anew {
+		t.SetTombstone(0)
+	} else if t != nil {
+		t.SetTombstone(strayTime) // the peer knows, and there may be copies of what it sent
 	}
+	c.partedUnlocking()
 }
 
 // partedUnlocking ends a farewell.

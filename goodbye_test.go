@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"volley/capture"
 	"volley/internal/testenv"
 	"volley/simnet"
 )
@@ -186,4 +188,182 @@ func TestClosesOverLossyLink(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, lost, all/100)
+}
+
+// A reason crosses a pipe, which tells of the plain end by itself, and is cut to what
+// a goodbye carries.
+func TestReasons(t *testing.T) {
+	for reason, want := range map[string]string{
+		"kicked":                      "kicked",
+		strings.Repeat("é", 33):       strings.Repeat("é", 32),
+		"x" + strings.Repeat("é", 33): "x" + strings.Repeat("é", 31),
+		strings.Repeat("x", 1000):     strings.Repeat("x", 64),
+		"line\nbreak\xff":             "line\ufffdbreak\ufffd",
+	} {
+		a, b := Pipe(nil)
+		require.NoError(t, a.CloseWithReason(reason))
+		_, err := b.Read(make([]byte, 1))
+		var ce *CloseError
+		require.ErrorAs(t, err, &ce)
+		require.Equal(t, want, ce.Reason)
+		require.Contains(t, b.Explain().String(), "The connection has ended: closed by the peer: ")
+		b.Close()
+	}
+	a, b := Pipe(nil)
+	a.Close()
+	_, err := b.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+	require.Contains(t, b.Explain().String(), "The connection has ended: closed by the peer.")
+}
+
+// With ReferenceConfig at either side no control datagram leaves that side, and the
+// other one gives up to greet.
+func TestReferenceIsNotGreeted(t *testing.T) {
+	for _, byServer := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var recorders [2]*capture.Recorder
+			var cfgs [2]*Config
+			for i, cfg := range []*Config{{}, ReferenceConfig()} {
+				recorders[i] = newRecorder(t, nil)
+				cfg.Capture = recorders[i]
+				cfgs[i] = cfg
+			}
+			ours, theirs := 0, 1
+			if byServer {
+				ours, theirs = 1, 0
+			}
+			_, l, dial := network(t, &ListenConfig{Config: cfgs[theirs]})
+			c := dial("10.0.0.2:1", &Dialer{Config: cfgs[ours]})
+			c.Write([]byte("hello"))
+			s := accept(t, l)
+			for range 1000 {
+				c.Write([]byte("hello"))
+				s.Write([]byte("hello"))
+				time.Sleep(50 * time.Millisecond)
+			}
+			c.Close()
+			s.Close()
+			require.Empty(t, asides(t, recorders[1]))
+			sent := asides(t, recorders[0])
+			if byServer {
+				require.Empty(t, sent, "a peer that dials and does not greet")
+			} else {
+				require.Equal(t, maxAsks, sent[helloPrefix]+sent[questionPrefix])
+				require.Len(t, sent, 2)
+			}
+		})
+	}
+}
+
+// In a connection's life three datagrams of the greeting leave, and one of each end.
+func TestGreetingIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rc, rs := newRecorder(t, nil), newRecorder(t, nil)
+		n, l, _ := network(t, &ListenConfig{Config: &Config{Capture: rs}})
+		c := dialShared(t, n, "10.0.0.2:1", &Config{Capture: rc})
+		s := accept(t, l)
+		for range 1000 {
+			c.Write([]byte("hello"))
+			s.Write([]byte("hello"))
+			time.Sleep(50 * time.Millisecond)
+		}
+		s.Close()
+		time.Sleep(simRTT / 2)
+		_, err := c.Read(make([]byte, 9))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.Zero(t, l.Stats().Conns)
+		require.Equal(t, map[byte]int{helloPrefix: 1, confirmPrefix: 1, heardPrefix: 1}, asides(t, rc))
+		require.Equal(t, map[byte]int{answerPrefix: 1, goodbyePrefix: atOnce}, asides(t, rs))
+		c.Close()
+	})
+}
+
+// What a PacketConn does with a goodbye: it forgets the peer after a while, and begins
+// anew with the next message. Its own Close tells the peers that have greeted.
+func TestPacketConnGoodbyes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: simRTT / 2, Duplicate: 0.5, Jitter: simRTT / 4})
+		pc := packetAt(t, n, "10.0.0.1:7777", &Config{IdleTimeout: time.Hour})
+		defer pc.Close()
+		heard := func() string {
+			b := make([]byte, 100)
+			pc.SetReadDeadline(time.Now().Add(time.Second))
+			k, _, err := pc.ReadFrom(b)
+			if err != nil {
+				return err.Error()
+			}
+			return string(b[:k])
+		}
+		c := dialShared(t, n, "10.0.0.2:5000", nil)
+		c.Write([]byte("one"))
+		require.Equal(t, "one", heard())
+		time.Sleep(simRTT * 3)
+		require.True(t, greetingOf(c).proved)
+		c.CloseWithReason("nobody reads this")
+		time.Sleep(partedLife / 2)
+		require.Equal(t, 1, pc.Stats().Peers)
+		time.Sleep(partedLife)
+		require.Zero(t, pc.Stats().Peers)
+		require.Contains(t, heard(), "timeout", "nothing twice")
+
+		c = dialShared(t, n, "10.0.0.2:5000", nil)
+		c.Write([]byte("two"))
+		require.Equal(t, "two", heard())
+		time.Sleep(simRTT * 3)
+		require.NoError(t, pc.Close())
+		_, err, after := wantEnd(t, c)
+		require.Equal(t, io.EOF, err)
+		require.LessOrEqual(t, after, simRTT)
+		c.Close()
+	})
+}
+
+// A Listener dials an address of which it has just closed the connection, and the
+// other way round.
+func TestDialWhileLingering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, _ := network(t, &ListenConfig{})
+		pc, err := n.Listen("10.0.0.2:7777")
+		require.NoError(t, err)
+		other, err := new(ListenConfig).ListenPacket(pc)
+		require.NoError(t, err)
+		defer other.Close()
+		for i := range 5 {
+			c, err := other.Dial(t.Context(), "10.0.0.1:7777")
+			require.NoError(t, err, i)
+			s := accept(t, l)
+			time.Sleep(3 * simRTT)
+			require.NoError(t, c.Close())
+			c, err = other.Dial(t.Context(), "10.0.0.1:7777")
+			require.NoError(t, err)
+			_, err, after := wantEnd(t, s)
+			require.Equal(t, io.EOF, err)
+			require.LessOrEqual(t, after, simRTT)
+			s = accept(t, l)
+			time.Sleep(3 * simRTT)
+			s.Close() // lingers, while the other one begins anew
+			_, err, _ = wantEnd(t, c)
+			require.Equal(t, io.EOF, err)
+			c.Close()
+		}
+	})
+}
+
+// Both sides close at the same time.
+func TestGoodbyesCross(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, _ := network(t, &ListenConfig{})
+		c := dialShared(t, n, "10.0.0.2:1", nil)
+		s := accept(t, l)
+		time.Sleep(3 * simRTT)
+		c.Close()
+		s.Close()
+		l.Close()
+		time.Sleep(simRTT)
+		require.Zero(t, l.Stats().Conns)
+		require.True(t, l.side.Over(), "it lingers though the other side is gone")
+	})
 }

@@ -76,6 +76,8 @@ func (c *Conn) saluteLocked(now clock, out *wire.Batch, prefix byte, echo uint64
 // it is where the connection does not greet.
 func (c *Conn) controlledLocked(t time.Time, now clock, b []byte) bool {
 	switch {
+	case c.ending() != nil: // it may be for the next connection
+		return true
 	case !c.set.greets:
 		return c.set.session && c.goodbyeLocked(now, b)
 	case b[0] == noticePrefix:

@@ -26,8 +26,8 @@ import (
 type ListenConfig struct {
 	// Config is for the connections; nil: the defaults.
 	Config *Config
-	// MaxConns limits the connections at one time. Peers beyond it are not
-	// answered. A connection takes about 1.5 KB beside what MaxMemory counts,
+	// MaxConns limits the connections at one time. Peers beyond it are
+	// refused: their calls return a *[RefusedError]. A connection takes about 1.5 KB beside what MaxMemory counts,
 	// and on the plain wire a forged first datagram is enough to make one for
 	// IdleTimeout. Default 131,072.
 	MaxConns int
@@ -39,15 +39,15 @@ type ListenConfig struct {
 	// wait for Read, messages of which fragments are missing, and windows, in
 	// bytes. What would exceed it is refused: messages then count as lost. The
 	// last quarter is kept for peers that have shown to be at their address,
-	// which those of the reference cannot. Messages wait for Read in pieces of 1, 8 or 64 KiB, and one in
-	// fragments takes its size once more until it is complete. Default 256 MiB;
+	// which those of the reference cannot. Messages wait for Read in pieces of 1, 8
+	// or 64 KiB, and one in fragments takes its size once more until it is complete. Default 256 MiB;
 	// at least 16 KiB, which one connection needs for messages of one datagram,
 	// or more if Config.MaxWindow is negative or Config.FragmentAbove above 8 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome, and whether a stranger at that address may be told that it is
-	// unknown. It is called on the goroutine that reads
-	// the socket, which may be one in Read of the only connection, and must be
+	// unknown. It is told nothing if it is not. Filter is called on the goroutine that
+	// reads the socket, which may be one in Read of the only connection, and must be
 	// quick. With several Sockets it may be called by several at once.
 	Filter func(netip.AddrPort) bool
 	// AdmitMidStream also makes connections of peers that are in the middle
@@ -256,15 +256,14 @@ func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t)
 func (l *Listener) Addr() net.Addr { return l.side.Addr() }
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
-// that were accepted live on; the socket closes with the last of them. Close
-// may be called more than once and returns the first call's result.
+// that were accepted live on; the socket closes with the last of them, once it has
+// said goodbye. Meanwhile new peers are refused. Close may be called more than once and returns the first call's result.
 func (l *Listener) Close() error { return l.side.Close() }
 
 // Shutdown ends the Listener as Close does, and waits for its connections.
 //
-//   - At once Accept ends, new peers are no longer answered, and connections
-//     that nobody has accepted are closed. Their peers are not told, as the wire
-//     has no word for it: to them it is silence.
+//   - At once Accept ends, new peers are refused ("closing"), and connections
+//     that nobody has accepted are closed.
 //   - Connections that were accepted live on, in both directions, until the
 //     application closes them, their IdleTimeout ends them, or the socket
 //     breaks. When all have ended and the sockets are closed, Shutdown returns
@@ -272,7 +271,8 @@ func (l *Listener) Close() error { return l.side.Close() }
 //   - If ctx is over before, Shutdown closes the connections that are left, as
 //     [Conn.Close] does: what Write has accepted is given to the network, what
 //     nobody has read is dropped, and pending calls return an error that matches
-//     net.ErrClosed. Then it returns an error that matches ctx's, which is
+//     net.ErrClosed. It waits until their goodbyes have been said, less than
+//     two round trips and 1 s, so that the program may exit. Then it returns an error that matches ctx's, which is
 //     context.Canceled or context.DeadlineExceeded.
 //
 // It may be called after Close, more than once, and by several goroutines. The

@@ -42,6 +42,11 @@ import (
 // Keepalives are not sent and hold nobody: they are for connections. So a Conn
 // on the other side ends by its own IdleTimeout, unless messages flow.
 //
+// Towards a Conn it answers greetings, and its Close says goodbye. A peer that says
+// goodbye is forgotten after 10 s, unless messages come. It greets peers that it
+// writes to first. It refuses nobody, and neither ReadFrom nor WriteTo tells of a
+// refusal or of the end of a peer: the next message begins anew.
+//
 // Peers need not forget each other at the same time, and one of them may be
 // started again on its port. Then the other one notices by the next packet that
 // it gets, and begins anew, too: no message is lost by that and none arrives
@@ -353,8 +358,9 @@ func (pc *PacketConn) SetWriteDeadline(t time.Time) error {
 
 // Close closes the socket. Messages that WriteTo has accepted are given to the
 // network, those that nobody has read are dropped, and pending calls return an
-// error that matches net.ErrClosed. Peers are not told. Close may be called more
-// than once and returns the first call's result.
+// error that matches net.ErrClosed. Peers that have greeted are told, by five
+// datagrams at once. Close may be called more than once and returns the first call's
+// result.
 func (pc *PacketConn) Close() error {
 	pc.closeOnce.Do(func() {
 		pc.closed.Store(true)

@@ -259,7 +259,7 @@ func (o *wireOptions) listenSecure(ctx context.Context, address string) (ln net.
 }
 
 // bye closes a connection, and tells the server: several times, since some get
-// lost, and the wire of volley has no word for it.
+// lost.
 func bye(conn messageConn) {
 	for range 3 {
 		conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
