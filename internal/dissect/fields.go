@@ -33,6 +33,9 @@ var families = []family{
 		{"header.sequence", "uint16", "Sequence", ""},
 		{"data", "bytes", "Data", ""},
 		{"token", "uint64", "Token", "hex"},
+		{"echo", "uint64", "Token of the receiver", "hex"},
+		{"protocol", "uint64", "Protocol", "hex"},
+		{"reason", "bytes", "Reason", ""},
 	}},
 	{"netcode", []spec{
 		{"type", "uint8", "Type", "netcode_types"},

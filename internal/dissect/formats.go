@@ -33,8 +33,13 @@ var reliableFormat = steps{
 	let("prefix", "u8(0)"),
 	when("prefix == 3", reliableKind("notice"), reliableSize("3"),
 		le("sequence", 1, 2), also(": packet %d belongs to no connection", "sequence")).
-		or("prefix == 5", reliableKind("question"), reliableToken).
-		or("prefix == 7", reliableKind("answer"), reliableToken).
+		or("prefix == 5", reliableKind("hello"), reliableSalute).
+		or("prefix == 7", reliableKind("question"), reliableSalute).
+		or("prefix == 9", reliableKind("answer"), reliableSalute).
+		or("prefix == 11", reliableKind("confirmation"), reliableSalute).
+		or("prefix == 13", reliableKind("refusal"), reliableToken(25)).
+		or("prefix == 15", reliableKind("goodbye"), reliableToken(73)).
+		or("prefix == 17", reliableKind("heard"), reliableToken(9)).
 		or("prefix%2 == 1", reliableKind("fragment"), reliableFragment).
 		otherwise(reliableKind("packet"), reliablePacket),
 }
@@ -47,7 +52,19 @@ func reliableSize(n string) step {
 	return need("len == "+n, "a datagram of this type has %d bytes, not %d", n, "len")
 }
 
-var reliableToken = steps{reliableSize("9"), add("token", "1", "8", "le64(1, 8)"), also(" with token %#x", "token")}
+var reliableSalute = steps{
+	reliableSize("25"), add("token", "1", "8", "le64(1, 8)"), add("echo", "9", "8", "le64(9, 8)"), add("protocol", "17", "8", "le64(17, 8)"),
+	also(" with token %#x", "token"),
+}
+
+// reliableToken is a token and perhaps a reason, in a datagram of at most so many bytes.
+func reliableToken(most int) step {
+	return steps{
+		need(fmt.Sprintf("len >= 9 && len <= %d", most), "a datagram of this type has 9 to %d bytes, not %d", fmt.Sprint(most), "len"),
+		add("token", "1", "8", "le64(1, 8)"), also(" with token %#x", "token"),
+		when("len > 9", raw("reason", "9", "len-9"), also(", %d bytes of reason", "len-9")),
+	}
+}
 
 var reliablePacket = steps{
 	when("len >= 3", le("sequence", 1, 2), also(" %d", "sequence")),

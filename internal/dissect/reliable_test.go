@@ -141,7 +141,7 @@ func checkReliable(t *testing.T, b []byte) {
 	d := dissect.Decode(dissect.Reliable, b, nil)
 	checkPlaces(t, &d, b)
 	got := fields(&d)
-	if len(b) == 0 || got["type"] == "notice" || got["type"] == "question" || got["type"] == "answer" {
+	if len(b) == 0 || got["type"] != "packet" && got["type"] != "fragment" {
 		return // not of package reliable
 	}
 	if reliable.IsFragment(b) {
@@ -183,11 +183,18 @@ func checkFragment(t *testing.T, b []byte, d *dissect.Datagram) {
 func TestReliableNotices(t *testing.T) {
 	for _, c := range []struct{ hex, summary string }{
 		{"03e803", "notice: packet 1000 belongs to no connection"},
-		{"050102030405060708", "question with token 0x807060504030201"},
-		{"070102030405060708", "answer with token 0x807060504030201"},
+		{"05010203040506070800000000000000002a00000000000000", "hello with token 0x807060504030201"},
+		{"07010203040506070800000000000000002a00000000000000", "question with token 0x807060504030201"},
+		{"09010203040506070811121314151617182a00000000000000", "answer with token 0x807060504030201"},
+		{"0b010203040506070811121314151617182a00000000000000", "confirmation with token 0x807060504030201"},
+		{"0d010203040506070866756c6c", "refusal with token 0x807060504030201, 4 bytes of reason"},
+		{"0f0102030405060708", "goodbye with token 0x807060504030201"},
+		{"0f01020304050607086b69636b6564", "goodbye with token 0x807060504030201, 6 bytes of reason"},
+		{"110102030405060708", "heard with token 0x807060504030201"},
 		{"03e8", "notice, malformed: a datagram of this type has 3 bytes, not 2"},
-		{"0701", "answer, malformed: a datagram of this type has 9 bytes, not 2"},
-		{"09e803ffff", "fragment, malformed: fragment prefix is not 1"},
+		{"0701", "question, malformed: a datagram of this type has 25 bytes, not 2"},
+		{"0f01", "goodbye, malformed: a datagram of this type has 9 to 73 bytes, not 2"},
+		{"13e803ffff", "fragment, malformed: fragment prefix is not 1"},
 		{"3e00000100000000", "packet 0, has heard nothing, no payload"},
 		{"3e0000010000000068656c6c6f", "packet 0, has heard nothing, 5 bytes"},
 		{"20e80364", "packet 1000, ack 900, 32 of 32 received, no payload"},
