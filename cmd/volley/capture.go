@@ -71,10 +71,8 @@ func showCapture(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h := &r.Header
-	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
-		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
-	if h.Omitted {
+	printCaptured(out, &r.Header)
+	if r.Header.Omitted {
 		fmt.Fprintln(out, "the contents of messages were left out")
 	}
 	all, err := sumUp(r)

@@ -20,11 +20,6 @@ const (
 	maxHexDatagram = 1 << 20 // also of what a dump says to repeat
 )
 
-// A hexError says why digits are none.
-type hexError struct{ reason string }
-
-func (e *hexError) Error() string { return e.reason }
-
 // hexNoise is what may stand between digits, as in other programs' sources.
 var hexNoise = strings.NewReplacer(" ", "", "\t", "", ",", "", ":", "", "0x", "", "0X", "", `\x`, "", `"`, "", "{", "", "}", "", ";", "")
 
@@ -35,11 +30,11 @@ func parseHex(s string) ([]byte, error) {
 	var invalid hex.InvalidByteError
 	switch {
 	case errors.As(err, &invalid):
-		return nil, &hexError{fmt.Sprintf("%q is no hexadecimal digit", rune(invalid))}
+		return nil, fmt.Errorf("%q is no hexadecimal digit", rune(invalid))
 	case errors.Is(err, hex.ErrLength):
-		return nil, &hexError{fmt.Sprintf("%s hexadecimal digits are no whole number of bytes", strconv.Itoa(len(digits)))}
+		return nil, fmt.Errorf("%d hexadecimal digits are no whole number of bytes", len(digits))
 	case len(b) == 0:
-		return nil, &hexError{"there are no hexadecimal digits"}
+		return nil, errors.New("there are no hexadecimal digits")
 	}
 	return b, nil
 }

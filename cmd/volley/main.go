@@ -75,7 +75,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(stdin), newTokenCommand(stdin), newTopCommand(), newVersionCommand())
+	cmd.AddCommand(newPingCommand(), newBenchCommand(), newServeCommand(), newCheckCommand(), newProxyCommand(stdin), newDemoCommand(), newDecodeCommand(stdin), newCaptureCommand(stdin), newReplayCommand(), newTokenCommand(stdin), newTopCommand(), newVersionCommand())
 	return cmd
 }
 

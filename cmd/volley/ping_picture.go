@@ -187,7 +187,7 @@ func (s *canvas) draw(lines []string) {
 		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
 	}
 	for _, l := range lines {
-		b.WriteString("\r" + clip(l, width) + "\x1b[K\n")
+		b.WriteString("\r" + cut(l, width-1) + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
 	s.drawn = len(lines)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,36 +30,28 @@ var errDiverges = errors.New("the replay gives other answers than were recorded"
 // replays are the protocols' ways to replay a capture.
 var replays = []func(io.Reader) (*capture.Report, error){volley.Replay, porous.Replay}
 
-func newReplayCommand(stdin *os.File) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+func newReplayCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Replay what was captured of connections",
 		Long:  replayLong,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := openCapture(stdin, args[0])
+			if args[0] == "-" {
+				return errors.New("a capture is read more than once, so it must be a file")
+			}
+			in, err := os.Open(args[0])
 			if err != nil {
 				return err
 			}
 			defer in.Close()
-			return replay(in, cmd.OutOrStdout(), asJSON)
+			return replay(in, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a line of JSON for each connection")
-	return cmd
-}
-
-// openCapture opens a file that can be read more than once.
-func openCapture(stdin *os.File, name string) (*os.File, error) {
-	if name == "-" {
-		return nil, errors.New("a capture is read more than once, so it must be a file")
-	}
-	return os.Open(name)
 }
 
 // replay replays a file for all protocols.
-func replay(in io.ReadSeeker, out io.Writer, asJSON bool) error {
+func replay(in io.ReadSeeker, out io.Writer) error {
 	var all []*capture.Replayed
 	var end *capture.End
 	var header capture.Header
@@ -84,12 +75,11 @@ func replay(in io.ReadSeeker, out io.Writer, asJSON bool) error {
 		others -= len(report.Connections)
 	}
 	slices.SortFunc(all, func(a, b *capture.Replayed) int { return cmp.Compare(a.ID, b.ID) })
-	if err := printReplays(out, all, &header, asJSON); err != nil {
-		return err
+	printCaptured(out, &header)
+	for _, c := range all {
+		printReplay(out, c)
 	}
-	if !asJSON {
-		printEnd(out, end, others)
-	}
+	printEnd(out, end, others)
 	return judge(all, broken)
 }
 
@@ -110,22 +100,10 @@ func judge(all []*capture.Replayed, broken error) error {
 	return broken
 }
 
-func printReplays(out io.Writer, all []*capture.Replayed, h *capture.Header, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(out)
-		for _, c := range all {
-			if err := e.Encode(newReplayLine(c)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+// printCaptured says where a capture was made.
+func printCaptured(out io.Writer, h *capture.Header) {
 	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
 		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
-	for _, c := range all {
-		printReplay(out, c)
-	}
-	return nil
 }
 
 func printReplay(out io.Writer, c *capture.Replayed) {
@@ -160,45 +138,4 @@ func printEnd(out io.Writer, end *capture.End, others int) {
 	if others > 0 {
 		fmt.Fprintf(out, "%s of protocols that are not known here\n", plural(others, "connection is", "connections are"))
 	}
-}
-
-// A replayLine is a connection in JSON.
-type replayLine struct {
-	ID         uint64      `json:"id"`
-	Protocol   string      `json:"protocol"`
-	Local      string      `json:"local"`
-	Remote     string      `json:"remote"`
-	Calls      int         `json:"calls"`
-	Sent       int         `json:"datagrams_sent"`
-	Received   int         `json:"datagrams_received"`
-	Messages   int         `json:"messages"`
-	Seconds    float64     `json:"seconds"`
-	Same       bool        `json:"same"`
-	Incomplete bool        `json:"incomplete,omitempty"`
-	Digest     string      `json:"digest,omitempty"`
-	Divergence *divergence `json:"divergence,omitempty"`
-}
-
-type divergence struct {
-	Offset   int64   `json:"offset"`
-	Call     int     `json:"call"`
-	Seconds  float64 `json:"seconds"`
-	Kind     string  `json:"kind"`
-	Recorded string  `json:"recorded"`
-	Replayed string  `json:"replayed"`
-}
-
-func newReplayLine(c *capture.Replayed) *replayLine {
-	l := &replayLine{
-		ID: c.ID, Protocol: c.Protocol, Local: c.Local, Remote: c.Remote,
-		Calls: c.Calls, Sent: c.Sent, Received: c.Received, Messages: c.Messages, Seconds: c.Elapsed.Seconds(),
-		Same: c.Same(), Incomplete: c.Incomplete,
-	}
-	if !c.Incomplete {
-		l.Digest = fmt.Sprintf("%x", c.Digest)
-	}
-	if d := c.Divergence; d != nil {
-		l.Divergence = &divergence{d.Offset, d.Call, d.At.Seconds(), d.Kind, d.Recorded, d.Replayed}
-	}
-	return l
 }

@@ -22,20 +22,19 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	wireOptions
-	interval span
-	maxTime  span
-	maxRate  bitrate
-	noBench  bool
-	natPort  int
-	json     bool
+	maxTime span
+	maxRate bitrate
+	noBench bool
+	natPort int
+	json    bool
 }
 
 const serveLong = `Serve answers "volley ping", "volley bench" and "volley check". It echoes every
 other message, so you can try your own clients against it.
 
 It listens on UDP port 7777 of all addresses unless an address is given. It
-prints a line when a connection comes or goes, and totals each --interval in
-which something has happened. Ctrl-C ends it.
+prints a line when a connection comes or goes, and totals at the end. Ctrl-C ends
+it.
 
 It serves everybody who reaches the port. "bench --reverse" gets data only after
 the client has proved its address, at --max-rate for all clients together, and
@@ -48,7 +47,7 @@ const serveExample = `  volley serve
   volley serve --secure --key @game.key`
 
 func newServeCommand() *cobra.Command {
-	o := serveOptions{natPort: -1, interval: span(10 * time.Second), maxTime: span(10 * time.Minute), maxRate: 1e9}
+	o := serveOptions{natPort: -1, maxTime: span(10 * time.Minute), maxRate: 1e9}
 	cmd := &cobra.Command{
 		Use:     "serve [ADDRESS]",
 		Short:   "Echo messages, and be the other end of ping and bench",
@@ -65,7 +64,6 @@ func newServeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.VarP(&o.interval, "interval", "i", "time from one line of totals to the next; 0: none")
 	f.Var(&o.maxTime, "max-time", "longest time that a measurement may send to a client")
 	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
@@ -89,9 +87,8 @@ type server struct {
 	out   io.Writer
 	conns map[messageConn]bool
 
-	served                        atomic.Int64
-	received, answered, bytes     atomic.Uint64
-	reportedReceived, reportedAns uint64
+	served                    atomic.Int64
+	received, answered, bytes atomic.Uint64
 }
 
 // run serves until ctx is done.
@@ -113,10 +110,7 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 	s.announce(made, stderr)
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
-	done := make(chan struct{})
-	s.wg.Go(func() { s.totals(done) })
 	err = s.accept(ctx)
-	close(done)
 	s.stop()
 	s.wg.Wait()
 	s.summary()
@@ -287,31 +281,6 @@ func (c *client) handle() bool {
 		c.s.answered.Add(1)
 	}
 	return true
-}
-
-// totals prints a line each interval in which something has happened.
-func (s *server) totals(done <-chan struct{}) {
-	if s.opts.interval == 0 {
-		return
-	}
-	tick := time.NewTicker(time.Duration(s.opts.interval))
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		received, answered := s.received.Load(), s.answered.Load()
-		if received == s.reportedReceived {
-			continue
-		}
-		t := time.Duration(s.opts.interval).Seconds()
-		s.event(s.sums("totals"), fmt.Sprintf("%.0f s: %s, %.0f messages/s received, %.0f/s answered", time.Since(s.begin).Seconds(),
-			plural(s.open(), "connection", "connections"),
-			float64(received-s.reportedReceived)/t, float64(answered-s.reportedAns)/t))
-		s.reportedReceived, s.reportedAns = received, answered
-	}
 }
 
 func (s *server) open() int {

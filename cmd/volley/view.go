@@ -311,12 +311,3 @@ func (g *graph) latest(now time.Duration) string {
 	}
 	return text
 }
-
-// clip cuts a line to the width of the terminal, so that it doesn't wrap.
-func clip(s string, width int) string {
-	r := []rune(s)
-	if len(r) < width {
-		return s
-	}
-	return string(r[:max(0, width-1)])
-}
