@@ -121,7 +121,10 @@ func (c *Client) ConnectOn(ctx context.Context, conn net.Conn) error {
 		cc.leave()
 		err = ctx.Err()
 	}
-	if cc.stood() {
+	cc.s.mu.Lock()
+	stands := cc.stands
+	cc.s.mu.Unlock()
+	if stands {
 		return err
 	}
 	<-cc.done // at once, because no function has been called
@@ -129,13 +132,6 @@ func (c *Client) ConnectOn(ctx context.Context, conn net.Conn) error {
 		err = cc.failure()
 	}
 	return err
-}
-
-// stood reports whether there is or was a connection.
-func (cc *clientConn) stood() bool {
-	cc.s.mu.Lock()
-	defer cc.s.mu.Unlock()
-	return cc.stands
 }
 
 // open begins to connect.

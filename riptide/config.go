@@ -91,18 +91,8 @@ type Config struct {
 }
 
 const (
-	defaultHeartbeat      = time.Second
-	defaultTimeout        = 5 * time.Second
-	defaultPendingTimeout = 10 * time.Second
-	defaultAttempts       = 5
-	defaultMinResend      = 50 * time.Millisecond
-	defaultMaxSends       = 15
-	defaultMaxMeanSends   = 5
-	defaultMaxNotifyLoss  = 0.05
-	defaultSendBuffer     = 1 << 20
-	defaultReadBuffer     = 1 << 20
-	disconnectRepeats     = 3
-	minMaxPayload         = 16
+	disconnectRepeats = 3
+	minMaxPayload     = 16
 )
 
 // A ConfigError says which option cannot be used.
@@ -147,17 +137,17 @@ func newSettings(cfg *Config) (*settings, error) {
 	s := &settings{
 		codec:          codec{cfg.layout(), cfg.Version21},
 		maxPayload:     cmp.Or(cfg.MaxPayload, defaultMaxPayload),
-		heartbeat:      cmp.Or(cfg.HeartbeatInterval, defaultHeartbeat),
-		timeout:        cmp.Or(cfg.Timeout, defaultTimeout),
-		pendingTimeout: cmp.Or(cfg.PendingTimeout, defaultPendingTimeout),
-		attempts:       cmp.Or(cfg.ConnectAttempts, defaultAttempts),
-		minResend:      cmp.Or(cfg.MinResend, defaultMinResend),
-		maxSends:       cmp.Or(cfg.MaxSends, defaultMaxSends),
-		sendBuffer:     cmp.Or(cfg.SendBuffer, defaultSendBuffer),
-		readBuffer:     cmp.Or(cfg.ReadBuffer, defaultReadBuffer),
+		heartbeat:      cmp.Or(cfg.HeartbeatInterval, time.Second),
+		timeout:        cmp.Or(cfg.Timeout, 5*time.Second),
+		pendingTimeout: cmp.Or(cfg.PendingTimeout, 10*time.Second),
+		attempts:       cmp.Or(cfg.ConnectAttempts, 5),
+		minResend:      cmp.Or(cfg.MinResend, 50*time.Millisecond),
+		maxSends:       cmp.Or(cfg.MaxSends, 15),
+		sendBuffer:     cmp.Or(cfg.SendBuffer, 1<<20),
+		readBuffer:     cmp.Or(cfg.ReadBuffer, 1<<20),
 		quality:        !cfg.IgnoreQuality,
-		maxMeanSends:   cmp.Or(cfg.MaxMeanSends, defaultMaxMeanSends),
-		maxNotifyLoss:  cmp.Or(cfg.MaxNotifyLoss, defaultMaxNotifyLoss),
+		maxMeanSends:   cmp.Or(cfg.MaxMeanSends, 5),
+		maxNotifyLoss:  cmp.Or(cfg.MaxNotifyLoss, 0.05),
 		dupWindow:      cfg.DuplicateWindow,
 		repeats:        disconnectRepeats,
 		socket:         socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},

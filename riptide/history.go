@@ -2,8 +2,8 @@ package riptide
 
 import "volley/internal/seq"
 
-// gap returns the signed distance from b to a: positive if a is newer. At a
-// distance of 32768 the plain difference decides.
+// gap returns the signed distance from b to a, positive if a is newer. The plain
+// difference decides at a distance of 32768.
 func gap(a, b uint16) int {
 	d := int(a) - int(b)
 	switch {
@@ -15,10 +15,9 @@ func gap(a, b uint16) int {
 	return d
 }
 
-// A history knows which reliable messages have been received. It goes back to
-// the first id, at most 65536 ids. The zero value is that of a new connection,
-// in which id 0 counts as received. Its memory grows with what it has to know,
-// to 8 KiB.
+// A history knows which reliable messages have been received, of the last 65536
+// ids. In a new one, the zero value, id 0 counts as received. Its memory grows to
+// 8 KiB.
 type history struct {
 	newest uint16
 	span   int // number of ids known about, newest included; zero: nothing has come

@@ -1,6 +1,7 @@
 package riptide
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -28,8 +29,8 @@ type lobby struct {
 	called  []*Peer               // accepted, and have not answered, in the order of acceptance
 }
 
-// confirmAfter is how long an accepted client may take to answer before it has
-// to give way to another one.
+// confirmAfter is how long an accepted client may take to answer before another one
+// may get its place.
 const confirmAfter = time.Second
 
 func (l *lobby) init(maxClients, maxPending int) {
@@ -52,8 +53,8 @@ func (l *lobby) enter(p *Peer) bool {
 // crowded reports whether all places of a transport are taken.
 func (l *lobby) crowded(t transport) bool { return len(l.pending[t].peers) >= l.maxPending }
 
-// yields returns the client that has to give way to one of a host, for which there
-// is no place, or no id; nil if there is none.
+// yields returns the client that must give its place or id to a client of a host;
+// nil if there is none.
 func (l *lobby) yields(now time.Time, t transport, host netip.Addr) *Peer {
 	if l.crowded(t) {
 		if p := l.pending[t].crowding(host); p != nil {
@@ -69,8 +70,7 @@ func (l *lobby) yields(now time.Time, t transport, host netip.Addr) *Peer {
 // full reports whether no id is free.
 func (l *lobby) full() bool { return len(l.freed) == 0 && int(l.nextID) > l.maxClients }
 
-// accept gives a client an id: the smallest that has not been used, then the
-// one that has been free for the longest time.
+// accept gives a client the smallest unused id, or the one that was freed first.
 func (l *lobby) accept(p *Peer, now time.Time) (id uint16, ok bool) {
 	switch {
 	case l.full():
@@ -116,8 +116,8 @@ func (l *lobby) left(p *Peer) stage {
 // free makes the id of a client that has left free.
 func (l *lobby) free(id uint16) { l.freed = append(l.freed, id) }
 
-// unanswered returns the client that has gone the longest without an answer
-// to its acceptance, if that is too long.
+// unanswered returns the client that was accepted first and has not answered, if
+// that is too long ago.
 func (l *lobby) unanswered(now time.Time) *Peer {
 	if len(l.called) == 0 || now.Sub(l.called[0].accepted) < confirmAfter {
 		return nil
@@ -125,11 +125,5 @@ func (l *lobby) unanswered(now time.Time) *Peer {
 	return l.called[0]
 }
 
-// all returns everybody.
-func (l *lobby) all() []*Peer {
-	all := make([]*Peer, 0, len(l.peers))
-	for p := range l.peers {
-		all = append(all, p)
-	}
-	return all
-}
+// all returns all clients.
+func (l *lobby) all() []*Peer { return slices.Collect(maps.Keys(l.peers)) }

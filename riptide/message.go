@@ -42,9 +42,8 @@ var (
 	// ErrMessageFull is the error of a Message to which more was added than
 	// the largest payload.
 	ErrMessageFull = errors.New("riptide: message is full")
-	// ErrRange is the error of a Message that cannot express a value, such as a
-	// long string in the notes layout, a number of bits or elements that is out
-	// of range, or an unknown [Mode].
+	// ErrRange is the error of a Message that cannot express a value. Examples
+	// are a wrong number of bits and an unknown [Mode].
 	ErrRange = errors.New("riptide: value out of range")
 
 	errLayout     = errors.New("riptide: message of another layout")

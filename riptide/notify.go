@@ -6,8 +6,8 @@ import "volley/internal/wire"
 // acknowledges.
 const notifyBits = 8
 
-// maxUnreported is the largest number of notify messages without a fate: ids
-// further back could not be told from newer ones.
+// maxUnreported is the largest number of notify messages without a fate, so that old
+// ids differ from new ones.
 const maxUnreported = 1 << 14
 
 // A notifier sends and receives notify messages of one connection.
@@ -17,21 +17,17 @@ type notifier struct {
 
 	newest uint16 // the newest received
 	bits   uint16 // bit i: newest-1-i was received
-	// sent and received messages since the connection began, capped at 1 to
-	// tell a new connection
-	fates fateCounts
+	fates  fateCounts
 }
 
 // fateCounts counts what became of messages.
 type fateCounts struct {
 	delivered, lost uint64
-	// beyond counts those of lost that were too far back for an
-	// acknowledgement to speak of them.
+	// beyond counts those of lost that no acknowledgement covered.
 	beyond uint64
 }
 
-// A fateSink is told, in order and once for each notify message, what became
-// of it.
+// A fateSink gets the fate of each notify message, in order.
 type fateSink interface {
 	notifyFate(id uint16, delivered, known bool)
 }
@@ -61,8 +57,7 @@ func (n *notifier) received(id uint16) {
 	n.newest = id
 }
 
-// acked takes what the other side has received and tells the fates that follow
-// from it.
+// acked takes an acknowledgement and tells the fates that follow from it.
 func (n *notifier) acked(a ack, sink fateSink) {
 	g := gap(a.newest, n.reported)
 	if g <= 0 || g >= int(n.next-n.reported) { // old, or never sent
@@ -82,8 +77,7 @@ func (n *notifier) acked(a ack, sink fateSink) {
 	}
 }
 
-// fate counts and tells what became of a message; not known: nothing tells
-// that it has arrived, nor that it has not.
+// fate counts and tells the fate of a message, unless known is false.
 func (n *notifier) fate(id uint16, delivered, known bool, sink fateSink) {
 	if delivered {
 		n.fates.delivered++

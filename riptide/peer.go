@@ -125,9 +125,6 @@ func (p *peerOwner) wants(kind packetType) bool {
 	return false
 }
 
-func (p *peerOwner) requested(now time.Time, data []byte, out *wire.Batch) {
-	(*Peer)(p).requested(now, data, out)
-}
 func (p *peerOwner) joined() bool { return p.server.joined((*Peer)(p)) }
 func (p *peerOwner) left(end)     { p.server.left((*Peer)(p)) }
 

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A transport is a kind of places: clients over streams take none of those for
-// datagrams.
+// A transport is a kind of places: streams and datagrams have their own.
 type transport uint8
 
 const (
@@ -16,8 +15,8 @@ const (
 	numTransports
 )
 
-// hostOf returns what counts as one host: an address of IPv4, or a /64 of IPv6. All
-// addresses of other kinds are one.
+// hostOf returns the host of an address: one of IPv4, or a /64 of IPv6. All other
+// addresses are one host.
 func hostOf(addr net.Addr) netip.Addr {
 	switch a := addr.(type) {
 	case *net.UDPAddr:
@@ -88,8 +87,8 @@ func (l *places) spoke(p *Peer) {
 	}
 }
 
-// crowding returns the one that has waited the longest of the host that has the most
-// places, if that has at least two more than the given one.
+// crowding returns the oldest client of the host with the most places, if that has at
+// least two more than the given host.
 func (l *places) crowding(host netip.Addr) *Peer {
 	if l.most < l.hosts[host]+2 {
 		return nil
@@ -97,8 +96,8 @@ func (l *places) crowding(host netip.Addr) *Peer {
 	return l.oldest(func(p *Peer) bool { return l.hosts[p.host] == l.most })
 }
 
-// silent returns the one that has said nothing for the longest time, if that is too
-// long. A client over datagrams has a place because it has said something.
+// silent returns the client that has said nothing for the longest time, if that is
+// too long. Clients over datagrams have always said something.
 func (l *places) silent(now time.Time) *Peer {
 	if l.quiet == 0 {
 		return nil

@@ -2,12 +2,12 @@ package riptide
 
 import "math/bits"
 
-// qualityWindow is how many messages, of either kind, quality is judged by, and
-// for how many in a row it must be poor.
+// qualityWindow is how many messages of a kind judge the quality, and for how many
+// in a row it must be poor.
 const qualityWindow = 64
 
-// A quality judges a connection by the sends that delivered reliable messages
-// took, and by the loss of notify messages.
+// A quality judges a connection by the sends of delivered reliable messages, and by
+// the loss of notify messages.
 type quality struct {
 	sends    [qualityWindow]uint8
 	filled   int // of sends

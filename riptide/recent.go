@@ -8,11 +8,9 @@ import (
 // maxRecent is how many messages a recent remembers.
 const maxRecent = 128
 
-// A recent remembers the datagrams of the last messages that came without an
-// id, so that those which the network has repeated are found by their bytes.
-// It keeps a hash of each, of 64 bits under a key of its own: about one message
-// in 2^57 is taken for a copy and is none. The zero value remembers nothing and
-// has no memory, which comes with the first message; it is some 2 KiB.
+// A recent remembers the last datagrams of messages without an id by a keyed hash
+// of 64 bits, to find copies. About one message in 2^57 is wrongly taken for one.
+// The first message takes about 2 KiB. The zero value is ready for use.
 type recent struct {
 	ring *recentRing
 }
@@ -26,8 +24,8 @@ type recentRing struct {
 	full   bool
 }
 
-// has reports whether an equal datagram was noted less than window ago, and
-// returns the hash by which to note this one.
+// has reports whether an equal datagram was noted less than window ago, and returns
+// the hash of this one.
 func (r *recent) has(now time.Time, b []byte, window time.Duration) (hash uint64, ok bool) {
 	if r.ring == nil {
 		r.ring = &recentRing{seed: maphash.MakeSeed(), begin: now}
@@ -37,7 +35,7 @@ func (r *recent) has(now time.Time, b []byte, window time.Duration) (hash uint64
 	return hash, i >= 0 && now.Sub(r.ring.begin)-r.ring.times[i] < window
 }
 
-// find returns where the newest one with a hash is; negative: nowhere.
+// find returns the place of the newest datagram with a hash; negative: none.
 func (q *recentRing) find(hash uint64) int {
 	for i := q.next - 1; i >= 0; i-- {
 		if q.hashes[i] == hash {
@@ -54,8 +52,7 @@ func (q *recentRing) find(hash uint64) int {
 	return -1
 }
 
-// note remembers a datagram by its hash, in place of the oldest one if there is
-// no room.
+// note remembers a datagram by its hash, perhaps in place of the oldest one.
 func (r *recent) note(now time.Time, hash uint64) {
 	q := r.ring
 	q.hashes[q.next], q.times[q.next] = hash, now.Sub(q.begin)

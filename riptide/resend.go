@@ -7,19 +7,16 @@ import (
 )
 
 const (
-	// leastQuick is the least time after which a message is sent again of which
-	// nothing is known, as in the released library.
+	// leastQuick is the least time before a message is sent again, as in C#.
 	leastQuick = 10 * time.Millisecond
 	// maxHastened is how often a message is sent again before the interval is
-	// over. These sends do not count for the limit of sends, so whether a
-	// connection ends depends on time, not on how many acknowledgements of other
-	// messages come.
+	// over. These sends do not count for Config.MaxSends.
 	maxHastened = 6
-	// eagerSends is how many of those do not wait for longer each time.
+	// eagerSends is how many of those do not wait longer each time.
 	eagerSends = 3
 )
 
-// patience returns how long an acknowledgement of what is sent now is waited for.
+// patience returns how long to wait for an acknowledgement of a send.
 func (s *sender) patience(m *outgoing, p pace) time.Duration {
 	if m.hastened < maxHastened {
 		return min(p.quick<<s.backoff, p.full)
@@ -27,9 +24,9 @@ func (s *sender) patience(m *outgoing, p pace) time.Duration {
 	return p.full
 }
 
-// resend sends again what is due. It returns false if a message has been sent
-// as often as allowed; maxSends of zero allows any number. Unread says that
-// datagrams have arrived that may hold the acknowledgements.
+// resend sends due messages again. It returns false if a message has been sent
+// maxSends times, unless that is zero. Unread says that datagrams have arrived that
+// may hold the acknowledgements.
 func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *wire.Batch) (resends int, ok bool) {
 	if !s.isDue(now) {
 		return 0, true
@@ -71,16 +68,16 @@ func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *w
 	return resends, true
 }
 
-// postpone gives a message that is due more time, and reports true, if it may be
-// nobody's fault but ours that it has not been acknowledged.
+// postpone gives a due message more time if the acknowledgement may be late because
+// of us, and reports whether it did.
 func (s *sender) postpone(now time.Time, m *outgoing, p pace, unread bool) bool {
 	since, patience := now.Sub(m.lastSent), s.patience(m, p)
 	switch {
-	case since < patience: // which has become longer
+	case since < patience: // it has become longer
 		s.setDue(m, m.lastSent.Add(patience))
-	case unread && since < 2*p.full: // and not for ever, whatever comes
+	case unread && since < 2*p.full: // not for ever
 		s.setDue(m, now.Add(unreadWait))
-	case now.Sub(m.due) >= lateTick && !m.excused: // so may be who reads
+	case now.Sub(m.due) >= lateTick && !m.excused: // the reader may be late, too
 		m.excused = true
 		s.setDue(m, now.Add(min(now.Sub(m.due), p.full)))
 	default:
@@ -92,9 +89,9 @@ func (s *sender) postpone(now time.Time, m *outgoing, p pace, unread bool) bool 
 // isDue reports whether a message may be due.
 func (s *sender) isDue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
-// prove notes that a message has arrived, and with it all that left no later and
-// did not get lost. If it was sent again, it is not known which time it arrived:
-// the first is certain, and the last likely if that takes as long as usual.
+// prove notes that a message has arrived, so that older ones have arrived or are
+// lost. If it was sent again, either send may have arrived: the first is certain,
+// and the last likely if the time is as usual.
 func (s *sender) prove(now time.Time, m *outgoing) {
 	left, since, soon := m.lastSent, now.Sub(m.lastSent), s.delay.soon()
 	if m.sends > 1 && soon > 0 && (since < s.delay.tooSoon() || since > soon) {
@@ -108,9 +105,8 @@ func (s *sender) prove(now time.Time, m *outgoing) {
 	}
 }
 
-// hasten makes messages due early that left before one that has arrived: either
-// the network has changed their order, or they are lost, or their
-// acknowledgements are. It looks at what left first, in the order of ids.
+// hasten makes messages due early that left before one that has arrived: they may be
+// lost. It looks at the first sends, in the order of ids.
 func (s *sender) hasten(p pace) {
 	soon := s.delay.soon()
 	if soon == 0 {
@@ -121,7 +117,7 @@ func (s *sender) hasten(p pace) {
 		switch {
 		case m == nil:
 		case !m.firstSent.Before(s.certain):
-			return // and so did all that follow
+			return // and all that follow left later
 		case !m.lost && m.hastened < maxHastened && m.lastSent.Before(s.certain):
 			wait := min(soon<<(max(m.hastened, eagerSends)-eagerSends), p.full)
 			m.lost = true
@@ -130,10 +126,8 @@ func (s *sender) hasten(p pace) {
 	}
 }
 
-// measure learns how long an acknowledgement has taken. Of a message that was
-// sent again it is not known which time it arrived, unless the last was so short
-// ago that no acknowledgement can be back: then the one before it was answered,
-// at least.
+// measure learns how long an acknowledgement has taken. If a message was sent again,
+// this is known only if the last send was too short ago to be acknowledged.
 func (s *sender) measure(now time.Time, m *outgoing) {
 	since := now.Sub(m.lastSent)
 	switch {
@@ -147,14 +141,13 @@ func (s *sender) measure(now time.Time, m *outgoing) {
 }
 
 // lateTick is how late a look at a message must be to show that the processors
-// are busy, so that acknowledgements may be waiting to be read.
+// are busy, so that acknowledgements may be unread.
 const lateTick = 2 * time.Millisecond
 
 // unreadWait is how long what has arrived is given to be read.
 const unreadWait = 2 * time.Millisecond
 
 // maxProbes is how many messages, the oldest, are sent again while nothing is
-// acknowledged that left as late as they: then it is more likely that the other
-// side or its network has paused than that all were lost. The others follow when
-// one of these is, or something newer.
+// acknowledged that left as late: probably the other side has paused. The others
+// follow when one of these is acknowledged, or a newer one.
 const maxProbes = 2

@@ -27,9 +27,8 @@ func toMillis(d time.Duration) int16 {
 
 func fromMillis(ms int16) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// An ackTime estimates how long acknowledgements take, RFC 6298 section 2. A
-// heartbeat a second says nothing about how much a loaded peer or network
-// varies; acknowledgements do.
+// An ackTime estimates how long acknowledgements take, RFC 6298 section 2. One
+// heartbeat a second would not show how much this varies.
 type ackTime struct {
 	smooth, variance time.Duration
 	least            time.Duration // rises slowly
@@ -37,13 +36,11 @@ type ackTime struct {
 	decayed          time.Time     // when it has decayed last
 }
 
-// worstDecay is the least time between two steps in which the worst time decays:
-// in a flood of acknowledgements the last stall of a busy machine would be
-// forgotten before the next one. It falls to the half in 89 steps.
+// worstDecay is the least time between two steps in which the worst time decays, so
+// that a flood of acknowledgements does not hide the last stall. It halves in 89.
 const worstDecay = 25 * time.Millisecond
 
-// measured takes the time in which a message was acknowledged that had been
-// sent once.
+// measured takes the time until a message that was sent once was acknowledged.
 func (a *ackTime) measured(now time.Time, d time.Duration) {
 	if now.Sub(a.decayed) >= worstDecay {
 		a.worst -= a.worst / 128
@@ -64,15 +61,13 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 	a.smooth += (d - a.smooth) / 8
 }
 
-// late takes the time in which a message was acknowledged that had been sent
-// again for nothing.
+// late takes the time until a message that was sent again in vain was acknowledged.
 func (a *ackTime) late(d time.Duration) { a.worst = max(a.worst, d) }
 
 // tooSoon returns a time in which no acknowledgement comes.
 func (a *ackTime) tooSoon() time.Duration { return a.least * 3 / 4 }
 
-// soon returns the time in which an acknowledgement comes mostly, 0 if none has
-// been measured.
+// soon returns the usual time of an acknowledgement, 0 if none was measured.
 func (a *ackTime) soon() time.Duration { return a.smooth + max(a.smooth/4, 4*a.variance) }
 
 // limit returns the time after which an acknowledgement is late.

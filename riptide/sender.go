@@ -12,16 +12,14 @@ import (
 var ErrSendBuffer = errors.New("riptide: too much waits to be sent")
 
 const (
-	// maxAhead is how far new ids go beyond the newest one that is known to have
-	// arrived. A jump of 32 ids or more makes released receivers acknowledge what
-	// never came, and no loss can make one of so few.
+	// maxAhead is how far new ids go beyond the newest one that has arrived. Losses
+	// then cannot make a jump of 32 ids, after which released receivers acknowledge
+	// messages that never came.
 	maxAhead = 31
 	// maxSpan is the largest number of ids from the oldest without an
-	// acknowledgement to the newest. Receivers that follow the released library
-	// remember 1024 ids or more.
+	// acknowledgement to the newest. C# receivers remember at least 1024 ids.
 	maxSpan = 512
-	// maxSpanNotes is the same for the notes layout, of which an acknowledgement
-	// tells of 17 ids and of no older one.
+	// maxSpanNotes is the same for the notes layout: an ack covers 17 ids.
 	maxSpanNotes = 16
 	// firstSlots is the number of ids that there is memory for at first.
 	firstSlots = 32
@@ -70,10 +68,10 @@ type sender struct {
 	bytes   int       // of bodies in flight and waiting
 	due     time.Time // the earliest of the slots; zero: none
 	used    time.Time // when something was sent anew
-	proven  time.Time // when what left last of all that is acknowledged was sent last
-	certain time.Time // the same of when it was sent first
+	proven  time.Time // the latest last send of an acknowledged message
+	certain time.Time // the latest first send of one
 	delay   ackTime
-	backoff uint8 // times that the quick pace was too quick since an acknowledgement was measured
+	backoff uint8 // times that the quick pace was too quick in a row
 }
 
 func (s *sender) init(c codec) { s.codec, s.oldest, s.next = c, 1, 1 }
@@ -182,10 +180,9 @@ func (s *sender) fill(now time.Time, p pace, out *wire.Batch) {
 	}
 }
 
-// acked takes an id as delivered. It returns how often the message was sent,
-// zero if it was not pending. Prompt says that the acknowledgement left when the
-// message arrived; others, which repeat what one that was lost has said, tell
-// nothing about time.
+// acked takes an id as delivered. It returns how often the message was sent, zero if
+// it was not pending. Prompt says that the acknowledgement left when the message
+// arrived, so that it tells the time.
 func (s *sender) acked(now time.Time, id uint16, prompt bool) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
@@ -222,4 +219,39 @@ func (s *sender) rest(now time.Time) {
 	if s.slots != nil && s.oldest == s.next && now.Sub(s.used) >= idleMemory {
 		s.slots, s.spare, s.queue = nil, nil, queue{}
 	}
+}
+
+// A queue holds messages that wait for the window, one behind the other in one
+// piece of memory. The zero value is empty.
+type queue struct {
+	buf   []byte
+	start int // of the oldest
+	n     int
+}
+
+const queueHeader = 4
+
+func (q *queue) len() int { return q.n }
+
+func (q *queue) push(t packetType, body []byte) {
+	if q.start > len(q.buf)/2 && len(q.buf)+queueHeader+len(body) > cap(q.buf) {
+		n := copy(q.buf, q.buf[q.start:])
+		q.buf, q.start = q.buf[:n], 0
+	}
+	n := len(body)
+	q.buf = append(q.buf, byte(t), byte(n), byte(n>>8), byte(n>>16))
+	q.buf = append(q.buf, body...)
+	q.n++
+}
+
+// pop returns the oldest message; its body is valid until the next push.
+func (q *queue) pop() (t packetType, body []byte) {
+	b := q.buf[q.start:]
+	n := int(b[1]) | int(b[2])<<8 | int(b[3])<<16
+	q.start += queueHeader + n
+	q.n--
+	if q.n == 0 {
+		q.buf, q.start = q.buf[:0], 0
+	}
+	return packetType(b[0]), b[queueHeader : queueHeader+n]
 }

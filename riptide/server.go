@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -202,7 +203,7 @@ func (s *Server) portOptions() listen.Options {
 // servePort serves clients on the sockets of a port.
 func (s *Server) servePort(port *listen.Port) error {
 	s.mu.Lock()
-	if s.isClosedLocked() {
+	if s.stopped {
 		s.mu.Unlock()
 		port.Close()
 		return ErrServerClosed
@@ -241,7 +242,7 @@ func (s *Server) Serve(l net.Listener) error {
 		return err
 	}
 	s.mu.Lock()
-	closed := s.isClosedLocked()
+	closed := s.stopped
 	if !closed {
 		s.listeners = append(s.listeners, l)
 	}
@@ -274,16 +275,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isClosedLocked()
-}
-
-func (s *Server) isClosedLocked() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
+	return s.stopped
 }
 
 // Close tells clients that the server stops, and closes all sockets. It does not
@@ -345,7 +337,7 @@ func (s *Server) stop() {
 	s.init()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isClosedLocked() {
+	if s.stopped {
 		return
 	}
 	close(s.done)
@@ -412,4 +404,38 @@ func (s *Server) log(level slog.Level, msg string, args ...any) {
 	if s.Logger != nil {
 		s.Logger.Log(context.Background(), level, "riptide: "+msg, args...)
 	}
+}
+
+// A handlerTable holds handlers by message id. It is read without a lock.
+type handlerTable[P any] struct {
+	mu sync.Mutex
+	m  atomic.Pointer[map[uint16]func(P, *Message) error]
+}
+
+func (t *handlerTable[P]) set(id uint16, f func(P, *Message) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := make(map[uint16]func(P, *Message) error)
+	if old := t.m.Load(); old != nil {
+		maps.Copy(m, *old)
+	}
+	m[id] = f
+	if f == nil {
+		delete(m, id)
+	}
+	t.m.Store(&m)
+}
+
+// call calls the handler of a message.
+func (t *handlerTable[P]) call(p P, m *Message, notify, unhandled func(P, *Message) error) error {
+	f := unhandled
+	if m.mode == Notify {
+		f = notify
+	} else if handlers := t.m.Load(); handlers != nil && (*handlers)[m.id] != nil {
+		f = (*handlers)[m.id]
+	}
+	if f == nil {
+		return nil
+	}
+	return f(p, m)
 }

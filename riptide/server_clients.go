@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"volley/internal/datagram"
@@ -80,7 +82,7 @@ func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings, t tra
 	p := &Peer{server: s, transport: t, host: hostOf(conn.RemoteAddr()), entered: now}
 	p.s.init((*peerOwner)(p), conn, set, serverSide, now)
 	s.mu.Lock()
-	ok := !s.isClosedLocked() && s.lobby.enter(p)
+	ok := !s.stopped && s.lobby.enter(p)
 	s.mu.Unlock()
 	if !ok {
 		conn.Close()
@@ -93,9 +95,9 @@ func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings, t tra
 	p.s.schedule()
 }
 
-// requested is told that the client has asked to be accepted. The session is
-// locked.
-func (p *Peer) requested(now time.Time, data []byte, out *wire.Batch) {
+// requested implements owner: the client has asked to be accepted.
+func (o *peerOwner) requested(now time.Time, data []byte, out *wire.Batch) {
+	p := (*Peer)(o)
 	s, c := p.server, &p.s.core
 	s.mu.Lock()
 	if p.stage == stagePending {
@@ -206,13 +208,7 @@ func (s *Server) left(p *Peer) {
 		return
 	}
 	delete(s.peers, p.id)
-	old := *s.list.Load()
-	list := make([]*Peer, 0, len(old))
-	for _, q := range old {
-		if q != p {
-			list = append(list, q)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(*s.list.Load()), func(q *Peer) bool { return q == p })
 	s.list.Store(&list)
 	st := p.s.core.stats()
 	s.past.plus(&st)
@@ -222,7 +218,7 @@ func (s *Server) left(p *Peer) {
 // noticeLocked has a notice sent, by a goroutine that exists while there are
 // any.
 func (s *Server) noticeLocked(n notice) {
-	if s.NoAnnouncements || s.isClosedLocked() {
+	if s.NoAnnouncements || s.stopped {
 		return
 	}
 	s.notices = append(s.notices, n)
@@ -285,4 +281,48 @@ func (s *Server) free(id uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lobby.free(id)
+}
+
+// SendAll copies and sends a message to all connected clients, except those named,
+// in one pass over each UDP socket. A client for which too much waits is
+// disconnected. The only error is that of the message.
+//
+// A handler that relays messages to all other clients is
+//
+//	func(p *riptide.Peer, m *riptide.Message) error { return s.SendAll(m, p) }
+func (s *Server) SendAll(m *Message, except ...*Peer) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	if err := s.set.sendable(m); err != nil {
+		return err
+	}
+	g := gatherings.Get().(*datagram.Gathering)
+	for _, p := range *s.list.Load() {
+		if slices.Contains(except, p) {
+			continue
+		}
+		if err := p.s.gather(g, m); err == ErrSendBuffer {
+			p.overflow()
+		}
+	}
+	g.Flush() // errors of the socket are losses
+	gatherings.Put(g)
+	return nil
+}
+
+// gatherings are the memory of SendAll.
+var gatherings = sync.Pool{New: func() any { return new(datagram.Gathering) }}
+
+// handle hands a user message to its handler.
+func (s *Server) handle(p *Peer, kind packetType, body []byte, m *Message) {
+	if m.loadUser(s.set.layout, modeOf(kind), body); m.err != nil {
+		return // too short for an id
+	}
+	if err := s.handlers.call(p, m, s.Notify, s.Unhandled); err != nil {
+		s.log(slog.LevelWarn, "handler failed", "client", p.id, "message", m.id, "error", err)
+		if s.KickOnError {
+			p.kick(endKicked, endKicked, nil)
+		}
+	}
 }

@@ -1,7 +1,10 @@
 package riptide
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +31,9 @@ type owner interface {
 	// wants reports whether anybody is interested in a kind of event.
 	wants(kind packetType) bool
 	// requested, joined and left are called with the session locked, when a
-	// client has asked to be accepted, and when the connection stands and
-	// ends. They must be quick, and only requested may use the connection.
-	// If joined reports false the application learns nothing of it.
+	// client has asked to be accepted, and when the connection begins and ends.
+	// Only requested may use the connection. If joined reports false, the
+	// application does not learn of it.
 	requested(now time.Time, data []byte, out *wire.Batch)
 	joined() bool
 	left(end)
@@ -42,9 +45,8 @@ type owner interface {
 	stopped()
 }
 
-// A session gives a connection the datagrams and the time of a transport, and
-// hands its events to the application on a goroutine that exists while there
-// are any, so that a slow handler makes nobody else wait.
+// A session gives a connection the datagrams and the time of a transport. A
+// goroutine, which exists while there are events, hands these to the application.
 type session struct {
 	owner owner
 	conn  datagram.Conn
@@ -170,9 +172,8 @@ func (s *session) do(f func(now time.Time, c *connection, out *wire.Batch)) {
 	s.conn.WriteBatch(out)
 }
 
-// unlock ends a use of the connection: it arranges for the next tick, and for
-// the events to be handled. If the connection has ended, it sends out, while
-// that is possible, and closes the transport.
+// unlock ends a use of the connection: it schedules the next tick and the handling
+// of events. If the connection has ended, it sends out and closes the transport.
 func (s *session) unlock(out *wire.Batch) {
 	if s.greeted != nil {
 		s.greetUnlocking(out)
@@ -202,9 +203,8 @@ func (s *session) unlock(out *wire.Batch) {
 	}
 }
 
-// greetUnlocking sends a client's answer to the welcome before anybody learns of
-// the connection: what they send is not to overtake it, for to the server there is
-// none without it.
+// greetUnlocking sends a client's answer to the welcome before the application
+// learns of the connection, so that no message overtakes it.
 func (s *session) greetUnlocking(out *wire.Batch) {
 	greeted := s.greeted
 	s.greeted = nil
@@ -226,7 +226,7 @@ func (s *session) send(m *Message) (id uint16, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.conn.WriteBatch(out) // what a socket says is the network's affair
+	s.conn.WriteBatch(out) // errors of the socket are losses
 	return id, nil
 }
 
@@ -296,8 +296,7 @@ func (m *Message) release() {
 	}
 }
 
-// queues are the memory of events, which sessions have only while they have
-// events.
+// queues are the memory of events, for sessions that have some.
 var queues = sync.Pool{New: func() any { return new(queue) }}
 
 // maxPooledQueue is the largest memory in bytes of a queue that is kept.
@@ -332,8 +331,8 @@ func (s *session) dispatch() {
 	s.mu.Unlock()
 }
 
-// give hands an event to the owner. If a function of the application panics, the
-// connection ends, and of what waits only the end is handed over.
+// give hands an event to the owner. After a panic of the application it hands over
+// the end only.
 func (s *session) give(kind packetType, body []byte, m *Message) {
 	if s.broken && kind != eventEnded {
 		return
@@ -425,4 +424,17 @@ func (s *settings) loadData(body []byte) *Message {
 	m.load(s.layout, Unreliable, body)
 	m.mode = 0
 	return m
+}
+
+// errPanicked is the error of Server.Accept if it has panicked.
+var errPanicked = errors.New("riptide: Accept panicked")
+
+// logPanic logs the panic of a function of the application, by the default Logger if
+// there is no other. The deferred function that has recovered calls it.
+func logPanic(l *slog.Logger, value any, attrs ...slog.Attr) {
+	if l == nil {
+		l = slog.Default()
+	}
+	attrs = append(attrs, slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
+	l.LogAttrs(context.Background(), slog.LevelError, "riptide: a function of the application panicked", attrs...)
 }

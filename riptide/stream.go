@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +16,8 @@ import (
 )
 
 // A stream is a transport on a connection that does not preserve message
-// boundaries: each datagram is preceded by its length. Writing never waits;
-// what the other side does not take is queued up to a limit, and then the
-// stream is given up.
+// boundaries: each datagram follows its length. Writing never waits: a queue takes
+// the datagrams, and beyond its limit the stream ends.
 type stream struct {
 	c       net.Conn
 	prefix  int // size of a length
@@ -208,10 +208,6 @@ func (s *stream) writeQueue() {
 func (s *stream) Schedule(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.scheduleLocked(at)
-}
-
-func (s *stream) scheduleLocked(at time.Time) {
 	if s.closed || s.broken || at.IsZero() || !s.armed.IsZero() && !at.Before(s.armed) {
 		return
 	}
@@ -220,12 +216,6 @@ func (s *stream) scheduleLocked(at time.Time) {
 		s.timer = time.AfterFunc(wait, s.tick)
 	} else {
 		s.timer.Reset(wait)
-	}
-}
-
-func (s *stream) stopTimerLocked() {
-	if s.timer != nil {
-		s.timer.Stop()
 	}
 }
 
@@ -254,7 +244,9 @@ func (s *stream) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.stopTimerLocked()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	if s.writing && !s.broken {
 		return s.c.SetDeadline(time.Now().Add(streamLinger)) // the goroutine closes
 	}
@@ -272,3 +264,48 @@ func (s *stream) WaitWritable(int, <-chan struct{}) error { return nil }
 func (s *stream) MaxDatagram() int                        { return s.max }
 func (s *stream) LocalAddr() net.Addr                     { return s.c.LocalAddr() }
 func (s *stream) RemoteAddr() net.Addr                    { return s.c.RemoteAddr() }
+
+// maxDatagram is the size of the longest datagram plus one, so that a longer one
+// that a transport cuts does not seem to fit.
+func (s *settings) maxDatagram() int { return s.maxPayload + maxHeaderSize + 1 }
+
+// overStream returns the settings for a stream, which loses and repeats nothing.
+func (s *settings) overStream() *settings {
+	t := *s
+	t.repeats, t.dupWindow = 1, 0
+	return &t
+}
+
+// newTransport returns the transport on a connection to one peer, which it
+// takes over, and the settings that go with it.
+func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
+	if dc := datagram.Below(c); dc != nil {
+		if most := dc.MaxDatagram() - maxHeaderSize; set.maxPayload > most {
+			return nil, nil, configError("Config.MaxPayload", "%d is more than the transport's %d", set.maxPayload, most)
+		}
+		return dc, set, nil
+	}
+	if isStream(c) {
+		set = set.overStream()
+		return newStream(c, set), set, nil
+	}
+	dc, err := datagram.Over(c, datagram.OverConfig{
+		Socket:      set.socket,
+		MaxDatagram: set.maxDatagram(),
+		MaxForeign:  set.maxDatagram(),
+		MaxMessage:  set.sendBuffer,
+	})
+	return dc, set, err
+}
+
+// isStream reports whether a connection does not preserve message boundaries.
+func isStream(c net.Conn) bool {
+	addr := c.LocalAddr()
+	if addr == nil {
+		return false
+	}
+	n := addr.Network()
+	return n == "unix" || n == "pipe" || strings.HasPrefix(n, "tcp")
+}
+
+func isUDP(network string) bool { return strings.HasPrefix(network, "udp") }

@@ -75,7 +75,7 @@ var importRules = map[string]importRule{
 		test:  []string{"volley/simnet"},
 		coreFiles: []string{
 			"layout.go", "message.go", "values.go", "slices.go", "reasons.go", "stats.go",
-			"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
+			"packet.go", "layouts.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
 			"connection.go", "receive.go", "recent.go", "lobby.go",
 		},
 	},

@@ -5,28 +5,24 @@ import (
 	"time"
 )
 
-// The scheduler is not told of our system calls, which saves a tenth of each.
-// But one thing hangs on it: Go's monitor, the thread that interrupts those who
-// compute for long, and looks after timers and the network while they do. It
-// sleeps once nobody in the process has anything to do, until the next timer or
-// until somebody makes a system call that the scheduler knows of. If we woke up
-// a program behind its back, and the program then computed on all processors,
-// everything else in it would stand still for up to a minute.
+// Our system calls bypass the scheduler, which saves a tenth of each. But Go's
+// monitor thread, which preempts goroutines that compute for long, sleeps in an
+// idle process until the next timer or a system call that the scheduler knows of.
+// If a packet woke the program, and it then computed on all processors, everything
+// else could stand still for up to a minute.
 //
-// So whoever has waited for packets makes a call that the scheduler knows of.
-// To wake the monitor for each packet would cost a server at game rates a fifth
-// of its time. Where packets come often, a timer does the same: the monitor does
-// not sleep past the time at which one comes due, and until then nobody need tell.
+// So a goroutine that has waited for packets tells the scheduler by its next call.
+// Doing so for each packet would cost a game server a fifth of its time. If packets
+// come often, a timer limits the monitor's sleep instead.
 
 // Packets come often if the scheduler is told twice within a tellInterval. Then the
-// timer is set to twice that, and nobody tells until it comes due. The monitor, when
-// awake, interrupts who has computed for 10 ms.
+// timer is set to twice that, and no call tells the scheduler until it is due.
 const tellInterval = 100 * time.Millisecond
 
-// A teller decides who tells the scheduler. There is one for the process, as there
-// is one monitor.
+// A teller decides which calls tell the scheduler. The process has one, as it has
+// one monitor.
 type teller struct {
-	bounded atomic.Bool  // a timer bounds the monitor's sleep
+	bounded atomic.Bool  // a timer limits the monitor's sleep
 	last    atomic.Int64 // when the scheduler was told last
 }
 
@@ -36,9 +32,8 @@ var (
 	processStart  = time.Now()
 )
 
-// tellScheduler reports whether the call of somebody who has waited must be one
-// that the scheduler knows of. The timer is set before the call that wakes the
-// monitor, so that its next sleep sees it.
+// tellScheduler reports whether the call after a wait must be one that the
+// scheduler knows of. It sets the timer before that call wakes the monitor.
 func tellScheduler() bool {
 	t := &monitorTeller
 	if t.bounded.Load() {
@@ -51,7 +46,7 @@ func tellScheduler() bool {
 }
 
 // often notes that the scheduler is told at a time in nanoseconds, and reports
-// whether a timer is to bound the monitor's sleep from then on.
+// whether a timer is to limit the monitor's sleep.
 func (t *teller) often(now int64) bool {
 	if now-t.last.Swap(now) >= int64(tellInterval) {
 		return false
@@ -60,5 +55,5 @@ func (t *teller) often(now int64) bool {
 	return true
 }
 
-// rang notes that the timer has come due.
+// rang notes that the timer is due.
 func (t *teller) rang() { t.bounded.Store(false) }

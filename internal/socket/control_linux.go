@@ -2,14 +2,14 @@ package socket
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"syscall"
 	"unsafe"
 )
 
-// controlSize is the room in bytes for the control messages of one message. One
-// received may have UDP_GRO's and SO_RXQ_OVFL's of four bytes each, IP_PKTINFO's
-// of twelve and IPV6_PKTINFO's of twenty; one to be sent has fewer.
+// controlSize is the room in bytes for the control messages of one message:
+// UDP_GRO, SO_RXQ_OVFL, IP_PKTINFO and IPV6_PKTINFO.
 const controlSize = 128
 
 // control holds control messages. The element type aligns it.
@@ -17,8 +17,8 @@ type control [controlSize / 8]uint64
 
 func (c *control) bytes() *[controlSize]byte { return (*[controlSize]byte)(unsafe.Pointer(c)) }
 
-// append adds a control message with room for size bytes behind the first n, and
-// returns where they are, zeroed, and how many bytes there are then.
+// append adds a control message of size zeroed bytes behind the first n bytes, and
+// returns its data and the new number of bytes.
 func (c *control) append(n int, level, kind int32, size int) (data unsafe.Pointer, end int) {
 	b := c.bytes()[n : n+syscall.CmsgSpace(size)]
 	clear(b)
@@ -88,17 +88,15 @@ func (c *control) parse(size int) (info controlInfo) {
 	return info
 }
 
-// setLocal4 takes the address that an answer is to come from, which the kernel
-// tells also for packets to a broadcast or multicast address.
+// setLocal4 takes the address from which to answer, also for broadcasts.
 func (info *controlInfo) setLocal4(p *syscall.Inet4Pktinfo) {
 	if local := netip.AddrFrom4(p.Spec_dst); !local.IsUnspecified() {
 		info.local = local
 	}
 }
 
-// setLocal6 takes the address that a packet was sent to, unless that is a
-// multicast one, from which nothing can be sent. Packets of IPv4 have it told by
-// the option of IPv4.
+// setLocal6 takes the address that a packet was sent to, unless an answer cannot
+// come from it. For packets of IPv4 the option of IPv4 tells it.
 func (info *controlInfo) setLocal6(p *syscall.Inet6Pktinfo) {
 	local := netip.AddrFrom16(p.Addr)
 	if local.Is4In6() || local.IsMulticast() || local.IsUnspecified() {
@@ -108,4 +106,62 @@ func (info *controlInfo) setLocal6(p *syscall.Inet6Pktinfo) {
 		local = local.WithZone(zones.name(p.Ifindex))
 	}
 	info.local = local
+}
+
+// setLen stores a length in a field of struct msghdr or iovec, whose width
+// depends on the architecture.
+func setLen[T ~uint32 | ~uint64 | ~int32](field *T, n int) { *field = T(n) }
+
+// sockaddr has room for struct sockaddr_in6 and sockaddr_in.
+type sockaddr = syscall.RawSockaddrInet6
+
+// putSockaddr writes addr to sa in the form that a socket of the given address
+// family takes, and returns its length.
+func putSockaddr(sa *sockaddr, family int, addr netip.AddrPort) (int, error) {
+	ip := addr.Addr()
+	if family == syscall.AF_INET {
+		if ip = ip.Unmap(); !ip.Is4() {
+			return 0, &net.AddrError{Err: "not an IPv4 address", Addr: ip.String()}
+		}
+		sa4 := (*syscall.RawSockaddrInet4)(unsafe.Pointer(sa))
+		*sa4 = syscall.RawSockaddrInet4{Family: syscall.AF_INET, Addr: ip.As4()}
+		putPort(&sa4.Port, addr.Port())
+		return syscall.SizeofSockaddrInet4, nil
+	}
+	if !ip.IsValid() {
+		return 0, &net.AddrError{Err: "no address", Addr: addr.String()}
+	}
+	*sa = sockaddr{Family: syscall.AF_INET6, Addr: ip.As16()}
+	putPort(&sa.Port, addr.Port())
+	if zone := ip.Zone(); zone != "" {
+		sa.Scope_id = zones.index(zone)
+	}
+	return syscall.SizeofSockaddrInet6, nil
+}
+
+// sockaddrAddrPort returns the address in sa, unmapped; the zero AddrPort if
+// it is of another family than IPv4 and IPv6.
+func sockaddrAddrPort(sa *sockaddr) netip.AddrPort {
+	switch sa.Family {
+	case syscall.AF_INET:
+		sa4 := (*syscall.RawSockaddrInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(sa4.Addr), port(&sa4.Port))
+	case syscall.AF_INET6:
+		ip := netip.AddrFrom16(sa.Addr).Unmap()
+		if sa.Scope_id != 0 && ip.Is6() {
+			ip = ip.WithZone(zones.name(sa.Scope_id))
+		}
+		return netip.AddrPortFrom(ip, port(&sa.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// A port stands in network byte order in memory.
+
+func putPort(field *uint16, port uint16) {
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(field))[:], port)
+}
+
+func port(field *uint16) uint16 {
+	return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(field))[:])
 }

@@ -7,12 +7,10 @@ import (
 	"syscall"
 )
 
-// IsTransient tells whether err concerns one datagram or one moment, and not
-// the Socket as such, which then goes on working. Anybody who can forge an ICMP
-// message decides which error number a connected socket reports next, so every
-// number passes but those that say that the socket itself is gone, which no
-// packet brings about. Errors without a number pass if they are deadlines. It
-// is false for nil and for net.ErrClosed.
+// IsTransient reports whether err is about one datagram or one moment, and the
+// Socket goes on working. A forged ICMP message can make a connected socket report
+// almost any error number, so only those that say that the socket itself is gone
+// are final. Errors without a number are transient if they are deadlines.
 func IsTransient(err error) bool {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return false
@@ -22,4 +20,11 @@ func IsTransient(err error) bool {
 	}
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout()
+}
+
+// IsRefused reports whether err says that nobody listens on the other side's port.
+// It is a hint: such a message can be forged.
+func IsRefused(err error) bool {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains(refusedErrnos, errno)
 }

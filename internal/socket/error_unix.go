@@ -4,7 +4,7 @@ package socket
 
 import "syscall"
 
-// goneErrnos say that a socket is gone, or leads nowhere for good.
+// goneErrnos say that a socket is gone.
 var goneErrnos = []syscall.Errno{
 	syscall.EBADF,
 	syscall.ENOTSOCK,
@@ -13,3 +13,6 @@ var goneErrnos = []syscall.Errno{
 	syscall.ENOTCONN,  // a Unix socket whose peer is gone; a socket that iOS has taken away
 	syscall.ENOSYS,    // the system has no such call
 }
+
+// refusedErrnos say that nobody listens on the other side's port.
+var refusedErrnos = []syscall.Errno{syscall.ECONNREFUSED}

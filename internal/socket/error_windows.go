@@ -2,9 +2,8 @@ package socket
 
 import "syscall"
 
-// goneErrnos say that a socket is gone, or leads nowhere for good, by codes of
-// Winsock or of the system, or those that package syscall has made up, which
-// connections of others may return.
+// goneErrnos say that a socket is gone, by codes of Winsock or of the system, or
+// by those of package syscall, which foreign connections may return.
 var goneErrnos = []syscall.Errno{
 	6,     // ERROR_INVALID_HANDLE
 	10009, // WSAEBADF
@@ -17,4 +16,12 @@ var goneErrnos = []syscall.Errno{
 	syscall.EPIPE,
 	syscall.ESHUTDOWN,
 	syscall.ENOTCONN,
+}
+
+// refusedErrnos say that nobody listens on the other side's port.
+var refusedErrnos = []syscall.Errno{
+	1234,                 // ERROR_PORT_UNREACHABLE
+	10054,                // WSAECONNRESET
+	10061,                // WSAECONNREFUSED
+	syscall.ECONNREFUSED, // made up by package syscall: connections of others may return it
 }

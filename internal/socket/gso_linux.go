@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// gsoState decides which runs are sent in one call. Most reasons for a kernel to
-// refuse a run lie on the way to its destination: a path of small MTU (EMSGSIZE,
-// EINVAL on older kernels), a device without checksums or an IPsec policy
-// (EIO). So a refusal is remembered for that address, and one peer on a bad path
-// does not slow down the others of a listener.
+// gsoState decides which runs are sent in one call. A kernel mostly refuses a run
+// because of the path: a small MTU (EMSGSIZE, EINVAL on older kernels), a device
+// without checksums or an IPsec policy (EIO). So a refusal is remembered by address,
+// and does not slow down other peers.
 type gsoState struct {
 	refusals     atomic.Pointer[refusals] // nil: none
 	streak       atomic.Int32             // owners of addresses refused since a run has left
@@ -38,22 +37,20 @@ type segmentLimit struct {
 }
 
 const (
-	// refusalLifetime is how long a refusal is remembered: that of the kernel's
-	// knowledge of a path's MTU.
+	// refusalLifetime is how long a refusal is remembered, as long as the kernel
+	// remembers the MTU of a path.
 	refusalLifetime = 10 * time.Minute
 	// maxRefusals bounds the table; it starts anew when it is full.
 	maxRefusals = 256
-	// maxStreak is how many owners of addresses in a row the kernel may refuse
-	// runs to, with errors that may be about all of them, before there are none
-	// for a while.
+	// maxStreak is how many owners of addresses in a row may refuse runs, with
+	// errors that may be about all of them, before runs are off for a while.
 	maxStreak = 64
-	// maxInvalid is how many refusals by EINVAL may be about the size of the
-	// segments. A faulty device refuses all.
+	// maxInvalid is how many refusals by EINVAL may be about the segment size: a
+	// faulty device refuses all sizes.
 	maxInvalid = 4
 )
 
-// Every kernel with UDP_SEGMENT takes few segments a run, those from 6.9 on
-// take many (UDP_MAX_SEGMENTS).
+// Kernels from 6.9 on take many segments a run (UDP_MAX_SEGMENTS), others few.
 const (
 	fewSegments  = 64
 	manySegments = 128
@@ -64,8 +61,7 @@ func takesManySegments(release string) bool {
 	return major > 6 || major == 6 && minor >= 9
 }
 
-// shorten makes runs have few segments from now on, if pc, which was refused,
-// had more.
+// shorten limits runs to few segments if pc, which was refused, had more.
 func (g *gsoState) shorten(pc piece) bool {
 	if pc.segment == 0 || pc.end-pc.off <= fewSegments*pc.segment {
 		return false
@@ -74,8 +70,7 @@ func (g *gsoState) shorten(pc piece) bool {
 	return true
 }
 
-// allows tells whether a run of segments of the given size may go to addr in
-// one call.
+// allows reports whether a run of segments of the given size may go to addr.
 func (g *gsoState) allows(segment int, addr netip.AddrPort) bool {
 	if g.off.Load() || g.loopbackOnly && !addr.Addr().IsLoopback() {
 		return false
@@ -111,8 +106,7 @@ func (g *gsoState) endRow() {
 	}
 }
 
-// owner returns what stands for all addresses of whoever has one: one host has a
-// network of IPv6 with 64 bits to itself.
+// owner returns what all addresses of one host have in common: of IPv6 the /64.
 func owner(addr netip.Addr) netip.Addr {
 	if addr.Is4() || addr.Is4In6() {
 		return addr.Unmap()
@@ -133,8 +127,7 @@ func (g *gsoState) took() {
 	}
 }
 
-// refuse notes that a run of segments of the given size to addr was refused with
-// err, and that its datagrams left.
+// refuse notes that a run was refused with err, and that its datagrams left.
 func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,8 +162,8 @@ func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
 	g.refusals.Store(t)
 }
 
-// offered tells whether some runs are sent in one call at present: to peer, if
-// the socket has just that one.
+// offered reports whether runs are sent in one call at present, to peer if the
+// socket is connected.
 func (g *gsoState) offered(peer netip.AddrPort) bool {
 	t := g.refusals.Load()
 	switch {

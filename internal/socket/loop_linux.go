@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// ReadLoop implements Looper. The goroutine never leaves the poller's read of the
-// descriptor, so no readiness is forgotten between two reads, and a call that
-// received less than it asked for need not be repeated just to learn that the
-// socket is empty: that would be one system call more for each lone datagram.
+// ReadLoop implements Looper. The goroutine stays in the poller's read of the
+// descriptor, so it misses no readiness between two reads. So a call that received
+// less than it asked for need not be repeated to learn that the socket is empty.
 func (s *linuxSocket) ReadLoop(handle func([]Packet)) error { return s.serve(handle, false) }
 
 // ReadStep implements Stepper.
@@ -34,8 +33,8 @@ func (s *linuxSocket) serve(handle func([]Packet), once bool) error {
 	return nil
 }
 
-// serveReady hands over all that is there and returns false to wait for more.
-// It returns true if there was an error, or the socket is closed.
+// serveReady hands over what there is and returns false to wait for more. It
+// returns true after an error, or if the socket is closed.
 func (s *linuxSocket) serveReady(fd uintptr) bool {
 	r := &s.recv
 	for !s.open.closed.Load() {

@@ -12,10 +12,9 @@ import (
 // it, calls become no cheaper per message.
 const recvMessages = 8
 
-// A receiveOp is the memory for one call: headers for all messages, and
-// buffers, which are made when first needed and stay. At 64 KiB a buffer it is
-// too large for each socket to have its own, so it is taken from a pool once
-// there may be something to receive, and never held by a goroutine that waits.
+// A receiveOp is the memory for one call: headers for all messages, and buffers
+// of 64 KiB, made when first needed. It comes from a pool once there may be
+// something to receive; a goroutine that waits holds none.
 type receiveOp struct {
 	msgs  [recvMessages]mmsghdr
 	iovs  [recvMessages]syscall.Iovec
@@ -57,8 +56,7 @@ func (op *receiveOp) attachBuffer(i int) {
 	h.Control = (*byte)(unsafe.Pointer(&op.ctls[i]))
 }
 
-// A receiver is the state of ReadBatch and of ReadLoop, of which only one is used
-// at a time.
+// A receiver is the state of ReadBatch or ReadLoop, one of which is used at a time.
 type receiver struct {
 	op    *receiveOp            // whose buffers the caller of ReadBatch has; nil while waiting
 	n     int32                 // how many were received
@@ -70,7 +68,7 @@ type receiver struct {
 	limit  int32                 // how many messages the caller of ReadBatch has room for
 	once   bool                  // ReadStep
 	ready  func(fd uintptr) bool // readReady, made by the first ReadReady
-	waited bool                  // the goroutine waits for the descriptor, or has just done so
+	waited bool                  // for the descriptor, before this call
 	ask    asker
 }
 
@@ -127,10 +125,9 @@ func (s *linuxSocket) tryReceive(fd uintptr) bool {
 	return true
 }
 
-// An asker decides how many messages to ask for in one call. One is the rule:
-// a call that asks for more than there are costs a tenth of a datagram's way
-// for nothing. Where the reader keeps finding messages it asks for twice as
-// many each time.
+// An asker decides how many messages to ask for in one call. Asking for more than
+// there are costs a tenth of a datagram's way, so it begins with one, and doubles
+// the number while the reader keeps finding messages.
 type asker struct {
 	exponent uint8 // the count is 1 << exponent
 	found    uint8 // calls in a row that got all they asked for

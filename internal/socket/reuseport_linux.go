@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// ReusePortControl is a Control function for net.ListenConfig that lets
-// several sockets be bound to one address, among which the kernel shares out
-// the peers (SO_REUSEPORT). On systems other than Linux it returns an error
-// that wraps errors.ErrUnsupported.
+// ReusePortControl is a Control function for net.ListenConfig that binds several
+// sockets to one address; the kernel distributes the peers (SO_REUSEPORT). On other
+// systems it returns an error that wraps errors.ErrUnsupported.
 func ReusePortControl(_, _ string, c syscall.RawConn) error {
 	var err error
 	controlErr := c.Control(func(fd uintptr) {
@@ -23,8 +22,7 @@ func ReusePortControl(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// soReusePort returns SO_REUSEPORT, which the syscall package lacks on the
-// older architectures.
+// soReusePort returns SO_REUSEPORT, which package syscall lacks in part.
 func soReusePort() int {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		return 0x200
@@ -35,11 +33,10 @@ func soReusePort() int {
 // maxQueued is more datagrams than any socket's buffer holds by default.
 const maxQueued = 1 << 16
 
-// DiscardQueued reads what waits in a socket and returns how many datagrams it
-// was. Of sockets that share a port, the first ones get the datagrams of all
-// peers while the others are not there yet: a peer whose first datagram came in
-// that time is at another socket from then on. So nothing of it may be handled.
-// To the peer it is as if it had sent a moment too early.
+// DiscardQueued reads and drops the datagrams that wait in a socket, and returns
+// their number. The first of several sockets on a port gets the datagrams of all
+// peers until the others exist. Later datagrams of these peers go to other sockets,
+// so the first ones must not be handled.
 func DiscardQueued(c *net.UDPConn) (n uint64, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

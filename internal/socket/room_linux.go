@@ -8,10 +8,9 @@ import (
 	"volley/internal/deadline"
 )
 
-// The writers of one socket have deadlines of their own, so they cannot wait in
-// the runtime's poller, which knows one for all. They wait for a channel that a
-// goroutine closes; it waits in the poller, and is there only while the send
-// buffer is full.
+// Each writer of a socket has its own deadline, but the runtime's poller knows one
+// for all. So writers wait for a channel, which a goroutine closes that waits in
+// the poller while the send buffer is full.
 
 // A sendRoom is where writers wait for room in the send buffer.
 type sendRoom struct {

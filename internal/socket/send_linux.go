@@ -15,8 +15,7 @@ const (
 	// sendMessages is the largest number of messages that one call sends.
 	sendMessages = 64
 
-	// maxMessageBytes is the largest size in bytes of a message: that of an IPv4
-	// datagram without its headers.
+	// maxMessageBytes is the largest message: an IPv4 datagram without headers.
 	maxMessageBytes = 65507
 )
 
@@ -27,8 +26,7 @@ type piece struct {
 	segment  int // size of the datagrams; zero: the piece is one
 }
 
-// A sendOp is the memory for one call. Its functions are made once, so that
-// sending allocates nothing.
+// A sendOp is the memory for one call, with functions that are made once.
 type sendOp struct {
 	socket *linuxSocket
 	msgs   [sendMessages]mmsghdr
@@ -66,8 +64,8 @@ func (op *sendOp) call(fd uintptr) syscall.Errno {
 // the run from being sent.
 func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) { return s.writeBatch(ps, nil, 0) }
 
-// writeBatch is WriteBatch until a deadline, nil if there is none. Tried is how the
-// call for the first messages has failed, if somebody has made it.
+// writeBatch is WriteBatch until a deadline, which may be nil. Tried is the error of
+// an earlier call for the first messages, 0 if there was none.
 func (s *linuxSocket) writeBatch(ps []Packet, until *deadline.Deadline, tried syscall.Errno) (int, error) {
 	op := sendOps.Get().(*sendOp)
 	op.socket, op.until, op.tried = s, until, tried
@@ -105,8 +103,8 @@ func (op *sendOp) recycle() {
 	sendOps.Put(op)
 }
 
-// fill makes messages of as much as fits of ps from byte off of element elem
-// on. It fails only if it can make none.
+// fill makes messages of ps from byte off of element elem on, as many as fit. It
+// fails only if it can make none.
 func (op *sendOp) fill(ps []Packet, elem, off int) error {
 	op.n = 0
 	for elem < len(ps) && op.n < sendMessages {
@@ -138,8 +136,7 @@ func (op *sendOp) next(ps []Packet, sent int) (elem, off int) {
 	return last.elem, last.end
 }
 
-// cut returns the piece of p that begins at byte off: as many datagrams as may
-// go out as one message, otherwise one.
+// cut returns the piece of p at byte off: all datagrams that may go as one message.
 func (s *linuxSocket) cut(p *Packet, off int) piece {
 	rest := len(p.Buf) - off
 	if p.Segment <= 0 || rest <= p.Segment {
@@ -193,8 +190,7 @@ func (op *sendOp) control(i int, p *Packet, pc piece) {
 	}
 }
 
-// address sets the destination of message i, which a connected socket has
-// already and which is often that of the message before.
+// address sets the destination of message i, often that of the message before.
 func (op *sendOp) address(i int, addr netip.AddrPort) error {
 	h := &op.msgs[i].hdr
 	if op.socket.peer.IsValid() {
@@ -215,10 +211,9 @@ func (op *sendOp) address(i int, addr netip.AddrPort) error {
 	return nil
 }
 
-// send sends messages and returns how many, at least one unless it fails. It
-// does so beside the lock that the methods of net.UDPConn take for writing, on
-// which all peers of a listener would meet, and waits with that lock only when
-// the socket's buffer is full.
+// send sends messages and returns how many, at least one unless it fails. It takes
+// the write lock of net.UDPConn, which all peers of a listener share, only to wait
+// if the socket's buffer is full.
 func (op *sendOp) send() (int, error) {
 	raw := op.socket.raw
 	if op.tried != 0 {
@@ -243,8 +238,7 @@ func (op *sendOp) send() (int, error) {
 	return op.sent, nil
 }
 
-// sendError says which call an error number is from. It is left to the end,
-// since most of those met on the way need not cost an allocation.
+// sendError says which call an error number is from.
 func sendError(err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return os.NewSyscallError("sendmsg", errno)
@@ -262,9 +256,9 @@ func (op *sendOp) sendPiece(p *Packet, pc piece) error {
 	return err
 }
 
-// rescue goes on with p when pc, a piece of it, has failed: once more, in
-// shorter runs or datagram by datagram where that may help, and then with the
-// pieces behind it. It returns the first error that remains.
+// rescue goes on with p after pc, a piece of it, has failed: it sends pc again, in
+// shorter runs or datagram by datagram if that may help, and then the pieces behind
+// it. It returns the first error that remains.
 func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 	for {
 		if errors.Is(err, syscall.EINVAL) && op.socket.gso.shorten(pc) {
@@ -285,8 +279,7 @@ func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 	}
 }
 
-// again gives a piece that failed with err its other chances, and returns the
-// error that remains.
+// again retries a piece that failed with err, and returns the error that remains.
 func (op *sendOp) again(p *Packet, pc piece, err error) error {
 	s := op.socket
 	for range s.retries(err) {
@@ -301,14 +294,13 @@ func (op *sendOp) again(p *Packet, pc piece, err error) error {
 	return op.split(p, pc, err)
 }
 
-// sendRetries is how often a connected socket sends a message again. Each call
-// takes one error that waits, and the next ICMP message may come in between.
+// sendRetries is how often a connected socket sends a message again: each call
+// takes one pending error, and another ICMP message may come in between.
 const sendRetries = 2
 
-// retries returns how often a message that failed with err is worth another
-// attempt as it is. On a connected socket the error may be about an earlier
-// datagram, told by an ICMP message, whatever its number: then nothing was sent,
-// and the call has taken the error away.
+// retries returns how often to send a message again that failed with err. On a
+// connected socket the error may come from an ICMP message about an earlier
+// datagram: then nothing was sent, and the call has cleared the error.
 func (s *linuxSocket) retries(err error) int {
 	switch {
 	case !IsTransient(err):
@@ -323,15 +315,14 @@ func (s *linuxSocket) retries(err error) int {
 	return 0
 }
 
-// refusesRun tells whether err may be about a run and not its datagrams:
-// the device computes no checksums (EIO), the kernel or a virtual device is
-// faulty (EINVAL), a segment exceeds the MTU of the path (EMSGSIZE).
+// refusesRun reports whether err may be about a run and not its datagrams: a device
+// without checksums (EIO), a faulty kernel or device (EINVAL), a small MTU (EMSGSIZE).
 func refusesRun(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
 }
 
-// split sends the datagrams of a run one by one. If that works, the run as such
-// was refused with err, and no more like it go to its destination.
+// split sends the datagrams of a run one by one. If that works, the error was about
+// the run, and no more like it go to its destination.
 func (op *sendOp) split(p *Packet, run piece, err error) (first error) {
 	s := op.socket
 	for off := run.off; off < run.end; off += run.segment {

@@ -9,11 +9,8 @@ import (
 	"volley/internal/deadline"
 )
 
-// Most messages of a game are one datagram that leaves by itself. A oneOp sends
-// that and knows nothing else; whatever is out of the ordinary goes on with a
-// sendOp, which is as large as a whole run takes.
-
-// A oneOp is the memory for sending one datagram.
+// A oneOp is the memory for sending one datagram, as most messages of a game are.
+// Everything else takes a sendOp, which is much larger.
 type oneOp struct {
 	socket *linuxSocket
 	msg    [1]mmsghdr

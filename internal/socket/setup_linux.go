@@ -35,9 +35,8 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *Config) error {
 	return nil
 }
 
-// tellAddresses has the kernel tell at which of our addresses each packet
-// arrived, if the socket is bound to all of them. On a dual-stack socket, the
-// option of IPv4 is for its packets.
+// tellAddresses asks the kernel for the address at which each packet arrived, if
+// the socket is bound to all addresses.
 func (s *linuxSocket) tellAddresses(fd uintptr) {
 	local, _ := s.conn.LocalAddr().(*net.UDPAddr)
 	if local == nil || local.IP != nil && !local.IP.IsUnspecified() || s.peer.IsValid() {
@@ -57,8 +56,8 @@ func (cfg *Config) offload() bool {
 	return !cfg.DisableOffload && (env == "" || env == "0")
 }
 
-// setBuffer asks for a buffer of size bytes, unless that is zero, and returns
-// what was granted. The option force needs a privilege and no limit holds for it.
+// setBuffer asks for a buffer of size bytes, unless that is zero, and returns the
+// granted size. The option force needs a privilege and has no limit.
 func (s *linuxSocket) setBuffer(fd uintptr, force, option, size int) int {
 	size = min(size, math.MaxInt32/2) // the kernel doubles it
 	if size > 0 && s.kernel.setsockopt(fd, syscall.SOL_SOCKET, force, size) != nil {
@@ -76,8 +75,8 @@ func (s *linuxSocket) hasGSO(fd uintptr) bool {
 	return err == nil
 }
 
-// enableGRO turns UDP_GRO on, and off again on kernels that cannot tell
-// whether it is on: those are older than 5.12 and have faults in it.
+// enableGRO turns UDP_GRO on, except on kernels before 5.12, which have faults in
+// it and do not tell whether it is on.
 func (s *linuxSocket) enableGRO(fd uintptr) bool {
 	if s.kernel.setsockopt(fd, solUDP, udpGRO, 1) != nil {
 		return false
@@ -89,9 +88,8 @@ func (s *linuxSocket) enableGRO(fd uintptr) bool {
 	return false
 }
 
-// manglesGSO tells whether a kernel is one of those, 7.0.0 to 7.1.4, that give
-// some network devices runs of equal segments with a wrong length and
-// checksum. Nothing shows it at run time, so runs are kept off devices there.
+// manglesGSO reports whether a kernel, 7.0.0 to 7.1.4, gives some network devices
+// runs with a wrong length and checksum. Then runs go over the loopback only.
 func manglesGSO(release string) bool {
 	major, minor, patch := kernelVersion(release)
 	return major == 7 && (minor == 0 || minor == 1 && patch <= 4)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"volley/internal/deadline"
@@ -21,18 +22,16 @@ type Packet struct {
 	// Addr is the other side. On a connected socket it is ignored when
 	// sending. IPv4 addresses are never in their IPv6-mapped form.
 	Addr netip.AddrPort
-	// Local is our side's address: the one that a received packet was sent to,
-	// and the one to send a packet from. It is zero where the socket has just
-	// one, or the platform does not tell; then the system chooses by its routes,
-	// on machines of several addresses perhaps another one than the other side
-	// knows us by.
+	// Local is our address: a received packet was sent to it, and a packet is sent
+	// from it. It is zero if the socket has just one, or the platform does not
+	// tell; then the system chooses by its routes.
 	Local netip.Addr
 	// Segment is the size in bytes of each datagram of a run; the last one
 	// may be shorter. Zero: Buf is one datagram.
 	Segment int
-	// Drops is, for a received packet, the total number of datagrams that
-	// the kernel has dropped because this socket's buffer was full, as far as
-	// the platform tells; otherwise zero.
+	// Drops is, for a received packet, how many datagrams the kernel has dropped
+	// in all because the socket's buffer was full; zero if the platform does not
+	// tell.
 	Drops uint32
 }
 
@@ -69,33 +68,31 @@ type Socket interface {
 	Close() error
 }
 
-// Features are what not every Socket can do; nil is what this one cannot. A
-// Socket that stands on another one passes its Features on, those that it
-// changes in its own form.
+// Features are what only some Sockets can do; nil: this one cannot. A Socket on top
+// of another one passes the Features on, perhaps in its own form.
 type Features struct {
-	Loop     Looper         // it is read without a step back between two reads
-	Steps    Stepper        // its users can read it in turns; then there is a Loop, too
-	Poll     Poller         // it can be read without waiting
-	Notifier Notifier       // it need not be read all the time; then there are Steps, too
-	Late     DeadlineWriter // its writers need not wait for ever
-	Addrs    AddrMapper     // its Packets carry stand-ins for addresses
-	Deadline ReadDeadliner  // its reads can be interrupted
-	System   System         // it is one of the system
-	Peek     Peeker         // it can tell whether it has something to be read
-	Release  Releaser       // its Close may return before its address is free
-	Drops    bool           // its Packets tell of Drops, and its Stats ask the system for newer ones
+	Loop     Looper
+	Steps    Stepper // then there is a Loop, too
+	Poll     Poller
+	Notifier Notifier // then there are Steps, too
+	Late     DeadlineWriter
+	Addrs    AddrMapper
+	Deadline ReadDeadliner
+	System   System
+	Peek     Peeker
+	Release  Releaser
+	Drops    bool // its Packets tell of Drops, and its Stats ask the system for newer ones
 }
 
-// A Looper can do without the step back to its caller between two reads.
+// A Looper reads in a loop of its own.
 type Looper interface {
-	// ReadLoop calls handle with what ReadBatch would have returned, until an
-	// error, and with nil before it waits; the packets are valid until handle returns. If Close is called
-	// while handle runs, also by handle itself, the socket goes once handle has
-	// returned.
+	// ReadLoop calls handle with packets, which are valid until handle returns,
+	// until an error, and with nil before it waits. If Close is called while handle
+	// runs, perhaps by handle, the socket is closed once handle has returned.
 	ReadLoop(handle func(ps []Packet)) error
 }
 
-// A Releaser has a Close that need not wait for what handles packets, see Looper.
+// A Releaser has a Close that may return before its address is free, see Looper.
 type Releaser interface {
 	// Released returns, after Close, a channel that is closed once the address
 	// is free, or nil if it is.
@@ -128,24 +125,22 @@ type ReadDeadliner interface {
 
 // A Notifier can tell of packets without being read.
 type Notifier interface {
-	// WakeOnPacket has s.WakeUp called once, as soon as there is something to
-	// receive; nil takes that back, unless the call is under way. WakeUp must
-	// not block, but for a lock that the caller of WakeOnPacket may hold.
+	// WakeOnPacket calls s.WakeUp once, as soon as there is something to receive;
+	// nil cancels that, unless the call is under way. WakeUp must not block, except
+	// for a lock that the caller of WakeOnPacket may hold.
 	WakeOnPacket(s Sleeper) error
 }
 
 // A Peeker can tell whether there is something to receive.
 type Peeker interface {
-	// Unread reports whether something has come that nobody has read. It may be
-	// called from any goroutine, and does not wait.
+	// Unread reports whether there are packets to read. Any goroutine may call it.
 	Unread() bool
 }
 
 // A Sleeper is to be told of packets.
 type Sleeper interface{ WakeUp() }
 
-// A DeadlineWriter need not have its writers wait for ever for room in its send
-// buffer.
+// A DeadlineWriter limits how long writers wait for room in its send buffer.
 type DeadlineWriter interface {
 	// WriteBatchBy is WriteBatch, but waits for room no longer than until the
 	// deadline. It then returns ErrLate and how many elements it is done with;
@@ -156,41 +151,50 @@ type DeadlineWriter interface {
 	WriteOneBy(datagram []byte, to netip.AddrPort, from netip.Addr, d *deadline.Deadline) error
 }
 
+// A System is a Socket on a socket of the system, as a net.UDPConn shows it.
+type System interface {
+	// SyscallConn gives access to the descriptor. Do not read or write there.
+	SyscallConn() (syscall.RawConn, error)
+	// SetReadBuffer and SetWriteBuffer ask for sizes of the kernel's buffers in
+	// bytes. The kernel may give less.
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
+
+// systemOf returns what a net.PacketConn has of a System, nil if not all.
+func systemOf(pc net.PacketConn) System {
+	s, _ := pc.(System)
+	return s
+}
+
 // ErrLate is that the send buffer was full until the writer's deadline.
 var ErrLate = errors.New("socket: the send buffer was full until the deadline")
 
-// DisableOffloadEnv is the environment variable that, set to anything but
-// "" and "0", makes every new socket do without segmentation offload
-// (UDP_SEGMENT and UDP_GRO), as Config.DisableOffload does for one. It is needed
-// under qemu-user on a processor of the other byte order: qemu passes these control
-// messages on without turning their bytes round.
+// DisableOffloadEnv is an environment variable. If it is neither "" nor "0", new
+// sockets use no segmentation offload (UDP_SEGMENT and UDP_GRO). qemu-user needs this
+// on a processor of the other byte order: it does not convert these control messages.
 const DisableOffloadEnv = "VOLLEY_DISABLE_OFFLOAD"
 
 const (
-	// defaultSocketBuffer is asked for as receive and send buffer. A small
-	// datagram is charged three times its size, so that the usual default of
-	// 208 KiB holds fewer than 300 of them.
+	// defaultSocketBuffer is the size of buffers to ask for. A small datagram
+	// counts three times its size, so the usual 208 KiB hold fewer than 300.
 	defaultSocketBuffer = 4 << 20
 
-	// maxDatagram is the size in bytes of a buffer that holds every UDP
-	// datagram, and every run that the kernel delivers at once.
+	// maxDatagram is the size of a buffer for any datagram or run.
 	maxDatagram = 1 << 16
 )
 
-// A Config says how a Socket on a net.UDPConn is set up. The zero value
-// is the documented default.
+// A Config has options of a Socket on a net.UDPConn. Zero values are defaults.
 type Config struct {
-	// ReadBuffer and WriteBuffer are the sizes in bytes to ask for of the
-	// kernel's buffers of the socket (SO_RCVBUF, SO_SNDBUF). The kernel may
-	// give less. Zero: 4 MiB. Negative: the system's default.
+	// ReadBuffer and WriteBuffer are the sizes in bytes of the kernel's buffers to
+	// ask for (SO_RCVBUF, SO_SNDBUF). Zero: 4 MiB. Negative: the system's default.
 	ReadBuffer, WriteBuffer int
 	// DisableOffload makes the socket send and receive each datagram by
 	// itself. See also DisableOffloadEnv.
 	DisableOffload bool
 }
 
-// bufferSize applies the default to one of the buffer sizes of a Config.
-// Zero is: leave it alone.
+// bufferSize applies the default to a buffer size of a Config. Zero: leave it.
 func bufferSize(asked int) int {
 	if asked == 0 {
 		return defaultSocketBuffer
@@ -200,20 +204,17 @@ func bufferSize(asked int) int {
 
 // Stats tells what a Socket has done and what it can do.
 type Stats struct {
-	// GSO and GRO tell whether runs of datagrams are at present sent, and
-	// received, in one system call.
+	// GSO and GRO tell whether runs are sent and received in one system call.
 	GSO, GRO bool
-	// ReadBufferSize and WriteBufferSize are the sizes in bytes that the
-	// kernel has granted; zero where the platform does not tell.
+	// ReadBufferSize and WriteBufferSize are the granted sizes in bytes; zero if
+	// the platform does not tell.
 	ReadBufferSize, WriteBufferSize int
-	// ReadCalls and SendCalls count the system calls, or calls of the
-	// net.PacketConn, that moved datagrams.
+	// ReadCalls and SendCalls count the calls that moved datagrams.
 	ReadCalls, SendCalls uint64
-	// Retries counts the errors of sends after which the same was sent again,
-	// since they may have been about an earlier datagram.
+	// Retries counts datagrams that were sent again after an error that may have
+	// been about an earlier one.
 	Retries uint64
-	// Fallbacks counts the runs that the kernel refused to send in one call
-	// and that were sent datagram by datagram instead.
+	// Fallbacks counts runs that had to be sent datagram by datagram.
 	Fallbacks uint64
 	// Drops is the newest value of Packet.Drops.
 	Drops uint32
@@ -228,9 +229,8 @@ func New(pc net.PacketConn, cfg Config) (Socket, error) {
 	return NewPacket(pc), nil
 }
 
-// NewUDP returns a Socket on c, connected or not, which it takes over:
-// neither read from, write to nor close c afterwards. It is the fastest one
-// that the platform has, and behaves like NewPacket's otherwise.
+// NewUDP returns the platform's fastest Socket on c, connected or not, which it
+// takes over: do not use c afterwards.
 func NewUDP(c *net.UDPConn, cfg Config) (Socket, error) {
 	s, err := newPlatformSocket(c, &cfg)
 	if err != nil {
@@ -239,9 +239,8 @@ func NewUDP(c *net.UDPConn, cfg Config) (Socket, error) {
 	return s, nil
 }
 
-// NextDatagram cuts the first datagram off b, a run of datagrams of the given
-// size. A size of zero or less makes b one datagram. The rest is nil after the
-// last one.
+// NextDatagram cuts the first datagram off b, a run of datagrams of the given size,
+// or one datagram if that is zero. The rest is nil after the last one.
 func NextDatagram(b []byte, segment int) (datagram, rest []byte) {
 	if segment <= 0 || len(b) <= segment {
 		return b, nil

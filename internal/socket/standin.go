@@ -8,16 +8,14 @@ import (
 	"sync"
 )
 
-// An AddrMapper is a Socket on a net.PacketConn whose addresses may not be UDP
-// addresses. Its Packets carry stand-ins then: addresses from the discard-only
-// block 100::/64 of RFC 6666, which no real peer has. The same address has the
-// same stand-in for the life of the Socket.
+// An AddrMapper is a Socket on a net.PacketConn with addresses that are not UDP
+// addresses. Its Packets carry stand-ins from the discard-only block 100::/64 of
+// RFC 6666, which no real peer has. The stand-in of an address never changes.
 type AddrMapper interface {
 	// AddrPort returns what stands for addr in a Packet.
 	AddrPort(addr net.Addr) netip.AddrPort
-	// NetAddr returns the address for which addr stands: a *net.UDPAddr,
-	// unless addr is a stand-in. It is nil for a stand-in that is not, or
-	// after a long silence no longer, known.
+	// NetAddr returns the address for which addr stands, a *net.UDPAddr if addr is
+	// no stand-in. It is nil for an unknown stand-in, or one unused for long.
 	NetAddr(addr netip.AddrPort) net.Addr
 }
 
@@ -72,16 +70,15 @@ func (io standInIO) writeTo(b []byte, addr netip.AddrPort) error {
 	return err
 }
 
-// maxStandIns is how many stand-ins an addrTable remembers at least, the ones
-// used last; it forgets down to that before it has twice as many.
+// maxStandIns is how many stand-ins, those used last, an addrTable remembers at
+// least. It never has twice as many.
 const maxStandIns = 1 << 16
 
 // standInPrefix are the first bytes of every stand-in's address.
 var standInPrefix = netip.MustParsePrefix("100::/64")
 
-// An addrTable finds the net.Addr behind an AddrPort. A stand-in is a keyed
-// hash of the address, so that it stays the same when the table has forgotten
-// the address, as it must when strangers flood it, and the peer comes back.
+// An addrTable finds the net.Addr behind an AddrPort. A stand-in is a keyed hash of
+// the address. So it stays the same if a flood makes the table forget the address.
 type addrTable struct {
 	hostSeed, portSeed maphash.Seed
 

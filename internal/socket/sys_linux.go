@@ -18,15 +18,13 @@ const (
 	memInfoDrops = 8 // SK_MEMINFO_DROPS
 )
 
-// A kernel makes the system calls of a socket. Tests put one in between that
-// fails.
+// A kernel makes the system calls of a socket. Tests use one that fails.
 type kernel interface {
 	// send sends the first messages of msgs, without waiting, and returns how
 	// many. If it is none, errno says why the first was not sent.
 	send(fd uintptr, msgs []mmsghdr) (n int, errno syscall.Errno)
 	// receive fills the first messages of msgs, without waiting, and returns
-	// how many. It is none only with an errno. If tell is set, the scheduler
-	// gets to know of the call.
+	// how many, none only with an errno. Tell makes the call through the scheduler.
 	receive(fd uintptr, msgs []mmsghdr, tell bool) (n int, errno syscall.Errno)
 	getsockopt(fd uintptr, level, name int) (int, error)
 	setsockopt(fd uintptr, level, name, value int) error
@@ -49,9 +47,8 @@ type mmsghdr struct {
 // linuxKernel is the real one.
 type linuxKernel struct{}
 
-// send takes the cheapest call for msgs. Where sendmmsg is refused (ENOSYS, by
-// some filters of system calls), it sends one message and leaves the rest to a
-// next call.
+// send takes the cheapest call for msgs. If a filter refuses sendmmsg (ENOSYS), it
+// sends one message.
 func (*linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	if len(msgs) > 1 {
 		n, errno := messageCall(sysSendmmsg, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, false)
@@ -72,8 +69,7 @@ func (*linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	return 1, 0
 }
 
-// sendto sends a message that is one datagram, for which the kernel then reads
-// no header.
+// sendto sends one datagram; the kernel need not read a message header.
 func sendto(fd uintptr, h *syscall.Msghdr) syscall.Errno {
 	for {
 		_, _, errno := syscall.RawSyscall6(sysSendto, fd,
@@ -100,9 +96,8 @@ func (*linuxKernel) receive(fd uintptr, msgs []mmsghdr, tell bool) (int, syscall
 	return 1, 0
 }
 
-// messageCall makes one of the calls for messages, again if a signal came in
-// between. None of them waits, so the scheduler is told only where it has to know
-// that the process is awake (see teller); it costs as much as a tenth of the call.
+// messageCall makes a call for messages, again after a signal. No call waits, so
+// the scheduler learns of it only if it has to, see teller.
 func messageCall(trap, fd uintptr, p unsafe.Pointer, a, b int, tell bool) (int, syscall.Errno) {
 	for {
 		var n uintptr

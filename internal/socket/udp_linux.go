@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// A linuxSocket is a Socket on a net.UDPConn that makes the system calls for
-// messages itself: several messages a call, and with offload (UDP_SEGMENT,
-// UDP_GRO) a run of datagrams a message. It waits in the runtime's poller.
+// A linuxSocket is a Socket on a net.UDPConn that makes the system calls itself:
+// several messages a call, and with offload (UDP_SEGMENT, UDP_GRO) a run of
+// datagrams a message. It waits in the runtime's poller.
 type linuxSocket struct {
 	conn   *net.UDPConn
 	raw    syscall.RawConn
@@ -78,8 +78,7 @@ func (s *linuxSocket) Features() Features {
 	return Features{Loop: s, Steps: s, Poll: s, Notifier: s, Late: s, Deadline: s, System: s, Peek: s, Release: s, Drops: true}
 }
 
-// Stats implements Socket. Drops is newer than the one of the
-// newest Packet where the kernel tells.
+// Stats implements Socket. Its Drops may be newer than that of the last Packet.
 func (s *linuxSocket) Stats() Stats {
 	drops := s.drops.Load()
 	_ = s.raw.Control(func(fd uintptr) { // fails after Close
@@ -104,4 +103,21 @@ func (s *linuxSocket) Stats() Stats {
 func (s *linuxSocket) Unread() (unread bool) {
 	_ = s.raw.Control(func(fd uintptr) { unread = s.kernel.readable(fd) }) // fails after Close
 	return unread
+}
+
+// SyscallConn implements System.
+func (s *linuxSocket) SyscallConn() (syscall.RawConn, error) { return s.conn.SyscallConn() }
+
+// SetReadBuffer implements System. A privileged process may exceed the limit.
+func (s *linuxSocket) SetReadBuffer(bytes int) error {
+	return s.raw.Control(func(fd uintptr) {
+		s.readBuffer.Store(int32(s.setBuffer(fd, syscall.SO_RCVBUFFORCE, syscall.SO_RCVBUF, bytes)))
+	})
+}
+
+// SetWriteBuffer implements System, as SetReadBuffer does.
+func (s *linuxSocket) SetWriteBuffer(bytes int) error {
+	return s.raw.Control(func(fd uintptr) {
+		s.writeBuffer.Store(int32(s.setBuffer(fd, syscall.SO_SNDBUFFORCE, syscall.SO_SNDBUF, bytes)))
+	})
 }

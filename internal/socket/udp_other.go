@@ -2,7 +2,12 @@
 
 package socket
 
-import "net"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
 
 // minSocketBuffer is the least size in bytes worth asking for.
 const minSocketBuffer = 256 << 10
@@ -20,9 +25,8 @@ func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
 	return newPlainSocket(c), nil
 }
 
-// askBuffer asks for a buffer of size bytes and, since some systems refuse
-// instead of giving what they can, for ever smaller ones. A socket with its
-// default buffer works too, so that there is no error.
+// askBuffer asks for a buffer of size bytes and, because some systems refuse a size
+// that is too large, for smaller ones. The default buffer works, too.
 func askBuffer(set func(int) error, size int) {
 	for size > 0 && set(size) != nil {
 		if size /= 2; size < minSocketBuffer {
@@ -30,3 +34,11 @@ func askBuffer(set func(int) error, size int) {
 		}
 	}
 }
+
+// ReusePortControl is not there on this system.
+func ReusePortControl(string, string, syscall.RawConn) error {
+	return fmt.Errorf("socket: SO_REUSEPORT with load balancing: %w", errors.ErrUnsupported)
+}
+
+// DiscardQueued does nothing where sockets cannot share a port.
+func DiscardQueued(*net.UDPConn) (uint64, error) { return 0, nil }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A waker waits for packets on behalf of many sockets that nobody reads: one
-// goroutine for all of them, where one each would take a stack each. It waits in
-// the runtime's poller for a descriptor of epoll that knows their descriptors.
+// A waker waits for packets of many sockets that are not being read, with one
+// goroutine for all. It waits in the runtime's poller for a descriptor of epoll,
+// which knows their descriptors.
 type waker struct {
 	file  *os.File // of epoll
 	raw   syscall.RawConn
@@ -19,7 +19,7 @@ type waker struct {
 	socks map[int32]*linuxSocket // by descriptor; guarded by wakers.mu
 }
 
-// wakers holds the one waker, which is there as long as some socket uses it.
+// wakers holds the one waker while a socket uses it.
 var wakers struct {
 	mu  sync.Mutex
 	now *waker
@@ -29,7 +29,7 @@ var wakers struct {
 type wakeState struct {
 	waker   *waker // that knows the socket, until Close; nil: none yet
 	fd      int32
-	sleeper Sleeper // nil: nobody wants to be told
+	sleeper Sleeper // nil: there is none
 }
 
 var errNoPolling = errors.New("socket: no polling of epoll")
@@ -41,7 +41,7 @@ func (s *linuxSocket) WakeOnPacket(sleeper Sleeper) error {
 	if s.open.closed.Load() {
 		return net.ErrClosed
 	}
-	// Once somebody has closed our descriptor, its number may be another's.
+	// A closed descriptor's number may belong to another file.
 	if w := s.wake.waker; w != nil && w.socks[s.wake.fd] == s {
 		s.wake.sleeper = sleeper
 		return w.control(syscall.EPOLL_CTL_MOD, s.wake.fd, sleeper != nil)
@@ -81,8 +81,7 @@ func (w *waker) control(op int, fd int32, on bool) error {
 	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(w.epoll, op, int(fd), &event))
 }
 
-// unwatch makes the waker forget a socket that is about to close its
-// descriptor.
+// unwatch makes the waker forget a socket that is about to be closed.
 func (s *linuxSocket) unwatch() {
 	wakers.mu.Lock()
 	defer wakers.mu.Unlock()
@@ -143,7 +142,7 @@ func (w *waker) run() {
 	}
 }
 
-// take returns whom to tell of a descriptor, once.
+// take returns the sleeper of a descriptor, once.
 func (w *waker) take(fd int32) (sleeper Sleeper) {
 	wakers.mu.Lock()
 	defer wakers.mu.Unlock()

@@ -15,59 +15,58 @@ const zoneLifetime = time.Minute
 const maxZones = 256
 
 // zones is shared by all sockets.
-var zones = zoneCache{byName: make(map[string]zone), byIndex: make(map[uint32]zone)}
+var zones = zoneCache{names: make(map[uint32]zone[string]), indices: make(map[string]zone[uint32])}
 
-// A zoneCache translates between the scope of a link-local IPv6 address, the
-// index of an interface, and its zone, the interface's name, as the net
-// package does.
+// A zoneCache translates, as package net does, between the scope of a link-local
+// IPv6 address, which is the index of an interface, and its zone, the name of the
+// interface.
 type zoneCache struct {
 	mu      sync.Mutex
-	byName  map[string]zone
-	byIndex map[uint32]zone
+	names   map[uint32]zone[string]
+	indices map[string]zone[uint32]
 }
 
-type zone struct {
-	name    string
-	index   uint32
+type zone[T any] struct {
+	value   T
 	expires time.Time
 }
 
-// name returns the zone of a scope: its number if it is no interface's.
+// name returns the zone of a scope: its number if there is no such interface.
 func (c *zoneCache) name(index uint32) string {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if z, ok := c.byIndex[index]; ok && now.Before(z.expires) {
-		return z.name
-	}
-	z := zone{strconv.FormatUint(uint64(index), 10), index, now.Add(zoneLifetime)}
-	if ifi, err := net.InterfaceByIndex(int(index)); err == nil {
-		z.name = ifi.Name
-	}
-	if len(c.byIndex) >= maxZones {
-		clear(c.byIndex)
-	}
-	c.byIndex[index] = z
-	return z.name
+	return lookUp(c, c.names, index, func() string {
+		if ifi, err := net.InterfaceByIndex(int(index)); err == nil {
+			return ifi.Name
+		}
+		return strconv.FormatUint(uint64(index), 10)
+	})
 }
 
 // index returns the scope of a zone, zero if there is none.
 func (c *zoneCache) index(name string) uint32 {
+	return lookUp(c, c.indices, name, func() uint32 {
+		if ifi, err := net.InterfaceByName(name); err == nil {
+			return uint32(ifi.Index)
+		}
+		n, err := strconv.ParseUint(name, 10, 32)
+		if err != nil {
+			return 0
+		}
+		return uint32(n)
+	})
+}
+
+// lookUp returns what find returns, or has returned a short time ago.
+func lookUp[K comparable, V any](c *zoneCache, known map[K]zone[V], key K, find func() V) V {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if z, ok := c.byName[name]; ok && now.Before(z.expires) {
-		return z.index
+	z, ok := known[key]
+	if !ok || !now.Before(z.expires) {
+		if len(known) >= maxZones {
+			clear(known)
+		}
+		z = zone[V]{find(), now.Add(zoneLifetime)}
+		known[key] = z
 	}
-	z := zone{name: name, expires: now.Add(zoneLifetime)}
-	if ifi, err := net.InterfaceByName(name); err == nil {
-		z.index = uint32(ifi.Index)
-	} else if n, err := strconv.ParseUint(name, 10, 32); err == nil {
-		z.index = uint32(n)
-	}
-	if len(c.byName) >= maxZones {
-		clear(c.byName)
-	}
-	c.byName[name] = z
-	return z.index
+	return z.value
 }
