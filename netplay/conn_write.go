@@ -56,56 +56,51 @@ func (c *Conn) WriteMessage(ctx context.Context, v any) error {
 	if q := c.out.queue.Load(); q != nil {
 		return c.opError("write", c.accept(ctx, q, f))
 	}
-	if err := c.out.turn.enter(ctx, c); err != nil {
-		return c.opError("write", err)
-	}
-	defer c.out.turn.leave()
-	return c.opError("write", c.writeNow(ctx, f.b))
+	return c.opError("write", c.writeTurn(ctx, f.b, 1))
 }
 
 // WriteBatch writes several messages with one call of the connection below, if that
 // takes them. It encodes all of them before it writes the first byte.
-func (c *Conn) WriteBatch(ctx context.Context, vs ...any) error {
-	frames := make([]*outFrame, 0, len(vs))
-	defer func() {
-		for _, f := range frames {
-			f.release()
-		}
-	}()
-	for _, v := range vs {
-		f, err := c.codec.encode(v)
-		if err != nil {
-			return err
-		}
-		frames = append(frames, f)
-	}
-	if q := c.out.queue.Load(); q != nil {
-		for _, f := range frames {
-			if err := c.accept(ctx, q, f); err != nil {
-				return c.opError("write", err)
-			}
-		}
-		return nil
-	}
-	if err := c.out.turn.enter(ctx, c); err != nil {
-		return c.opError("write", err)
-	}
-	defer c.out.turn.leave()
+func (c *Conn) WriteBatch(ctx context.Context, vs ...any) (err error) {
 	scratch := scratches.Get().(*[]byte)
 	defer putScratch(scratch)
-	*scratch = (*scratch)[:0]
-	for _, f := range frames {
-		*scratch = append(*scratch, f.b...)
+	b, sizes := (*scratch)[:0], make([]int, len(vs))
+	for i, v := range vs {
+		sizes[i] = -len(b)
+		if b, err = c.codec.Append(b, v); err != nil {
+			return err
+		}
+		sizes[i] += len(b)
 	}
-	if err := c.writeNow(ctx, *scratch); err != nil {
-		return c.opError("write", err)
+	*scratch = b
+	q := c.out.queue.Load()
+	if q == nil {
+		return c.opError("write", c.writeTurn(ctx, b, len(vs)))
 	}
-	c.stats.sent.Add(uint64(len(frames)) - 1) // writeNow has counted one
+	for _, n := range sizes {
+		f := newOutFrame(n)
+		f.b = append(f.b, b[:n]...)
+		b = b[n:]
+		err := c.accept(ctx, q, f)
+		f.release()
+		if err != nil {
+			return c.opError("write", err)
+		}
+	}
 	return nil
 }
 
-// writeNow writes a frame. The caller has the turn.
-func (c *Conn) writeNow(ctx context.Context, b []byte) error {
+// writeTurn writes some frames when it is our turn.
+func (c *Conn) writeTurn(ctx context.Context, b []byte, frames int) error {
+	if err := c.out.turn.enter(ctx, c); err != nil {
+		return err
+	}
+	defer c.out.turn.leave()
+	return c.writeNow(ctx, b, frames)
+}
+
+// writeNow writes some frames. The caller has the turn.
+func (c *Conn) writeNow(ctx context.Context, b []byte, frames int) error {
 	if c.out.err != nil {
 		return c.out.err
 	}
@@ -113,7 +108,7 @@ func (c *Conn) writeNow(ctx context.Context, b []byte) error {
 	n, err := c.write(b)
 	stop()
 	if err == nil {
-		c.stats.sent.Add(1)
+		c.stats.sent.Add(uint64(frames))
 		return nil
 	}
 	if cause := c.endCause(); cause != nil {

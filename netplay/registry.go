@@ -53,10 +53,7 @@ func (r *Registry) load() *types { return cmp.Or(r.types.Load(), &noTypes) }
 // `netplay:"0"`. The error is a *[TypeError] if the format has no values for a field, if
 // a property number is there twice, or if the message number or the type is taken.
 func (r *Registry) Add(number int, v any, opts ...TypeOption) error {
-	t := reflect.TypeOf(v)
-	if t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t := elemOf(v)
 	if t == nil || t.Kind() != reflect.Struct {
 		return &TypeError{Type: t, Reason: "neither a struct nor a pointer to one"}
 	}
@@ -102,15 +99,19 @@ func (r *Registry) MustAdd(number int, v any, opts ...TypeOption) {
 
 // Number returns the message number of the type of v, a struct or a pointer to one.
 func (r *Registry) Number(v any) (number uint16, ok bool) {
+	if mt := r.typeOf(elemOf(v)); mt != nil {
+		return mt.number, true
+	}
+	return 0, false
+}
+
+// elemOf returns the type of v, or that to which it points.
+func elemOf(v any) reflect.Type {
 	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	mt := r.typeOf(t)
-	if mt == nil {
-		return 0, false
-	}
-	return mt.number, true
+	return t
 }
 
 // typeOf returns the registered struct type t, or nil.
