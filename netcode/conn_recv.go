@@ -59,18 +59,13 @@ func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over
 			payloads = append(payloads, p.body)
 		}
 		if !c.alive {
-			c.confirmLocked()
+			c.alive = true // and knows its index, if it is a client
+			c.sendMu.Lock()
+			c.sess.confirmed = true
+			c.sendMu.Unlock()
 		}
 	}
 	return payloads, false
-}
-
-// confirmLocked notes at a server that the client knows its index.
-func (c *Conn) confirmLocked() {
-	c.alive = true
-	c.sendMu.Lock()
-	c.sess.confirmed = true
-	c.sendMu.Unlock()
 }
 
 // deliver gives messages to the layer above, and sends its answers.

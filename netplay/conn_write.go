@@ -96,11 +96,6 @@ func (c *Conn) writeTurn(ctx context.Context, b []byte, frames int) error {
 		return err
 	}
 	defer c.out.turn.leave()
-	return c.writeNow(ctx, b, frames)
-}
-
-// writeNow writes some frames. The caller has the turn.
-func (c *Conn) writeNow(ctx context.Context, b []byte, frames int) error {
 	if c.out.err != nil {
 		return c.out.err
 	}

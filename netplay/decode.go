@@ -74,43 +74,30 @@ func (d *decoder) structBody(b []byte, p addr, pl *plan) (err error) {
 func getGroup(b []byte, q addr, k kind, n int) {
 	switch k {
 	case kind32, kindFloat:
-		get32s(b, fields[uint32](q, n))
+		vs := fields[uint32](q, n)
+		for i := range vs {
+			vs[i] = binary.BigEndian.Uint32(b)
+			b = b[4:]
+		}
 	case kind64:
-		get64s(b, fields[uint64](q, n))
+		vs := fields[uint64](q, n)
+		for i := range vs {
+			vs[i] = binary.BigEndian.Uint64(b)
+			b = b[8:]
+		}
 	case kind16:
-		get16s(b, fields[uint16](q, n))
+		vs := fields[uint16](q, n)
+		for i := range vs {
+			vs[i] = binary.BigEndian.Uint16(b)
+			b = b[2:]
+		}
 	case kindBool:
-		getBools(b, fields[uint8](q, n))
+		vs := fields[uint8](q, n)
+		for i, x := range b[:n] {
+			vs[i] = min(x, 1) // anything on the wire
+		}
 	default:
 		copy(fields[uint8](q, n), b)
-	}
-}
-
-func get32s(b []byte, vs []uint32) {
-	for i := range vs {
-		vs[i] = binary.BigEndian.Uint32(b)
-		b = b[4:]
-	}
-}
-
-func get64s(b []byte, vs []uint64) {
-	for i := range vs {
-		vs[i] = binary.BigEndian.Uint64(b)
-		b = b[8:]
-	}
-}
-
-func get16s(b []byte, vs []uint16) {
-	for i := range vs {
-		vs[i] = binary.BigEndian.Uint16(b)
-		b = b[2:]
-	}
-}
-
-// getBools reads bools, which are 0 or 1 in memory and anything on the wire.
-func getBools(b []byte, vs []uint8) {
-	for i, x := range b[:len(vs)] {
-		vs[i] = min(x, 1)
 	}
 }
 

@@ -84,45 +84,29 @@ func appendGroup(dst []byte, q addr, v *value, n int) []byte {
 	b := dst[start:]
 	switch v.kind {
 	case kindFloat:
-		putFloats(b, fields[uint32](q, n))
+		for _, v := range fields[uint32](q, n) {
+			binary.BigEndian.PutUint32(b, canonical(v))
+			b = b[4:]
+		}
 	case kind32:
-		put32s(b, fields[uint32](q, n))
+		for _, v := range fields[uint32](q, n) {
+			binary.BigEndian.PutUint32(b, v)
+			b = b[4:]
+		}
 	case kind64:
-		put64s(b, fields[uint64](q, n))
+		for _, v := range fields[uint64](q, n) {
+			binary.BigEndian.PutUint64(b, v)
+			b = b[8:]
+		}
 	case kind16:
-		put16s(b, fields[uint16](q, n))
+		for _, v := range fields[uint16](q, n) {
+			binary.BigEndian.PutUint16(b, v)
+			b = b[2:]
+		}
 	default:
 		copy(b, fields[uint8](q, n))
 	}
 	return dst
-}
-
-func putFloats(b []byte, vs []uint32) {
-	for _, v := range vs {
-		binary.BigEndian.PutUint32(b, canonical(v))
-		b = b[4:]
-	}
-}
-
-func put32s(b []byte, vs []uint32) {
-	for _, v := range vs {
-		binary.BigEndian.PutUint32(b, v)
-		b = b[4:]
-	}
-}
-
-func put64s(b []byte, vs []uint64) {
-	for _, v := range vs {
-		binary.BigEndian.PutUint64(b, v)
-		b = b[8:]
-	}
-}
-
-func put16s(b []byte, vs []uint16) {
-	for _, v := range vs {
-		binary.BigEndian.PutUint16(b, v)
-		b = b[2:]
-	}
 }
 
 // canonical returns the bits of a float as they are written.
@@ -135,8 +119,11 @@ func canonical(bits uint32) uint32 {
 
 // appendString appends a string that may be too long or not valid.
 func appendString(dst []byte, s string) ([]byte, error) {
-	if len(s) > maxCount || !validString(s) {
-		return dst, stringError(s)
+	switch {
+	case len(s) > maxCount:
+		return dst, tooLarge("string with a byte count", len(s))
+	case !validString(s):
+		return dst, errUTF8
 	}
 	return append(append(dst, byte(len(s)>>8), byte(len(s))), s...), nil
 }
@@ -157,13 +144,6 @@ func validString(s string) bool {
 
 // shortString is the length up to which looking at each byte is faster.
 const shortString = 16
-
-func stringError(s string) error {
-	if len(s) > maxCount {
-		return tooLarge("string with a byte count", len(s))
-	}
-	return errUTF8
-}
 
 // appendValue appends one value of any kind except a pointer to a struct, which its callers
 // write themselves.
