@@ -190,7 +190,12 @@ func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 		return nil, errDepth
 	}
 	d.depth--
-	err := d.body(b[:n], p, pl)
+	var err error
+	if d.present { // not d.body, which is a call more
+		err = d.presentBody(b[:n], p, pl)
+	} else {
+		err = d.structBody(b[:n], p, pl)
+	}
 	d.depth++
 	return b[n:], err
 }
