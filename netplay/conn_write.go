@@ -61,12 +61,13 @@ func (c *Conn) WriteMessage(ctx context.Context, v any) error {
 
 // WriteBatch writes several messages with one call of the connection below, if that
 // takes them. It encodes all of them before it writes the first byte.
-func (c *Conn) WriteBatch(ctx context.Context, vs ...any) (err error) {
+func (c *Conn) WriteBatch(ctx context.Context, vs ...any) error {
 	scratch := scratches.Get().(*[]byte)
 	defer putScratch(scratch)
 	b, sizes := (*scratch)[:0], make([]int, len(vs))
 	for i, v := range vs {
 		sizes[i] = -len(b)
+		var err error
 		if b, err = c.codec.Append(b, v); err != nil {
 			return err
 		}
