@@ -6,9 +6,8 @@ import (
 	"volley/internal/wire"
 )
 
-// An ackList collects the ids of accepted frames until the end of a batch of
-// received datagrams (T4). It remembers those of the last batches, to repeat
-// them once or twice where there is room (R5).
+// An ackList collects the ids of accepted frames until the end of a batch (T4), and
+// repeats those of the last batches where there is room (R5).
 type ackList struct {
 	ids    []uint32
 	recent [2][]uint32
@@ -17,8 +16,10 @@ type ackList struct {
 	none   bool // a frame without ids is to leave: nothing is accepted any more
 }
 
-// maxRepeats is how many ids of a batch are repeated, the last ones.
-const maxRepeats = 32
+const (
+	maxRepeats = 32      // ids of a batch that are repeated, the last ones
+	maxAcks    = 1 << 16 // frames that may wait to be acknowledged, if batches do not end
+)
 
 func (a *ackList) init(mtu, repeat int) {
 	a.max = (mtu - DataAckHeaderSize) / frameIDSize
@@ -26,9 +27,6 @@ func (a *ackList) init(mtu, repeat int) {
 }
 
 func (a *ackList) add(id uint32) { a.ids = append(a.ids, id) }
-
-// maxAcks is how many frames may wait to be acknowledged, if batches do not end.
-const maxAcks = 1 << 16
 
 func (a *ackList) full() bool { return len(a.ids) >= maxAcks }
 
@@ -62,8 +60,7 @@ func (a *ackList) flush(out *wire.Batch) {
 	a.ids = a.ids[:0]
 }
 
-// addRecent adds the ids of the last batches that are not there. Those that are
-// there are sorted.
+// addRecent adds missing ids of the last batches. Those that are there are sorted.
 func (a *ackList) addRecent() {
 	fresh := len(a.ids)
 	for i := 0; i < a.repeat; i++ {
@@ -75,8 +72,8 @@ func (a *ackList) addRecent() {
 	}
 }
 
-// last appends one more frame with the ids of the last batches: whoever ends
-// the connection next would leave the peer without them. It may be called again.
+// last appends one more frame with the ids of the last batches, for the end of the
+// connection. It may be called again.
 func (a *ackList) last(out *wire.Batch) {
 	slices.Sort(a.ids)
 	a.ids = slices.Compact(a.ids)
@@ -86,14 +83,8 @@ func (a *ackList) last(out *wire.Batch) {
 	}
 }
 
-// compact gives memory back that only a busy connection needs: the last
-// acknowledgements have arrived or been repeated long ago.
-func (a *ackList) compact() { a.free() }
-
 // free gives the memory back.
-func (a *ackList) free() {
-	a.ids, a.recent = nil, [2][]uint32{}
-}
+func (a *ackList) free() { a.ids, a.recent = nil, [2][]uint32{} }
 
 // A frameWindow is the window of frame ids that are accepted (T3).
 type frameWindow struct {
@@ -102,9 +93,7 @@ type frameWindow struct {
 }
 
 // accepts reports whether a frame lies inside the window.
-func (w *frameWindow) accepts(id uint32) bool {
-	return id-w.next < w.size || w.next-id <= w.size
-}
+func (w *frameWindow) accepts(id uint32) bool { return id-w.next < w.size || w.next-id <= w.size }
 
 // move notes an accepted frame.
 func (w *frameWindow) move(id uint32) {

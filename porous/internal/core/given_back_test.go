@@ -41,7 +41,7 @@ func busy(t *testing.T) *Peer {
 	require.NotNil(t, p.send.schedule.active[0])
 	require.NotNil(t, p.recv.scratch)
 	require.NotEmpty(t, p.recv.acks.recent[0])
-	require.NotZero(t, p.recv.pool.kept)
+	require.NotZero(t, p.recv.pool.bytes)
 	require.Equal(t, (64+cap(p.send.queue.scratch))*partCost+16*frameCost+p.send.freeSize+2*1472+cap(p.recv.scratch), p.Memory())
 	return p
 }

@@ -64,3 +64,13 @@ func connectedPeer(t testing.TB, cfg *Config) (*Peer, *recorder) {
 }
 
 func ms(n int) Clock { return Clock(n) * time.Millisecond }
+
+// reset gives all memory back.
+func (r *receiver) reset() {
+	for r.count > 0 {
+		r.drop(r.find(markThere, r.base))
+	}
+}
+
+// pending reports whether there is something to send, now or later.
+func (p *Peer) pending() bool { return p.state == Connected && !p.send.empty() }

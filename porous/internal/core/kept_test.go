@@ -20,12 +20,12 @@ func TestPoolLimits(t *testing.T) {
 			require.Len(t, b, n)
 			require.Equal(t, size, cap(b), "for %d bytes", n)
 			a.putBuffer(b)
-			require.Equal(t, size, a.kept)
+			require.Equal(t, size, a.bytes)
 			c := a.copy(make([]byte, 1500-size))
 			require.NotSame(t, &b[0], &c[0], "of another size")
 			c = a.copy(make([]byte, n))
 			require.Same(t, &b[0], &c[0])
-			require.Equal(t, 0, a.kept)
+			require.Equal(t, 0, a.bytes)
 		}
 		var list [][]byte
 		for range 3000 {
@@ -34,45 +34,35 @@ func TestPoolLimits(t *testing.T) {
 		for _, b := range list {
 			a.putBuffer(b)
 		}
-		require.Equal(t, 131072/size*size, a.kept)
+		require.Equal(t, 131072/size*size, a.bytes)
 	}
 	b := a.copy(make([]byte, 1473))
-	before := a.kept
+	before := a.bytes
 	a.putBuffer(b)
-	require.Equal(t, before, a.kept, "larger ones are not kept")
+	require.Equal(t, before, a.bytes, "larger ones are not kept")
 
 	for range 10 {
-		a.putPage(new(page))
-		a.putDir(make([]*page, 3))
+		a.pages.put(new(page), keepPages)
 	}
-	require.Equal(t, 4, a.pages)
-	require.Len(t, a.dirs, 2)
-	p := a.page
-	require.Same(t, p, a.getPage())
-	require.Nil(t, p.next)
-	require.Equal(t, 3, a.pages)
-	for range 3 {
-		require.NotNil(t, a.getPage())
+	require.Len(t, a.pages, keepPages)
+	p := a.pages[keepPages-1]
+	require.Same(t, p, a.pages.take(newPage))
+	require.Nil(t, a.pages[:keepPages][keepPages-1], "nobody else keeps it alive")
+	for range keepPages {
+		require.NotNil(t, a.pages.take(newPage))
 	}
-	require.Nil(t, a.page)
-	require.NotNil(t, a.getPage())
-	require.Zero(t, a.pages)
-	for range 3 {
-		require.Len(t, a.getDir(3), 3)
-	}
-	require.Empty(t, a.dirs)
+	require.Empty(t, a.pages)
 
 	a.putEntry(&incoming{pieces: make([]piece, 1, 65)})
-	require.Nil(t, a.entry, "too large to be kept")
+	require.Empty(t, a.entries, "too large to be kept")
 	e := &incoming{id: 5, pieces: make([]piece, 1, 64)}
 	a.putEntry(e)
-	require.Equal(t, 1, a.entries)
-	require.Same(t, e, a.getEntry())
-	require.Zero(t, a.entries)
+	require.Same(t, e, a.entries.take(newIncoming))
+	require.Empty(t, a.entries)
 	require.Equal(t, incoming{pieces: e.pieces}, *e)
 	require.Empty(t, e.pieces)
 	require.Equal(t, 64, cap(e.pieces))
-	require.NotSame(t, e, a.getEntry())
+	require.NotSame(t, e, a.entries.take(newIncoming))
 }
 
 // What parts of the queues count is what they take, at least.

@@ -68,7 +68,7 @@ func (r *notebook) step(n *simNode, at Clock, ok bool) {
 		r.t.Fatalf("more than %d steps: %s at %v", maxSteps, n.name, n.s.now)
 	}
 	p := &n.p
-	r.note(n.name[0], nil, 4, int64(at), truth(ok), int64(p.State()), truth(p.Pending()), truth(p.Flushed()))
+	r.note(n.name[0], nil, 4, int64(at), truth(ok), int64(p.State()), truth(p.pending()), truth(p.Flushed()))
 	r.stats(n.name[0], p)
 }
 

@@ -1,6 +1,9 @@
 package core
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 const pageSize = 256
 
@@ -10,11 +13,9 @@ type page struct {
 	entries [pageSize]*incoming
 	marks   [markKinds][pageSize / 64]uint64
 	count   int
-	next    *page
 }
 
-// A markKind is a property of entries by which they are found, however many others
-// there are: what a peer never finishes makes nothing slower.
+// A markKind is a property by which entries are found, however many others there are.
 type markKind uint8
 
 const (
@@ -49,7 +50,6 @@ const (
 
 // An incoming is a packet that has not been delivered yet.
 type incoming struct {
-	next     *incoming
 	id       uint32
 	lead     uint16
 	last     uint16
@@ -67,8 +67,11 @@ type piece struct {
 	data   []byte
 }
 
-func (e *incoming) complete() bool {
-	return e.large || e.started && len(e.pieces) == int(e.last)+1
+func (e *incoming) complete() bool { return e.large || e.started && len(e.pieces) == int(e.last)+1 }
+
+// contradicts reports whether a fragment cannot be of this packet.
+func (e *incoming) contradicts(m *Message) bool {
+	return e.lead != m.Lead || e.started && e.last != m.Last
 }
 
 // find returns the place of a fragment, and whether it is there.
@@ -76,28 +79,39 @@ func (e *incoming) find(number uint16) (i int, ok bool) {
 	if n := len(e.pieces); n == 0 || e.pieces[n-1].number < number {
 		return n, false // the usual order
 	}
-	lo, hi := 0, len(e.pieces)
-	for lo < hi {
-		if mid := (lo + hi) / 2; e.pieces[mid].number < number {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo, e.pieces[lo].number == number
+	return slices.BinarySearchFunc(e.pieces, number, func(p piece, n uint16) int { return int(p.number) - int(n) })
 }
 
 // A pool keeps memory for received packets that a connection uses again and
 // again.
 type pool struct {
-	page    *page
-	entry   *incoming
-	dirs    [][]*page
-	buffers [len(bufferSizes)][][]byte
-	kept    int // bytes in buffers
-	pages   int
-	entries int
+	dirs    kept[[]*page] // all of one length
+	pages   kept[*page]
+	entries kept[*incoming]
+	buffers [len(bufferSizes)]kept[[]byte]
+	bytes   int // in buffers
 	steps   int // that were made to find entries, for tests
+}
+
+// kept is memory to use again.
+type kept[T any] []T
+
+// take returns the last one, or a new one if there is none.
+func (k *kept[T]) take(fresh func() T) (x T) {
+	last := len(*k) - 1
+	if last < 0 {
+		return fresh()
+	}
+	x, (*k)[last] = (*k)[last], x
+	*k = (*k)[:last]
+	return x
+}
+
+// put keeps one if there are fewer than most.
+func (k *kept[T]) put(x T, most int) {
+	if len(*k) < most {
+		*k = append(*k, x)
+	}
 }
 
 // bufferSizes are the sizes in bytes of buffers for fragments. Larger ones are
@@ -111,47 +125,8 @@ const (
 	keepEntries = 256
 )
 
-// getDir returns n empty places for pages. All channels have as many.
-func (a *pool) getDir(n int) []*page {
-	if last := len(a.dirs) - 1; last >= 0 {
-		d := a.dirs[last]
-		a.dirs = a.dirs[:last]
-		return d
-	}
-	return make([]*page, n)
-}
-
-// putDir keeps places that are empty again.
-func (a *pool) putDir(d []*page) {
-	if len(a.dirs) < keepDirs {
-		a.dirs = append(a.dirs, d)
-	}
-}
-
-func (a *pool) getPage() *page {
-	if p := a.page; p != nil {
-		a.page, p.next = p.next, nil
-		a.pages--
-		return p
-	}
-	return new(page)
-}
-
-func (a *pool) putPage(p *page) {
-	if a.pages < keepPages {
-		p.next, a.page = a.page, p
-		a.pages++
-	}
-}
-
-func (a *pool) getEntry() *incoming {
-	if e := a.entry; e != nil {
-		a.entry, e.next = e.next, nil
-		a.entries--
-		return e
-	}
-	return new(incoming)
-}
+func newPage() *page         { return new(page) }
+func newIncoming() *incoming { return new(incoming) }
 
 // putPieces keeps the fragments of a packet.
 func (a *pool) putPieces(e *incoming) {
@@ -164,37 +139,31 @@ func (a *pool) putPieces(e *incoming) {
 
 func (a *pool) putEntry(e *incoming) {
 	a.putPieces(e)
-	if a.entries >= keepEntries || cap(e.pieces) > 64 {
-		return
+	if cap(e.pieces) <= 64 {
+		*e = incoming{pieces: e.pieces}
+		a.entries.put(e, keepEntries)
 	}
-	*e = incoming{pieces: e.pieces, next: a.entry}
-	a.entry = e
-	a.entries++
 }
 
 // copy returns a copy of b.
 func (a *pool) copy(b []byte) []byte {
 	for i, size := range bufferSizes {
-		if len(b) > size {
+		switch {
+		case len(b) > size:
 			continue
+		case len(a.buffers[i]) > 0:
+			a.bytes -= size
 		}
-		free := a.buffers[i]
-		if n := len(free); n > 0 {
-			buf := free[n-1]
-			a.buffers[i] = free[:n-1]
-			a.kept -= size
-			return append(buf[:0], b...)
-		}
-		return append(make([]byte, 0, size), b...)
+		return append(a.buffers[i].take(func() []byte { return make([]byte, 0, size) })[:0], b...)
 	}
 	return append([]byte(nil), b...)
 }
 
 func (a *pool) putBuffer(b []byte) {
 	for i, size := range bufferSizes {
-		if cap(b) == size && a.kept+size <= keepBytes {
+		if cap(b) == size && a.bytes+size <= keepBytes {
 			a.buffers[i] = append(a.buffers[i], b)
-			a.kept += size
+			a.bytes += size
 			return
 		}
 	}

@@ -3,12 +3,11 @@ package core
 // A receiver is the receiving half of a channel: a queue of packets that wait
 // for others, or for their fragments.
 type receiver struct {
-	pool         *pool
-	fragmentSize int
-	maxPacket    int    // bytes of the largest packet that is taken
-	window       uint32 // N_Q
-	group        uint32 // M
-	base         uint32 // m_b
+	pool          *pool
+	fragmentSize  int
+	maxPacket     int    // bytes of the largest packet that is taken
+	window, group uint32 // N_Q and M
+	base          uint32 // m_b
 
 	dir    []*page // a ring of pages over the window; nil when empty
 	mask   uint32  // of ids in the ring
@@ -64,7 +63,7 @@ func (r *receiver) check(m *Message) verdict {
 	return taken
 }
 
-// lies returns whether an id lies in the window.
+// lies says whether an id lies in the window.
 func (r *receiver) lies(id uint32) verdict {
 	lead := packetLead(id, r.base)
 	switch {
@@ -76,15 +75,15 @@ func (r *receiver) lies(id uint32) verdict {
 	return outOfReach
 }
 
-// next reports whether a message is a whole packet, of a size that is taken, and
-// the one at the window's base.
+// next reports whether a message is the whole packet at the window's base, and small
+// enough.
 func (r *receiver) next(m *Message) bool {
 	return m.Type == MessageFragment && m.Packet == r.base && m.Last == 0 && m.Fragment == 0 &&
 		len(m.Data) <= r.fragmentSize && len(m.Data) <= r.maxPacket
 }
 
-// immediate reports whether a fragment is a whole packet that can be delivered
-// without being queued: the one at the window's base.
+// immediate reports whether a fragment is the whole packet at the window's base, which
+// needs no queue.
 func (r *receiver) immediate(m *Message) bool {
 	if m.Packet != r.base || m.Last != 0 {
 		return false
@@ -104,8 +103,8 @@ func (r *receiver) get(id uint32) *incoming {
 	return nil
 }
 
-// cost returns how many bytes the queue would grow by a message, at most. The
-// messages of one frame share the ring, and those in a row a page.
+// cost returns how many bytes a message adds to the queue, at most. The messages of
+// one frame share the ring, and those in a row a page.
 func (r *receiver) cost(m *Message, frame uint64) int {
 	n := 0
 	if m.Type == MessageFragment {
@@ -135,15 +134,15 @@ func (r *receiver) make(m *Message) *incoming {
 		return e
 	}
 	if r.dir == nil {
-		r.dir = r.pool.getDir(int(r.mask+1) / pageSize)
+		r.dir = r.pool.dirs.take(func() []*page { return make([]*page, int(r.mask+1)/pageSize) })
 		r.bytes += 8 * len(r.dir)
 	}
 	p := &r.dir[m.Packet&r.mask/pageSize]
 	if *p == nil {
-		*p = r.pool.getPage()
+		*p = r.pool.pages.take(newPage)
 		r.bytes += pageCost
 	}
-	e := r.pool.getEntry()
+	e := r.pool.entries.take(newIncoming)
 	e.id, e.lead = m.Packet, m.Lead
 	e.bytes = entryCost
 	r.bytes += entryCost
@@ -154,19 +153,15 @@ func (r *receiver) make(m *Message) *incoming {
 	}
 	(*p).count++
 	r.count++
-	r.inserted(m.Packet)
+	if r.count == 1 || packetLead(e.id, r.base) > packetLead(r.newest, r.base) {
+		r.newest = e.id
+		r.dirty = r.dirty || packetLead(e.id, r.base) >= r.window-r.group // a sentinel may have come of age
+	}
 	return e
 }
 
 // page returns the page of an entry.
 func (r *receiver) page(e *incoming) *page { return r.dir[e.id&r.mask/pageSize] }
-
-func (r *receiver) inserted(id uint32) {
-	if r.count == 1 || packetLead(id, r.base) > packetLead(r.newest, r.base) {
-		r.newest = id
-		r.dirty = r.dirty || packetLead(id, r.base) >= r.window-r.group // a sentinel may have come of age
-	}
-}
 
 // drop takes an entry out.
 func (r *receiver) drop(e *incoming) {
@@ -180,13 +175,13 @@ func (r *receiver) drop(e *incoming) {
 	r.bytes -= e.bytes
 	r.extra -= e.extra
 	if (*p).count == 0 {
-		r.pool.putPage(*p)
+		r.pool.pages.put(*p, keepPages)
 		*p = nil
 		r.bytes -= pageCost
 	}
 	if r.count == 0 {
 		r.bytes -= 8 * len(r.dir)
-		r.pool.putDir(r.dir)
+		r.pool.dirs.put(r.dir, keepDirs)
 		r.dir = nil
 	}
 	r.pool.putEntry(e)
@@ -199,7 +194,7 @@ func (r *receiver) fragment(m *Message) verdict {
 	}
 	e := r.get(m.Packet)
 	if e != nil {
-		if e.lead != m.Lead || e.started && e.last != m.Last {
+		if e.contradicts(m) {
 			return malformed
 		}
 		if _, there := e.find(m.Fragment); there || e.large {
@@ -222,18 +217,18 @@ func (r *receiver) fragment(m *Message) verdict {
 	return taken
 }
 
-// large notes a packet of which check has found that it is larger than we take. It
-// counts as complete, so that what is behind it does not wait for ever, and is
-// dropped when its turn comes.
+// large notes a packet that check has found too large. It counts as complete, so that
+// later ones do not wait for it for ever, and is dropped when its turn comes.
 func (r *receiver) large(m *Message) verdict {
 	if v := r.lies(m.Packet); v != taken {
 		return v
 	}
 	e := r.get(m.Packet)
 	switch {
-	case e != nil && (e.lead != m.Lead || e.started && e.last != m.Last):
+	case e == nil:
+	case e.contradicts(m):
 		return malformed
-	case e != nil && e.large:
+	case e.large:
 		return duplicate
 	}
 	e = r.make(m)
@@ -269,9 +264,6 @@ func (r *receiver) sentinel(m *Message) verdict {
 	return taken
 }
 
-// first returns the first entry at id or behind it.
-func (r *receiver) first(id uint32) *incoming { return r.find(markThere, id) }
-
 // find returns the first entry with a mark at id or behind it.
 func (r *receiver) find(k markKind, id uint32) *incoming {
 	end := r.base + r.window
@@ -303,8 +295,7 @@ func depends(id uint32, lead uint16, base uint32) bool {
 // complete. It goes on with the next batch.
 const maxLooks = 64
 
-// reach returns the base as it will be when what was looked at of a frame has been
-// delivered.
+// reach returns the base after the delivery of what was looked at of a frame.
 func (r *receiver) reach(frame uint64) uint32 {
 	if r.ran == frame {
 		return r.ahead
@@ -343,8 +334,8 @@ func (r *receiver) scan() *incoming {
 	return nil
 }
 
-// skipAged gives up packets of which only a sentinel has come, and one of nearly the
-// whole window later (Q10), as far as they lie before e.
+// skipAged gives up packets before e of which only a sentinel has come, when one
+// nearly a whole window later is there (Q10).
 func (r *receiver) skipAged(e *incoming) {
 	for r.count > 0 && packetLead(r.newest, r.base) >= r.window-r.group {
 		s := r.find(markSentinel, r.base)
@@ -359,7 +350,7 @@ func (r *receiver) skipAged(e *incoming) {
 // advance moves the window, and forgets what lies behind it.
 func (r *receiver) advance(to uint32) {
 	for id := r.base; r.count > 0; {
-		e := r.first(id)
+		e := r.find(markThere, id)
 		if e == nil || packetLead(e.id, r.base) >= packetLead(to, r.base) {
 			break
 		}
@@ -378,11 +369,4 @@ func (r *receiver) due(old uint32) (id uint32, ok bool) {
 		return 0, false
 	}
 	return (r.base - behind - 1) & (packetIDs - 1), true
-}
-
-// reset gives all memory back.
-func (r *receiver) reset() {
-	for r.count > 0 {
-		r.drop(r.first(r.base))
-	}
 }

@@ -31,11 +31,11 @@ func queued(t *testing.T) (*pool, *receiver) {
 func TestKeptEntriesForgetTheirBuffers(t *testing.T) {
 	a, r := queued(t)
 	r.reset()
-	require.Equal(t, 2*1472+3*64, a.kept)
+	require.Equal(t, 2*1472+3*64, a.bytes)
 	require.Len(t, a.dirs, 1)
-	require.Equal(t, 1, a.pages)
+	require.Len(t, a.pages, 1)
 	n := 0
-	for e := a.entry; e != nil; e = e.next {
+	for _, e := range a.entries {
 		n++
 		for _, p := range e.pieces[:cap(e.pieces)] {
 			require.Nil(t, p.data)

@@ -61,9 +61,8 @@ func (p *Peer) Stats() Stats {
 	return st
 }
 
-// unheeded reports whether nothing at all was acknowledged for a while, though
-// frames have left. A peer that takes nothing of some channels acknowledges the
-// frames that are sent empty in their place.
+// unheeded reports whether nothing at all was acknowledged for a while. A peer that
+// only refuses some channels acknowledges their empty frames.
 func (s *sending) unheeded() bool {
 	return s.loss.failing && s.queue.now-s.loss.first >= 3*max(maxProbe, s.rtt.rto())
 }
@@ -90,7 +89,7 @@ func (p *Peer) ChannelStats(n int) (st ChannelStats) {
 
 // Memory returns how many bytes p holds beside packets, about.
 func (p *Peer) Memory() int {
-	return len(p.send.queue.ring)*frameCost + p.send.queue.parts.bytes() + cap(p.send.queue.scratch)*partCost + p.send.freeSize + p.recv.pool.kept + cap(p.recv.scratch)
+	return len(p.send.queue.ring)*frameCost + p.send.queue.parts.bytes() + cap(p.send.queue.scratch)*partCost + p.send.freeSize + p.recv.pool.bytes + cap(p.recv.scratch)
 }
 
 // Compact gives memory back that only a busy connection needs. It changes
@@ -98,7 +97,7 @@ func (p *Peer) Memory() int {
 func (p *Peer) Compact() {
 	p.send.compact()
 	p.recv.compact()
-	p.recv.acks.compact()
+	p.recv.acks.free()
 	p.recv.settle()
 }
 

@@ -260,7 +260,7 @@ func (st *stage) wrong(o *origin) Message {
 		m.Channel = uint8(st.a.p.cfg.Channels + st.rand.IntN(2))
 	case 1:
 		m.Packet = r.base
-		if e := r.first(r.base); e != nil {
+		if e := r.find(markThere, r.base); e != nil {
 			m.Packet, m.Lead, m.Last = e.id, e.lead, e.last
 		}
 		switch st.rand.IntN(4) {
@@ -273,7 +273,7 @@ func (st *stage) wrong(o *origin) Message {
 		default:
 			m.Type, m.Last, m.Data = MessageFragment, 0, make([]byte, 1453)
 		}
-		if r.first(r.base) == nil {
+		if r.find(markThere, r.base) == nil {
 			m.Packet--
 		}
 	case 2:

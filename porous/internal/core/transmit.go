@@ -58,9 +58,6 @@ func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 	}
 }
 
-// Pending reports whether there is something to send, now or later.
-func (p *Peer) Pending() bool { return p.state == Connected && !p.send.empty() }
-
 // A Hold says what everything waits for that is to be sent.
 type Hold uint8
 
@@ -70,9 +67,8 @@ const (
 	HeldByTime             // for a Tick
 )
 
-// Held returns what kept the last Transmit from sending more. While it is not
-// NotHeld, and the Peer was not called for what it waits for, another Transmit
-// would be in vain, but for the time that has passed.
+// Held returns what kept the last Transmit from sending more. Unless that has come,
+// or time has passed, another Transmit is in vain.
 func (p *Peer) Held() Hold {
 	switch p.send.limit {
 	case LimitHandshake, LimitWindow, LimitSilence, LimitFrames:
@@ -84,9 +80,7 @@ func (p *Peer) Held() Hold {
 }
 
 // empty reports whether there is nothing to send.
-func (s *sending) empty() bool {
-	return s.queue.waits == 0 && s.schedule.empty()
-}
+func (s *sending) empty() bool { return s.queue.waits == 0 && s.schedule.empty() }
 
 // starve notes that there is nothing to send, though more might be.
 func (s *sending) starve() {
@@ -116,10 +110,7 @@ func (s *sending) resend(now Clock, out *wire.Batch) bool {
 		return false
 	}
 	if s.probes == 0 && s.queue.pipe()+f.size > s.control.Window() && s.queue.pipe() > 0 {
-		s.limit, s.limited = LimitWindow, true
-		if s.loss.backoff > 1 {
-			s.limit = LimitSilence
-		}
+		s.windowFull()
 		return false
 	}
 	s.probes = max(0, s.probes-1)
@@ -133,14 +124,20 @@ func (s *sending) resend(now Clock, out *wire.Batch) bool {
 	return true
 }
 
+// windowFull notes that the congestion window keeps frames from leaving.
+func (s *sending) windowFull() {
+	s.limit, s.limited = LimitWindow, true
+	if s.loss.backoff > 1 {
+		s.limit = LimitSilence
+	}
+}
+
 // sendExtra sends a frame that repeats others, if it is time.
 func (s *sending) sendExtra(now Clock, out *wire.Batch) {
 	room := min(s.p.cfg.MTU, s.control.Window()-s.queue.flight)
 	if id, f := s.extra(now, room); f != nil {
-		f.append(id, out)
 		s.pace.spend(f.size)
-		s.leave(now, id, f)
-		s.p.stats.FramesSent++
+		s.sendNew(now, id, f, out)
 	}
 }
 
@@ -166,10 +163,7 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 		s.limit = LimitUnread
 		return false
 	case DataHeaderSize+ch.nextSize() > room:
-		s.limit, s.limited = LimitWindow, true
-		if s.loss.backoff > 1 {
-			s.limit = LimitSilence
-		}
+		s.windowFull()
 		return false
 	}
 	s.send(now, out, ch, room)
@@ -177,10 +171,9 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 	return true
 }
 
-// announce sends window acknowledgements in a frame of their own where data has to
-// wait: behind what is sent again, or for the congestion window. They are few and
-// small, a few bytes for thousands of messages, and what the peer sends stops
-// without them.
+// announce sends window acknowledgements in a frame of their own while data waits:
+// for frames that are sent again, or for the congestion window. They are few and
+// small, and the peer would have to stop without them.
 func (s *sending) announce(now Clock, out *wire.Batch) bool {
 	const least = DataHeaderSize + WindowAckSize
 	if len(s.schedule.due) == 0 || !s.queue.open() ||
@@ -196,6 +189,11 @@ func (s *sending) send(now Clock, out *wire.Batch, ch *sender, size int) {
 	id, f := s.queue.add()
 	s.fill(now, f, ch, size-DataHeaderSize)
 	s.queue.seal(id, f)
+	s.sendNew(now, id, f, out)
+}
+
+// sendNew sends a frame for the first time.
+func (s *sending) sendNew(now Clock, id uint32, f *frame, out *wire.Batch) {
 	f.append(id, out)
 	s.leave(now, id, f)
 	s.p.stats.FramesSent++

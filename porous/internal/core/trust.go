@@ -1,13 +1,15 @@
 package core
 
-import "time"
+import (
+	"slices"
+	"sort"
+	"time"
+)
 
-// Whole frames are refused by a receiver that has no room for one of their
-// channels (R11). To us that looks like loss, again and again, of all that has
-// to do with that channel while the rest arrives. Such a channel first travels
-// in frames of its own, and then in single frames at long intervals, so that
-// the others neither wait for it nor slow down; what its frames carried is
-// taken out of them, and their ids are sent empty.
+// A receiver without room for a channel refuses whole frames (R11). To the sender that
+// looks like repeated loss of everything on that channel. Such a channel first travels
+// in frames of its own, and then in single frames at long intervals, so that the others
+// neither wait nor slow down. Its refused frames are emptied, and sent empty.
 
 type trustLevel uint8
 
@@ -24,7 +26,7 @@ const (
 	maxProbe    = time.Second
 )
 
-// A trust is what we think of a channel's way to the peer's memory.
+// A trust says whether the peer seems to take a channel's messages.
 type trust struct {
 	level   trustLevel
 	losses  int   // frames lost since one was acknowledged
@@ -33,9 +35,8 @@ type trust struct {
 	probeAt Clock // when a choked channel may try again
 }
 
-// lost notes that n frames were lost though the peer was heard. Many at once are
-// of a queue that has overflowed: only those that were sent again and are lost
-// again say more.
+// lost notes that n frames were lost though the peer was heard. Many at once may be an
+// overflowing queue, so frames must be lost again, too.
 func (t *trust) lost(now Clock, rto time.Duration, n int) {
 	if t.losses == 0 {
 		t.since = now
@@ -58,8 +59,8 @@ func (t *trust) sent(now Clock) {
 	}
 }
 
-// restore puts a part back that is to be sent in another frame, in the order
-// of packets.
+// restore puts a part back that is to be sent in another frame, in the order of
+// packets.
 func (s *sender) restore(p part) {
 	if s.backAt > 0 && len(s.back) == cap(s.back) {
 		// A choked channel takes some and gets them back again and again.
@@ -67,10 +68,8 @@ func (s *sender) restore(p part) {
 		clear(s.back[n:])
 		s.back, s.backAt = s.back[:n], 0
 	}
-	s.back = append(s.back, p)
-	for i := len(s.back) - 1; i > s.backAt && p.before(&s.back[i-1]); i-- {
-		s.back[i-1], s.back[i] = s.back[i], s.back[i-1]
-	}
+	behind := sort.Search(len(s.back)-s.backAt, func(i int) bool { return p.before(&s.back[s.backAt+i]) })
+	s.back = slices.Insert(s.back, s.backAt+behind, p)
 }
 
 func (p *part) before(q *part) bool {
