@@ -8,14 +8,13 @@ import (
 	"volley/porous/internal/core"
 )
 
-// A connection makes all calls that change its core through the methods of this file.
-// If it is captured (Config.Capture), they note what goes in and comes out.
+// All calls that change a connection's core go through the methods of this file. If it is
+// captured (Config.Capture), they note what goes in and comes out.
 
 // coreProtocol names captures of this package's core.
 const coreProtocol = "porous"
 
-// A coreConfig is what is captured of a new connection's core. Fields of the
-// core's Config that newSettings leaves at their defaults are not in it.
+// A coreConfig is the part of the core's Config that is captured: what newSettings sets.
 type coreConfig struct {
 	ID       uint32 // of the request
 	OtherID  uint32 // of one before it
@@ -43,8 +42,8 @@ func newCoreConfig(c *core.Config, id ids) coreConfig {
 	}
 }
 
-// coreConfig returns what the core of a new connection is to be made of, and
-// begins to capture it, if that is wanted.
+// coreConfig returns the Config of a new connection's core, and begins to capture it if
+// that is wanted.
 func (c *Conn) coreConfig(id ids) *core.Config {
 	cfg := &c.set.core
 	if c.set.capture == nil {
@@ -68,8 +67,8 @@ func (c *Conn) coreConfig(id ids) *core.Config {
 	return &own
 }
 
-// A call is a call that changes a core. Connections and replays make all such calls
-// by its method do, so that each call can be noted and replayed.
+// A call changes a core. Connections and replays make all calls by its method do, so that
+// each call can be noted and replayed.
 type call struct {
 	kind recording.Kind
 	args [3]int64 // as many as the kind has
@@ -89,8 +88,8 @@ func arguments(kind recording.Kind) int {
 	return 0
 }
 
-// do makes the call at now. Datagrams to send go to out. The result is the id of a
-// message, or -1 if the core did not take it, and 0 of other calls.
+// do makes the call at now. Datagrams to send go to out. The result of a Send is the id of
+// the message, or -1 if the core did not take it.
 func (k call) do(p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
 	switch k.kind {
 	case recording.Receive:
@@ -136,8 +135,7 @@ func (k call) doNoted(notes *recording.Outputs, p *core.Peer, now core.Clock, ou
 	return result
 }
 
-// doLocked makes a call of the connection's core at now, which is noted if the
-// connection is captured.
+// doLocked makes a call of the connection's core, which is noted if that is captured.
 func (c *Conn) doLocked(now core.Clock, k call, out *wire.Batch) (result int64) {
 	if c.tape == nil {
 		return k.do(&c.peer, now, out)

@@ -147,13 +147,12 @@ func (c *Conn) channelLocked(n int) *Channel {
 	return ch
 }
 
-// NetConn returns the connection below: what [NewConn] was given, or the
-// *net.UDPConn of a dialed connection, which must be neither read nor closed.
-// For connections of a [Listener] it is nil.
+// NetConn returns the connection below: the argument of [NewConn], or the *net.UDPConn of
+// a dialed connection, which must be neither read nor closed. It is nil for connections of
+// a [Listener] and of [Dialer.DialOn].
 func (c *Conn) NetConn() net.Conn { return c.inner }
 
-// writeErrorLocked returns why nothing can be sent, nil while the connection
-// lives.
+// writeErrorLocked returns why nothing can be sent, nil while the connection lives.
 func (c *Conn) writeErrorLocked() error {
 	if err := c.out.Err(); err != io.EOF {
 		return err

@@ -19,8 +19,8 @@ const (
 	idleAfter = 2 * time.Second
 )
 
-// HandleBatch takes datagrams from the layer below. What they ask for leaves
-// through the outbox as data does, in front of data that is not framed yet.
+// HandleBatch takes datagrams from the layer below. Answers leave through the outbox, in
+// front of data that is not framed yet.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
@@ -37,17 +37,21 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	if !c.manualLocked() {
 		c.doLocked(c.now, call{kind: recording.EndBatch}, out)
 	}
+	c.handledUnlocking()
+	c.concludeAndUnlock()
+}
+
+// handledUnlocking delivers messages, and sends what may leave.
+func (c *Conn) handledUnlocking() {
 	c.unlockInboxesLocked()
 	c.endHoardLocked()
 	if !c.manualLocked() {
 		c.out.PumpUnlocking(nil)
 	}
-	c.concludeAndUnlock()
 }
 
-// answersLocked returns where a handler frames its answers: mostly what leaves
-// next. With manual steps, and when so much waits to leave that there has to be
-// an end, it is the handler's own batch.
+// answersLocked returns where a handler frames its answers: mostly the batch that leaves
+// next. With manual steps, and when too much waits to leave, it is the handler's own.
 func (c *Conn) answersLocked(own *wire.Batch) *wire.Batch {
 	if c.manualLocked() || c.out.Crowded() {
 		return own
@@ -55,7 +59,7 @@ func (c *Conn) answersLocked(own *wire.Batch) *wire.Batch {
 	return c.out.Batch(c.now)
 }
 
-// WaitRoom does not wait: what finds no room is refused, and comes again.
+// WaitRoom does not wait: frames without room are refused, and come again.
 func (h *handler) WaitRoom(int, <-chan struct{}) error { return nil }
 
 // HandleTick does what is due by time alone.
@@ -70,11 +74,7 @@ func (h *handler) HandleTick(at time.Time, out *wire.Batch) time.Time {
 	c.now = max(c.now, at.Sub(c.born))
 	if !c.manualLocked() || c.peer.State() != core.Connected {
 		c.doLocked(c.now, call{kind: recording.Tick}, c.answersLocked(out))
-		c.unlockInboxesLocked()
-		c.endHoardLocked()
-		if !c.manualLocked() {
-			c.out.PumpUnlocking(nil)
-		}
+		c.handledUnlocking()
 		c.compactLocked()
 	}
 	c.concludeAndUnlock()
@@ -90,12 +90,10 @@ func (c *Conn) compactLocked() {
 	}
 }
 
-// idleLocked reports whether nothing is under way. A request to end is, and takes
-// the last acknowledgements with it.
+// idleLocked reports whether nothing is under way, such as a request to end.
 func (c *Conn) idleLocked() bool { return c.peer.Flushed() && c.peer.State() != core.Disconnecting }
 
-// concludeAndUnlock ends what a handler has begun, and does behind it what cannot be
-// done with the lock held.
+// concludeAndUnlock ends a handler's work, the last part of it without the lock.
 func (c *Conn) concludeAndUnlock() {
 	connected, over := c.handleEventsLocked()
 	if c.waiters > 0 && (c.out.Err() != nil || c.roomForWritersLocked() || c.peer.Flushed()) {
@@ -113,13 +111,12 @@ func (c *Conn) concludeAndUnlock() {
 	}
 }
 
-// wakeAfter is for how long there is room for a call that waits before it is woken,
-// unless there is so much that it may go on for long.
+// wakeAfter is how long there is room for a call that waits before it is woken, unless
+// there is much room.
 const wakeAfter = 5 * time.Millisecond
 
-// roomForWritersLocked reports whether calls that wait for room are to be woken. Where
-// room comes message by message, to wake them for each would cost more than to send
-// it.
+// roomForWritersLocked reports whether calls that wait for room are to be woken. To wake
+// them for each message would cost more than to send it.
 func (c *Conn) roomForWritersLocked() bool {
 	fits := false
 	for n := 0; c.writers > 0 && n < len(c.channels); n++ {
@@ -145,8 +142,8 @@ func (c *Conn) roomForWritersLocked() bool {
 	return false
 }
 
-// handleEventsLocked looks at what happened to the state, and reports whether
-// the connection has been established, and whether nothing keeps it.
+// handleEventsLocked looks at the core's events. It reports whether the connection has
+// been established, and whether nothing keeps it any more.
 func (c *Conn) handleEventsLocked() (connected, over bool) {
 	has := func(e core.Event) bool { return c.events>>e&1 != 0 }
 	if connected = has(core.EventConnect); connected {
@@ -173,8 +170,7 @@ func (c *Conn) handleEventsLocked() (connected, over bool) {
 	if c.restAt != 0 {
 		return connected, !c.released && c.now >= c.lingersUntilLocked()
 	}
-	// A disconnected one goes on answering for a while, unless the Listener
-	// does that.
+	// A disconnected one goes on answering for a while, unless the Listener does that.
 	over = c.peer.State() == core.Zombie || c.peer.State() == core.Disconnected && c.out.Below.Features().Tombstone != nil
 	return connected, over && !c.released && !c.closedLocked() // else Close sees to it
 }
@@ -194,8 +190,8 @@ func (c *Conn) manualLocked() bool { return c.set.manual && c.out.Err() == nil }
 
 func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
 
-// Refill frames the data that may leave now. There is one who transmits at a
-// time, so that frames leave in the order of their ids.
+// Refill frames the data that may leave now. One goroutine transmits at a time, so that
+// frames leave in the order of their ids.
 func (f *framer) Refill() {
 	c := (*Conn)(f)
 	if c.released {
@@ -282,9 +278,8 @@ func (s *sink) HandlePacket(n int, b []byte) {
 	c.busyLocked(c.now)
 }
 
-// unlockInboxesLocked wakes the readers of channels that have got messages. It
-// follows every call of the core that may deliver some: with batches, steps, and
-// whatever may end the connection.
+// unlockInboxesLocked wakes the readers of channels that have got messages. It follows
+// every call of the core that may deliver some.
 func (c *Conn) unlockInboxesLocked() {
 	for i, ch := range c.pushed {
 		ch.batch = false
@@ -337,9 +332,8 @@ func (s *sink) Unread(n int) (one, all int) {
 	return one, s.unread
 }
 
-// Step does at once what is due: it acknowledges what was received, sends what
-// may leave, and looks at the timers. With Config.ManualStep nothing else does
-// once the connection is established.
+// Step acknowledges what was received, sends what may leave, and looks at the timers. With
+// Config.ManualStep nothing else does once the connection is established.
 func (c *Conn) Step() {
 	c.mu.Lock()
 	if c.released {

@@ -16,12 +16,12 @@ type limits struct {
 }
 
 const (
-	// leastShare is what the last quarter of MaxMemory is for: so many bytes of each
-	// connection, or an equal part of the quarter if that is more.
-	leastShare = 16 << 10
+	leastShare = 16 << 10 // bytes of a connection that the last quarter of MaxMemory is for
 	// hoardTime is how long a connection may have more than its share of unfinished
 	// messages while three quarters of MaxMemory are taken.
 	hoardTime = 10 * time.Second
+	// reserveSlack is how much less may be taken while a connection finds no room.
+	reserveSlack = 64 << 10
 )
 
 // leastMemory returns the least MaxMemory, of which three quarters hold one message.
@@ -41,20 +41,15 @@ func (l *limits) reserve(delta, own int) bool {
 // short reports whether only the last quarter is left.
 func (l *limits) short() bool { return l.budget.Used() > l.budget.Limit()/4*3-reserveSlack }
 
-// reserveSlack is by how much less than three quarters may be taken while a
-// connection finds no room.
-const reserveSlack = 64 << 10
-
-// A hoard is what a connection that has more than its share holds of messages that
-// are not finished.
+// A hoard is more than a connection's share of unfinished messages.
 type hoard struct {
 	since core.Clock // when that began
 	read  uint64     // bytes that had been received by then
 }
 
-// hoardsLocked reports whether the connection keeps others from receiving: for
-// hoardTime it has had more than its share of unfinished messages, it has finished
-// fewer bytes than it holds, and there is only the last quarter of MaxMemory left.
+// hoardsLocked reports whether the connection keeps others from receiving. For hoardTime
+// only the last quarter of MaxMemory was left, and the connection had more than its share
+// of unfinished messages and finished fewer bytes than it holds.
 func (c *Conn) hoardsLocked() bool {
 	l, held := c.set.limits, c.peer.Unfinished()
 	if l == nil {
@@ -82,8 +77,7 @@ func (c *Conn) endHoardLocked() {
 	c.events = 0
 }
 
-// countChunk asks for memory in which an inbox of the connection keeps messages, and
-// is told when it is given back, by the goroutine that reads.
+// countChunk asks for memory in which an inbox keeps messages, or gives it back.
 func (c *Conn) countChunk(delta int) bool {
 	l := c.set.limits
 	if delta > 0 && !l.reserve(delta, int(c.chunks.Load())+c.peer.Unfinished()) {
@@ -96,8 +90,7 @@ func (c *Conn) countChunk(delta int) bool {
 	return true
 }
 
-// keepLocked passes memory on to an inbox that found none of its own: that which the
-// core had asked for the message.
+// keepLocked passes memory that the core had for a message on to an inbox.
 func (c *Conn) keepLocked(n int) {
 	if c.tape.Outputs() != nil {
 		c.tape.AnswerNumber(n)

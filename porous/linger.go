@@ -7,13 +7,13 @@ import (
 	"volley/porous/internal/core"
 )
 
-// A connection that the application has closed lingers where the layer below is its
-// own: it asks the peer to end until that answers, and answers a peer that asks. At
-// the socket of a Listener the address does so without the connection.
+// A closed connection lingers if the layer below is its own: it asks the peer to end until
+// that answers, and answers a peer that asks. At the socket of a Listener the address does
+// so without the connection.
 
-// departUnlocking ends the connection for the application. The peer is told, behind
-// what is about to leave. It reports whether the connection lingers, which leave is
-// told then. With answers, it does so also for a peer that has ended it.
+// departUnlocking ends the connection for the application, and tells the peer behind what
+// is about to leave. It reports whether the connection lingers, for leave; with answers,
+// also for a peer that has ended it.
 func (c *Conn) departUnlocking(answers bool) (lingers bool) {
 	if !c.released && c.restAt == 0 && !c.out.DrainUnlocking(func() {
 		c.timeLocked()
@@ -56,7 +56,7 @@ func (c *Conn) mayLingerLocked(answers bool) bool {
 	return (answers || c.peer.State() != core.Disconnected) && below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0
 }
 
-// lingersUntilLocked returns until when a connection that lingers does so.
+// lingersUntilLocked returns when a connection stops lingering.
 func (c *Conn) lingersUntilLocked() core.Clock {
 	switch c.peer.State() {
 	case core.Disconnecting:

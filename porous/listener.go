@@ -293,10 +293,9 @@ func (l *Listener) forget(c *Conn) {
 	}
 }
 
-// A waiting connection is one that nobody has accepted.
+// A waiting connection is one that nobody has accepted. Close ends it at once.
 type waiting struct{ *Conn }
 
-// Close ends it at once: nobody has sent anything.
 func (w waiting) Close() error { return w.Abort() }
 
 // Addr returns the address listened on, with the real port.
@@ -338,8 +337,7 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	return l.side.Shutdown(ctx)
 }
 
-// stop ends the connections whose handshake is under way. Those that wait for
-// Accept are ended by the queue.
+// stop ends the connections whose handshake is under way. The queue ends those that wait.
 func (l *Listener) stop() {
 	l.mu.Lock()
 	l.closed = true
@@ -390,10 +388,10 @@ type acceptor Listener
 
 var _ datagram.Acceptor = (*acceptor)(nil)
 
-// HandleUnknown answers a request of an unknown address with one of our own
-// whose id is a cookie, and keeps nothing. Who acknowledges that gets a
-// connection. An address whose connection has ended not long ago only has its
-// requests to end acknowledged (S4, D3), and is told of the end if it goes on.
+// HandleUnknown answers a request of an unknown address with one of our own whose id is a
+// cookie, and keeps nothing. A peer that acknowledges the cookie gets a connection. If a
+// connection of the address has ended lately, its requests to end are acknowledged (S4,
+// D3), and it is told of the end if it goes on.
 func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	for _, b := range bufs {
@@ -420,9 +418,8 @@ func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bu
 	return nil
 }
 
-// answerLate answers a frame of a peer whose connection has ended, and reports
-// whether it did: it acknowledges a request to end, and sends one to a peer that
-// still believes in the connection, since it has not heard the others.
+// answerLate answers a frame of a peer whose connection has ended, and reports whether it
+// did: it acknowledges a request to end, and sends one to a peer that still goes on.
 func answerLate(b []byte, out *wire.Batch) bool {
 	if core.ParseBare(b, core.TypeDisconnect) {
 		core.AppendDisconnectAck(out.Extend(core.DisconnectAckSize)[:0])
@@ -472,9 +469,8 @@ func (l *Listener) cookieID(to netip.AddrPort) uint32 {
 	return l.cookie.ID(time.Since(l.born), address(to))
 }
 
-// dialIDs returns the ids of a connection that is dialed: the one with which we
-// have answered a request that came before, so that its acknowledgement is good
-// for this connection, and the one of the ten seconds before that.
+// dialIDs returns the ids of a dialed connection: the cookie with which we may have
+// answered a request of the peer, and the one of the ten seconds before.
 func (l *Listener) dialIDs(to netip.AddrPort) ids {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -483,7 +479,7 @@ func (l *Listener) dialIDs(to netip.AddrPort) ids {
 	return ids{own: id, other: l.cookie.Other(now, addr, id)}
 }
 
-// proves reports whether who acknowledges an id receives at its address, and
+// proves reports whether a peer that acknowledges an id receives at its address, and
 // returns the ids of a connection with it.
 func (l *Listener) proves(from netip.AddrPort, id uint32) (ids, bool) {
 	l.mu.Lock()

@@ -12,15 +12,14 @@ import (
 	"volley/porous/internal/core"
 )
 
-// Replay replays what was captured of connections of this package with
-// [Config].Capture: it gives the recorded datagrams, messages and times to fresh
-// protocol cores, and compares what they send, deliver and decide with what was
-// recorded. The report tells where they first differ, if they do. A capture that
-// was made on a processor of another kind may differ, since congestion control
-// reckons with floating-point numbers.
+// Replay replays a capture of connections of this package (see Config.Capture). It gives
+// the recorded datagrams, messages and times to new protocol cores, and compares what they
+// send, deliver and decide with the recording. The report tells where they first differ.
+// A capture from another kind of processor may differ, because congestion control uses
+// floating-point numbers.
 //
-// The error is a *capture.FormatError if r is no capture, or was changed, or one of
-// r. The report is of what came before, or nil.
+// The error is one of r, or a *capture.FormatError if r is no capture or was changed. The
+// report is then of what came before, or nil.
 func Replay(r io.Reader) (*capture.Report, error) {
 	return replay.Replay(r, coreProtocol, replay.MaxMemory, newReplayed)
 }
@@ -53,8 +52,8 @@ func newReplayed(info *recording.Connection) (replay.Core, error) {
 	return p, nil
 }
 
-// config undoes newCoreConfig, by the way that every Config goes, so that a capture
-// can say nothing that a Config cannot.
+// config undoes newCoreConfig by way of a Config, so that a capture can say nothing that a
+// Config cannot.
 func (c *coreConfig) config() (*core.Config, error) {
 	congestion := ""
 	switch {

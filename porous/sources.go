@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Requests of unknown addresses cost a hash and an answer. So of one host, or
-// one /64 of IPv6, only so many a second are looked at. Sources share counters
-// by a hash that nobody else can predict, so that the memory is constant; the
-// numbers are large enough for all players behind one translator to come back at
-// once, and for a few thousand others that fall on the same counter.
+// Requests of unknown addresses cost a hash and an answer. So only so many a second of one
+// host, or one /64 of IPv6, are looked at. Sources share counters by a hash that nobody else
+// can predict, so that the memory is constant. The numbers suffice for all players behind
+// one translator at once, and for a few thousand others on the same counter.
 const (
 	sourceSlots = 4096
 	sourceBurst = 512 // requests
@@ -32,8 +31,7 @@ type source struct {
 	at   time.Duration
 }
 
-// allow counts a request at a time since a fixed one, and reports whether it may
-// be answered.
+// allow counts a request, and reports whether it may be answered.
 func (s *sources) allow(now time.Duration, from netip.Addr) bool {
 	slot := s.slot(from)
 	s.mu.Lock()

@@ -15,14 +15,12 @@ type counts struct {
 // Stats tells what a connection has done and how it stands. Fields may be
 // added.
 type Stats struct {
-	// RTT is the smoothed round-trip time, RTTVar its mean deviation, RTTMin
-	// the least sample, RTO the time after which a frame without
-	// acknowledgement is sent again. Before there is a sample RTT is 200 ms.
+	// RTT is the smoothed round-trip time, 200 ms before there is a sample; RTTVar its
+	// mean deviation, RTTMin the least sample, RTO the retransmission timeout.
 	RTT, RTTVar, RTTMin, RTO time.Duration
-	// Window is the congestion window, InFlight what has been sent and not
-	// acknowledged, both in bytes; PacingRate is in bytes per second, 0 for
-	// none. SendBandwidth is the limit agreed upon with the peer, in bytes
-	// per second.
+	// Window is the congestion window, InFlight what has been sent and not acknowledged,
+	// both in bytes. PacingRate, 0 for none, and SendBandwidth, the limit agreed upon with
+	// the peer, are in bytes per second.
 	Window, InFlight int
 	PacingRate       float64
 	SendBandwidth    int64
@@ -30,10 +28,9 @@ type Stats struct {
 	// connection's life. Spurious ones of them were not lost.
 	Loss float64
 
-	// MessagesDelivered and MessagesLost count the fates of sent messages,
-	// MessagesReceived those that were queued for Read, MessagesTruncated
-	// those that a Read had too short a buffer for, MessagesDropped those of
-	// closed channels.
+	// MessagesDelivered and MessagesLost count the fates of sent messages. Of those
+	// received, MessagesReceived were queued for Read, MessagesTruncated found too short a
+	// buffer, MessagesDropped were of closed channels.
 	MessagesDelivered, MessagesLost, MessagesReceived, MessagesTruncated, MessagesDropped uint64
 	// MessagesTooLarge counts messages of the peer that are larger than
 	// Config.MaxMessageSize, and have been skipped.
@@ -41,16 +38,15 @@ type Stats struct {
 	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
 	ReceiptsDropped uint64
 
-	// FramesSent counts new data frames, FramesResent those that were sent
-	// again. FramesAcked were acknowledged, FramesLost counted as lost,
-	// FramesSpurious of them wrongly. Timeouts counts times without any
-	// acknowledgement.
+	// FramesSent counts new data frames, FramesResent those that were sent again,
+	// FramesAcked the acknowledged ones. FramesLost counted as lost, FramesSpurious of them
+	// wrongly. Timeouts counts times without any acknowledgement.
 	FramesSent, FramesResent, FramesAcked, FramesLost, FramesSpurious, Timeouts uint64
 	// FramesReceived counts all datagrams, FramesInvalid those that were no
 	// frame, FramesRefused data frames for which ReceiveBuffer had no room.
 	FramesReceived, FramesInvalid, FramesRefused uint64
-	// WriteErrors counts errors of the socket, which did not end it, when frames
-	// were written; those of a Listener are of all its connections.
+	// WriteErrors counts passing errors of the socket when frames were written; those of
+	// a Listener are of all its connections.
 	WriteErrors uint64
 
 	// SendQueue is how many bytes of messages have no fate yet, ReceiveQueue

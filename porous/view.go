@@ -2,9 +2,8 @@ package porous
 
 import "volley/internal/registry"
 
-// What package volleydebug shows, by way of the registry. Connections of a
-// Listener are found through its sockets, and those on top of another protocol
-// through its connection.
+// For package volleydebug. It finds connections of a Listener through its sockets, and
+// those on top of another protocol through the connection below.
 
 var (
 	dialedConns  = registry.NewConns(registry.Dialed, viewConn)

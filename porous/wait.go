@@ -68,28 +68,25 @@ func (c *Conn) Flush(ctx context.Context) error {
 	}
 }
 
-// Close closes the connection in order: pending and later calls return an error
-// that matches net.ErrClosed, what nobody has read is dropped, and what was
-// accepted is sent until the peer has acknowledged it, for Config.CloseTimeout
-// at most. The error is an *[UndeliveredError] if that was not enough. The peer
-// reads what is there and then io.EOF. Close may be called more than once and
-// returns the first call's result.
+// Close closes the connection in order. Pending and later calls return an error that
+// matches net.ErrClosed, and unread messages are dropped. Accepted messages are sent until
+// the peer has acknowledged them, for Config.CloseTimeout at most; if that was not enough,
+// the error is an *[UndeliveredError]. The peer reads what is there and then io.EOF. Close
+// may be called more than once and returns the first call's result.
 //
-// The peer is asked to end until it answers. Where everything was acknowledged and
-// it is silent then, Close returns after a second or two, and the socket or the
-// connection below stays open until the peer answers, for Config.CloseTimeout at
-// most. If it was the peer that has closed, it stays open for two seconds, in case
-// that the peer asks again. That is not so for connections of a [Listener], and over
-// sessions that share a socket.
+// The peer is asked to end until it answers. If it is silent though everything was
+// acknowledged, Close returns after a second or two. The socket or the connection below
+// then stays open until the peer answers, for Config.CloseTimeout at most. If the peer has
+// closed first, it stays open for two seconds, in case the peer asks again. Connections of
+// a [Listener], and sessions that share a socket, need not stay open for that.
 func (c *Conn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.set.closeTimeout)
 	defer cancel()
 	return c.Shutdown(ctx)
 }
 
-// Shutdown is Close for as long as the context allows. A call while another one of
-// Shutdown or Close is under way waits for that, and returns the error of its own
-// context if that is over before.
+// Shutdown is Close with a context in place of Config.CloseTimeout. If another call of
+// Shutdown or Close is under way, it waits for that, or until its own context ends.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	k := c.closing
@@ -131,9 +128,9 @@ func (c *Conn) awaitClose(ctx context.Context, k *closing) error {
 	}
 }
 
-// Abort closes the connection at once: the peer is told, as by Close, and what was
-// accepted and not acknowledged is lost. A peer that has messages in flight learns
-// of it up to 0.6 s later. A call of Close or Shutdown that waits returns.
+// Abort closes the connection at once. The peer is told, as by Close, and messages that
+// were not acknowledged are lost. A peer that has messages in flight learns of it up to
+// 0.6 s later. A call of Close or Shutdown that waits returns.
 func (c *Conn) Abort() error {
 	c.mu.Lock()
 	c.closeLocked()
@@ -162,8 +159,7 @@ func (c *Conn) end(cancel <-chan struct{}) *UndeliveredError {
 	return &UndeliveredError{Messages: lost.messages, Bytes: lost.bytes, Err: cause}
 }
 
-// flushUnlocking waits until everything is acknowledged and the protocol's own end
-// has begun.
+// flushUnlocking waits until everything is acknowledged and the protocol's end has begun.
 func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	if c.peer.State() == core.Connecting && c.peer.Stats().Packets == 0 {
 		return // Abort tells the peer, if there is one
@@ -181,8 +177,7 @@ func (c *Conn) flushUnlocking(cancel <-chan struct{}) {
 	}
 }
 
-// confirmUnlocking waits for the peer's answer to the request to end, as long as
-// one is to be expected.
+// confirmUnlocking waits for the peer's answer to the request to end.
 func (c *Conn) confirmUnlocking(cancel <-chan struct{}) {
 	if c.peer.State() != core.Disconnecting {
 		return

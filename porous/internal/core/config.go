@@ -13,9 +13,8 @@ type Config struct {
 	// SendBandwidth and ReceiveBandwidth limit each direction in bytes/s; the
 	// peer is told the latter.
 	SendBandwidth, ReceiveBandwidth uint32
-	// SendBuffer limits the packets without a fate in bytes, of which a
-	// channel of several gets a share, and
-	// ReceiveBuffer what the receiving half holds, with what nobody has read.
+	// SendBuffer limits the packets without a fate, ReceiveBuffer what the receiving half
+	// holds, with what nobody has read, in bytes. Channels have shares.
 	SendBuffer, ReceiveBuffer int
 
 	// LowShare is the percentage of what is sent that channels of low priority
@@ -43,34 +42,29 @@ type Config struct {
 	Redundancy  bool // small messages are repeated where loss was met (R9)
 	AckRepeats  int  // batches in which an acknowledgement is repeated, 0 to 2
 
-	// EagerRequest repeats a request as soon as the peer shows itself, for
-	// the sake of a peer that keeps nothing before it knows our address (R12).
+	// EagerRequest repeats a request as soon as the peer shows itself, because the peer
+	// may keep nothing before it knows our address (R12).
 	EagerRequest bool
-	// AwaitAcks has a disconnect request that comes while frames are not
-	// acknowledged taken up only when the peer has had time to repeat it, or
-	// they are: their acknowledgements may have been lost or overtaken.
+	// AwaitAcks delays a disconnect request until all frames are acknowledged, or the
+	// peer has had time to repeat it: acknowledgements may have been lost or overtaken.
 	AwaitAcks bool
-	// VerifyDisconnect has a disconnect request that was not expected answered
-	// by a ping, and ignored if that is answered.
+	// VerifyDisconnect answers an unexpected disconnect request with a ping, and ignores
+	// it if that is answered.
 	VerifyDisconnect bool
-	// VerifyRequest has a request to connect that comes while the connection
-	// lives, and is not its own one again, checked by pings in place of
-	// acknowledged (C12): a peer that has started again answers none.
+	// VerifyRequest checks a request to connect that is not for this connection by pings,
+	// instead of acknowledging it (C12): a peer that has started again answers none.
 	VerifyRequest bool
 
-	// Reserve, if not nil, is asked before memory is taken for received packets
-	// and told when it is given back. It gets the bytes, and how many the
-	// connection has already, with the packets that wait for Read. If it refuses,
-	// the frame is refused. The memory of a packet that was handed out is the
-	// Handler's to count, see Peer.Keep.
+	// Reserve, if not nil, is asked before memory is taken for received packets and told
+	// when it is given back. It gets the bytes, and how many the connection has already,
+	// with unread packets. If it refuses, the frame is refused. The Handler counts the
+	// memory of packets that it keeps, see Peer.Keep.
 	Reserve func(delta, own int) bool `json:"-"`
 }
 
 // bufferShare returns how many bytes of a buffer one of several channels may have when
-// the others have so many: two thirds of what those leave of three quarters, so
-// that one which is not read leaves room for the rest, and an equal part of the
-// last quarter in any case, however many are not read. All of them together never
-// have more than the buffer.
+// the others have so many: two thirds of what those leave of three quarters, or an equal
+// part of the last quarter. So channels that nobody reads leave room for the rest.
 func bufferShare(buffer, others, channels int) int {
 	if channels == 1 {
 		return buffer

@@ -11,21 +11,19 @@ type Controller interface {
 	Rate() float64
 	// HandleAck learns of frames acknowledged for the first time.
 	HandleAck(Ack)
-	// HandleLoss learns of frames that count as lost, and of the time at
-	// which the last one of them had been sent.
+	// HandleLoss learns of frames that count as lost.
 	HandleLoss(now Clock, l Loss)
-	// HandleSpurious learns that a frame which counted as lost had not been.
+	// HandleSpurious learns that a frame which counted as lost was not.
 	HandleSpurious(now Clock, sentAt Clock)
 	// HandleTimeout learns of a long time without any acknowledgement.
 	HandleTimeout(now Clock)
-	// HandleIdle learns that a second has passed, or a timeout if that is
-	// longer, in which at most so many bytes were in flight.
+	// HandleIdle learns how many bytes were in flight at most in the last second,
+	// or timeout if that is longer.
 	HandleIdle(used int)
 	// SetRTT tells the averaged round-trip time after each sample, and the
 	// limit of the bandwidth in bytes/s.
 	SetRTT(avg time.Duration, bandwidth uint64)
-	// Reduced reports whether losses have made the window smaller than it was,
-	// and still keep it so.
+	// Reduced reports whether losses keep the window smaller than it was.
 	Reduced() bool
 }
 

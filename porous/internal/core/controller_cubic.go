@@ -5,17 +5,14 @@ import (
 	"time"
 )
 
-// A cubic is the default controller: TCP's CUBIC (RFC 9438) in bytes. Beside
-// it, growth counts bytes and happens only while the window is the limit (R6),
-// frames are paced (R7), slow start ends before it overflows the queue
-// (RFC 9406), there is one back-off for the losses of one round trip, and it is
-// taken back if it proves wrong (R8).
+// A cubic is the default controller: TCP's CUBIC (RFC 9438) in bytes. The window grows
+// only while it is the limit (R6), frames are paced (R7), slow start ends before it
+// overflows the queue (RFC 9406), the losses of one round trip cause one back-off, and
+// that is taken back if it proves wrong (R8).
 //
-// It differs from CUBIC in two points, which fill lossy links better and leave
-// the share of a bottleneck as it is. A loss while the round-trip time shows no
-// queue says little about congestion, and takes less of the window, as in TCP
-// Veno. And the window grows at least as Reno's does, by one frame a round
-// trip, not only by what makes up for the smaller back-off.
+// Two points fill lossy links better, and leave the share of a bottleneck as it is. A
+// loss while the round-trip time shows no queue takes less of the window, as in TCP
+// Veno. And the window grows at least as fast as Reno's, by one frame a round trip.
 type cubic struct {
 	mtu, window, threshold, limit int
 	first                         int // the first window: what losses that a thin stream meets, and idleness, leave
@@ -127,8 +124,7 @@ func (c *cubic) HandleAck(a Ack) {
 	}
 }
 
-// avoid grows the window along the curve, or as Reno does where that is
-// faster.
+// avoid grows the window along the curve, or as Reno does where that is faster.
 func (c *cubic) avoid(a Ack) {
 	w := float64(c.window)
 	if !c.running {
@@ -176,8 +172,7 @@ func (c *cubic) HandleLoss(now Clock, l Loss) {
 	c.running, c.fraction = false, 0
 }
 
-// HandleSpurious takes the last back-off back once all of its losses have
-// proved to be none.
+// HandleSpurious takes the last back-off back when all of its losses were none.
 func (c *cubic) HandleSpurious(_, sentAt Clock) {
 	if !c.backed || sentAt >= c.recovery || c.undo == nil {
 		return
@@ -200,9 +195,8 @@ func (c *cubic) HandleTimeout(now Clock) {
 	c.slow = slowStart{}
 }
 
-// HandleIdle forgets half of what the window has beyond what was used of it:
-// what it was measured by has passed, and the path may be slower by now (RFC
-// 2861). Slow start comes back to three quarters of what it was.
+// HandleIdle forgets half of the unused part of the window, because the path may be
+// slower by now (RFC 2861). Slow start comes back to three quarters of the window.
 func (c *cubic) HandleIdle(used int) {
 	if 2*used >= c.window || c.window <= c.first {
 		return

@@ -2,9 +2,8 @@ package core
 
 import "time"
 
-// delays is what controllers learn from samples of the round-trip time, round
-// by round: a round ends with the first acknowledgement of a frame that was
-// sent after it began.
+// delays are samples of the round-trip time, round by round: a round ends with the
+// first acknowledgement of a frame that was sent after it began.
 type delays struct {
 	least      time.Duration // of the last ten seconds or so; 0: unknown
 	next       time.Duration // of the present such span
@@ -17,8 +16,7 @@ type delays struct {
 	lastSample time.Duration
 }
 
-// leastSpan is for how long the least round-trip time counts at least: routes
-// change.
+// leastSpan is how long the least round-trip time counts at least: routes change.
 const leastSpan = 10 * time.Second
 
 // ack takes what an acknowledgement tells, and reports whether a round has
@@ -56,10 +54,9 @@ func (d *delays) queued() bool {
 	return d.least == 0 || d.lastSample > d.least+d.least/8
 }
 
-// slowStart says when slow start ends before there are losses, which it does
-// in two steps (HyStart++, RFC 9406): when the least round-trip time of a round
-// has grown the window grows slowly for some rounds, and if it stays so there
-// is a queue.
+// slowStart says when slow start ends before there are losses (HyStart++, RFC 9406).
+// When the least round-trip time of a round has grown, the window grows slowly for some
+// rounds; if the time stays so, there is a queue.
 type slowStart struct {
 	careful  int           // rounds to go until it ends; 0: it grows at full speed
 	baseline time.Duration // of the round that made it careful

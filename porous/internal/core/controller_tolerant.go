@@ -2,16 +2,14 @@ package core
 
 import "time"
 
-// A tolerant controller sends as fast as frames have been seen to arrive,
-// whatever is lost, after the model of BBR: it keeps the largest rate of
-// delivery of the last rounds and the least round-trip time, has about twice
-// their product in flight at most, now and then sends faster to see whether
-// more arrives and then slower to drain what that has queued, and seldom sends
-// little to see the least round-trip time again.
+// A tolerant controller follows the model of BBR: it sends as fast as frames have been
+// seen to arrive, whatever is lost. It keeps the largest rate of delivery of the last
+// rounds and the least round-trip time, and has about twice their product in flight at
+// most. Now and then it sends faster, to see whether more arrives, and then slower, to
+// drain the queue; seldom it sends little, to see the least round-trip time again.
 //
-// Losses count only while the round-trip time shows a queue: then they are of
-// congestion, and the window falls below what was in flight, so that others
-// have a share of the bottleneck.
+// Losses count only while the round-trip time shows a queue. Then the window falls
+// below what was in flight, so that others have a share of the bottleneck.
 type tolerant struct {
 	mtu, window int
 	bandwidth   uint64
@@ -63,8 +61,7 @@ const (
 // time each.
 var probeGains = [...]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// newTolerant returns a controller; the seed spreads the probes of several over
-// time.
+// newTolerant returns a controller; the seed spreads the probes of several over time.
 func newTolerant(mtu int, seed uint32) *tolerant {
 	return &tolerant{
 		mtu:     mtu,
@@ -232,9 +229,8 @@ func (c *tolerant) HandleLoss(now Clock, l Loss) {
 
 func (c *tolerant) HandleSpurious(Clock, Clock) {}
 
-// HandleIdle forgets half of the rate, and of what the window has beyond what was
-// used of it, and finds them anew: the path may be slower by now. It looks for no
-// more than there was, since that would fill the queue of a path that is not.
+// HandleIdle forgets half of the rate and of the unused part of the window, because the
+// path may be slower by now, and measures them anew, up to the former rate.
 func (c *tolerant) HandleIdle(used int) {
 	first := initialWindow(c.mtu)
 	if 2*used >= int(c.product()) || c.window <= first {

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// A Cookie answers requests of unknown addresses without keeping anything
-// (R12): with a request of our own, whose id is a code over the address and the
-// present epoch. Who acknowledges it receives at that address. It is not safe
-// for concurrent use.
+// A Cookie makes the ids of requests with which unknown addresses are answered, without
+// keeping anything (R12): codes over the address and the present epoch. A peer that
+// acknowledges its id receives at that address. Not safe for concurrent use.
 type Cookie struct {
 	mac hash.Hash
 	msg [8 + len(Address{})]byte
@@ -21,14 +20,11 @@ type Cookie struct {
 // An Address is an IP address in 16 bytes and a port.
 type Address [16 + 2]byte
 
-// cookieEpoch is for how long an id stays the same. It is accepted in the
-// epoch after that, too.
+// cookieEpoch is how long an id stays the same. It is valid for one epoch more.
 const cookieEpoch = 10 * time.Second
 
 // NewCookie returns a Cookie with a random secret of at least 16 bytes.
-func NewCookie(secret []byte) *Cookie {
-	return &Cookie{mac: hmac.New(sha256.New, secret)}
-}
+func NewCookie(secret []byte) *Cookie { return &Cookie{mac: hmac.New(sha256.New, secret)} }
 
 func (c *Cookie) id(epoch uint64, from Address) uint32 {
 	binary.BigEndian.PutUint64(c.msg[:], epoch)
@@ -39,19 +35,15 @@ func (c *Cookie) id(epoch uint64, from Address) uint32 {
 }
 
 // ID returns the id of the request for an address.
-func (c *Cookie) ID(now Clock, from Address) uint32 {
-	return c.id(uint64(now/cookieEpoch), from)
-}
+func (c *Cookie) ID(now Clock, from Address) uint32 { return c.id(uint64(now/cookieEpoch), from) }
 
-// Check reports whether an acknowledged id is one that ID has returned for the
-// address in this epoch or the last.
+// Check reports whether ID has returned an id in this epoch or the last.
 func (c *Cookie) Check(now Clock, from Address, id uint32) bool {
 	epoch := uint64(now / cookieEpoch)
 	return id == c.id(epoch, from) || epoch > 0 && id == c.id(epoch-1, from)
 }
 
-// Other returns the other id that Check accepts at a time when it accepts id, or id
-// if there is none: whoever was sent one may have been sent that, too.
+// Other returns the other id that Check accepts beside id, or id if there is none.
 func (c *Cookie) Other(now Clock, from Address, id uint32) uint32 {
 	epoch := uint64(now / cookieEpoch)
 	if this := c.id(epoch, from); this != id || epoch == 0 {

@@ -2,15 +2,13 @@ package core
 
 import "time"
 
-// A delivery measures at which rate frames arrive, by the method of
-// draft-ietf-ccwg-bbr: each frame notes how much had been acknowledged when it
-// left, and its acknowledgement tells how much more that is now, and how long
-// that took.
+// A delivery measures the rate at which frames arrive, as draft-ietf-ccwg-bbr does: by
+// what was acknowledged between a frame's leaving and its acknowledgement.
 type delivery struct {
 	bytes   uint64 // acknowledged so far
 	at      Clock  // when that last grew
 	sentAt  Clock  // when the newest acknowledged frame had been sent
-	limited uint64 // samples of frames sent before so much was acknowledged are of an application that sent too little
+	limited uint64 // the application sent too little until so much was acknowledged
 }
 
 // A snapshot is the delivery as a frame left.
@@ -29,9 +27,8 @@ func (d *delivery) sent(now Clock, pipe int) snapshot {
 	return snapshot{d.bytes, d.at, d.sentAt, d.limited > d.bytes}
 }
 
-// rate returns the rate in bytes/s that the newest acknowledged frame tells,
-// which had been sent at a time; 0: none. Samples over less than the least
-// round-trip time say nothing.
+// rate returns the rate in bytes/s by the newest acknowledged frame; 0: none, because
+// it was measured over less than the least round-trip time.
 func (d *delivery) rate(s snapshot, sentAt Clock, least time.Duration) float64 {
 	d.sentAt = sentAt
 	span := max(sentAt-s.sentAt, d.at-s.at)

@@ -6,10 +6,9 @@ import (
 	"volley/internal/wire"
 )
 
-// Anybody can forge a request to end a connection, or to begin a new one in its
-// place. A doubt is about such a request: pings are to show whether the peer is
-// still the one that we know, since a peer that has ended the connection, or has
-// started again, answers none.
+// A doubt is about a request to end the connection, or to begin a new one, which anybody
+// can forge. The peer is pinged: if it has really ended the connection, or has started
+// again, it answers no ping.
 type doubt struct {
 	there bool
 	at    Clock  // since when
@@ -40,10 +39,10 @@ const (
 	rivalPings    = 100 * time.Millisecond // between pings meanwhile, at least
 )
 
-// meetsRival handles a request to connect that is not for this connection, and
-// reports whether it is such a one. It is the peer's, which has died and started
-// again, or it is forged: so it is not answered but by a ping, and counts as no
-// sign of life. The connection ends when requests go on and no ping is answered.
+// meetsRival handles a request to connect that is not for this connection, and reports
+// whether it is one. Either the peer has started again, or somebody forges it. So the
+// peer is pinged, and the request is no sign of life. The connection ends if requests go
+// on and no ping is answered.
 func (p *Peer) meetsRival(now Clock, b []byte, out *wire.Batch) bool {
 	c, ok := ParseConnect(b)
 	if !ok || p.state != Connected || !p.cfg.VerifyRequest || c.ID == p.remoteID && !p.confirmed {
@@ -62,14 +61,12 @@ func (p *Peer) meetsRival(now Clock, b []byte, out *wire.Batch) bool {
 	return true
 }
 
-// asksAgain reports whether our request is repeated though it was acknowledged:
-// as long as the peer has not shown that it is connected. It may have started
-// again after the acknowledgement, and not have seen the request.
+// asksAgain reports whether our request is repeated though it was acknowledged, because
+// the peer has not shown that it is connected: it may have started again meanwhile.
 func (p *Peer) asksAgain() bool { return p.cfg.VerifyRequest && !p.confirmed }
 
-// beginsOther reports whether a frame belongs to the window that begins with the
-// other id of AlsoAsked, which is then the only one: that was the last request
-// that the peer had seen before it was connected.
+// beginsOther reports whether a frame belongs to the window that begins with the other
+// id of AlsoAsked, which is the only one from then on.
 func (p *Peer) beginsOther(id uint32) bool {
 	w := frameWindow{next: p.otherID, size: p.cfg.ReceiveFrames}
 	if p.otherID == p.ownID || !w.accepts(id) {

@@ -20,7 +20,7 @@ func bounded(t *testing.T, p *Peer, unread int) {
 		}
 	}
 	require.Equal(t, held, p.recv.held, "the account of what is held")
-	limit := p.cfg.ReceiveBuffer + p.cfg.Channels*packetCost(p.cfg) // as Config says
+	limit := p.cfg.ReceiveBuffer + p.cfg.Channels*MinReceiveBuffer(p.cfg) // as Config says
 	require.LessOrEqual(t, held+unread, limit)
 }
 

@@ -2,11 +2,10 @@ package core
 
 import "time"
 
-// Losses are found by what was acknowledged: a frame is lost when three that
-// were sent after it have arrived, or one of them and some time has passed
-// (R1). Last comes the timeout (T10), which doubles each time it is in vain
-// and sends two frames only, to learn whether there is still somebody (R3).
-// As an option the timeout alone decides, as in the paper.
+// A frame is lost when three that were sent later have arrived, or one of them and some
+// time has passed (R1). Last comes the timeout (T10), which doubles each time it is in
+// vain and sends only two frames, to learn whether the peer is there (R3). As an option
+// the timeout alone decides, as in the paper.
 
 const (
 	lossOrder    = 3  // later frames acknowledged
@@ -85,8 +84,8 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 	return true
 }
 
-// spurious finds out whether an acknowledged frame had counted as lost though
-// it was not: the answer to the resend cannot have come so soon (R8).
+// spurious finds out whether an acknowledged frame had counted as lost by mistake: the
+// answer to the resend cannot have come so soon (R8).
 func (s *sending) spurious(now Clock, f *frame) {
 	if !f.lost {
 		return
@@ -154,9 +153,8 @@ func (s *sending) report(now Clock, l Loss) {
 	s.control.HandleLoss(now, l)
 }
 
-// suspect counts a loss for the channels of a frame. Of those that are not
-// trusted it takes the messages back. It reports whether the loss says nothing
-// about the network.
+// suspect counts a loss for the channels of a frame, and takes back the messages of
+// those that are not trusted. It reports whether the loss says nothing about the network.
 func (s *sending) suspect(now Clock, id uint32, f *frame, rto time.Duration, n int) bool {
 	var last *sender
 	doubtful, fragments := 0, 0
@@ -210,8 +208,8 @@ func (s *sending) timeout(now Clock) {
 		s.report(now, l)
 		return
 	}
-	// Who has been heard since the last timeout, and acknowledges nothing,
-	// refuses what we send.
+	// A peer that was heard since the last timeout, and acknowledges nothing, refuses
+	// what we send.
 	suspects := 0
 	if s.loss.backoff > 0 && s.p.lastHeard > s.loss.timeoutAt {
 		suspects = probeFrames
@@ -247,8 +245,7 @@ func (s *sending) timeout(now Clock) {
 	s.report(now, l)
 }
 
-// timeoutDue returns when the timeout of the oldest frame comes; false: none
-// is in flight.
+// timeoutDue returns when the timeout of the oldest frame comes; false: none flies.
 func (s *sending) timeoutDue() (Clock, bool) {
 	_, f := s.queue.oldest()
 	if f == nil {
@@ -261,13 +258,8 @@ func (s *sending) timeoutDue() (Clock, bool) {
 	return from + min(rto<<s.loss.backoff, max(rto, s.p.cfg.MaxTimeout)), true
 }
 
-// alive learns that the peer has answered a ping: after a silence there is no
-// reason to wait for the next timeout.
-func (s *sending) alive(now Clock) {
-	if s.loss.backoff > 1 {
-		s.loss.backoff = 1
-	}
-}
+// alive learns that the peer has answered a ping, so that the next timeout may come soon.
+func (s *sending) alive() { s.loss.backoff = min(s.loss.backoff, 1) }
 
 // tick does what is due by time.
 func (s *sending) tick(now Clock) {

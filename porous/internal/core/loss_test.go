@@ -40,7 +40,7 @@ func TestR3AnswerShortensBackOff(t *testing.T) {
 	p, _ := timeoutPeer(t)
 	for backoff, want := range []uint8{0, 1, 1, 1, 1} {
 		p.send.loss.backoff = uint8(backoff)
-		p.send.alive(0)
+		p.send.alive()
 		require.Equal(t, want, p.send.loss.backoff, "back-off of %d", backoff)
 	}
 }

@@ -484,7 +484,7 @@ func TestModelPeers(t *testing.T) {
 			if w.slow {
 				for i, p := range w.peers {
 					_, unread := (&side{w, i}).Unread(0)
-					require.LessOrEqual(t, p.recv.held+unread, cfg.ReceiveBuffer+cfg.Channels*packetCost(&cfg))
+					require.LessOrEqual(t, p.recv.held+unread, cfg.ReceiveBuffer+cfg.Channels*MinReceiveBuffer(&cfg))
 				}
 			}
 		}

@@ -109,9 +109,8 @@ func (p *Peer) InitAccepted(now Clock, cfg *Config, id uint32, h Handler) {
 	p.acked = true
 }
 
-// AlsoAsked follows Init where the peer may have been sent a request with
-// another id shortly before: its acknowledgement is good, too, and it may begin
-// with either id.
+// AlsoAsked follows Init if the peer may have been sent a request with another id
+// shortly before: it may acknowledge that one, and begin with either id.
 func (p *Peer) AlsoAsked(id uint32) { p.otherID = id }
 
 // State returns the present state.
@@ -139,8 +138,7 @@ func (p *Peer) become(now Clock, s State) {
 	}
 }
 
-// Receive takes a datagram. Answers are appended to out; those to data frames
-// come with EndBatch.
+// Receive takes a datagram. Answers are appended to out, those to data by EndBatch.
 func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
 	p.stats.Received++
 	if len(b) == 0 || len(b) > p.cfg.MTU || FrameType(b[0]) > TypeDataAck {
@@ -270,9 +268,9 @@ func (p *Peer) leave(now Clock, out *wire.Batch) {
 	}
 }
 
-// settleLeave ends a wait for the acknowledgements of a peer that has asked to
-// end: they came, or it has had time to repeat its request, with which it repeats
-// them. To the peer that looks as if its first request had been lost.
+// settleLeave ends the wait for the acknowledgements of a peer that has asked to end:
+// they came, or the peer has had time to repeat them with its request. To the peer
+// that looks as if its first request had been lost.
 func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
 	if p.state == Connected && p.leaving && (p.send.queue.flight == 0 || now >= p.leaveAt) {
 		p.leave(now, out)
@@ -288,9 +286,9 @@ func (p *Peer) receivePing(b []byte, out *wire.Batch) bool {
 	return ok
 }
 
-// receivePingAck handles the answer to a ping. When the path has become longer
-// than the time between pings, the last one is never answered before the next one
-// leaves: so one of them is timed until its answer is there, or a later one's.
+// receivePingAck handles the answer to a ping. On a path longer than the time between
+// pings, the last one is never answered before the next one leaves. So one of them is
+// timed until its answer is there, or a later one's.
 func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 	id, ok := ParsePing(b, TypePingAck)
 	if !ok || p.state != Connected || !p.pinging {
@@ -310,7 +308,7 @@ func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 	}
 	p.ending.answered(id)
 	p.rival.answered(id)
-	p.send.alive(now)
+	p.send.alive()
 	return true
 }
 
@@ -365,9 +363,8 @@ func (p *Peer) Disconnect(now Clock, flush bool) {
 	}
 }
 
-// requestEnd asks the peer to end the connection. It may not have seen the last
-// acknowledgements, which may have been lost or be on their way: with these it
-// knows what has arrived.
+// requestEnd asks the peer to end the connection, with the last acknowledgements, which
+// it may not have seen.
 func (p *Peer) requestEnd(now Clock, out *wire.Batch) {
 	p.recv.acks.last(out)
 	AppendDisconnect(out.Extend(DisconnectSize)[:0])
@@ -382,9 +379,8 @@ func (p *Peer) finish(now Clock) {
 	}
 }
 
-// Abort ends the connection at once, and tells the peer once, which may be
-// connected already when we are not. With linger, it tells a peer that is connected
-// until that answers, and goes on to answer it.
+// Abort ends the connection at once, and tells the peer once. With linger, it tells a
+// peer that is connected until that answers, and goes on to answer it.
 func (p *Peer) Abort(now Clock, out *wire.Batch, linger bool) {
 	was := p.state
 	switch {
@@ -400,16 +396,16 @@ func (p *Peer) Abort(now Clock, out *wire.Batch, linger bool) {
 	}
 }
 
-// AnswerDue returns until when the answer to our request to end, which may have to
-// be repeated, is to be expected: a peer that is still heard is alive, and may doubt
-// the request.
+// AnswerDue returns until when an answer to our request to end is to be expected: long
+// enough for a second request, also after the last sign of life, because the peer may
+// doubt the request.
 func (p *Peer) AnswerDue() Clock {
 	begun := p.deadlineAt - p.cfg.Linger
 	return max(begun, p.lastHeard) + max(p.cfg.RequestInterval*11/5, p.cfg.RequestInterval+4*p.send.rtt.rto())
 }
 
-// RestAt returns when a peer that has asked to end the connection would have
-// repeated that by, if it had not heard our answer; 0: it has not asked.
+// RestAt returns when a peer that has asked to end would have repeated that, if it had
+// not heard our answer; 0: it has not asked.
 func (p *Peer) RestAt() Clock {
 	if p.askedAt == 0 {
 		return 0
@@ -465,9 +461,8 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 	}
 }
 
-// pingAt returns when a ping is due: when the peer has been silent for a
-// while, and then again and again until it answers (T14, R4); and when frames
-// time out, since whether it is there at all makes a difference.
+// pingAt returns when a ping is due: when the peer has been silent for a while, then
+// repeatedly until it answers (T14, R4), and when frames time out.
 func (p *Peer) pingAt() Clock {
 	wait := p.send.rtt.rto() // for the answer to the last one
 	if p.lastHeard < p.lastPing {

@@ -70,9 +70,9 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 	return true
 }
 
-// refuses reports whether a frame has a message that nobody will read, since the
-// connection is being closed here. It is not acknowledged, so that the peer does not
-// take it for delivered. A peer that is closing, too, is told that waiting is in vain.
+// refuses reports whether a frame has a message that nobody will read, because the
+// connection is being closed here. The frame is not acknowledged, so that the peer does
+// not take it for delivered. A peer that is closing, too, is told not to wait.
 func (r *receiving) refuses(n int, body []byte) bool {
 	var m Message
 	for range n {
@@ -88,9 +88,8 @@ func (r *receiving) refuses(n int, body []byte) bool {
 	return false
 }
 
-// takeWindowAcks takes the window acknowledgements from a frame that is refused. They
-// need no room, and without them a program that writes and never reads could not
-// write any more.
+// takeWindowAcks takes the window acknowledgements from a refused frame, so that a
+// program that never reads can go on writing.
 func (r *receiving) takeWindowAcks(n int, body []byte) {
 	var m Message
 	for range n {
@@ -140,8 +139,8 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	return most == 0 || r.reserve(most)
 }
 
-// ample reports whether there is so much room that a frame need not be looked
-// into: twice what it may cost at most.
+// ample reports whether there is twice the room that a frame costs at most, so that it
+// need not be looked into.
 func (r *receiving) ample(messages, size int) bool {
 	cfg := r.p.cfg
 	_, unread := r.p.h.Unread(0)
@@ -167,7 +166,7 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 	if own+n <= limit {
 		return true
 	}
-	one := packetCost(cfg)
+	one := MinReceiveBuffer(cfg)
 	base := c.reach(r.frames)
 	if m.Packet == base {
 		first := 0
@@ -208,9 +207,9 @@ func (r *receiving) skip(now Clock, c *receiver, m *Message) bool {
 	return c.bytes < before
 }
 
-// packetCost returns what the largest packet counts against the budget, or a
-// frame of the smallest ones, which is taken as a whole or not at all.
-func packetCost(c *Config) int {
+// MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: what the largest
+// packet counts, or a frame of the smallest ones, which is taken as a whole or not at all.
+func MinReceiveBuffer(c *Config) int {
 	n := c.MaxPacket/FragmentSize(c.MTU) + 1
 	packet := n*bufferCost(FragmentSize(c.MTU)) + entryCost + pageCost
 	frame := c.MTU/FragmentHeaderSize*(bufferCost(0)+entryCost) + 2*pageCost
@@ -252,9 +251,8 @@ func (r *receiving) settle() {
 	}
 }
 
-// Keep passes n bytes of what Config.Reserve has granted on to the Handler, which
-// keeps a packet in them: it is called in HandlePacket, and n is at most what the
-// packet has cost.
+// Keep is called in HandlePacket if the Handler keeps the packet in n bytes of what
+// Config.Reserve has granted; n is at most what the packet has cost.
 func (p *Peer) Keep(n int) { p.recv.reserved -= n }
 
 // Unfinished returns the bytes of packets that wait for others, or for their
@@ -366,12 +364,8 @@ func (r *receiving) assemble(e *incoming) []byte {
 	return r.scratch
 }
 
-// compact gives memory back that only a busy connection needs, but for the last
-// acknowledgements.
-func (r *receiving) compact() {
-	r.scratch = nil
-	r.pool = pool{}
-}
+// compact gives memory back that only a busy connection needs.
+func (r *receiving) compact() { r.scratch, r.pool = nil, pool{} }
 
 // free gives all memory back.
 func (r *receiving) free() {
@@ -382,10 +376,6 @@ func (r *receiving) free() {
 		r.reserved = 0
 	}
 }
-
-// MinReceiveBuffer returns the least Config.ReceiveBuffer, in bytes: that of what
-// packetCost counts.
-func MinReceiveBuffer(c *Config) int { return packetCost(c) }
 
 // MessageCost returns what a packet of n bytes counts at least, while it is queued.
 func MessageCost(c *Config, n int) int {
@@ -398,5 +388,5 @@ func MessageCost(c *Config, n int) int {
 
 // MinReserve returns how much Config.Reserve has to grant for one such message.
 func MinReserve(c *Config) int {
-	return (packetCost(c) + reserveStep - 1) / reserveStep * reserveStep
+	return (MinReceiveBuffer(c) + reserveStep - 1) / reserveStep * reserveStep
 }

@@ -5,15 +5,13 @@ import (
 	"time"
 )
 
-// Redundancy (R9): frames repeat small messages that were sent a moment ago and
-// are not acknowledged yet, where there is room in them, so that a lost frame
-// costs the time until the next one and not a round trip. If the next frame
-// takes its time, one is sent for that alone. How often a message is repeated
-// follows from the measured loss; without any, nothing is.
+// Redundancy (R9): frames with room repeat small messages that were sent a moment ago and
+// are not acknowledged yet. Then a lost frame costs the time until the next one, and not a
+// round trip. If there is no next frame soon, one is sent for that alone. How often a
+// message is repeated follows from the measured loss.
 //
-// A copy is a part of a frame like others, but its frame's loss does not
-// concern it: it is not sent again with the frame. Its arrival does: the frame
-// that carried the message first need not be sent again.
+// If the frame of a copy is lost, the copy is not sent again. If it arrives, the message
+// itself need not be sent again.
 
 const (
 	copyWindow   = 8      // newest messages that may be repeated
@@ -55,8 +53,8 @@ func (d *lossDetector) repeats() int {
 	return 1
 }
 
-// copies returns how often messages are repeated at a measured share of lost
-// frames. The true one may be larger by what such a measurement errs.
+// copies returns how often messages are repeated at a measured share of lost frames,
+// to which the error of the measurement is added.
 func copies(loss float64) int {
 	if loss < leastLoss {
 		return 0
@@ -66,8 +64,7 @@ func copies(loss float64) int {
 	return min(n, maxCopies)
 }
 
-// repeat adds copies to a frame with room left for so many bytes, and notes the
-// frame's own messages for later ones.
+// repeat adds copies to a frame with so much room, and notes its own messages.
 func (s *sending) repeat(now Clock, f *frame, room int) {
 	r := s.spare
 	if r == nil || !s.thin() {

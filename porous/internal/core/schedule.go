@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // A schedule holds the channels that have something to send, by priority (T1).
 type schedule struct {
 	active [2][]*sender // low, high
@@ -35,7 +37,7 @@ func (q *schedule) add(s *sender) {
 }
 
 // announce makes a channel's window acknowledgement the next thing to send, whatever
-// its priority: what the peer sends waits for it, and has a priority of its own.
+// its priority, because what the peer sends waits for it.
 func (q *schedule) announce(s *sender) {
 	if !s.markDue {
 		s.markDue = true
@@ -66,12 +68,7 @@ func priority(high bool) int {
 func (q *schedule) move(s *sender, high bool) {
 	if s.active {
 		p := &q.active[priority(s.high)]
-		for i, x := range *p {
-			if x == s {
-				*p = removeSender(*p, i)
-				break
-			}
-		}
+		*p = removeSender(*p, slices.Index(*p, s))
 		s.active = false
 	}
 	s.high = high
@@ -84,10 +81,9 @@ func removeSender(p []*sender, i int) []*sender {
 	return p[:last]
 }
 
-// pick returns the channel whose turn it is: those with a window acknowledgement to
-// send come first, then of the highest priority, unless low priority is owed
-// something, the one whose packet was accepted first. Choked channels count only
-// when their time has come.
+// pick returns the channel whose turn it is. Window acknowledgements come first, then
+// high priority, unless low priority is owed something; within a priority the packet
+// that was accepted first. Choked channels count only when their time has come.
 func (q *schedule) pick(now Clock) *sender {
 	for _, s := range q.due {
 		if s.markDue {

@@ -33,8 +33,7 @@ type outgoing struct {
 	queued  Clock
 }
 
-// smallPacket is the length of packets that lie in one piece of memory with what
-// is known of them: so a flood of them is fast.
+// smallPacket is the length of packets that lie in the memory of their outgoing.
 const smallPacket = 64
 
 // newOutgoing returns an empty packet with room for n bytes.
@@ -63,8 +62,8 @@ func (o *outgoing) fragment(n, size int) []byte {
 	return o.data[n*size : n*size+o.fragmentLen(n, size)]
 }
 
-// expired reports whether the packet's time is over. A reliable one that has
-// an id must arrive, since others depend on it.
+// expired reports whether the packet's time is over. A reliable one that has an id must
+// arrive, because others depend on it.
 func (o *outgoing) expired(now Clock) bool {
 	return o.expires != 0 && now >= o.expires && !(o.hasID && o.mode == Reliable)
 }
@@ -131,8 +130,6 @@ func (s *sender) push(o *outgoing) {
 	}
 }
 
-func (s *sender) pop() { s.head = s.head.next }
-
 // remove takes out a packet that has its fate.
 func (s *sender) remove(o *outgoing) {
 	if o.prev == nil {
@@ -148,15 +145,14 @@ func (s *sender) remove(o *outgoing) {
 	o.prev, o.next = nil, nil
 }
 
-// ready reports whether there is something to send within the peer's window, beside
-// a window acknowledgement, which waits for no turn.
+// ready reports whether there is something to send within the peer's window, beside a
+// window acknowledgement.
 func (s *sender) ready() bool {
 	return s.hasMark || s.backAt < len(s.back) ||
 		s.head != nil && (s.head.hasID || s.open())
 }
 
-// order returns the place of what comes next among all channels: the number of
-// its packet.
+// order returns the number of the packet that comes next, among those of all channels.
 func (s *sender) order() uint64 {
 	switch {
 	case s.hasMark:
@@ -213,15 +209,14 @@ func (s *sender) takeFragment() part {
 	}
 	p := part{kind: MessageFragment, reliable: o.mode != Unreliable, fragment: uint16(o.sent), ch: s, packet: o}
 	if o.sent++; o.sent == o.fragments() {
-		s.pop()
+		s.head = o.next
 		s.follow(o)
 	}
 	return p
 }
 
-// takeRun takes packets of one fragment each that come next, as long as they fit
-// into so much room, and appends them to parts. It returns what room is left. It
-// does what take does for each, where that has no choice.
+// takeRun is take for the next packets of one fragment each that fit into so much room,
+// where there is no other choice. It returns the room that is left.
 func (s *sender) takeRun(now Clock, parts []part, room int) ([]part, int) {
 	if s.markDue || s.backAt < len(s.back) {
 		return parts, room
@@ -234,16 +229,16 @@ func (s *sender) takeRun(now Clock, parts []part, room int) ([]part, int) {
 		room -= n
 		s.assign(o)
 		o.sent = 1
-		s.pop()
+		s.head = o.next
 		s.follow(o)
 		parts = append(parts, part{kind: MessageFragment, reliable: o.mode != Unreliable, ch: s, packet: o})
 	}
 	return parts, room
 }
 
-// follow has a sentinel follow a packet of which nothing more is sent, if it is the
-// last of its group and may be lost for good (Q10): without one the peer might
-// never move its window. A passive packet may be if its time can be over.
+// follow has a sentinel follow a packet of which nothing more is sent, if it is the last
+// of its group and may be lost for good (Q10): otherwise the peer might never move its
+// window. A passive packet may be lost if it can expire.
 func (s *sender) follow(o *outgoing) {
 	if o.mode != Reliable && closes(o.id, s.group) && (o.mode == Unreliable || o.expires != 0) {
 		s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
@@ -267,8 +262,8 @@ func (s *sender) assign(o *outgoing) {
 	}
 }
 
-// done reports whether a part need not be sent again: the peer has passed its
-// packet, or its time is over, or a newer part has taken its place (R15).
+// done reports whether a part need not be sent again (R15): its packet was passed or has
+// expired, or a newer part has taken its place.
 func (p *part) done(now Clock) bool {
 	switch p.kind {
 	case MessageFragment:

@@ -51,15 +51,14 @@ func (s *sending) establish(now Clock, first uint32, bandwidth uint64) {
 	s.limit = LimitNone
 }
 
-// What was used of the window is looked at each second, or timeout if that is
-// longer, so that the gaps between the bursts of a game, say, are no idleness.
+// The used part of the window is looked at each second, or timeout if that is longer, so
+// that gaps between the bursts of a game are no idleness.
 const (
 	idleSpan  = time.Second
 	idleSpans = 32 // as good as for ever
 )
 
-// relax tells the controller how little of the window was used, once for each
-// second that has passed.
+// relax tells the controller how much of the window was used in each past second.
 func (s *sending) relax(now Clock) {
 	span := max(idleSpan, s.rtt.rto())
 	for range idleSpans {
@@ -85,16 +84,14 @@ func (s *sending) channel(n int) *sender {
 	return s.channels[n]
 }
 
-// Room reports whether a packet of n bytes finds room for a channel. One of
-// several gets no more than its share, so that those of which the peer takes
-// nothing do not block the others; but each may have one packet.
+// Room reports whether a packet of n bytes finds room in a channel's share of the send
+// buffer. Each channel may have one packet.
 func (p *Peer) Room(channel, n int) bool {
 	one, limit := p.send.share(channel)
 	return one == 0 || one+n+PacketOverhead <= limit
 }
 
-// Roomy reports whether a channel has room for more than the next few packets:
-// who waits for room had better wait until then.
+// Roomy reports whether a channel has room for more than the next few packets.
 func (p *Peer) Roomy(channel int) bool {
 	one, limit := p.send.share(channel)
 	return one <= limit-limit/4
@@ -108,11 +105,10 @@ func (s *sending) share(channel int) (one, limit int) {
 	return one, bufferShare(s.p.cfg.SendBuffer, s.queued-one, s.p.cfg.Channels)
 }
 
-// Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel
-// that exists, and returns its number. It is not sent after expires (0: no
-// limit); a reliable packet can expire only before any of it has been sent. It
-// reports false, and takes nothing, if the channel's share of the send buffer has
-// no room or the connection is about to end.
+// Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel that
+// exists, and returns its number. It is not sent after expires (0: never); a reliable
+// packet can expire only before any of it has been sent. It reports false, and takes
+// nothing, if there is no room or the connection is about to end.
 func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) (number uint64, ok bool) {
 	if p.state > Connected || p.flushing || !p.Room(channel, len(b)) {
 		return 0, false
@@ -209,9 +205,8 @@ func (s *sending) settlePart(p *part, acked bool) {
 	s.complete(o)
 }
 
-// complete reports the fate of a packet once it is known. What has arrived behind a
-// reliable packet that is missing is not delivered yet: nobody can read it before
-// that, and never will if the connection ends.
+// complete reports the fate of a packet once it is known. A packet behind a reliable one
+// that is missing is not delivered yet, because nobody can read it before that.
 func (s *sending) complete(o *outgoing) {
 	ch := o.ch
 	switch {
@@ -249,9 +244,8 @@ func (s *sending) conclude(o *outgoing) {
 	s.p.h.HandleFate(f)
 }
 
-// recycle keeps the memory of a packet, as long as it is within the send buffer
-// with what that holds: so a flood that fills and empties the buffer allocates
-// nothing.
+// recycle keeps the memory of a packet if it fits into the send buffer with what that
+// holds, so that a flood which fills and empties the buffer allocates nothing.
 func (s *sending) recycle(o *outgoing) {
 	n := cap(o.data) + PacketOverhead
 	if s.queued+s.freeSize+n > s.p.cfg.SendBuffer {
@@ -262,11 +256,10 @@ func (s *sending) recycle(o *outgoing) {
 	s.freeSize += n
 }
 
-// giveUp settles what has not been sent of the packet that is next in a
-// channel.
+// giveUp settles what has not been sent of the next packet of a channel.
 func (s *sending) giveUp(ch *sender) {
 	o := ch.head
-	ch.pop()
+	ch.head = o.next
 	if o.hasID {
 		ch.follow(o)
 	}
@@ -294,8 +287,7 @@ func (s *sending) pick(now Clock) *sender {
 	}
 }
 
-// idle reports whether everything that was accepted has its fate, and no frame
-// waits for its acknowledgement.
+// idle reports whether all packets have their fate, and all frames are acknowledged.
 func (s *sending) idle() bool {
 	return s.packets == 0 && s.queue.flight == 0 && s.schedule.empty()
 }
@@ -323,8 +315,8 @@ func (s *sending) compact() {
 	}
 }
 
-// release gives everything up: packets without a fate are lost, but for those that
-// have arrived and can be read.
+// release gives everything up: packets without a fate are lost, except those that have
+// arrived and can be read.
 func (s *sending) release() {
 	for _, ch := range s.channels {
 		if ch == nil {

@@ -2,13 +2,11 @@ package core
 
 import "time"
 
-// A thin stream sends so little that it is far from filling its window, such as
-// the messages of a game. There a lost frame is worth more than the bytes of a
-// resend: a frame is sent again a little more than a round-trip time after it
-// left, without waiting for later ones to be acknowledged, up to three times and
-// without a back-off; from the second time on, and at once where much is lost,
-// it is sent twice. Such resends say nothing to the controller: that learns of
-// a loss when later frames have been acknowledged.
+// A thin stream is far from filling its window, as the messages of a game are. It sends a
+// frame again a little more than a round-trip time after it left, without waiting for
+// later acknowledgements, up to three times and without a back-off. The second and third
+// time, and the first if much is lost, it sends it twice. The controller learns of a loss
+// only when later frames have been acknowledged.
 
 const (
 	thinFrames  = 64 // in flight at most
@@ -16,13 +14,10 @@ const (
 	thinMargin  = 2 * time.Millisecond
 	thinDivisor = 16 // of the round-trip time: least margin beyond it
 	muchLoss    = 0.02
-	// lossGain is the weight of the newest frame in the share of lost ones.
-	lossGain   = 1.0 / 64
-	firstGain  = 1.0 / 4 // of the first ones
-	firstNotes = 16
-	// waryFor is how many frames a loss is remembered where losses are so rare that
-	// the averaged share nearly vanishes from one to the next.
-	waryFor = 256
+	lossGain    = 1.0 / 64 // weight of the newest frame in the share of lost ones
+	firstGain   = 1.0 / 4  // of the first ones
+	firstNotes  = 16
+	waryFor     = 256 // frames for which a rare loss is remembered
 )
 
 // thin reports whether the connection carries a thin stream at present.
@@ -31,14 +26,12 @@ func (s *sending) thin() bool {
 		s.queue.flying <= thinFrames && 2*(s.queue.flight-s.queue.copied) <= s.control.Window()
 }
 
-// thinDelay returns how long after it left a frame of a thin stream is sent
-// again.
+// thinDelay returns how long after it left a frame of a thin stream is sent again.
 func (r *rtt) thinDelay() time.Duration {
 	return r.avg + max(4*r.dev, r.avg/thinDivisor, thinMargin)
 }
 
-// hurry makes the frames of a thin stream wait to be sent again whose time has
-// come.
+// hurry has frames of a thin stream sent again when their time has come.
 func (s *sending) hurry(now Clock) {
 	if s.queue.flying == 0 || !s.thin() {
 		return
@@ -84,14 +77,12 @@ func (s *sending) hurryAt() (at Clock, ok bool) {
 	return 0, false
 }
 
-// twice reports whether a frame that is about to be sent again is worth being
-// sent two times. What redundancy repeats is not.
+// twice reports whether a frame that is sent again is sent two times.
 func (s *sending) twice(f *frame) bool {
 	return f.early && (f.sends > 1 || s.loss.share > muchLoss && !s.p.cfg.Redundancy)
 }
 
-// note counts a frame whose first transmission has arrived, or not, in the
-// averaged share of those that are lost.
+// note counts a frame's first transmission in the averaged share of lost ones.
 func (d *lossDetector) note(f *frame, lost bool) {
 	if f.sends != 1 {
 		return

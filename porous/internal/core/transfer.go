@@ -283,10 +283,9 @@ func (t *transfer) remove(f *frame) {
 	}
 }
 
-// drop makes a frame that counts as lost one that waits, without its
-// unreliable parts (T7), or takes it out of the queue if nothing is left (T8),
-// except at the ids that keep the peer's window moving. It reports whether the
-// frame is still there.
+// drop has a lost frame wait to be sent again without its unreliable parts (T7), or takes
+// it out of the queue if nothing is left (T8), unless its id keeps the peer's window
+// moving. It reports whether the frame is still there.
 func (t *transfer) drop(id uint32, f *frame, settle settler) bool {
 	if f.state == frameFlying {
 		t.unlink(f)
@@ -357,8 +356,8 @@ func (t *transfer) firstWaiting() (uint32, *frame) {
 	}
 }
 
-// expire drops all frames whose last transmission is as old as the timeout, as
-// the paper has it (T10), and reports whether there were any.
+// expire drops all frames whose last transmission is as old as the timeout, as in the
+// paper (T10), and reports whether there were any.
 func (t *transfer) expire(now Clock, rto time.Duration, settle settler) (any bool) {
 	for id := t.base; id != t.next; id++ {
 		if f := t.at(id); f.state != frameGone && f.sends > 0 && now-f.sentAt >= rto {
@@ -369,8 +368,7 @@ func (t *transfer) expire(now Clock, rto time.Duration, settle settler) (any boo
 	return any
 }
 
-// append writes a frame to a batch: reliable parts first, as the original
-// library does.
+// append writes a frame to a batch, reliable parts first, as the original library does.
 func (f *frame) append(id uint32, out *wire.Batch) {
 	b := out.Extend(f.size)
 	AppendDataHeader(b[:0], id, len(f.parts))
@@ -380,8 +378,7 @@ func (f *frame) append(id uint32, out *wire.Batch) {
 	}
 }
 
-// put writes the parts that are reliable, or those that are not, to the front of
-// b, and returns what is behind them.
+// put writes the reliable parts, or the others, to the front of b, and returns the rest.
 func (f *frame) put(b []byte, reliable bool) []byte {
 	var m Message
 	for i := range f.parts {

@@ -170,7 +170,7 @@ func TestBeyondTheShare(t *testing.T) {
 	cfg := testConfig()
 	p, h := connectedPeer(t, cfg)
 	h.unread = map[int]int{1: cfg.ReceiveBuffer}
-	one, share := packetCost(cfg), bufferShare(cfg.ReceiveBuffer, cfg.ReceiveBuffer, cfg.Channels)
+	one, share := MinReceiveBuffer(cfg), bufferShare(cfg.ReceiveBuffer, cfg.ReceiveBuffer, cfg.Channels)
 	c := p.recv.channel(0)
 	id := uint32(1000)
 	for packet := range uint32(1000) {
