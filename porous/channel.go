@@ -64,10 +64,9 @@ func (ch *Channel) init(c *Conn, n int) {
 // it, drops the rest of the message and returns io.ErrShortBuffer with n =
 // len(b). With an empty b it returns 0, nil at once.
 //
-// After the peer has closed the connection, Read returns the messages that came
-// before, and then io.EOF. Past the deadline the error matches
-// os.ErrDeadlineExceeded, even if messages wait. After Close it matches
-// net.ErrClosed.
+// After the peer has closed the connection, Read returns the messages that came before,
+// and then io.EOF. Past the deadline the error matches os.ErrDeadlineExceeded, even if
+// messages wait. After Close it matches net.ErrClosed.
 func (ch *Channel) Read(b []byte) (n int, err error) {
 	n, err = ch.user.Read(b)
 	return n, ch.c.opError("read", err)

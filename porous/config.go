@@ -56,9 +56,8 @@ type Config struct {
 	// of 0.01. Default: none, because the protocol's priorities are strict.
 	LowShare float64
 
-	// KeepAlive is the silence of the peer after which it is pinged, at most
-	// half of IdleTimeout. Default 5 s, or a quarter of IdleTimeout if that is
-	// less.
+	// KeepAlive is the silence of the peer after which it is pinged, at most half of
+	// IdleTimeout. Default 5 s, or a quarter of IdleTimeout if that is less.
 	KeepAlive time.Duration
 	// IdleTimeout ends the connection with ErrIdleTimeout when the peer was silent
 	// for so long, though it was pinged. Default 20 s, as the protocol has it.

@@ -1,8 +1,7 @@
-// Package porous provides connections over UDP that carry messages on
-// independent channels. On a channel messages keep their order, and each is
-// reliable or not; there are priorities and congestion control. On the wire it
-// is POROUS, byte for byte: a volley program speaks with peers of the original
-// library.
+// Package porous provides connections over UDP that carry messages on independent
+// channels. On a channel messages keep their order, and each is reliable or not; there
+// are priorities and congestion control. On the wire it is POROUS, byte for byte: a
+// volley program speaks with peers of the original library.
 //
 //	d := porous.Dialer{Config: &porous.Config{Channels: 2}}
 //	c, err := d.Dial(ctx, "udp", "host:7777")
@@ -44,8 +43,7 @@
 // connection. The peer reads what is there and then io.EOF on every channel.
 // The protocol has no end of a single channel: closing one is local.
 //
-// The plain protocol has no security. If you can forge the peer's address, you
-// can end a connection with one byte (see Config.VerifyDisconnect); if you see
-// the traffic, you can do anything. See docs/THREATS.md, and use netcode
-// underneath.
+// The plain protocol has no security. If you can forge the peer's address, you can end
+// a connection with one byte (see Config.VerifyDisconnect); if you see the traffic, you
+// can do anything. See docs/THREATS.md, and use netcode underneath.
 package porous

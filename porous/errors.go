@@ -18,9 +18,8 @@ var (
 	// new connection, and answers no ping for three seconds, or eight retransmission
 	// timeouts if that is longer.
 	ErrIdleTimeout = errors.New("porous: no frame from the peer within the idle timeout")
-	// ErrRefused ends an attempt to connect: the peer has another number of
-	// channels or another size of frames, or has ended the connection before
-	// it began.
+	// ErrRefused ends an attempt to connect: the peer has another number of channels or
+	// another size of frames, or has ended the connection before it began.
 	ErrRefused = errors.New("porous: the handshake failed: the peer is incompatible, or refused")
 	// ErrHandshakeTimeout ends an attempt to connect that was not answered
 	// within Config.HandshakeTimeout. A peer with another Config.Channels or
@@ -54,9 +53,8 @@ func (e *MessageTooLargeError) Error() string {
 	return fmt.Sprintf("porous: message of %d bytes exceeds the maximum of %d", e.Size, e.Max)
 }
 
-// An UndeliveredError is returned by calls that close a connection if accepted
-// messages were not acknowledged, or not even sent. Some of them may have arrived all
-// the same.
+// An UndeliveredError is returned by calls that close a connection if accepted messages
+// were not acknowledged, or not even sent. Some of them may have arrived all the same.
 type UndeliveredError struct {
 	Messages int   // their number
 	Bytes    int   // of these messages
@@ -70,8 +68,7 @@ func (e *UndeliveredError) Error() string {
 // Unwrap returns e.Err.
 func (e *UndeliveredError) Unwrap() error { return e.Err }
 
-// A ConfigError says which field of a configuration, or which argument, cannot be
-// used.
+// A ConfigError says which field of a configuration, or which argument, cannot be used.
 type ConfigError struct {
 	Field  string // such as "Config.Channels"
 	Reason string // with the value and the limit

@@ -48,13 +48,11 @@ type ListenConfig struct {
 	// be one in Read of the only connection, and must be quick. With several
 	// Sockets there may be several calls at once.
 	Filter func(netip.AddrPort) bool
-	// Control is called with the socket before it is bound, as in
-	// net.ListenConfig.
+	// Control is called with the socket before it is bound, as in net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
-	// Sockets is how many sockets share the port, each with a reader of its
-	// own, for machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On
-	// systems other than Linux more than one is an error that wraps
-	// errors.ErrUnsupported.
+	// Sockets is how many sockets share the port, each with a reader of its own, for
+	// machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On systems other
+	// than Linux more than one is an error that wraps errors.ErrUnsupported.
 	//
 	// A peer keeps its socket, and the sockets close together. What arrives before all
 	// are bound is discarded. Nobody else may bind to the port. [Listener.Dial] is an
@@ -138,10 +136,9 @@ func (lc *ListenConfig) options() listen.Options {
 	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
-// ListenOn listens on a socket that exists, a UDP socket or any other
-// net.PacketConn. The Listener takes it over: it closes it, and nobody else may
-// read from it. After an error, a *[ConfigError] or one of the system, the
-// socket is still the caller's.
+// ListenOn listens on a socket that exists, a UDP socket or any other net.PacketConn.
+// The Listener takes it over: it closes it, and nobody else may read from it. After an
+// error, a *[ConfigError] or one of the system, the socket is still the caller's.
 func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if reason := netconn.UnfitPacket(pc); reason != "" {
 		return nil, configError("pc", "%s", reason)
@@ -328,8 +325,7 @@ func (l *Listener) Close() error {
 //     lost. The error matches ctx's.
 //
 // It may be called after Close, more than once, and by several goroutines. The
-// connections are not told; the application does that, for instance by
-// [Conn.Shutdown].
+// connections are not told; the application does that, for instance by [Conn.Shutdown].
 func (l *Listener) Shutdown(ctx context.Context) error {
 	if l.over != nil {
 		return l.over.Shutdown(ctx, func(c *Conn) { c.Abort() })

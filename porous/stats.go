@@ -12,8 +12,7 @@ type counts struct {
 	bytes                              uint64 // of those received
 }
 
-// Stats tells what a connection has done and how it stands. Fields may be
-// added.
+// Stats tells what a connection has done and how it stands. Fields may be added.
 type Stats struct {
 	// RTT is the smoothed round-trip time, 200 ms before there is a sample; RTTVar its
 	// mean deviation, RTTMin the least sample, RTO the retransmission timeout.

@@ -19,8 +19,7 @@ type delays struct {
 // leastSpan is how long the least round-trip time counts at least: routes change.
 const leastSpan = 10 * time.Second
 
-// ack takes what an acknowledgement tells, and reports whether a round has
-// ended.
+// ack takes what an acknowledgement tells, and reports whether a round has ended.
 func (d *delays) ack(a Ack) (ended bool) {
 	if a.SentAt >= d.roundAt {
 		ended = true
@@ -70,8 +69,7 @@ const (
 	slowMost    = 16 * time.Millisecond
 )
 
-// grow returns by how many bytes of n the window grows, and whether slow start
-// is over.
+// grow returns by how many bytes of n the window grows, and whether slow start is over.
 func (s *slowStart) grow(n int, ended bool, sample time.Duration, d *delays) (int, bool) {
 	if s.careful > 0 {
 		if d.samples >= slowSamples && d.round < s.baseline {

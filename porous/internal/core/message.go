@@ -85,8 +85,7 @@ func NextMessage(b []byte) (m Message, rest []byte, ok bool) {
 	return m, b[n:], true
 }
 
-// messageSize returns the size of the first message of b, 0 if there is no whole
-// one.
+// messageSize returns the size of the first message of b, 0 if there is no whole one.
 func messageSize(b []byte) (n int) {
 	if len(b) < WindowAckSize {
 		return 0

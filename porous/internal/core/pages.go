@@ -82,8 +82,7 @@ func (e *incoming) find(number uint16) (i int, ok bool) {
 	return slices.BinarySearchFunc(e.pieces, number, func(p piece, n uint16) int { return int(p.number) - int(n) })
 }
 
-// A pool keeps memory for received packets that a connection uses again and
-// again.
+// A pool keeps memory for received packets that a connection uses again and again.
 type pool struct {
 	dirs    kept[[]*page] // all of one length
 	pages   kept[*page]

@@ -255,8 +255,7 @@ func (r *receiving) settle() {
 // Config.Reserve has granted; n is at most what the packet has cost.
 func (p *Peer) Keep(n int) { p.recv.reserved -= n }
 
-// Unfinished returns the bytes of packets that wait for others, or for their
-// fragments.
+// Unfinished returns the bytes of packets that wait for others, or for their fragments.
 func (p *Peer) Unfinished() int { return p.recv.held }
 
 // message handles one message of an accepted frame.

@@ -92,8 +92,7 @@ func (p *Peer) Memory() int {
 	return len(p.send.queue.ring)*frameCost + p.send.queue.parts.bytes() + cap(p.send.queue.scratch)*partCost + p.send.freeSize + p.recv.pool.bytes + cap(p.recv.scratch)
 }
 
-// Compact gives memory back that only a busy connection needs. It changes
-// nothing else.
+// Compact gives memory back that only a busy connection needs. It changes nothing else.
 func (p *Peer) Compact() {
 	p.send.compact()
 	p.recv.compact()

@@ -6,8 +6,7 @@ import (
 	"volley/internal/wire"
 )
 
-// A part is a message of a frame that has been sent: what it takes to write it
-// again.
+// A part is a message of a frame that has been sent: what it takes to write it again.
 type part struct {
 	kind     MessageType
 	reliable bool
@@ -49,8 +48,7 @@ type settler interface {
 	settlePart(p *part, acked bool)
 }
 
-// frameCost is what a frame of a transfer's ring takes in bytes, without its
-// parts.
+// frameCost is what a frame of a transfer's ring takes in bytes, without its parts.
 const frameCost = 120
 
 type frameState uint8

@@ -102,8 +102,7 @@ func (s *sending) blocked() Limit {
 	return LimitNone
 }
 
-// resend sends the first frame that waits, if the congestion window allows
-// (T9).
+// resend sends the first frame that waits, if the congestion window allows (T9).
 func (s *sending) resend(now Clock, out *wire.Batch) bool {
 	id, f := s.queue.firstWaiting()
 	if f == nil {
