@@ -203,4 +203,19 @@ func TestAnswerDue(t *testing.T) {
 		p.send.sample(ms(700))
 	}
 	require.Equal(t, ms(2000)+4*p.send.rtt.rto(), p.AnswerDue())
+
+	// Each term counts alone, on either side of where they are equal.
+	for _, test := range []struct{ begun, heard, avg, want Clock }{
+		{ms(1000), 0, ms(100), ms(2100)}, // a timeout of 150 ms
+		{ms(1000), 0, ms(101), ms(1000) + ms(500) + 4*(ms(101)+ms(101)/2)},
+		{ms(1000), ms(999), ms(20), ms(2100)},
+		{ms(1000), ms(1001), ms(20), ms(2101)},
+		{ms(1000), ms(1001), ms(200), ms(1001) + ms(500) + 4*ms(300)},
+	} {
+		p, _ := connectedPeer(t, testConfig())
+		p.Disconnect(test.begun, false)
+		p.lastHeard = test.heard
+		p.send.rtt.avg, p.send.rtt.dev = test.avg, 0
+		require.Equal(t, test.want, p.AnswerDue(), "%+v", test)
+	}
 }

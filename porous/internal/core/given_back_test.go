@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -164,4 +165,33 @@ func TestRateOfShortPaths(t *testing.T) {
 		d.SetRTT(rtt, NoBandwidthLimit)
 		require.InDelta(t, want, d.Rate(), 1)
 	}
+}
+
+// Parts come back in the order of packets and fragments, however many there are, also
+// when some of them have been sent again meanwhile.
+func TestRestoreKeepsOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var s sender
+	var list []part
+	for i := range 1000 {
+		o := &outgoing{number: uint64(i / 3)}
+		list = append(list, part{packet: o, fragment: uint16(i % 3)})
+	}
+	list = append(list, part{kind: MessageSentinel})
+	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for i, p := range list {
+		s.restore(p)
+		if i%7 == 0 {
+			s.restore(s.take())
+		}
+	}
+	require.Equal(t, len(list), len(s.back)-s.backAt)
+	last := s.take()
+	require.Equal(t, MessageSentinel, last.kind, "a part without a packet is the first")
+	for range len(list) - 1 {
+		p := s.take()
+		require.False(t, p.before(&last))
+		last = p
+	}
+	require.Empty(t, s.back)
 }
