@@ -87,9 +87,9 @@ type pool struct {
 	dirs    kept[[]*page] // all of one length
 	pages   kept[*page]
 	entries kept[*incoming]
-	buffers [len(bufferSizes)]kept[[]byte]
-	bytes   int // in buffers
-	steps   int // that were made to find entries, for tests
+	buffers *[len(bufferSizes)]kept[[]byte] // nil while there is none
+	bytes   int                             // in buffers
+	steps   int                             // that were made to find entries, for tests
 }
 
 // kept is memory to use again.
@@ -150,10 +150,11 @@ func (a *pool) copy(b []byte) []byte {
 		switch {
 		case len(b) > size:
 			continue
-		case len(a.buffers[i]) > 0:
-			a.bytes -= size
+		case a.buffers == nil || len(a.buffers[i]) == 0:
+			return append(make([]byte, 0, size), b...)
 		}
-		return append(a.buffers[i].take(func() []byte { return make([]byte, 0, size) })[:0], b...)
+		a.bytes -= size
+		return append(a.buffers[i].take(nil)[:0], b...)
 	}
 	return append([]byte(nil), b...)
 }
@@ -161,6 +162,9 @@ func (a *pool) copy(b []byte) []byte {
 func (a *pool) putBuffer(b []byte) {
 	for i, size := range bufferSizes {
 		if cap(b) == size && a.bytes+size <= keepBytes {
+			if a.buffers == nil {
+				a.buffers = new([len(bufferSizes)]kept[[]byte])
+			}
 			a.buffers[i] = append(a.buffers[i], b)
 			a.bytes += size
 			return
