@@ -3,6 +3,7 @@ package porous
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,7 @@ func TestBlockedWriteSeesRoom(t *testing.T) {
 				}
 				for seen := 0; seen < 1000; seen++ { // as the peer is tried once a second only
 					time.Sleep(10 * time.Millisecond)
+					synctest.Wait() // a Write may be under way
 					a.mu.Lock()
 					room, waits, least := a.peer.Room(channels-1, 1000), ch.writers, ch.least
 					a.mu.Unlock()
