@@ -65,14 +65,3 @@ func open(t *testing.T, name string) *os.File {
 
 // devNull returns standard input that has nothing to say.
 func devNull(t *testing.T) *os.File { return open(t, os.DevNull) }
-
-// pipe returns both ends of a pipe.
-func pipe(t *testing.T) (r, w *os.File) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Close(); r.Close() })
-	return r, w
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/dissect"
+	"volley/internal/testenv"
 	"volley/internal/vectors"
 )
 
@@ -124,7 +125,7 @@ func streamed(p dissect.Protocol, b []byte) (list []dissect.Datagram, at []int) 
 func TestDissector(t *testing.T) {
 	tshark := needTshark(t)
 	list := recordedPackets(t)
-	if testing.Short() || raceEnabled { // the race detector has nothing to find here
+	if testing.Short() || testenv.Race { // the race detector has nothing to find here
 		thin := list[:0]
 		for i := 0; i < len(list); i += 25 {
 			thin = append(thin, list[i])
@@ -145,7 +146,7 @@ func TestDissector(t *testing.T) {
 		seen++
 	})
 	require.Equal(t, len(list), seen)
-	if !testing.Short() && !raceEnabled {
+	if !testing.Short() && !testenv.Race {
 		require.Greater(t, seen, 15000)
 	}
 }

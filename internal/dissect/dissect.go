@@ -27,8 +27,8 @@ const (
 // Protocols are all of them.
 var Protocols = []Protocol{Reliable, Netcode, Porous, Riptide, RiptideNotes, Netplay, NetplayV4}
 
-// Streams reports whether datagrams of the protocol travel over TCP as well, or
-// only there.
+// Streams reports whether datagrams of the protocol also travel over TCP, or only
+// over TCP.
 func (p Protocol) Streams() (also, only bool) {
 	switch p {
 	case Riptide, RiptideNotes:
@@ -57,33 +57,31 @@ type Field struct {
 	Text string
 	// Hex says that a number is better read in hexadecimal digits.
 	Hex bool
-	// Offset and Length are the bytes of the datagram that the value is in.
-	// Where In is not empty, they are places in bytes that were made of the
-	// datagram's, and In says which: such as "payload", those of a message of
-	// Riptide, which begins in the middle of a byte.
+	// Offset and Length are the place of the value in the datagram. If In is not
+	// empty, they are the place in bytes that were made from the datagram. In
+	// names these, such as "payload", a message of Riptide that begins in the
+	// middle of a byte.
 	Offset, Length int
 	In             string
 	// Fields are those inside this one.
 	Fields []Field
 }
 
-// A Datagram is what was found in one.
+// A Datagram is the contents of a datagram.
 type Datagram struct {
 	Protocol Protocol
 	// Summary is one line.
 	Summary string
-	// Fields are those that could be read. Of a datagram with a Problem they
-	// are those in front of it.
+	// Fields are the fields that could be read: up to the Problem, if there is one.
 	Fields []Field
-	// Problem says why a receiver refuses the datagram, "" if none does. What
-	// depends on a receiver's state or keys is none.
+	// Problem says why every receiver refuses the datagram, whatever its state
+	// or keys. It is "" if there is no such reason.
 	Problem string
-	// Note says what is valid and yet unusual.
+	// Note says why a valid datagram is unusual.
 	Note string
 }
 
-// Options say what is known beside the bytes. The zero value, and a nil
-// *Options, is nothing.
+// Options say what is known beside the bytes. A nil *Options is the zero value.
 type Options struct {
 	// Stream says that datagrams of Riptide have their length in front, as
 	// over TCP. Those of Netplay always have.

@@ -3,20 +3,18 @@ package dissect
 // A Guess is what a datagram may be.
 type Guess struct {
 	Protocol Protocol
-	// Sure says that hardly anything else looks like this: the beginning of a
-	// connection, or numbers that agree with the size.
+	// Sure says that hardly anything else looks like this: it is the beginning of a
+	// connection, or its numbers agree with its size.
 	Sure bool
 }
 
-// GuessDatagram returns the protocols of which a datagram of UDP may be, the
-// likeliest first. The layout of whole bytes of Riptide is never guessed, since
-// nothing tells it from the packed one.
+// GuessDatagram returns the possible protocols of a UDP datagram, the likeliest
+// first. It never guesses the layout of whole bytes of Riptide, because nothing tells
+// it from the packed one.
 //
-// The formats have no mark of their own. What is held against a datagram is
-// that its sizes fit, and that it has the form in which the programs that are
-// known write it; hence the order, from the strictest format to the loosest. A
-// protocol that is not among the results is not that of the datagram, unless
-// that is malformed.
+// The formats have no mark. A protocol is possible if the sizes fit, and if known
+// programs write the datagram in this form. The strictest format comes first. If a
+// protocol is not among the results, the datagram is malformed or of another one.
 func GuessDatagram(b []byte) (found []Guess) {
 	for _, p := range []Protocol{Porous, Netcode, Reliable, Riptide} {
 		d := Decode(p, b, nil)
@@ -31,8 +29,7 @@ func GuessDatagram(b []byte) (found []Guess) {
 // has set another limit.
 const riptideUsual = 1231
 
-// GuessStream returns the protocols of which the bytes at the beginning of a
-// TCP connection may be, the likeliest first.
+// GuessStream is GuessDatagram for the first bytes of a TCP connection.
 func GuessStream(b []byte) (found []Guess) {
 	for _, p := range []Protocol{Riptide, Netplay, NetplayV4} {
 		n, err := Next(p, b)
