@@ -23,9 +23,8 @@ func (h *handler) refuses(r *http.Request) string {
 	return ""
 }
 
-// foreign says why a request is one that a page of another site has made, as far
-// as the browser tells. That site could not read the answer, but keep streams
-// open. A link to the page itself may be followed from anywhere.
+// foreign says why a request seems to come from a page of another site, which could
+// keep streams open. A link to the page itself may be followed from anywhere.
 func foreign(r *http.Request) string {
 	const reason = "the request comes from another site"
 	site := r.Header.Get("Sec-Fetch-Site")
@@ -40,21 +39,18 @@ func foreign(r *http.Request) string {
 	return ""
 }
 
-// followed reports whether a request is for the page, by a link that somebody has
-// followed. A frame navigates, too, but has no use for a page that no frame shows.
+// followed reports whether a request for the page comes from a link, not a frame.
 func followed(r *http.Request) bool {
 	_, name := path.Split(r.URL.Path)
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	return name == "" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && (dest == "document" || dest == "")
 }
 
-// forwarded are the headers by which proxies tell that a request comes from
-// elsewhere.
+// forwarded are the headers that proxies add.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
 
-// remote says why a request is not taken for one of this machine. The name that
-// it asks for has to be one of this machine, too: a page of another site, whose
-// name has been made to lead here, asks for its own (DNS rebinding).
+// remote says why a request does not come from this machine. Its host must be a name
+// of this machine, too: by DNS rebinding the name of another site can lead here.
 func remote(r *http.Request) string {
 	const advice = "; Config.Allow decides otherwise"
 	if !localPeer(r) {
@@ -71,7 +67,7 @@ func remote(r *http.Request) string {
 	return ""
 }
 
-// localPeer reports whether a request comes over the loopback, or a Unix socket.
+// localPeer reports whether a request comes over the loopback or a Unix socket.
 func localPeer(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return true

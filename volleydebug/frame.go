@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A frame is what one look has seen, and how it is told.
+// A frame is the result of one look, and its encodings.
 type frame struct {
 	seq       uint64
 	next      time.Time // of the next one
@@ -40,8 +40,7 @@ func newFrame(seq uint64, s State, total int, explained bool, before *frame) *fr
 	return f
 }
 
-// since returns what is news to somebody who knows the frame with a number, 0 for
-// none. The frame before may have been forgotten when this one was made.
+// since returns what a client needs that knows the frame with a number, 0 for none.
 func (f *frame) since(seq uint64) []byte {
 	if seq == 0 || f.seq != seq+1 || f.delta == nil {
 		return f.full()
@@ -142,11 +141,10 @@ func (f *frame) changed(i int, before *frame, j int) bool {
 	return false
 }
 
-// differ reports whether two figures differ, where NaN is a figure.
+// differ reports whether two figures differ; NaN equals NaN.
 func differ(a, b float64) bool { return a != b && (a == a || b == b) }
 
-// appendChange appends the ID and, for each figure that has changed, its column
-// and value.
+// appendChange appends the ID, and the column and value of each changed figure.
 func (f *frame) appendChange(b []byte, i int, before *frame, j int) []byte {
 	b = strconv.AppendUint(append(b, '['), f.state.Conns[i].ID, 10)
 	old := before.row(j)
@@ -171,7 +169,7 @@ func (f *frame) appendNew(b []byte, i int) []byte {
 	return append(b, "]}"...)
 }
 
-// appendIdentity appends the fields of a connection that are no figures.
+// appendIdentity appends the fields of a connection that are not figures.
 func appendIdentity(b []byte, c *Conn) []byte {
 	b = append(b, `"id":`...)
 	b = strconv.AppendUint(b, c.ID, 10)
@@ -192,41 +190,34 @@ func appendIdentity(b []byte, c *Conn) []byte {
 
 // appendListeners appends the listeners as a list.
 func (f *frame) appendListeners(b []byte) []byte {
-	type listenerJSON struct {
-		ID             uint64    `json:"id"`
-		Protocol       string    `json:"protocol"`
-		Kind           string    `json:"kind"`
-		Addr           string    `json:"addr"`
-		Born           time.Time `json:"born"`
-		Conns          int       `json:"conns"`
-		Memory         int64     `json:"memory_bytes"`
-		MaxMemory      int64     `json:"max_memory_bytes"`
-		Accepted       uint64    `json:"accepted"`
-		Refused        uint64    `json:"refused"`
-		Filtered       uint64    `json:"filtered"`
-		Unknown        uint64    `json:"unknown"`
-		Invalid        uint64    `json:"invalid"`
-		ReadErrors     uint64    `json:"read_errors"`
-		WriteErrors    uint64    `json:"write_errors"`
-		SocketDrops    uint64    `json:"socket_drops"`
-		ReadCalls      uint64    `json:"read_calls"`
-		SendCalls      uint64    `json:"send_calls"`
-		SocketReadBuf  int       `json:"socket_read_buffer_bytes"`
-		SocketWriteBuf int       `json:"socket_write_buffer_bytes"`
-	}
-	list := make([]listenerJSON, len(f.state.Listeners))
-	for i, l := range f.state.Listeners {
-		list[i] = listenerJSON{
-			l.ID, l.Protocol, l.Kind, address(l.Addr), l.Born.UTC(), l.Conns, l.Memory, l.MaxMemory,
-			l.Accepted, l.Refused, l.Filtered, l.Unknown, l.Invalid, l.ReadErrors, l.WriteErrors, l.SocketDrops,
-			l.ReadCalls, l.SendCalls, l.SocketReadBuffer, l.SocketWriteBuffer,
+	b = append(b, '[')
+	for i := range f.state.Listeners {
+		l := &f.state.Listeners[i]
+		b = append(comma(b, i), `{"id":`...)
+		b = strconv.AppendUint(b, l.ID, 10)
+		for _, s := range [...][2]string{{"protocol", l.Protocol}, {"kind", l.Kind}, {"addr", address(l.Addr)}, {"born", l.Born.UTC().Format(time.RFC3339Nano)}} {
+			b = append(append(append(b, `,"`...), s[0]...), `":`...)
+			b = appendString(b, s[1])
 		}
+		for _, n := range [...]struct {
+			name  string
+			value uint64
+		}{
+			{"conns", uint64(l.Conns)}, {"memory_bytes", uint64(l.Memory)}, {"max_memory_bytes", uint64(l.MaxMemory)},
+			{"accepted", l.Accepted}, {"refused", l.Refused}, {"filtered", l.Filtered}, {"unknown", l.Unknown}, {"invalid", l.Invalid},
+			{"read_errors", l.ReadErrors}, {"write_errors", l.WriteErrors}, {"socket_drops", l.SocketDrops},
+			{"read_calls", l.ReadCalls}, {"send_calls", l.SendCalls},
+			{"socket_read_buffer_bytes", uint64(l.SocketReadBuffer)}, {"socket_write_buffer_bytes", uint64(l.SocketWriteBuffer)},
+		} {
+			b = append(append(append(b, `,"`...), n.name...), `":`...)
+			b = strconv.AppendInt(b, int64(n.value), 10)
+		}
+		b = append(b, '}')
 	}
-	j, _ := json.Marshal(list)
-	return append(b, j...)
+	return append(b, ']')
 }
 
-// comma separates what follows from what went before.
+// comma appends a comma before all elements of a list but the first.
 func comma(b []byte, n int) []byte {
 	if n > 0 {
 		b = append(b, ',')

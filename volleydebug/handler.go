@@ -12,21 +12,18 @@ import (
 // A Config has options for the debug page. The zero value is that of the function
 // [Handler].
 type Config struct {
-	// Allow, if not nil, is asked who may see the page, in place of the rule that
-	// requests come from this machine. It should then check who asks: the page
-	// shows the addresses of all peers.
+	// Allow decides which requests may see the page, which shows the addresses of
+	// all peers. Nil: requests from this machine.
 	Allow func(*http.Request) bool
-	// Interval is how often the connections are looked at while somebody watches,
-	// for all who watch at once. Default 1 s, at least 100 ms. With so many
-	// connections that a look takes more than a tenth of that, it is less often, so
-	// that the page never takes more than a tenth of a processor.
+	// Interval is how often to look at the connections while the page is watched.
+	// All watchers share a look. Default 1 s, at least 100 ms. It becomes longer if
+	// looks would take more than a tenth of a processor.
 	Interval time.Duration
-	// MaxStreams limits how many watch at one time, and beside them how many JSON
-	// answers are on their way; others get status 503. Default 16.
+	// MaxStreams limits the watchers at a time, and separately the JSON answers
+	// under way; others get status 503. Default 16.
 	MaxStreams int
-	// MaxConns limits how many connections the page and its JSON show: of more,
-	// those with the most loss, the longest round trip and the longest queue.
-	// Default 10,000.
+	// MaxConns limits how many connections the page and its JSON show: those with
+	// the most loss, the longest round trip and the longest queue. Default 10,000.
 	MaxConns int
 }
 
@@ -35,33 +32,27 @@ const (
 	minInterval       = 100 * time.Millisecond
 	defaultMaxStreams = 16
 	defaultMaxConns   = 10_000
-	// maxExplained is how many connections are explained with each look. Each
-	// that is explained keeps some 1.5 KB.
+	// maxExplained is how many connections a look explains, at about 1.5 KB each.
 	maxExplained = 2000
-	// share is how many times as long as a look nothing is looked at after it.
+	// share is the least ratio of the interval to the time of a look.
 	share = 10
 )
 
-// Handler returns the debug page with the defaults of [Config]: to requests from
-// this machine, and no others, it shows the connections of this process, live. It
-// serves at any path that ends in a slash, for instance
+// Handler returns the debug page with the defaults of [Config]. It serves at any
+// path that ends in a slash, for instance
 //
 //	http.Handle("/debug/volley/", volleydebug.Handler())
 //
-// or as the only handler of a server. All Handlers share one look at the
-// connections, which is taken while somebody watches.
+// or as the only handler of a server. Relative to that path there are also
 //
-// Beside the page there are, relative to that path,
-//
-//   - json: listeners and connections as a JSON object, see docs/observability.md,
-//     and json?explain=ID for one connection, with what [Explain] says;
-//   - events: the same as server-sent events, which are the page's own affair and
-//     may change.
+//   - json: listeners and connections as a JSON object, see docs/observability.md;
+//   - json?explain=ID: one connection, as [Explain] returns it;
+//   - events: server-sent events for the page, which may change.
 func Handler() http.Handler { return defaultHandler() }
 
 var defaultHandler = sync.OnceValue(func() http.Handler { return (&Config{}).Handler() })
 
-// Handler returns the debug page, as the function [Handler] does, with options.
+// Handler is the function [Handler] with options.
 func (c *Config) Handler() http.Handler {
 	cfg := *c
 	return &handler{allow: cfg.Allow, hub: newHub(cfg)}
@@ -88,7 +79,7 @@ var assets = map[string]struct{ file, kind string }{
 	"uplot.LICENSE": {"uplot.LICENSE", "text/plain; charset=utf-8"},
 }
 
-// contentPolicy has the browser load and run nothing but the page's own files.
+// contentPolicy restricts the browser to the page's own files.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

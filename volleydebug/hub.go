@@ -10,9 +10,8 @@ import (
 	"weak"
 )
 
-// A hub takes looks at the connections for all who watch, and no more than its
-// share of a processor allows, whoever asks how often. It has no goroutine: who
-// wants to see something asks for the latest frame.
+// A hub looks at the connections for all watchers, within its share of a processor.
+// It has no goroutine: a watcher asks for the latest frame.
 type hub struct {
 	interval             time.Duration
 	maxStreams, maxConns int
@@ -37,8 +36,7 @@ func newHub(cfg Config) *hub {
 	return h
 }
 
-// latest returns a frame that is not older than the interval, or than what looks
-// may take.
+// latest returns a frame that is not older than the present interval.
 func (h *hub) latest() *frame {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +61,7 @@ func (h *hub) latest() *frame {
 	return f
 }
 
-// drop forgets the last frame, for which nobody has asked again.
+// drop forgets the last frame if it was not asked for again.
 func (h *hub) drop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +82,7 @@ func worst(cs []Conn, n int) []Conn {
 	return slices.Clone(cs[:n]) // the rest may be large
 }
 
-// mayExplain reports whether a single connection may be looked at now, which
-// means a walk over all of them.
+// mayExplain reports whether to look for a single connection now, among all.
 func (h *hub) mayExplain() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +94,8 @@ func (h *hub) mayExplain() bool {
 	return true
 }
 
-// enter counts a stream or an answer in n, and reports whether there is room for
-// it. If not it says so to the client.
+// enter counts a stream or an answer in n. It reports false, and tells the client, if
+// there is no room.
 func (h *hub) enter(n *int, w http.ResponseWriter) bool {
 	h.mu.Lock()
 	full := *n >= h.maxStreams
@@ -119,8 +116,8 @@ func (h *hub) leave(n *int) {
 	*n--
 }
 
-// ended returns a channel that is closed when the server of a request shuts down,
-// which would otherwise wait for streams that have no end.
+// ended returns a channel that is closed when the server of a request shuts down, so
+// that the server need not wait for streams.
 func (h *hub) ended(r *http.Request) <-chan struct{} {
 	srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
@@ -139,15 +136,13 @@ func (h *hub) ended(r *http.Request) <-chan struct{} {
 	return end
 }
 
-// writeTimeout is how long a client may take to take a frame of a stream, or a piece
-// of an answer.
+// writeTimeout is how long a frame of a stream, or a piece of an answer, may take.
 const writeTimeout = 10 * time.Second
 
-// extend begins the time anew that a client has, where that can be.
+// extend renews the write deadline of a client.
 func extend(rc *http.ResponseController) { rc.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
-// serveEvents sends each frame as a server-sent event: the first one whole, and
-// of the others what has changed.
+// serveEvents sends the first frame whole, and the changes of later ones.
 func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if !h.enter(&h.streams, w) {
 		return
@@ -171,7 +166,7 @@ func (h *hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		f := h.latest()
-		next := f.next // so that who does not read keeps no frame
+		next := f.next // so that a slow client keeps no frame
 		if f.seq != seq {
 			data := f.since(seq)
 			seq = f.seq

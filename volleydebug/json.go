@@ -37,8 +37,8 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 	w.Write(append(appendConn(nil, &c, figures(nil, &c)), '\n'))
 }
 
-// serveAll answers with everything. That may be megabytes, which a client that does
-// not read keeps here: so such answers are few, and their time is limited.
+// serveAll answers with everything. That may be megabytes, so the number and the time
+// of such answers are limited.
 func (h *hub) serveAll(w http.ResponseWriter) {
 	if !h.enter(&h.answers, w) {
 		return
@@ -89,20 +89,17 @@ func appendConn(b []byte, c *Conn, values []float64) []byte {
 	return append(b, '}')
 }
 
-// A Variable shows a summary of the process's connections in package expvar: the
-// listeners, how many connections there are of each protocol, and the sums of
-// their figures. It is an expvar.Var, which this package does not import, since
-// expvar by itself adds a page to http.DefaultServeMux:
+// A Variable is an expvar.Var with the listeners, and the number of connections and
+// sums of their figures by protocol. This package does not import expvar, which
+// adds a page to http.DefaultServeMux:
 //
 //	expvar.Publish("volley", volleydebug.Variable{})
 type Variable struct{}
 
-// summed takes the looks of Variables, at all connections, of which the page may show
-// a part.
+// summed is the hub of Variables, which look at all connections.
 var summed = sync.OnceValue(func() *hub { return newHub(Config{MaxConns: math.MaxInt}) })
 
-// String returns the summary as JSON. It takes a look at all connections, once a
-// second at most.
+// String returns the summary as JSON. It looks at most once a second.
 func (Variable) String() string {
 	f := summed().latest()
 	b := append([]byte(nil), `{"time":`...)

@@ -3,8 +3,8 @@
 //
 //	registration, err := volleyotel.Register(otel.GetMeterProvider())
 //
-// They are those of package volleyprom, as observable counters and gauges, and are
-// asked for when a reader collects. Their names have dots for underscores and no
-// units, such as volley.messages.sent: an exporter from OpenTelemetry to Prometheus
-// makes the names of volleyprom of them, so that its dashboard and alerts fit.
+// The figures are those of package volleyprom, as observable counters and gauges.
+// Their names have dots and no units, such as volley.messages.sent. An exporter from
+// OpenTelemetry to Prometheus turns them into the names of volleyprom, so its
+// dashboard and alerts fit.
 package volleyotel

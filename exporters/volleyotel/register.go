@@ -13,10 +13,9 @@ import (
 // Scope is the name of the instrumentation scope.
 const Scope = "volley/exporters/volleyotel"
 
-// Register makes the instruments, all of them observable, and has them observed by
-// one look at the connections whenever a reader of the provider collects. Nothing is
-// done until then. The Registration ends that; for one provider it is to be called
-// once. An error is that of the provider.
+// Register makes the instruments. Whenever a reader of the provider collects, one look
+// at the connections observes all. Call Register once for a provider; the
+// Registration ends it. An error is that of the provider.
 func Register(provider metric.MeterProvider) (metric.Registration, error) {
 	if provider == nil {
 		return nil, errors.New("volleyotel: no MeterProvider")

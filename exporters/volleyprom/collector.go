@@ -7,8 +7,7 @@ import (
 )
 
 // A Collector gives the figures of all listeners and connections of the process to
-// Prometheus. It is safe for concurrent use. Of one process there should be one in a
-// registry: they all have the same figures.
+// Prometheus. It is safe for concurrent use. Register one in a process.
 type Collector struct {
 	source figures.Source
 	descs  map[*figures.Metric]*prometheus.Desc
@@ -16,8 +15,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// NewCollector returns a Collector, which is to be registered. It costs nothing
-// until it is scraped.
+// NewCollector returns a Collector. It costs nothing until it is scraped.
 func NewCollector() *Collector {
 	c := &Collector{descs: make(map[*figures.Metric]*prometheus.Desc, len(figures.Metrics))}
 	for _, m := range figures.Metrics {
@@ -33,8 +31,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. It takes one snapshot, which takes
-// some microseconds a connection; scrapes at the same time share it.
+// Collect implements [prometheus.Collector]. It takes one snapshot, some microseconds
+// a connection; concurrent scrapes share it.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, v := range c.source.Values() {
 		kind := prometheus.GaugeValue

@@ -1,5 +1,4 @@
-// Package figures is what the exporters have in common: it makes the figures of a
-// process out of a snapshot of its listeners and connections, under the names that
-// a monitoring system stores them by. Each belongs to a listener, never to a peer:
-// so their number stays small, however many connections come and go.
+// Package figures makes metrics for the exporters from a snapshot of the listeners and
+// connections of a process. Each belongs to a listener, never to a peer, so their
+// number stays small.
 package figures

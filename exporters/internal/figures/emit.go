@@ -11,7 +11,7 @@ import (
 // An emitter takes a value with those of its labels.
 type emitter func(m *Metric, value float64, labels ...string)
 
-// emit hands out all figures, in an order of its own that is the same each time.
+// emit hands out all figures in a fixed order.
 func (v *view) emit(f emitter) {
 	for _, k := range sorted(v.listeners) {
 		v.listeners[k].emit(f, k)
@@ -38,8 +38,7 @@ func (v *view) emit(f emitter) {
 	}
 }
 
-// tells reports whether a count means something: figures that no protocol of these
-// connections tells are left out, and not shown as zero.
+// tells reports whether to show a count: not if no protocol tells it.
 func (s *sum) tells(count int, field string) bool {
 	return s.counts[count] > 0 || field == "" || tells(s.known, field)
 }
@@ -103,7 +102,7 @@ func (g *listening) emit(f emitter, k key) {
 	}
 }
 
-// emit hands out how connections stand.
+// emit hands out the gauges of connections.
 func (g *group) emit(f emitter, k key) {
 	gauge := func(m *Metric, v float64, more ...string) {
 		f(m, v, append([]string{k.protocol, k.listener, k.role}, more...)...)

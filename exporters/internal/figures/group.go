@@ -30,8 +30,7 @@ func (g *listening) add(l *volleydebug.Listener) {
 	g.readBuffer, g.writeBuffer = l.SocketReadBuffer, l.SocketWriteBuffer
 }
 
-// A group is how the connections of one key stand. Figures that none of them knows
-// are not shown.
+// A group is the state of the connections of one key.
 type group struct {
 	known                           uint64
 	conns                           int
@@ -102,8 +101,7 @@ func countsOfListener(l *volleydebug.Listener) counts {
 	}
 }
 
-// lowest returns the protocol on the socket of a connection, which stays the same
-// when another one is put on it.
+// lowest returns the protocol on the socket of a connection.
 func lowest(c *volleydebug.Conn) string {
 	if c.Over != "" {
 		return c.Over
@@ -125,9 +123,8 @@ var percentiles = []struct {
 	share float64
 }{{"50", 0.50}, {"90", 0.90}, {"99", 0.99}, {"100", 1}}
 
-// eachPercentile calls f with each percentile of values, of which there is one at
-// least; it sorts them. The one of a share p is the least value that is not below a
-// share p of all (nearest rank).
+// eachPercentile sorts values, at least one, and calls f with each percentile, by
+// nearest rank.
 func eachPercentile(values []float64, f func(label string, v float64)) {
 	slices.Sort(values)
 	for _, p := range percentiles {

@@ -41,21 +41,18 @@ func (c *counts) add(o *counts) {
 // A key is a set of values of labels: a listener, or connections.
 type key struct{ protocol, listener, role string }
 
-// A ledger keeps counters from going back. A connection that is just ending is for
-// a moment not counted, and what had been missed in the network may turn out to be
-// the socket's: a system that stores counters would take the smaller value for a
-// new beginning, and add all of it once more. What is seen is never more than what
-// was, so the most that was seen is right until the sum has caught up.
+// A ledger keeps counters from going back, which a monitoring system would take for a
+// restart. A connection that is just ending is for a moment not counted, and loss may
+// move from the network to the socket. So the ledger holds the most it has seen.
 //
-// Several listeners can have the same key, at the same time or after each other;
-// what one has counted that is gone stays as long as the key has another.
+// Several listeners can have the same key. The counts of one that is gone stay as
+// long as the key has another.
 type ledger struct {
 	entries map[key]*entry
 	look    uint64
 }
 
-// A sum is what the members of one key have counted, and which of that any of them
-// has ever told.
+// A sum has the counts of the members of a key, and the figures that any has told.
 type sum struct {
 	counts
 	known uint64
@@ -74,8 +71,7 @@ type member struct {
 // begin begins a look: every member that is still there has to be noted.
 func (l *ledger) begin() { l.look++ }
 
-// note notes what a member has counted. A member that is noted twice in one look is
-// a mistake.
+// note notes the counts of a member, once in each look.
 func (l *ledger) note(k key, id uint64, seen *counts, known uint64) {
 	if l.entries == nil {
 		l.entries = make(map[key]*entry)
@@ -97,7 +93,7 @@ func (l *ledger) note(k key, id uint64, seen *counts, known uint64) {
 	}
 }
 
-// end ends a look: it forgets who was not noted, and returns the sums.
+// end ends a look: it forgets members that were not noted, and returns the sums.
 func (l *ledger) end() map[key]sum {
 	sums := make(map[key]sum, len(l.entries))
 	for k, e := range l.entries {

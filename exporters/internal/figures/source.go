@@ -8,16 +8,14 @@ import (
 	"volley/volleydebug"
 )
 
-// A Value is a figure of one set of labels, whose values are in the order of those
-// of the Metric.
+// A Value is a figure of one set of labels, in the order of the Metric's.
 type Value struct {
 	Metric *Metric
 	Labels []string
 	Value  float64
 }
 
-// A Source makes the figures when it is asked. The zero value is ready for use, and
-// safe for concurrent use. It does nothing while nobody asks.
+// A Source makes the figures when asked. The zero value is ready for concurrent use.
 type Source struct {
 	looks atomic.Uint64 // that are over
 
@@ -28,8 +26,7 @@ type Source struct {
 	listeners, groups ledger
 }
 
-// Values returns all figures. Callers at the same time share a look at the
-// connections; they must not change what is returned.
+// Values returns all figures, for reading only. Concurrent callers share a look.
 func (s *Source) Values() []Value { return s.valuesSince(s.looks.Load()) }
 
 // valuesSince looks, unless somebody has since there were so many looks.
