@@ -91,17 +91,24 @@ func (o *opening) covers(s uint16, reach uint16) bool {
 
 // opened looks at the header of a packet, with a message or without, before the
 // window does. It begins the window again if the other side shows that it has
-// started anew, and cannot be a copy. An endpoint that begins at 0 does not expect
-// others to begin elsewhere.
-func (e *Endpoint) opened(h *Header, message bool) {
-	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() || e.now-e.in.newsAt < openingPause {
-		return
+// started anew, and cannot be a copy. It reports whether the packet is a copy from the
+// opening before. An endpoint that begins at 0 does not expect others to begin elsewhere.
+func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
+	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() {
+		return false
 	}
-	o := &e.in.opening
-	if o.kind == openingNone || o.covers(h.Sequence, openingReach) || e.in.former.covers(h.Sequence, formerReach) {
-		return
+	o, former := &e.in.opening, &e.in.former
+	switch {
+	case o.kind == openingNone || o.covers(h.Sequence, openingReach):
+	case former.covers(h.Sequence, formerReach):
+		if former.kind == openingKnown && !e.in.silent(e.now) {
+			e.in.ask()
+			return true
+		}
+	case e.now-e.in.newsAt >= openingPause:
+		e.renewAt(h.Sequence)
 	}
-	e.renewAt(h.Sequence)
+	return false
 }
 
 // startAt has the other parts start where the window does.

@@ -28,7 +28,10 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		e.rare.count(&e.ground, packetInvalid)
 		return Invalid
 	}
-	e.opened(&h, n < len(datagram) && len(datagram)-n <= int(e.maxPacket))
+	if e.opened(&h, n < len(datagram) && len(datagram)-n <= int(e.maxPacket)) {
+		e.rare.count(&e.ground, packetStale)
+		return Stale
+	}
 	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h) {
 			e.rare.count(&e.ground, packetStale)

@@ -42,7 +42,9 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	var h *Header
 	if f.ID == 0 {
 		h = &f.Header
-		e.opened(h, true)
+		if e.opened(h, true) {
+			return nil, Stale
+		}
 	}
 	if e.in.seen.Knows(f.Sequence) && !e.anewFragment(f.Sequence, h) {
 		return nil, Duplicate

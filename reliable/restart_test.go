@@ -160,3 +160,234 @@ func TestRestartAtEachOldSequence(t *testing.T) {
 	require.LessOrEqual(t, unheard*100, messages, "unheard")
 	require.LessOrEqual(t, lost*100, messages, "falsely Lost")
 }
+
+// A restart goes well over a link that loses and delays, whoever speaks, after talks of
+// all lengths and with messages in fragments: nothing is received twice or falsely
+// Delivered, and soon all is well.
+func TestRestartInTrouble(t *testing.T) {
+	r := rand.New(rand.NewPCG(32, 2))
+	runs := 200
+	if testing.Short() {
+		runs = 40
+	}
+	unheard := 0
+	for run := range runs {
+		n := []int{1, 5, 40, 300, 5000, 40_000}[run%6]
+		if n == 40_000 && testing.Short() {
+			n = 2000
+		}
+		s, _, now := talkedTo(t, someTime, randomStart(r), randomStart(r)+uint16(n), n)
+		now = now.Add(50 * time.Millisecond)
+		c := newRestarter(t, now, randomStart(r))
+		size := []int{8, 3000}[r.IntN(2)]
+		speaks, loss := r.IntN(2) == 0, []float64{0, 0.1}[r.IntN(2)]
+		lossy := func(all [][]byte) (some [][]byte) {
+			for _, d := range all {
+				if r.Float64() >= loss {
+					some = append(some, d)
+				}
+			}
+			return some
+		}
+		const first, messages = 1 << 20, 100
+		for i := range uint32(messages) {
+			var toC [][]byte
+			if speaks {
+				toC = lossy(s.message(now, first+i, 8))
+			}
+			now = pump(now, 20*time.Millisecond, s, c, lossy(c.message(now, first+i, size)), toC)
+		}
+		pump(now, 2*time.Second, s, c, nil, nil)
+		good := 0
+		for i := range uint32(messages) {
+			number := uint32(first + i)
+			require.LessOrEqual(t, s.got[number], 1, "run %d: message %d", run, i)
+			if c.fates[number] == FateDelivered {
+				require.Equal(t, 1, s.got[number], "run %d: message %d is falsely Delivered", run, i)
+			}
+			if s.got[number] == 1 && c.fates[number] == FateDelivered {
+				good++
+			}
+		}
+		if s.got[first] == 0 && loss == 0 {
+			unheard++
+		}
+		want := messages - 2
+		if loss > 0 {
+			want = messages / 2 // three fragments each
+		}
+		require.GreaterOrEqual(t, good, want, "run %d: talk of %d, messages of %d, the server speaks: %v, loss %v", run, n, size, speaks, loss)
+	}
+	require.LessOrEqual(t, unheard, runs/50)
+}
+
+// Copies of packets of an opening change nothing, while it lasts and after a restart.
+func TestRestartCopies(t *testing.T) {
+	now := someTime
+	s := newRestarter(t, now, 7)
+	former, c := newRestarter(t, now, 20_000), newRestarter(t, now, 5000)
+	var old [][]byte
+	for _, from := range []*restarter{former, c} {
+		for range 30 {
+			old = append(old, from.message(now, uint32(len(old)), 8)...)
+			s.take(now, old[len(old)-1:])
+			now = now.Add(20 * time.Millisecond)
+		}
+		received := s.Counters().PacketsReceived - s.Counters().PacketsDuplicate - s.Counters().PacketsStale
+		for _, d := range old {
+			require.False(t, s.Receive(now, d).Live())
+			now = now.Add(20 * time.Millisecond)
+		}
+		require.Equal(t, received, s.Counters().PacketsReceived-s.Counters().PacketsDuplicate-s.Counters().PacketsStale)
+	}
+	require.EqualValues(t, 1, s.Renewals())
+	for number, times := range s.got {
+		require.Equal(t, 1, times, "message %d", number)
+	}
+}
+
+// heardNothing returns a message with a sequence whose sender has heard nothing.
+func heardNothing(sequence uint16) []byte {
+	return append(AppendHeader(nil, Header{sequence, noneHeard, 0}), 1, 2, 3, 4)
+}
+
+// A message that has heard nothing begins the window again if it is more than 64 from
+// those of the opening, and 8 from those of the one before, and comes 10 ms later.
+func TestOpeningLimits(t *testing.T) {
+	soon, later := 10*time.Millisecond-1, 10*time.Millisecond
+	for name, test := range map[string]struct {
+		sequence uint16
+		after    time.Duration
+		renewed  bool
+	}{
+		"far below":         {10_000 - 65, later, true},
+		"below":             {10_000 - 64, later, false},
+		"above":             {10_010 + 64, later, false},
+		"far above":         {10_010 + 65, later, true},
+		"too soon":          {20_000, soon, false},
+		"below the former":  {30_000 - 9, later, true},
+		"near the former":   {30_000 - 8, later, false},
+		"behind the former": {30_005 + 8, later, false},
+		"above the former":  {30_005 + 9, later, true},
+		"0":                 {0, later, true},
+	} {
+		now := someTime
+		s := newRestarter(t, now, 7)
+		for _, sequence := range []uint16{30_000, 30_005, 10_000, 10_010, 10_004} {
+			now = now.Add(50 * time.Millisecond)
+			require.Equal(t, Delivered, s.Receive(now, heardNothing(sequence)), name)
+		}
+		require.EqualValues(t, 1, s.Renewals(), name)
+		now = now.Add(test.after)
+		v := s.Receive(now, heardNothing(test.sequence))
+		require.Equal(t, test.renewed, s.Renewals() == 2, "%s: %v", name, v)
+		if test.renewed {
+			require.Equal(t, Delivered, v, name)
+			require.Equal(t, Delivered, s.Receive(now, heardNothing(test.sequence-1)), "%s: overtaken", name)
+		}
+	}
+}
+
+// There is no such rule for packets without a message, while the opening is not known,
+// for endpoints that begin at 0, nor without MidStream. One from beyond the window is
+// parked or stale then.
+func TestOpeningElsewhere(t *testing.T) {
+	plain := *restartConfig
+	plain.MidStream = false
+	first := Header{10_000, noneHeard, 0}
+	for name, test := range map[string]struct {
+		cfg    *Config
+		id     uint64
+		first  Header
+		next   []byte
+		passes bool
+	}{
+		"as it should be": {restartConfig, firstID + 1, first, heardNothing(20_000), true},
+		"no message":      {restartConfig, firstID + 1, first, AppendHeader(nil, Header{20_000, noneHeard, 0}), false},
+		"mid-stream":      {restartConfig, firstID + 1, Header{10_000, 65_000, 1}, heardNothing(20_000), false},
+		"has heard":       {restartConfig, firstID + 1, first, append(AppendHeader(nil, Header{20_000, 65_000, 1}), 'x'), false},
+		"begins at 0":     {restartConfig, firstID, first, heardNothing(20_000), false},
+		"without":         {&plain, firstID + 1, first, heardNothing(20_000), false},
+		"too large":       {restartConfig, firstID + 1, first, append(heardNothing(20_000), make([]byte, 16384)...), false},
+	} {
+		var e Endpoint
+		require.NoError(t, e.Init(test.cfg, someTime, test.id, nil))
+		e.Receive(someTime, append(AppendHeader(nil, test.first), 'x'))
+		e.Receive(someTime, append(AppendHeader(nil, Header{test.first.Sequence + 1, test.first.Ack, test.first.AckBits}), 'x'))
+		v := e.Receive(someTime.Add(time.Second), test.next)
+		require.Equal(t, test.passes, v == Delivered, "%s: %v", name, v)
+		require.Equal(t, test.passes, e.Renewals() > 0, name)
+	}
+	o := opening{0, 100, openingKnown}
+	o.note(Header{32_767, noneHeard, 0}, true)
+	require.True(t, o.covers(32_767+64, 64))
+	require.False(t, o.covers(50_000, 64))
+	o.note(Header{32_768, noneHeard, 0}, true)
+	require.True(t, o.covers(50_000, 64), "an opening without end covers all")
+}
+
+// A header that tells of sequences before our first is for our predecessor. So is one
+// whose ack that header named, until a header shows a window that began with us.
+func TestClaimsOfRandomStart(t *testing.T) {
+	const first = firstID + 1000
+	claimed := func(h Header, floor uint64, message, doubtful bool) (Header, claim) {
+		c := claims{floor}
+		return c.judge(h, first, first+100, message, false, doubtful)
+	}
+	for name, test := range map[string]struct {
+		h     Header
+		floor uint64
+		want  claim
+		bits  uint32
+	}{
+		"all ours":                      {Header{0, 1031, noBits}, 0, credible, noBits},
+		"one before":                    {Header{0, 1030, noBits}, 0, predecessor, noBits},
+		"none before":                   {Header{0, 1030, noBits >> 1}, 0, credible, noBits >> 1},
+		"the first":                     {Header{0, 1000, 1}, first + 5000, credible, 1},
+		"covers eight before":           {Header{0, 1023, 1<<24 - 1}, first + 5000, credible, 1<<24 - 1},
+		"covers seven":                  {Header{0, 1024, 1<<25 - 1}, first + 5000, alone, 1},
+		"alone":                         {Header{0, 1050, noBits}, first + 5000, alone, 1},
+		"the newest of a predecessor's": {Header{0, 1050, noBits}, first + 51, predecessor, noBits},
+	} {
+		h, got := claimed(test.h, test.floor, false, false)
+		require.Equal(t, test.want, got, name)
+		require.Equal(t, test.bits, h.AckBits, name)
+	}
+	h, got := claimed(Header{0, 1050, noBits}, first+5000, false, true)
+	require.Equal(t, credible, got, "doubtful")
+	require.EqualValues(t, noBits, h.AckBits)
+
+	var a acks
+	for range mostAlone {
+		require.False(t, a.floorDoubtful(0))
+		a.judged(alone, 0)
+	}
+	require.True(t, a.floorDoubtful(0))
+	a.judged(alone, 0)
+	require.True(t, a.floorDoubtful(0))
+	a.judged(predecessor, 0)
+	require.False(t, a.floorDoubtful(0))
+}
+
+// Ids go on from the first one, whose low 16 bits are the first sequence, also after a
+// Reset. The acknowledgement of a peer's first message waits as any other.
+func TestRandomStart(t *testing.T) {
+	c, s := newRestarter(t, someTime, 12_345), newRestarter(t, someTime, 54)
+	require.EqualValues(t, 65_536+12_345, c.NextID())
+	c.Reset()
+	require.EqualValues(t, 65_536+12_345, c.NextID())
+	d := c.message(someTime, 1, 8)
+	h, _, err := ParseHeader(d[0])
+	require.NoError(t, err)
+	require.Equal(t, Header{12_345, noneHeard, 0}, h)
+	s.take(someTime, d)
+	wait, due := s.ControlDue(someTime)
+	require.True(t, due)
+	require.Equal(t, restartConfig.AckDelay/2, wait)
+	c.Reset()
+	require.EqualValues(t, 2*65_536+12_345, c.NextID())
+
+	e, err := New(nil, someTime, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 65_536, e.NextID())
+}
