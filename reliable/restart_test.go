@@ -386,8 +386,33 @@ func TestRandomStart(t *testing.T) {
 	require.Equal(t, restartConfig.AckDelay/2, wait)
 	c.Reset()
 	require.EqualValues(t, 2*65_536+12_345, c.NextID())
+	require.Zero(t, c.Endpoint.out.sent())
 
 	e, err := New(nil, someTime, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 65_536, e.NextID())
+}
+
+// A first fragment that shows that its sender has skipped ahead, by what it acknowledges,
+// tells that for all: a late packet from before, with the same, changes nothing.
+func TestFragmentTellsNews(t *testing.T) {
+	s, c, now := talkedTo(t, someTime, 500, 1000, 10)
+	c.take(now, s.message(now, 100, 8))
+	late := c.message(now, 101, 8)
+	c.skip(now, 30_000)
+	first := c.message(now, 102, 3000)
+	require.Len(t, first, 3)
+	s.take(now, first[:1])
+	require.False(t, s.Receive(now, late[0]).Live())
+	s.take(now, first[1:])
+	require.Equal(t, 1, s.got[102])
+	require.Zero(t, s.Renewals())
+}
+
+// skip uses up n sequences.
+func (r *restarter) skip(now time.Time, n int) {
+	for range n {
+		r.Send(now, nil, &r.out)
+		r.out.Reset()
+	}
 }
