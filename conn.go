@@ -87,7 +87,7 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 	if err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*sink)(c)); err != nil {
 		return err
 	}
-	c.endpoint.Doubt(!c.known)
+	c.endpoint.Inner().Doubt(!c.known)
 	if e := features.Errors; e != nil {
 		e.OnRefusal(c.user.In.Notice)
 	}
@@ -107,7 +107,7 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 type clock = time.Duration
 
 // born returns when the connection was made: the endpoint and its clocks begin then.
-func (c *Conn) born() time.Time { return c.endpoint.Start() }
+func (c *Conn) born() time.Time { return c.endpoint.Inner().Start() }
 
 func (c *Conn) now() clock { return time.Since(c.born()) }
 
@@ -282,7 +282,7 @@ func (c *Conn) endUnlocking(err error) {
 func (c *Conn) finishUnlocking(reason string) (lingers bool) {
 	c.out.DrainUnlocking(func() {
 		now := c.now()
-		if c.endpoint.AckOwed() {
+		if c.endpoint.Inner().AckOwed() {
 			c.queueEmptyLocked(now)
 		}
 		if f := c.partLocked(now, reason); f != nil {

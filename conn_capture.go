@@ -74,7 +74,7 @@ func (c *Conn) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (
 // begin notes the beginning of a call at t. Calls that change nothing are not
 // noted, and may have told the endpoint a later time, by which it goes then.
 func (c *Conn) begin(tape *recording.Stream, kind recording.Kind, t time.Time) {
-	tape.Begin(kind, max(c.endpoint.Elapsed(), t.Sub(c.born())))
+	tape.Begin(kind, max(c.endpoint.Inner().Elapsed(), t.Sub(c.born())))
 }
 
 // noteMessage notes a message that the endpoint has given out, and whether it was

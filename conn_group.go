@@ -3,7 +3,6 @@ package volley
 import (
 	"volley/internal/datagram"
 	"volley/internal/wire"
-	"volley/reliable"
 )
 
 // groupReach is how many messages fragments may overtake. Their first fragments
@@ -40,7 +39,7 @@ func groupFragments(b *wire.Batch) *wire.Batch {
 // datagram i.
 func groupEnd(b *wire.Batch, i int) int {
 	for messages := 0; i < b.Len(); i++ {
-		if !reliable.StartsPacket(b.At(i)) {
+		if !wire.StartsPacket(b.At(i)) {
 			continue
 		}
 		if messages == groupReach {
@@ -52,7 +51,7 @@ func groupEnd(b *wire.Batch, i int) int {
 }
 
 func isFirstFragment(d []byte) bool {
-	return reliable.IsFragment(d) && reliable.StartsPacket(d)
+	return wire.IsFragment(d) && wire.StartsPacket(d)
 }
 
 // appendWhere appends those of the datagrams i to j-1 of b to out that are

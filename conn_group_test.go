@@ -99,7 +99,7 @@ func (f *groupFlood) batch(n, size int, talk bool) {
 	for i := range out.Len() {
 		if f.sent++; !f.drop(f.sent) {
 			f.b.Receive(f.now, out.At(i))
-			if f.b.ControlPresses() {
+			if f.b.Inner().ControlPresses() {
 				f.control(back)
 			}
 		}

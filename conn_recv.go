@@ -57,15 +57,15 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	}
 	result, _ := c.do(recording.Receive, t, b, nil)
 	v := reliable.Verdict(result)
-	switch v {
-	case reliable.Delivered, reliable.Refused, reliable.FragmentStored:
+	switch {
+	case v.Live():
 		c.lastHeard = now
-	case reliable.Duplicate, reliable.Stale, reliable.Parked:
+	case v.Valid():
 		c.inquireLocked(t, now)
-	case reliable.Invalid, reliable.TooLarge:
+	default:
 		c.noteMisfitLocked(v, b)
 	}
-	if c.endpoint.ControlPresses() {
+	if c.endpoint.Inner().ControlPresses() {
 		c.controlLocked(t, now)
 	}
 }

@@ -34,7 +34,7 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		c.counts.keepAlivesSent++
 		c.queueEmptyLocked(now)
 	}
-	if wait, pending := c.endpoint.LossDue(t); pending && wait == 0 {
+	if wait, pending := c.endpoint.Inner().LossDue(t); pending && wait == 0 {
 		c.do(recording.Update, t, nil, nil)
 	}
 	c.freeLocked(t, now)
@@ -53,7 +53,7 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
-	if wait, pending := c.endpoint.ReassemblyDue(t); pending && wait == 0 {
+	if wait, pending := c.endpoint.Inner().ReassemblyDue(t); pending && wait == 0 {
 		c.do(recording.Expire, t, nil, nil)
 		compact = idle
 	}
@@ -89,10 +89,10 @@ func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 			next = min(next, due)
 		}
 	}
-	if wait, pending := c.endpoint.ReassemblyDue(t); pending {
+	if wait, pending := c.endpoint.Inner().ReassemblyDue(t); pending {
 		next = min(next, now+wait)
 	}
-	if wait, pending := c.endpoint.LossDue(t); pending {
+	if wait, pending := c.endpoint.Inner().LossDue(t); pending {
 		next = min(next, now+wait)
 	}
 	if next == never {
@@ -122,7 +122,7 @@ func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	if timeout <= 0 || now-c.lastSent >= pause || !c.endpoint.Acked() {
 		return c.lastSent + pause, true
 	}
-	acked := c.endpoint.AckedAt().Sub(c.born())
+	acked := c.endpoint.Inner().AckedAt().Sub(c.born())
 	urgentAt := acked + min(2*pause+pause/8, timeout*2/3)
 	if now < urgentAt {
 		return min(c.lastSent+pause, max(urgentAt, c.lastSent+urgentMin)), true
@@ -152,7 +152,7 @@ const tickSoon = 100 * time.Millisecond
 // activeLocked notes that there was a message: figures are brought up to date
 // now and then.
 func (c *Conn) activeLocked(now clock) {
-	if now-c.endpoint.Updated() >= updateEvery {
+	if now-c.endpoint.Inner().Updated() >= updateEvery {
 		c.updateLocked(now)
 	}
 	if c.compact {
@@ -166,7 +166,7 @@ func (c *Conn) activeLocked(now clock) {
 const updateEvery = 100 * time.Millisecond
 
 func (c *Conn) updateLocked(now clock) {
-	if now-c.endpoint.Updated() >= smoothingInterval {
+	if now-c.endpoint.Inner().Updated() >= smoothingInterval {
 		c.do(recording.Update, c.at(now), nil, nil)
 	}
 }

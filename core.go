@@ -37,17 +37,17 @@ func (k *core) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (
 	case recording.Control:
 		k.SendControl(t, out)
 	case recording.Expire:
-		k.ExpireReassemblies(t)
+		k.Inner().ExpireReassemblies(t)
 	case recording.Compact:
 		k.Compact(t)
 	case recording.InquiryDue:
-		if k.InquiryDue(t) {
+		if k.Inner().InquiryDue(t) {
 			return 1, nil
 		}
 	case recording.Inquire:
-		k.SendInquiry(t, out)
+		k.Inner().SendInquiry(t, out)
 	case recording.Renew:
-		k.Renew()
+		k.Inner().Renew()
 	case recording.Close:
 		k.Free()
 	default:
@@ -94,7 +94,7 @@ func (k *core) noteFigures(notes *recording.Outputs) {
 
 // headSize returns how many bytes of a datagram come before the application's.
 func headSize(d []byte) int {
-	if !reliable.IsFragment(d) {
+	if !wire.IsFragment(d) {
 		return regularHead(d)
 	}
 	n := min(reliable.FragmentHeaderSize, len(d))

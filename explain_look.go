@@ -65,8 +65,8 @@ func (c *Conn) look() *look {
 		return l
 	}
 	l.open = c.endpoint.InFlight()
-	l.variation = c.endpoint.RTTVariation()
-	if wait, pending := c.endpoint.LossDue(c.at(l.at)); pending {
+	l.variation = c.endpoint.Inner().RTTVariation()
+	if wait, pending := c.endpoint.Inner().LossDue(c.at(l.at)); pending {
 		l.oldest = cmp.Or(s.reliable.LostAfter, defaultLostAfter) - wait
 	}
 	l.pendingFor, l.busy = c.out.Waiting(l.at)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"volley/internal/watch"
+	"volley/internal/wire"
 	"volley/reliable"
 )
 
@@ -62,18 +63,17 @@ func (c *Conn) noteMisfitLocked(v reliable.Verdict, b []byte) {
 // misfit returns the sequence of a datagram that was refused, if it is known, and
 // whether it was refused for its size.
 func (s *settings) misfit(v reliable.Verdict, b []byte) (sequence uint16, known, size bool) {
-	h, _, err := reliable.ParseHeader(b)
-	if err != reliable.ErrHeaderIsFragment {
-		return h.Sequence, err == nil, v == reliable.TooLarge
+	size = v == reliable.TooLarge
+	if !wire.IsFragment(b) {
+		h, _, err := reliable.ParseHeader(b)
+		return h.Sequence, err == nil, size
 	}
-	_, err = reliable.ParseFragment(b, s.reliable.MaxFragments, s.reliable.FragmentSize)
-	switch err {
-	case reliable.ErrFragmentShort, reliable.ErrFragmentPrefix:
-		return 0, false, v == reliable.TooLarge
-	case reliable.ErrFragmentCount, reliable.ErrFragmentLong, reliable.ErrFragmentSize:
-		size = true
+	if len(b) < reliable.FragmentHeaderSize || b[0] != 1 {
+		return 0, false, size
 	}
-	return uint16(b[1]) | uint16(b[2])<<8, true, size || v == reliable.TooLarge
+	_, err := reliable.ParseFragment(b, s.reliable.MaxFragments, s.reliable.FragmentSize)
+	reason, _ := err.(reliable.FormatError)
+	return uint16(b[1]) | uint16(b[2])<<8, true, size || reason.OtherSize()
 }
 
 // first reports whether a sequence is the first of its message, as far as it is not

@@ -147,7 +147,7 @@ func (c *Conn) answeredLocked(t time.Time, now clock, s salute) {
 // proveLocked notes that the peer has shown to be at its address, and its token.
 func (c *Conn) proveLocked(token uint64) {
 	c.greeting.peer, c.greeting.proved, c.asking = token, true, false
-	c.endpoint.Doubt(false)
+	c.endpoint.Inner().Doubt(false)
 }
 
 // proved reports whether the peer has shown to be at its address.

@@ -361,7 +361,8 @@ func (l *Listener) handleClosing(now time.Time, from netip.AddrPort, bufs [][]by
 
 // opens reports whether a datagram can be the first of a connection.
 func (a *acceptor) opens(datagram []byte) bool {
-	return reliable.ParseOpening(&a.set.reliable, datagram)
+	seen, ok := reliable.Inspect(&a.set.reliable, datagram)
+	return ok && seen.Opening
 }
 
 // admit makes a connection and queues it for Accept.

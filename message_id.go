@@ -53,7 +53,7 @@ func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
 // a peer begins anew is ahead by a turn of the sequences at least.
 func (c *Conn) numberLocked(sequence uint16) uint64 {
 	behind := uint64(uint16(c.newest) - sequence)
-	n := c.endpoint.Renewals()
+	n := c.endpoint.Inner().Renewals()
 	anew := c.newest == 0 || n != c.renewals
 	if !anew && behind < uint64(c.set.window) {
 		return c.newest - behind

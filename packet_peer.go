@@ -45,7 +45,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	now := time.Now()
 	first := c.set.firstID()
 	err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*peerSink)(p))
-	c.endpoint.Doubt(true)
+	c.endpoint.Inner().Doubt(true)
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
 	}
@@ -91,7 +91,8 @@ func (a *packetAcceptor) HandleUnknown(_ time.Time, from netip.AddrPort, _ bool,
 }
 
 func (a *packetAcceptor) carries(datagram []byte) bool {
-	return reliable.CarriesMessage(&a.set.reliable, datagram)
+	seen, ok := reliable.Inspect(&a.set.reliable, datagram)
+	return ok && seen.Message
 }
 
 func (a *packetAcceptor) admit(_ time.Time, dc datagram.Conn) {

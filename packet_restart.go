@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 
 	"volley/internal/recording"
+	"volley/internal/wire"
 	"volley/reliable"
 )
 
@@ -22,19 +23,19 @@ var beginnings = maphash.MakeSeed()
 // meetLocked looks at a datagram before the endpoint is given it, which otherwise
 // would have to take it for a copy.
 func (p *packetPeer) meetLocked(datagram []byte) {
-	if !reliable.MayOpen(datagram) {
+	if !wire.MayOpen(datagram) {
 		return
 	}
 	cfg := &p.pc.set.reliable
-	sequence, ok := reliable.OpeningMessage(cfg, datagram)
-	if !ok {
+	seen, ok := reliable.Inspect(cfg, datagram)
+	if !ok || !seen.Opening || !seen.Message {
 		return
 	}
 	b := &p.begun
 	switch h := uint32(maphash.Bytes(beginnings, datagram)); {
 	case !b.known:
-		*b = beginning{known: true, sequence: sequence, now: h}
-	case sequence == b.sequence && h != b.now && h != b.old:
+		*b = beginning{known: true, sequence: seen.Sequence, now: h}
+	case seen.Sequence == b.sequence && h != b.now && h != b.old:
 		b.now, b.old = h, b.now
 		if cfg.MidStream {
 			p.conn.do(recording.Renew, p.conn.born(), nil, nil)

@@ -67,7 +67,7 @@ func (c *Conn) armReceiptsLocked() {
 	r := &receipts{max: c.set.receipts}
 	c.receipts = r
 	if c.out.Err() == nil {
-		c.endpoint.SentFates(func(id uint64, fate Fate, rtt time.Duration) {
+		c.endpoint.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) {
 			r.add(Receipt{ID: id, Fate: fate, RTT: rtt})
 		})
 	}

@@ -93,8 +93,8 @@ func firstHello(bufs [][]byte) (s salute, ok bool) {
 // not begin a connection.
 func (s *strangers) lastMidStream(bufs [][]byte) (sequence uint16, ok bool) {
 	for _, b := range slices.Backward(bufs) {
-		if sequence, ok = reliable.ParseSequence(&s.set.reliable, b); ok && !reliable.ParseOpening(&s.set.reliable, b) {
-			return sequence, true
+		if seen, ok := reliable.Inspect(&s.set.reliable, b); ok && !seen.Opening {
+			return seen.Sequence, true
 		}
 	}
 	return 0, false

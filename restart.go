@@ -30,7 +30,7 @@ func (s *suspicion) clear(token uint64) bool {
 // acknowledged.
 func (c *Conn) noticeLocked(now clock, b []byte) bool {
 	sequence, ok := parseNotice(b)
-	if !ok || !c.endpoint.Acked() || !c.endpoint.Unacknowledged(sequence) {
+	if !ok || !c.endpoint.Acked() || !c.endpoint.Inner().Unacknowledged(sequence) {
 		return ok
 	}
 	s := &c.rareLocked().suspicion

@@ -112,7 +112,7 @@ func TestAckOfStranger(t *testing.T) {
 	d := newStranger(t)
 	d.receive(0, 0, 'x')
 	d.due(0, 50)
-	if d.e.ControlPresses() {
+	if d.e.Inner().ControlPresses() {
 		t.Error("a stranger's message presses")
 	}
 	d.control(50, 1, 0b10)
@@ -226,7 +226,7 @@ func checkAckBits(t *testing.T, ackBits uint32) {
 	for _, h := range []Header{{100, 99, ackBits}, {3, 65530, ackBits}, {0, 1, ackBits}, {300, 44, ackBits}, {300, 45, ackBits}} {
 		b := AppendHeader(nil, h)
 		got, n, err := ParseHeader(append(b, 0xff))
-		if got != h || n != len(b) || n != h.Size() || err != nil {
+		if got != h || n != len(b) || n != h.size() || err != nil {
 			t.Errorf("ParseHeader(%x) = %+v, %d, %v, want %+v", b, got, n, err, h)
 		}
 		for cut := range b {
@@ -408,7 +408,7 @@ func TestControlPresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.ControlPresses() {
+	if e.Inner().ControlPresses() {
 		t.Error("a fresh endpoint wants a control packet")
 	}
 	e.counters.packetsAcked++
@@ -417,10 +417,10 @@ func TestControlPresses(t *testing.T) {
 	receive := func(now time.Time, s uint16) {
 		e.Receive(now, append(AppendHeader(nil, Header{s, 65535, 0}), 'x'))
 		wait, ok := e.ControlDue(now)
-		if due := ok && wait == 0; due && !e.ControlPresses() {
+		if due := ok && wait == 0; due && !e.Inner().ControlPresses() {
 			t.Errorf("packet %d: a control packet is due at once, and nothing presses", s)
 		}
-		if e.ControlPresses() {
+		if e.Inner().ControlPresses() {
 			pressed++
 			out.Reset()
 			e.SendControl(now, &out)

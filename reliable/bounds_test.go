@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
 )
 
 // What is decided exactly at a bound is told here, where a simulated link hardly
@@ -120,14 +122,14 @@ func TestPeek(t *testing.T) {
 		{false, true, true}, {true, true, true}, {true, false, true}, {true, false, true},
 	} {
 		d := out.At(i)
-		require.Equal(t, want.fragment, IsFragment(d), i)
-		require.Equal(t, want.starts, StartsPacket(d), i)
-		require.Equal(t, want.opens, MayOpen(d), i)
+		require.Equal(t, want.fragment, wire.IsFragment(d), i)
+		require.Equal(t, want.starts, wire.StartsPacket(d), i)
+		require.Equal(t, want.opens, wire.MayOpen(d), i)
 	}
-	require.False(t, IsFragment(nil))
-	require.False(t, StartsPacket(out.At(1)[:3]))
-	require.False(t, MayOpen(nil))
-	require.False(t, MayOpen(AppendHeader(nil, Header{7, 0, 1<<32 - 1})), "it has heard 32 packets")
+	require.False(t, wire.IsFragment(nil))
+	require.False(t, wire.StartsPacket(out.At(1)[:3]))
+	require.False(t, wire.MayOpen(nil))
+	require.False(t, wire.MayOpen(AppendHeader(nil, Header{7, 0, 1<<32 - 1})), "it has heard 32 packets")
 }
 
 // A jump gives up the packets that are incomplete: their fragments belong to
@@ -143,7 +145,7 @@ func TestJumpStartsOver(t *testing.T) {
 	to.Receive(testTime(0), parts.At(0))
 	require.Positive(t, to.parts.open)
 	packet := func(s uint16) []byte { return append(AppendHeader(nil, Header{s, 65535, 0}), 1) }
-	require.Equal(t, Parked, to.Receive(testTime(0), packet(20000)))
+	require.Equal(t, parked, to.Receive(testTime(0), packet(20000)))
 	require.Equal(t, Delivered, to.Receive(testTime(0), packet(20001)))
 	require.Zero(t, to.parts.open, "incomplete packets")
 	require.Equal(t, []uint16{20001}, got)
@@ -170,7 +172,7 @@ func TestJumpBackIsAcknowledgedAtOnce(t *testing.T) {
 	d.e.SendControl(ms(at), &d.out)
 	for _, s := range []uint16{45_000, 20_000} {
 		at += 12_000
-		require.Equal(t, Parked, d.e.Receive(ms(at), packet(Header{s, 65535, 0})))
+		require.Equal(t, parked, d.e.Receive(ms(at), packet(Header{s, 65535, 0})))
 		require.Equal(t, Delivered, d.e.Receive(ms(at), packet(Header{s + 1, 65535, 0})))
 		d.due(at, at)
 		d.e.SendControl(ms(at), &d.out)
@@ -201,7 +203,7 @@ func TestFragmentCount(t *testing.T) {
 			for _, size := range []int{0, 1, 1023, 1025} {
 				require.Equal(t, Invalid, e.Receive(testTime(0), fragment(id, count, noise[:size])), "fragment %d of %d has %d bytes", id, count, size)
 			}
-			require.Equal(t, FragmentStored, e.Receive(testTime(0), fragment(id, count, noise[1024*id:1024*(id+1)])))
+			require.Equal(t, fragmentStored, e.Receive(testTime(0), fragment(id, count, noise[1024*id:1024*(id+1)])))
 		}
 		require.Equal(t, Delivered, e.Receive(testTime(0), fragment(count-1, count, nil)))
 		require.Equal(t, noise[:1024*(count-1)], got)
@@ -258,7 +260,7 @@ func TestBeginIsAcknowledgedAtOnce(t *testing.T) {
 			d := repeatingDialogue(t, func(cfg *Config) { cfg.MidStream, cfg.JumpGuard = true, true })
 			d.send(0)
 			d.receive(0, 40_000, 1)
-			d.e.Renew()
+			d.e.Inner().Renew()
 			require.True(t, d.e.Receive(ms(10), first).Live())
 			wait, due := d.e.ControlDue(ms(10))
 			require.True(t, due)
@@ -281,7 +283,7 @@ func TestIntroduction(t *testing.T) {
 				e.Compact(testTime(0))
 				require.Nil(t, e.acks.talk)
 			}
-			require.Equal(t, FragmentStored, e.Receive(testTime(0), first))
+			require.Equal(t, fragmentStored, e.Receive(testTime(0), first))
 			wait, due := e.ControlDue(testTime(0))
 			require.True(t, due)
 			require.Equal(t, time.Second/2, wait, "%d sent, idle: %v", sent, idle)
@@ -331,6 +333,6 @@ func TestGuardedWindow(t *testing.T) {
 			require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{s, 65535, 0})))
 		}
 	}
-	require.Equal(t, Stale, e.Receive(testTime(0), packet(Header{36, 65535, 0})))
+	require.Equal(t, stale, e.Receive(testTime(0), packet(Header{36, 65535, 0})))
 	require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{37, 65535, 0})))
 }

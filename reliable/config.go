@@ -151,25 +151,6 @@ type Config struct {
 	Reserve func(delta int, acked bool) bool `json:"-"`
 }
 
-// DefaultConfig returns the settings of the reference, written out.
-func DefaultConfig() Config {
-	return Config{
-		MaxPacketSize:      defaultMaxPacketSize,
-		FragmentAbove:      defaultFragmentAbove,
-		FragmentSize:       defaultFragmentSize,
-		MaxFragments:       defaultMaxFragments,
-		SentBuffer:         defaultSentBuffer,
-		ReceivedBuffer:     defaultReceivedBuffer,
-		AckBuffer:          defaultAckBuffer,
-		ReassemblyBuffer:   defaultReassemblyBuffer,
-		RTTSmoothing:       defaultRTTSmoothing,
-		LossSmoothing:      defaultLossSmoothing,
-		BandwidthSmoothing: defaultBandwidthSmoothing,
-		RTTHistory:         defaultRTTHistory,
-		PacketHeaderSize:   defaultPacketHeaderSize,
-	}
-}
-
 // or returns v, or def where v is zero.
 func or[T int | float32](v, def T) T {
 	if v == 0 {

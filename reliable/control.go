@@ -37,13 +37,6 @@ func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
 	return time.Duration(max(0, at-e.now)), ok
 }
 
-// ControlPresses reports whether the packets received since the last control packet
-// want one whatever the time: it is the part of ControlDue that has to be looked
-// at after each packet of a batch, at a fraction of its cost.
-func (e *Endpoint) ControlPresses() bool {
-	return e.acks.talk != nil && e.acks.talk.pressed && e.acks.presses(e.view())
-}
-
 // SendControl appends the control packet that ControlDue asks for to out, and
 // nothing if there is no memory for it. A probe asks for an acknowledgement: it leaves
 // a sequence out, and a gap is always answered.
@@ -67,18 +60,4 @@ func (e *Endpoint) SendControl(now time.Time, out *Batch) {
 		}
 		e.sendEmpty(e.in.header(e.out.nextID), false, out)
 	}
-}
-
-// AckOwed reports whether something was received that no packet of ours has
-// acknowledged, with a Config.AckDelay.
-func (e *Endpoint) AckOwed() bool { return e.acks.talk != nil && e.acks.talk.owed }
-
-// RTTVariation returns the mean distance of the latest round-trip times from the
-// smoothed one, of the last four or so; zero before there are some, and with a
-// zero Config.AckDelay.
-func (e *Endpoint) RTTVariation() time.Duration {
-	if e.acks.talk == nil {
-		return 0
-	}
-	return time.Duration(e.acks.talk.vary)
 }

@@ -271,7 +271,7 @@ func TestMarginDecays(t *testing.T) {
 	for d.e.out.scale > 0 && at < 200_000 {
 		d.send(at)
 		d.send(at + 900) // more than the margin
-		d.hear(at+940, Header{d.e.in.seen.Next(), d.e.NextSequence() - 1, 1}, 'x')
+		d.hear(at+940, Header{d.e.in.seen.Next(), uint16(d.e.NextID()) - 1, 1}, 'x')
 		at += 1000
 	}
 	if m := d.e.lossMargin(); m >= most {
@@ -289,7 +289,7 @@ func TestProbe(t *testing.T) {
 	if !ok || wait <= 40*time.Millisecond || wait > 180*time.Millisecond {
 		t.Fatalf("a probe is due in %v, %v, want after a round trip and the peer's wait", wait, ok)
 	}
-	next, sent := d.e.NextSequence(), d.e.Counters().PacketsSent
+	next, sent := uint16(d.e.NextID()), d.e.Counters().PacketsSent
 	probeAt := at + 100 + float64(wait)/1e6
 	h := d.header(probeAt)
 	if h.Sequence != next+1 || d.e.Counters().PacketsSent != sent+1 {
@@ -427,12 +427,12 @@ func TestLossDue(t *testing.T) {
 		cfg.LostAfter = after
 		e, _ := newEndpoint(cfg, testTime(0), nil)
 		var out Batch
-		if _, ok := e.LossDue(testTime(0)); ok {
+		if _, ok := e.Inner().LossDue(testTime(0)); ok {
 			t.Error("a loss is due before anything was sent")
 		}
 		mustSend(t, e, testTime(1), []byte{1}, &out)
 		mustSend(t, e, testTime(2), []byte{1}, &out)
-		wait, ok := e.LossDue(testTime(2))
+		wait, ok := e.Inner().LossDue(testTime(2))
 		want := map[time.Duration]time.Duration{0: 9 * time.Second, 2 * time.Second: time.Second}[after]
 		if wait != want || ok != (after >= 0) {
 			t.Errorf("LostAfter %v: LossDue = %v, %t, want %v", after, wait, ok, want)
@@ -443,7 +443,7 @@ func TestLossDue(t *testing.T) {
 				t.Errorf("LostAfter %v: lost too early", after)
 			}
 			e.Update(testTime(2).Add(want))
-			if wait, ok := e.LossDue(testTime(2).Add(want)); e.InFlight() != 1 || wait != time.Second || !ok {
+			if wait, ok := e.Inner().LossDue(testTime(2).Add(want)); e.InFlight() != 1 || wait != time.Second || !ok {
 				t.Errorf("LostAfter %v: %d in flight, LossDue = %v, %t, want 1 and 1s", after, e.InFlight(), wait, ok)
 			}
 		} else if e.Update(testTime(1e6)); e.InFlight() != 2 {
@@ -496,7 +496,7 @@ func TestAckOfFragmentedFlood(t *testing.T) {
 			if v := d.e.Receive(ms(0), flood.At(i)); !v.Live() {
 				t.Fatalf("fragment %d: %v", i, v)
 			}
-			if d.e.ControlPresses() {
+			if d.e.Inner().ControlPresses() {
 				controls++
 				d.e.SendControl(ms(0), &d.out)
 			}
@@ -521,7 +521,7 @@ func (d *dialogue) talkEvery(from, step float64, n int) (sampled int, at float64
 			h.AckBits = 1<<d.e.out.nextID - 1
 		}
 		d.hear(at, h, 'x')
-		if d.e.ControlPresses() {
+		if d.e.Inner().ControlPresses() {
 			sampled++
 			d.e.SendControl(ms(at), &d.out)
 		}

@@ -15,7 +15,7 @@ type Batch = wire.Batch
 //
 // It may call Send on the endpoint, whose header does not yet acknowledge the
 // packet being handled. A call of Receive changes nothing and returns
-// Reentrant. Other methods that change the endpoint must not be called.
+// reentrant. Other methods that change the endpoint must not be called.
 type Handler interface {
 	// HandleMessage is given a packet's payload, valid during the call only,
 	// and reports whether it takes it. One that is refused counts as never
@@ -105,17 +105,10 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, first uint64, h Handler) err
 	return nil
 }
 
-// NextSequence returns the sequence number of the next packet.
-func (e *Endpoint) NextSequence() uint16 { return uint16(e.out.nextID) }
-
 // NextID returns the id of the next packet, which is one more than that of the
 // last one, or two more after a probe. Reset goes on to the next id with the first
 // sequence, so that ids are never used twice.
 func (e *Endpoint) NextID() uint64 { return e.out.nextID }
-
-// AckedAt returns when the newest packet was sent that the other side has
-// acknowledged; before that, any time.
-func (e *Endpoint) AckedAt() time.Time { return e.base.Add(time.Duration(e.out.ackedAt)) }
 
 // Acks returns the sequences acknowledged since ClearAcks, in the order in
 // which that was learned. The slice is valid until the next call of Receive,
@@ -125,28 +118,9 @@ func (e *Endpoint) Acks() []uint16 { return e.rare.acks() }
 // ClearAcks empties the list of acks.
 func (e *Endpoint) ClearAcks() { e.rare.clearAcks() }
 
-// Unacknowledged reports whether the packet with this sequence number is in the
-// window of sent packets, and was not acknowledged.
-func (e *Endpoint) Unacknowledged(sequence uint16) bool { return e.out.unacked(sequence, 1) != 0 }
-
 // InFlight returns the number of packets with a payload whose fate is not yet
 // known.
 func (e *Endpoint) InFlight() int { return int(e.out.open) }
-
-// SentFates calls f for each packet that is still in the window of sent
-// packets and whose fate is decided, oldest first. The round-trip times are
-// rounded to microseconds. It serves one who begins to care late: what it does
-// not report is either older or yet to be told to the FateHandler.
-func (e *Endpoint) SentFates(f func(id uint64, fate Fate, rtt time.Duration)) {
-	e.out.each(func(id uint64, r *sentRecord) {
-		switch {
-		case r.mark&markLost != 0:
-			f(id, FateLost, 0)
-		case r.mark&markAcked != 0 && r.mark&markEmpty == 0:
-			f(id, FateDelivered, r.rtt())
-		}
-	})
-}
 
 // lost tells the handler that packet id is presumed lost.
 func (e *Endpoint) lost(id uint64) { e.tell(id, FateLost, 0) }
@@ -177,8 +151,8 @@ func (e *Endpoint) Reset() {
 	e.rare.forget()
 }
 
-// ResetAll is Reset, and clears the figures of Stats too.
-func (e *Endpoint) ResetAll(now time.Time) {
+// resetAll is Reset, and clears the figures of Stats too.
+func (e *Endpoint) resetAll(now time.Time) {
 	e.advance(now)
 	e.Reset()
 	e.meter.reset(&e.ground)

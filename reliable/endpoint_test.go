@@ -61,9 +61,9 @@ func TestPacketTooLarge(t *testing.T) {
 	e, _ := newEndpoint(&Config{MaxPacketSize: 100}, testTime(0), nil)
 	var out Batch
 	_, err := e.Send(testTime(0), make([]byte, 101), &out)
-	var tooLarge *PacketTooLargeError
-	if !errors.As(err, &tooLarge) || *tooLarge != (PacketTooLargeError{101, 100}) {
-		t.Errorf("Send = %v, want *PacketTooLargeError{101, 100}", err)
+	var tooLarge *MessageTooLargeError
+	if !errors.As(err, &tooLarge) || *tooLarge != (MessageTooLargeError{101, 100}) {
+		t.Errorf("Send = %v, want *MessageTooLargeError{101, 100}", err)
 	}
 	if out.Len() != 0 || e.NextID() != 0 {
 		t.Error("something was sent")
@@ -85,13 +85,13 @@ func TestBadDatagrams(t *testing.T) {
 		{"odd prefix", []byte{3, 0, 0, 0, 0, 0}, Invalid, Counters{FragmentsInvalid: 1}},
 		{"huge", make([]byte, 16384+15), TooLarge, Counters{PacketsTooLargeToReceive: 1}},
 		{"large payload", append([]byte{0x20, 0, 0, 1}, make([]byte, 16385)...), TooLarge, Counters{PacketsReceived: 1, PacketsTooLargeToReceive: 1}},
-		{"stale", []byte{0x20, 0, 0x90, 1}, Stale, Counters{PacketsReceived: 1, PacketsStale: 1}},
+		{"stale", []byte{0x20, 0, 0x90, 1}, stale, Counters{PacketsReceived: 1, PacketsStale: 1}},
 	} {
 		e, _ := newEndpoint(nil, testTime(0), nil)
 		if v := e.Receive(testTime(0), test.datagram); v != test.want || e.Counters() != test.counters {
 			t.Errorf("%s: %v, %+v, want %v, %+v", test.name, v, e.Counters(), test.want, test.counters)
 		}
-		if test.want.Valid() != (test.want == Stale) || test.want.Live() {
+		if test.want.Valid() != (test.want == stale) || test.want.Live() {
 			t.Errorf("%v: Valid = %v, Live = %v", test.want, test.want.Valid(), test.want.Live())
 		}
 	}
@@ -113,8 +113,8 @@ func TestReentry(t *testing.T) {
 	mustSend(t, from, testTime(0), []byte{1}, &packets)
 	n.do = func() bool {
 		before := e.Counters()
-		if v := e.Receive(testTime(0), packets.At(3)); v != Reentrant || e.Counters() != before {
-			t.Errorf("Receive within a callback = %v, want Reentrant and nothing counted", v)
+		if v := e.Receive(testTime(0), packets.At(3)); v != reentrant || e.Counters() != before {
+			t.Errorf("Receive within a callback = %v, want reentrant and nothing counted", v)
 		}
 		mustSend(t, e, testTime(0), []byte("answer"), &out)
 		return true
@@ -179,7 +179,7 @@ func TestReset(t *testing.T) {
 		if len(p.fates) != 300 || p.InFlight() != 0 {
 			t.Errorf("%s: %d fates after Reset, want 300", name, len(p.fates))
 		}
-		if p.NextSequence() != 0 || p.NextID() != 65536 || p.Counters() != (Counters{}) || len(p.Acks()) != 0 {
+		if uint16(p.NextID()) != 0 || p.NextID() != 65536 || p.Counters() != (Counters{}) || len(p.Acks()) != 0 {
 			t.Errorf("%s: after Reset: id %d, %+v, acks %v", name, p.NextID(), p.Counters(), p.Acks())
 		}
 		if p.Stats() != stats || stats.RTT == 0 {
@@ -188,7 +188,7 @@ func TestReset(t *testing.T) {
 		if v := p.Receive(testTime(0.1), AppendHeader(nil, Header{0, 65535, 0})); v != Delivered {
 			t.Errorf("%s: first packet after Reset: %v", name, v)
 		}
-		p.ResetAll(testTime(1))
+		p.resetAll(testTime(1))
 		if p.Stats() != (Stats{}) || p.NextID() != 65536 {
 			t.Errorf("%s: after ResetAll: %+v, id %d", name, p.Stats(), p.NextID())
 		}
@@ -222,7 +222,7 @@ func TestSentFates(t *testing.T) {
 	p := s.peers[0]
 	var last uint64
 	n := 0
-	p.SentFates(func(id uint64, fate Fate, rtt time.Duration) {
+	p.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) {
 		if p.fates[id] != fate || id <= last && n > 0 || (fate == FateDelivered) != (rtt > 0) {
 			t.Errorf("SentFates: %d, %v, %v after %d, want %v", id, fate, rtt, last, p.fates[id])
 		}
@@ -328,7 +328,7 @@ func TestUnacknowledged(t *testing.T) {
 		}
 		check := func(s uint16, want bool) {
 			t.Helper()
-			if got := e.Unacknowledged(s); got != want {
+			if got := e.Inner().Unacknowledged(s); got != want {
 				t.Errorf("%+v: Unacknowledged(%d) = %v, want %v", cfg, s, got, want)
 			}
 		}
@@ -350,12 +350,12 @@ func TestUnacknowledged(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	for v := Delivered; v <= Reentrant; v++ {
+	for v := Delivered; v <= reentrant; v++ {
 		if s := v.String(); s == "" || strings.Contains(s, "(") {
 			t.Errorf("Verdict %d has no name", v)
 		}
 	}
-	for _, s := range []string{Verdict(99).String(), Fate(0).String(), FormatError(0).Error(), FormatError(99).Error()} {
+	for _, s := range []string{Verdict(99).String(), Fate(0).String()} {
 		if !strings.Contains(s, "(") {
 			t.Errorf("%q, want a number in brackets", s)
 		}
@@ -363,12 +363,13 @@ func TestStrings(t *testing.T) {
 	if FateDelivered.String() != "Delivered" || FateLost.String() != "Lost" {
 		t.Error("the fates have other names")
 	}
-	for e := ErrHeaderShort; e <= ErrFragmentSize; e++ {
-		if s := e.Error(); !strings.HasPrefix(s, "reliable: ") || strings.Contains(s, "(") {
-			t.Errorf("FormatError %d has no text", e)
-		}
+	if s := errFragmentSize.Error(); s != "reliable: fragment is not the last and not full" {
+		t.Error(s)
 	}
-	if s := (&PacketTooLargeError{9, 8}).Error(); s != "reliable: packet of 9 bytes exceeds the maximum of 8" {
+	if !errFragmentSize.OtherSize() || !errFragmentLong.OtherSize() || !errFragmentCount.OtherSize() || errFragmentID.OtherSize() {
+		t.Error("errors that say that the sizes differ are others")
+	}
+	if s := (&MessageTooLargeError{9, 8}).Error(); s != "reliable: packet of 9 bytes exceeds the maximum of 8" {
 		t.Error(s)
 	}
 }
@@ -395,7 +396,7 @@ func TestFragmentsOfPacketKeptAcrossWrap(t *testing.T) {
 		}
 		for id := range uint8(3) {
 			if begun { // the last one then has room in the buffer
-				require.Equal(t, FragmentStored, e.Receive(testTime(0), fragment(id)))
+				require.Equal(t, fragmentStored, e.Receive(testTime(0), fragment(id)))
 			}
 		}
 		packet(65_472)

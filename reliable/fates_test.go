@@ -55,7 +55,7 @@ func TestSendFromHandleFate(t *testing.T) {
 			}
 			for id := uint64(window); id < r.e.NextID(); id++ {
 				require.NotContains(t, r.fates[id], FateDelivered, "packet %d, which nobody has acknowledged", id)
-				require.True(t, len(r.fates[id]) > 0 || r.e.Unacknowledged(uint16(id)), "packet %d is in the window or decided", id)
+				require.True(t, len(r.fates[id]) > 0 || r.e.Inner().Unacknowledged(uint16(id)), "packet %d is in the window or decided", id)
 			}
 			sent := r.e.NextID()
 			r.more = 0
@@ -74,7 +74,7 @@ func TestLostAfterBeyondAllTimes(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.Send(testTime(1), []byte("x"), new(Batch))
 		require.NoError(t, err)
-		wait, pending := e.LossDue(testTime(1_000_000))
+		wait, pending := e.Inner().LossDue(testTime(1_000_000))
 		require.False(t, pending, "%v: in %v", after, wait)
 		e.Update(testTime(1_000_001))
 		require.Equal(t, 1, e.InFlight())

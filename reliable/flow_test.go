@@ -44,15 +44,15 @@ func (r *flowRun) until(at time.Duration) {
 // packet returns the datagram of the next packet.
 func (r *flowRun) packet() []byte {
 	var out Batch
-	h := Header{Sequence: r.from.NextSequence(), Ack: 65535}
-	mustSend(r.t, r.from, r.time(), make([]byte, flowBytes-28-h.Size()), &out)
+	h := Header{Sequence: uint16(r.from.NextID()), Ack: 65535}
+	mustSend(r.t, r.from, r.time(), make([]byte, flowBytes-28-h.size()), &out)
 	return out.At(0)
 }
 
 // cross has a packet arrive, and its acknowledgement.
 func (r *flowRun) cross() {
 	require.Equal(r.t, Delivered, r.to.Receive(r.time(), r.packet()))
-	ack := Header{Sequence: r.acks, Ack: r.from.NextSequence() - 1, AckBits: 1<<32 - 1}
+	ack := Header{Sequence: r.acks, Ack: uint16(r.from.NextID()) - 1, AckBits: 1<<32 - 1}
 	require.Equal(r.t, Delivered, r.from.Receive(r.time(), AppendHeader(nil, ack)))
 	r.acks++
 }

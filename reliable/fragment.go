@@ -1,5 +1,7 @@
 package reliable
 
+import "volley/internal/wire"
+
 // fragmentPrefix is the first byte of every fragment.
 const fragmentPrefix = 1
 
@@ -39,7 +41,7 @@ func (f *Fragment) last() bool { return int(f.ID) == f.Count-1 }
 // a FormatError.
 func ParseFragment(b []byte, maxFragments, fragmentSize int) (Fragment, error) {
 	var f Fragment
-	if reason := f.parse(b, maxFragments, fragmentSize); reason != 0 {
+	if reason := f.parse(b, maxFragments, fragmentSize); reason != "" {
 		return Fragment{}, reason
 	}
 	return f, nil
@@ -47,119 +49,76 @@ func ParseFragment(b []byte, maxFragments, fragmentSize int) (Fragment, error) {
 
 func (f *Fragment) parse(b []byte, maxFragments, fragmentSize int) FormatError {
 	if len(b) < FragmentHeaderSize {
-		return ErrFragmentShort
+		return errFragmentShort
 	}
 	if b[0] != fragmentPrefix {
-		return ErrFragmentPrefix
+		return errFragmentPrefix
 	}
 	f.Sequence = uint16(b[1]) | uint16(b[2])<<8
 	f.ID, f.Count = b[3], int(b[4])+1
 	if f.Count > maxFragments {
-		return ErrFragmentCount
+		return errFragmentCount
 	}
 	if int(f.ID) >= f.Count {
-		return ErrFragmentID
+		return errFragmentID
 	}
 	f.Data = b[FragmentHeaderSize:]
 	if f.ID == 0 {
-		if reason := f.parseEmbedded(); reason != 0 {
+		if reason := f.parseEmbedded(); reason != "" {
 			return reason
 		}
 	}
 	if len(f.Data) > fragmentSize {
-		return ErrFragmentLong
+		return errFragmentLong
 	}
 	if !f.last() && len(f.Data) != fragmentSize {
-		return ErrFragmentSize
+		return errFragmentSize
 	}
-	return 0
+	return ""
 }
 
 // parseEmbedded takes the header of the whole packet off f.Data.
 func (f *Fragment) parseEmbedded() FormatError {
 	h, n, reason := parseHeader(f.Data)
-	if reason != 0 {
+	if reason != "" {
 		return reason
 	}
 	if h.Sequence != f.Sequence {
-		return ErrFragmentSequence
+		return errFragmentSequence
 	}
 	if f.Data[0] != h.prefix() {
-		return ErrFragmentHeader
+		return errFragmentHeader
 	}
 	f.Header, f.HeaderSize, f.Data = h, n, f.Data[n:]
-	return 0
+	return ""
 }
 
-// ParseSequence returns the sequence number of a packet or fragment, as far as
-// datagram can be one that an endpoint with the configuration cfg (nil: the
-// default) receives from a peer: well formed, and not too large.
-func ParseSequence(cfg *Config, datagram []byte) (sequence uint16, ok bool) {
+// An Inspection is what a datagram says of itself.
+type Inspection struct {
+	Sequence uint16
+	Message  bool // it carries a message, or a part of one
+	// Opening: it can be the first that comes from a peer: a packet, or the first
+	// fragment of one, whose sender has heard nothing yet. This is what a listener
+	// admits new peers by.
+	Opening bool
+}
+
+// Inspect looks at a datagram as an endpoint with the configuration cfg (nil: the
+// default) does. It reports whether the datagram can be from a peer: well formed, and
+// not too large.
+func Inspect(cfg *Config, datagram []byte) (i Inspection, ok bool) {
 	if cfg == nil {
-		cfg = &Config{}
+		cfg = &defaults
 	}
 	maxPacket := or(cfg.MaxPacketSize, defaultMaxPacketSize)
 	if len(datagram) == 0 || len(datagram) > maxPacket+datagramSlack {
-		return 0, false
+		return i, false
 	}
-	if datagram[0]&prefixFragment == 0 {
+	if !wire.IsFragment(datagram) {
 		h, n, reason := parseHeader(datagram)
-		return h.Sequence, reason == 0 && len(datagram)-n <= maxPacket
+		return Inspection{h.Sequence, n < len(datagram), h.heardNothing()}, reason == "" && len(datagram)-n <= maxPacket
 	}
 	var f Fragment
 	reason := f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize))
-	return f.Sequence, reason == 0
-}
-
-// ParseOpening reports whether datagram can be the first that an endpoint with
-// the configuration cfg (nil: the default) receives from a peer: a regular
-// packet or the first fragment of one, well formed, whose sender has heard
-// nothing yet. This is what a listener admits new peers by.
-func ParseOpening(cfg *Config, datagram []byte) bool {
-	if cfg == nil {
-		cfg = &Config{}
-	}
-	maxPacket := or(cfg.MaxPacketSize, defaultMaxPacketSize)
-	if len(datagram) == 0 || len(datagram) > maxPacket+datagramSlack {
-		return false
-	}
-	if datagram[0]&prefixFragment == 0 {
-		h, n, reason := parseHeader(datagram)
-		return reason == 0 && len(datagram)-n <= maxPacket && h.heardNothing()
-	}
-	var f Fragment
-	reason := f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize))
-	return reason == 0 && f.ID == 0 && f.Header.heardNothing()
-}
-
-// MayOpen reports whether ParseOpening may be true of a datagram, and is quick.
-func MayOpen(datagram []byte) bool {
-	return len(datagram) > 0 && (datagram[0]&prefixFragment != 0 || datagram[0]&prefixAckBytes == prefixAckBytes)
-}
-
-// OpeningMessage is ParseOpening for a datagram with a payload, and returns its
-// sequence.
-func OpeningMessage(cfg *Config, datagram []byte) (sequence uint16, ok bool) {
-	if !ParseOpening(cfg, datagram) || !CarriesMessage(cfg, datagram) {
-		return 0, false
-	}
-	return uint16(datagram[1]) | uint16(datagram[2])<<8, true
-}
-
-// CarriesMessage reports whether datagram is well formed for an endpoint with the
-// configuration cfg (nil: the default) and carries a payload, or a part of one.
-func CarriesMessage(cfg *Config, datagram []byte) bool {
-	if cfg == nil {
-		cfg = &Config{}
-	}
-	maxPacket := or(cfg.MaxPacketSize, defaultMaxPacketSize)
-	if len(datagram) == 0 || len(datagram) > maxPacket+datagramSlack {
-		return false
-	}
-	if datagram[0]&prefixFragment == 0 {
-		_, n, reason := parseHeader(datagram)
-		return reason == 0 && n < len(datagram) && len(datagram)-n <= maxPacket
-	}
-	var f Fragment
-	return f.parse(datagram, or(cfg.MaxFragments, defaultMaxFragments), or(cfg.FragmentSize, defaultFragmentSize)) == 0
+	return Inspection{f.Sequence, true, f.ID == 0 && f.Header.heardNothing()}, reason == ""
 }

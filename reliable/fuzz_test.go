@@ -32,11 +32,11 @@ func FuzzHeader(f *testing.F) {
 			}
 			return
 		}
-		if n < MinHeaderSize || n > MaxHeaderSize || n > len(b) {
+		if n < 4 || n > MaxHeaderSize || n > len(b) {
 			t.Fatalf("ParseHeader(%x) takes %d bytes", b, n)
 		}
 		again := AppendHeader(nil, h)
-		if len(again) > n || len(again) != h.Size() {
+		if len(again) > n || len(again) != h.size() {
 			t.Fatalf("%x has a longer encoding, %x", b[:n], again)
 		}
 		got, m, err := ParseHeader(again)

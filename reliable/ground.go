@@ -70,22 +70,9 @@ func (g *ground) enter() (was bool) {
 
 func (g *ground) leave(was bool) { g.busy = was }
 
-// Start returns the time that New, or Init, was given.
-func (g *ground) Start() time.Time { return g.base }
-
-// Time returns the newest time that the Endpoint was told.
-func (g *ground) Time() time.Time { return g.base.Add(time.Duration(g.now)) }
-
-// Elapsed returns the newest time that the Endpoint was told, since Start.
-func (g *ground) Elapsed() time.Duration { return time.Duration(g.now) }
-
 // Acked reports whether the other side has acknowledged a packet since New or
 // Reset, and so hears what is sent to it.
 func (g *ground) Acked() bool { return g.counters.packetsAcked > 0 }
-
-// Doubt has Config.Reserve told that nothing was acknowledged, as long as it is on:
-// the other side's acknowledgements may be guesses of somebody who forges its address.
-func (g *ground) Doubt(on bool) { g.doubted = on }
 
 // MemoryUsage returns the bytes held beyond the Endpoint itself.
 func (g *ground) MemoryUsage() int { return g.mem }

@@ -7,8 +7,7 @@ import (
 
 // Sizes of the wire format in bytes.
 const (
-	// MinHeaderSize and MaxHeaderSize are the limits of a regular header.
-	MinHeaderSize = 4
+	// MaxHeaderSize is the most that a regular header takes, of 4 and more.
 	MaxHeaderSize = 9
 	// FragmentHeaderSize is the size of a fragment header. In fragment 0 a
 	// regular header follows it.
@@ -40,8 +39,8 @@ func (h Header) heardNothing() bool { return h.Ack == 65535 && h.AckBits == 0 }
 // newestNamed returns the newest packet that h acknowledges, if it acknowledges any.
 func (h Header) newestNamed() uint16 { return h.Ack - uint16(bits.TrailingZeros32(h.AckBits)) }
 
-// Size returns the number of bytes of h's encoding, 4 to 9.
-func (h Header) Size() int {
+// size returns the number of bytes of h's encoding, 4 to 9.
+func (h Header) size() int {
 	n := 5
 	if h.Sequence-h.Ack <= 255 {
 		n = 4
@@ -105,7 +104,7 @@ func (h Header) put(b []byte) int {
 // sender uses, as the protocol demands. The error is a FormatError.
 func ParseHeader(b []byte) (Header, int, error) {
 	h, n, reason := parseHeader(b)
-	if reason != 0 {
+	if reason != "" {
 		return Header{}, 0, reason
 	}
 	return h, n, nil
@@ -113,27 +112,27 @@ func ParseHeader(b []byte) (Header, int, error) {
 
 func parseHeader(b []byte) (h Header, n int, reason FormatError) {
 	if len(b) < 3 {
-		return h, 0, ErrHeaderShort
+		return h, 0, errHeaderShort
 	}
 	prefix := b[0]
 	if prefix&prefixFragment != 0 {
-		return h, 0, ErrHeaderIsFragment
+		return h, 0, errHeaderIsFragment
 	}
 	h.Sequence = uint16(b[1]) | uint16(b[2])<<8
 	if prefix&prefixShortAck != 0 {
 		if len(b) < 4 {
-			return h, 0, ErrHeaderShortAck
+			return h, 0, errHeaderShortAck
 		}
 		h.Ack, n = h.Sequence-uint16(b[3]), 4
 	} else {
 		if len(b) < 5 {
-			return h, 0, ErrHeaderShortAck
+			return h, 0, errHeaderShortAck
 		}
 		h.Ack, n = uint16(b[3])|uint16(b[4])<<8, 5
 	}
 	h.AckBits = noBits
 	if prefix&prefixAckBytes == 0 {
-		return h, n, 0
+		return h, n, ""
 	}
 	return h.parseAckBits(b, n)
 }
@@ -142,10 +141,10 @@ func parseHeader(b []byte) (h Header, n int, reason FormatError) {
 func (h Header) parseAckBits(b []byte, n int) (Header, int, FormatError) {
 	if b[0]&prefixAckBytes == prefixAckBytes && len(b)-n >= 4 {
 		h.AckBits = binary.LittleEndian.Uint32(b[n:])
-		return h, n + 4, 0
+		return h, n + 4, ""
 	}
 	if len(b)-n < bits.OnesCount8(b[0]&prefixAckBytes) {
-		return h, 0, ErrHeaderShortAckBits
+		return h, 0, errHeaderShortAckBits
 	}
 	for i := range 4 {
 		if b[0]&(prefixAckByte0<<i) != 0 {
@@ -153,7 +152,7 @@ func (h Header) parseAckBits(b []byte, n int) (Header, int, FormatError) {
 			n++
 		}
 	}
-	return h, n, 0
+	return h, n, ""
 }
 
 // patient returns the header of a packet without payload that says nothing of

@@ -137,11 +137,11 @@ func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool)
 		return 0, true, false
 	}
 	if behind := ahead >= halfRange || s-in.newsSeq >= halfRange; behind && !in.silent(now) {
-		return Stale, false, false
+		return stale, false, false
 	}
 	if d := s - uint16(in.parked); in.parked < 0 || d < 1 || d > jumpConfirm {
 		in.parked = int32(s)
-		return Parked, false, false
+		return parked, false, false
 	}
 	if ahead >= jumpAhead {
 		in.parked = -1

@@ -127,7 +127,7 @@ func TestJumpGuardNoStepBack(t *testing.T) {
 		s := newStream(t, cfg)
 		s.run(window + 1100)
 		for id := 100; id < 200; id++ {
-			if v := s.receive(id); v == Delivered || v == Parked {
+			if v := s.receive(id); v == Delivered || v == parked {
 				t.Fatalf("MaxWindow %d: packet %d again: %v", window, id, v)
 			}
 		}
@@ -179,7 +179,7 @@ func TestJumpGuardFragments(t *testing.T) {
 	}
 	send()
 	from.out.nextID += 20000
-	if v := send(); v != Parked {
+	if v := send(); v != parked {
 		t.Errorf("first packet after the gap: %v, want Parked", v)
 	}
 	for range 5 {
@@ -203,25 +203,25 @@ func TestJumpGuardConfirmation(t *testing.T) {
 		want      []Verdict
 	}{
 		{[]uint16{0, 64, 128}, []Verdict{Delivered, Delivered, Delivered}},
-		{[]uint16{0, 65, 66}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{0, 65, 66, 3}, []Verdict{Delivered, Parked, Delivered, Delivered}},
-		{[]uint16{0, 65, 1, 2}, []Verdict{Delivered, Parked, Delivered, Delivered}},
-		{[]uint16{0, 3000, 3001, 2950}, []Verdict{Delivered, Parked, Delivered, Delivered}},
-		{[]uint16{0, 9000, 9001}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{0, 9000, 9016}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{0, 9000, 9017}, []Verdict{Delivered, Parked, Parked}},
-		{[]uint16{0, 9000, 9000}, []Verdict{Delivered, Parked, Parked}},
-		{[]uint16{0, 9001, 9000, 9002}, []Verdict{Delivered, Parked, Parked, Delivered}},
-		{[]uint16{0, 9000, 1, 9001}, []Verdict{Delivered, Parked, Delivered, Parked}},
-		{[]uint16{0, 9000, 0, 9001}, []Verdict{Delivered, Parked, Duplicate, Delivered}},
-		{[]uint16{0, 9000, 9001, 9000, 9002}, []Verdict{Delivered, Parked, Delivered, Duplicate, Delivered}},
-		{[]uint16{0, 4096, 4097}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{0, 4097, 4098}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{0, 9000, 65535 - 30000, 9001}, []Verdict{Delivered, Parked, Stale, Delivered}},
-		{[]uint16{0, 65535 - 30000, 65535 - 29999}, []Verdict{Delivered, Stale, Stale}},
-		{[]uint16{0, 32769, 32770}, []Verdict{Delivered, Stale, Stale}},
-		{[]uint16{0, 32766, 32767}, []Verdict{Delivered, Parked, Delivered}},
-		{[]uint16{40000, 40001, 40002}, []Verdict{Parked, Delivered, Delivered}}, // nothing came before
+		{[]uint16{0, 65, 66}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{0, 65, 66, 3}, []Verdict{Delivered, parked, Delivered, Delivered}},
+		{[]uint16{0, 65, 1, 2}, []Verdict{Delivered, parked, Delivered, Delivered}},
+		{[]uint16{0, 3000, 3001, 2950}, []Verdict{Delivered, parked, Delivered, Delivered}},
+		{[]uint16{0, 9000, 9001}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{0, 9000, 9016}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{0, 9000, 9017}, []Verdict{Delivered, parked, parked}},
+		{[]uint16{0, 9000, 9000}, []Verdict{Delivered, parked, parked}},
+		{[]uint16{0, 9001, 9000, 9002}, []Verdict{Delivered, parked, parked, Delivered}},
+		{[]uint16{0, 9000, 1, 9001}, []Verdict{Delivered, parked, Delivered, parked}},
+		{[]uint16{0, 9000, 0, 9001}, []Verdict{Delivered, parked, Duplicate, Delivered}},
+		{[]uint16{0, 9000, 9001, 9000, 9002}, []Verdict{Delivered, parked, Delivered, Duplicate, Delivered}},
+		{[]uint16{0, 4096, 4097}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{0, 4097, 4098}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{0, 9000, 65535 - 30000, 9001}, []Verdict{Delivered, parked, stale, Delivered}},
+		{[]uint16{0, 65535 - 30000, 65535 - 29999}, []Verdict{Delivered, stale, stale}},
+		{[]uint16{0, 32769, 32770}, []Verdict{Delivered, stale, stale}},
+		{[]uint16{0, 32766, 32767}, []Verdict{Delivered, parked, Delivered}},
+		{[]uint16{40000, 40001, 40002}, []Verdict{parked, Delivered, Delivered}}, // nothing came before
 	} {
 		e, _ := newEndpoint(connConfig(), testTime(0), HandlerFunc(func(uint16, []byte) bool { return true }))
 		for i, s := range test.sequences {
@@ -235,7 +235,7 @@ func TestJumpGuardConfirmation(t *testing.T) {
 // TestJumpGuardGrown shows that a window that has grown believes jumps within
 // it, up to 4096.
 func TestJumpGuardGrown(t *testing.T) {
-	for ahead, want := range map[int]Verdict{1000: Delivered, 2047: Delivered, 2048: Parked, 4095: Parked} {
+	for ahead, want := range map[int]Verdict{1000: Delivered, 2047: Delivered, 2048: parked, 4095: parked} {
 		s := newStream(t, connConfig())
 		for s.to.in.seen.Track() < 2048 {
 			s.run(1)
@@ -253,7 +253,7 @@ func TestJumpGuardGrown(t *testing.T) {
 		t.Errorf("packet 4095 ahead: %v, want Delivered", v)
 	}
 	s.send(4096)
-	if v := s.receive(80_000 + 4096 + 4096); v != Parked {
+	if v := s.receive(80_000 + 4096 + 4096); v != parked {
 		t.Errorf("packet 4096 ahead: %v, want Parked", v)
 	}
 }

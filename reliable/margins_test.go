@@ -59,7 +59,7 @@ func TestLossDueInWindow(t *testing.T) {
 	cfg := connConfig()
 	cfg.MaxWindow = 256
 	e, fates := sending(t, cfg, 1)
-	wait, pending := e.LossDue(testTime(0))
+	wait, pending := e.Inner().LossDue(testTime(0))
 	require.True(t, pending)
 	require.Equal(t, 10*time.Second, wait)
 	var out Batch
@@ -68,7 +68,7 @@ func TestLossDueInWindow(t *testing.T) {
 		mustSend(t, e, testTime(1+float64(i)/256), []byte("hello"), &out)
 	}
 	require.Equal(t, []uint64{0}, fates.lost, "pushed out")
-	wait, pending = e.LossDue(testTime(2))
+	wait, pending = e.Inner().LossDue(testTime(2))
 	require.True(t, pending)
 	require.Equal(t, 9*time.Second, wait, "of the packet of one second ago")
 }
@@ -114,7 +114,7 @@ func TestNoBitsAreNoNews(t *testing.T) {
 			mustSend(t, e, testTime(0), []byte{1}, &out)
 		}
 		require.Equal(t, Delivered, e.Receive(testTime(1), AppendHeader(nil, Header{1000, 65535, 0})))
-		want := map[uint32]Verdict{0: Stale, 1: Delivered}[ackBits]
+		want := map[uint32]Verdict{0: stale, 1: Delivered}[ackBits]
 		require.Equal(t, want, e.Receive(testTime(2), AppendHeader(nil, Header{5, 39, ackBits})), "bits %b", ackBits)
 	}
 }

@@ -183,7 +183,7 @@ func TestReassemblyTimeout(t *testing.T) {
 	if e.parts.open != 0 {
 		t.Error("the reassembly was not given up")
 	}
-	if v := e.Receive(testTime(1.6), out.At(1)); v != FragmentStored {
+	if v := e.Receive(testTime(1.6), out.At(1)); v != fragmentStored {
 		t.Errorf("late fragment: %v, want FragmentStored", v)
 	}
 	if v := e.Receive(testTime(1.7), out.At(0)); v != Delivered {
@@ -300,7 +300,7 @@ func TestAckOfFragmentWithoutRoom(t *testing.T) {
 		}
 		return last
 	}
-	if v := send(from, to, 3000); v != NoRoom || refused == 0 {
+	if v := send(from, to, 3000); v != noRoom || refused == 0 {
 		t.Fatalf("fragments of a stranger: %v, want NoRoom", v)
 	}
 	if wait, owed := to.ControlDue(testTime(0)); !owed || wait > to.cfg.AckDelay/2 {
@@ -324,14 +324,14 @@ func TestReassemblyDue(t *testing.T) {
 	e, _ := newEndpoint(&Config{ReassemblyTimeout: 5 * time.Second}, testTime(0), nil)
 	open := func(at float64, s uint16) {
 		f := AppendFragmentHeader(nil, FragmentHeader{s, 1, 3})
-		if v := e.Receive(testTime(at), append(f, make([]byte, 1024)...)); v != FragmentStored {
+		if v := e.Receive(testTime(at), append(f, make([]byte, 1024)...)); v != fragmentStored {
 			t.Fatalf("fragment of packet %d: %v", s, v)
 		}
 	}
 	check := func(at, want float64, open int) {
 		t.Helper()
-		e.ExpireReassemblies(testTime(at))
-		wait, pending := e.ReassemblyDue(testTime(at))
+		e.Inner().ExpireReassemblies(testTime(at))
+		wait, pending := e.Inner().ReassemblyDue(testTime(at))
 		if pending != (want >= 0) || pending && wait != testTime(want).Sub(testTime(at)) {
 			t.Errorf("at %v s: ReassemblyDue = %v, %v, want %v s", at, wait, pending, want-at)
 		}

@@ -125,10 +125,10 @@ func TestMidStreamOtherSideHasHeardNothing(t *testing.T) {
 		require.NotEqual(t, Delivered, give(t, now, b, lost))
 		now = now.Add(200 * time.Millisecond)
 		require.NotEqual(t, Delivered, give(t, now, b, lost))
-		require.True(t, b.InquiryDue(now))
-		require.False(t, b.InquiryDue(now), "once")
+		require.True(t, b.Inner().InquiryDue(now))
+		require.False(t, b.Inner().InquiryDue(now), "once")
 		var out Batch
-		b.SendInquiry(now, &out)
+		b.Inner().SendInquiry(now, &out)
 		require.Equal(t, 1, out.Len())
 		give(t, now, fresh, [][]byte{out.At(0)})
 		require.Zero(t, fresh.Counters().PacketsAcked, "an inquiry acknowledges nothing")
@@ -160,8 +160,8 @@ func TestMidStreamCopiesOfTheFirst(t *testing.T) {
 	}
 	require.Equal(t, "1aaa", string(b.got))
 	var out Batch
-	if b.InquiryDue(now.Add(time.Second)) {
-		b.SendInquiry(now.Add(time.Second), &out)
+	if b.Inner().InquiryDue(now.Add(time.Second)) {
+		b.Inner().SendInquiry(now.Add(time.Second), &out)
 		require.Equal(t, Delivered, a.Receive(now.Add(time.Second), out.At(0)), "to the same side it is any packet")
 	}
 }
@@ -181,7 +181,7 @@ func TestMidStreamFragmentsOvertake(t *testing.T) {
 				require.Len(t, first, 3)
 				for at, i := range order {
 					if renewed && at > 0 && at == slices.Index(order, 0) { // by who sees that it is another first message
-						b.Renew()
+						b.Inner().Renew()
 					}
 					b.Receive(now, first[i])
 				}
@@ -242,15 +242,15 @@ func TestMidStreamRenewDropsFragments(t *testing.T) {
 	b := newSide(t, now)
 	old := newSide(t, now).datagrams(t, now, 'o', 3000)
 	give(t, now, b, old[:2])
-	b.Renew()
+	b.Inner().Renew()
 	next := newSide(t, now).datagrams(t, now, 'n', 3000)
-	require.Equal(t, FragmentStored, give(t, now, b, next[:2]))
+	require.Equal(t, fragmentStored, give(t, now, b, next[:2]))
 	require.Equal(t, Delivered, give(t, now, b, next[2:]))
 	require.Equal(t, "n", string(b.got))
 	after := newSide(t, now)
 	after.datagrams(t, now, '0', 1)
-	require.Equal(t, FragmentStored, b.Receive(now, after.datagrams(t, now, '1', 3000)[1]))
-	b.Renew() // what was accepted is forgotten
+	require.Equal(t, fragmentStored, b.Receive(now, after.datagrams(t, now, '1', 3000)[1]))
+	b.Inner().Renew() // what was accepted is forgotten
 	require.Equal(t, Delivered, give(t, now, b, next))
 	require.Equal(t, "nn", string(b.got))
 }

@@ -44,7 +44,7 @@ func TestFragmentsMix(t *testing.T) {
 			mixed := slices.Concat(ofA[:split], ofB[split:split+1], ofA[split:], ofB[:split], ofB[split+1:])
 			for i, fragment := range mixed {
 				v := to.Receive(testTime(0), fragment)
-				require.Contains(t, []Verdict{FragmentStored, Delivered}, v, "fragment %d of %d, split at %d", i, high, split)
+				require.Contains(t, []Verdict{fragmentStored, Delivered}, v, "fragment %d of %d, split at %d", i, high, split)
 			}
 			require.ElementsMatch(t, [][]byte{a, b}, got, "%d, split at %d", high, split)
 			require.Zero(t, to.Counters().FragmentsInvalid)
@@ -63,11 +63,11 @@ func TestJumpConfirmsOne(t *testing.T) {
 		return to.Receive(now, append(AppendHeader(nil, Header{s, 65535, 0}), 'x'))
 	}
 	require.Equal(t, Delivered, receive(0))
-	require.Equal(t, Parked, receive(20000))
+	require.Equal(t, parked, receive(20000))
 	taking = false
 	require.Equal(t, Refused, receive(20001))
 	now = testTime(11) // so that nothing is stale
-	require.Equal(t, Parked, receive(3), "a packet that comes alone")
+	require.Equal(t, parked, receive(3), "a packet that comes alone")
 	require.Equal(t, Refused, receive(4))
 	require.Nil(t, to.acks.talk)
 }

@@ -77,7 +77,7 @@ func (p *reassembler) expected(datagram []byte) *reassembly {
 }
 
 // extend makes room in r for a fragment. If that is refused, the verdict is another
-// one than FragmentStored.
+// one than fragmentStored.
 func (p *reassembler) extend(g *ground, r *reassembly, f *Fragment) Verdict {
 	switch {
 	case r.count != f.Count:
@@ -86,9 +86,9 @@ func (p *reassembler) extend(g *ground, r *reassembly, f *Fragment) Verdict {
 		return Duplicate
 	}
 	if need := r.room(len(f.Data), int(g.fragmentSize)); need > len(r.buf) && !p.grow(g, r, need) {
-		return NoRoom
+		return noRoom
 	}
-	return FragmentStored
+	return fragmentStored
 }
 
 // store adds a fragment to r, which has room for it.
@@ -105,19 +105,19 @@ func (p *reassembler) store(r *reassembly, f *Fragment, fragmentSize int) {
 // returns nil and why if that is not to be had.
 func (p *reassembler) begin(g *ground, f *Fragment) (*reassembly, Verdict) {
 	if !seq.AheadOf(f.Sequence, p.next) && seq.StaleIn(f.Sequence, p.next, reassemblyWindow(g)) {
-		return nil, Stale
+		return nil, stale
 	}
 	if !p.ensure(g) {
-		return nil, NoRoom
+		return nil, noRoom
 	}
 	r := p.fresh(g)
 	if r == nil {
-		return nil, NoRoom
+		return nil, noRoom
 	}
 	r.restart(f, g.now)
 	if len(f.Data) > len(r.buf) && !p.grow(g, r, len(f.Data)) {
 		p.recycle(g, r)
-		return nil, NoRoom
+		return nil, noRoom
 	}
 	p.forward(g, f.Sequence)
 	slot := p.slot(f.Sequence)
@@ -129,7 +129,7 @@ func (p *reassembler) begin(g *ground, f *Fragment) (*reassembly, Verdict) {
 	if !p.timed {
 		p.timed, p.since = true, g.now
 	}
-	return r, FragmentStored
+	return r, fragmentStored
 }
 
 // received notes that the packet s was received.

@@ -12,7 +12,7 @@ import (
 // The datagram is not kept, and not modified.
 func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	if e.busy {
-		return Reentrant
+		return reentrant
 	}
 	e.advance(now)
 	if len(datagram) > int(e.maxPacket)+datagramSlack {
@@ -24,13 +24,13 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	}
 	e.counters.received()
 	h, n, reason := parseHeader(datagram)
-	if reason != 0 {
+	if reason != "" {
 		e.rare.count(&e.ground, packetInvalid)
 		return Invalid
 	}
 	if e.opened(&h, n < len(datagram) && len(datagram)-n <= int(e.maxPacket)) {
 		e.rare.count(&e.ground, packetStale)
-		return Stale
+		return stale
 	}
 	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h) {
@@ -53,7 +53,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	case status == seq.Fresh || e.anew(h.Sequence, &h):
 	case status == seq.Stale:
 		e.rare.count(&e.ground, packetStale)
-		return Stale
+		return stale
 	default:
 		e.rare.count(&e.ground, packetDuplicate)
 		if h.heardNothing() && len(payload) > 0 {

@@ -6,12 +6,12 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 		return e.added(r)
 	}
 	var f Fragment
-	if f.parse(datagram, int(e.maxFragments), int(e.fragmentSize)) != 0 {
+	if f.parse(datagram, int(e.maxFragments), int(e.fragmentSize)) != "" {
 		e.rare.count(&e.ground, fragmentInvalid)
 		return Invalid
 	}
 	r, v := e.place(&f)
-	if v == NoRoom && e.cfg.AckRefused {
+	if v == noRoom && e.cfg.AckRefused {
 		stranger := !e.Acked()
 		if h := e.parts.header(&f); h != nil {
 			e.handleAcks(*h, true)
@@ -23,7 +23,7 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 			r, v = e.place(&f)
 		}
 	}
-	if v != FragmentStored {
+	if v != fragmentStored {
 		if v != Duplicate {
 			e.rare.count(&e.ground, fragmentInvalid)
 		}
@@ -34,7 +34,7 @@ func (e *Endpoint) receiveFragment(datagram []byte) Verdict {
 }
 
 // place returns the reassembly that a fragment belongs to, with room for it. If the
-// fragment is refused, the verdict is another one than FragmentStored.
+// fragment is refused, the verdict is another one than fragmentStored.
 func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	if e.in.begin(f.Sequence) {
 		e.startAt(f.Sequence)
@@ -43,7 +43,7 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 	if f.ID == 0 {
 		h = &f.Header
 		if e.opened(h, true) {
-			return nil, Stale
+			return nil, stale
 		}
 	}
 	if e.in.seen.Knows(f.Sequence) && !e.anewFragment(f.Sequence, h) {
@@ -81,7 +81,7 @@ func (e *Endpoint) anewFragment(s uint16, h *Header) bool {
 
 // added takes the packet of r if the fragment that was added completes it.
 func (e *Endpoint) added(r *reassembly) Verdict {
-	v := FragmentStored
+	v := fragmentStored
 	if r.got == r.count {
 		payload := r.payload(int(e.fragmentSize))
 		if size := r.headerSize + len(payload); size > int(e.maxPacket)+datagramSlack {

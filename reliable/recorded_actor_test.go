@@ -143,14 +143,14 @@ func (s *actor) look() {
 	e, now := s.e, s.st.time()
 	wait, ok := e.ControlDue(now)
 	s.ask.n++
-	s.ask.add(uint64(wait), bit(ok)|bit(e.ControlPresses())<<1|bit(e.AckOwed())<<2|bit(e.Acked())<<3, uint64(e.InFlight()))
+	s.ask.add(uint64(wait), bit(ok)|bit(e.Inner().ControlPresses())<<1|bit(e.Inner().AckOwed())<<2|bit(e.Acked())<<3, uint64(e.InFlight()))
 	s.control = ok && !s.mute
 	s.controlAt = s.st.now + wait
 	if lag := s.st.lag; lag > 0 && wait > 0 {
 		s.controlAt += lag - s.controlAt%lag
 	}
-	loss, ok := e.LossDue(now)
-	parts, ok2 := e.ReassemblyDue(now)
+	loss, ok := e.Inner().LossDue(now)
+	parts, ok2 := e.Inner().ReassemblyDue(now)
 	_, all := s.structs()
 	s.ask.add(uint64(loss), uint64(parts), bit(ok)|bit(ok2)<<1, uint64(e.MemoryUsage()-all), e.NextID())
 	for _, seq := range e.Acks() {
@@ -169,11 +169,11 @@ func (s *actor) ponder() {
 	for _, x := range st {
 		s.fig.add(uint64(math.Float32bits(x)))
 	}
-	next := e.NextSequence()
+	next := uint16(e.NextID())
 	for _, d := range []uint16{0, 1, 2, 17, 40, 300} {
-		s.fig.add(bit(e.Unacknowledged(next - d)))
+		s.fig.add(bit(e.Inner().Unacknowledged(next - d)))
 	}
-	s.fig.add(uint64(e.RTTVariation()), uint64(e.AckedAt().UnixNano()), uint64(e.Elapsed()), uint64(e.Time().UnixNano()))
+	s.fig.add(uint64(e.Inner().RTTVariation()), uint64(e.Inner().AckedAt().UnixNano()), uint64(e.Inner().Elapsed()), uint64(e.Time().UnixNano()))
 }
 
 // send sends a message of n bytes.
@@ -186,7 +186,7 @@ func (s *actor) send(n int) {
 	}
 	id, err := s.e.Send(s.st.time(), noise[at:at+n], out)
 	s.out.add(id, bit(err != nil))
-	var large *PacketTooLargeError
+	var large *MessageTooLargeError
 	if errors.As(err, &large) {
 		s.out.add(uint64(large.Size), uint64(large.Max))
 	}
@@ -219,9 +219,9 @@ func (s *actor) receive(d []byte) Verdict {
 	v := s.e.Receive(s.st.time(), d)
 	s.in.data(d, uint64(v), uint64(s.st.now))
 	s.look()
-	if s.e.InquiryDue(s.st.time()) {
+	if s.e.Inner().InquiryDue(s.st.time()) {
 		s.st.out.Reset()
-		s.e.SendInquiry(s.st.time(), &s.st.out)
+		s.e.Inner().SendInquiry(s.st.time(), &s.st.out)
 		s.transmit()
 	}
 	for len(s.answers) > 0 {
@@ -266,7 +266,7 @@ func (s *actor) edge() int {
 
 // report returns the line of a phase, and begins the next.
 func (s *actor) report(phase string) string {
-	s.e.SentFates(func(id uint64, fate Fate, rtt time.Duration) { s.fig.add(id, uint64(fate), uint64(rtt)) })
+	s.e.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) { s.fig.add(id, uint64(fate), uint64(rtt)) })
 	s.ponder()
 	parts, all := s.structs()
 	var b strings.Builder

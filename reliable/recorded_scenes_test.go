@@ -122,10 +122,10 @@ func playReference(s *stage, a, b *actor) {
 	b.begin(traffic{every: 50 * milli, max: 2000})
 	s.phase("compact", time.Second)
 	a.e.Reset()
-	b.e.ResetAll(s.time())
+	b.e.resetAll(s.time())
 	a.begin(traffic{every: 50 * milli, max: 2000})
 	s.phase("reset", time.Second)
-	a.e.ResetAll(s.time())
+	a.e.resetAll(s.time())
 	b.e.Reset()
 	s.phase("reset-all", time.Second)
 	a.e.Free()
@@ -359,7 +359,7 @@ func playPieces(s *stage, a, b *actor) {
 	a.begin(traffic{})
 	for range 30 {
 		s.run(300 * milli)
-		s.each(func(x *actor) { x.e.ExpireReassemblies(s.time()); x.look() })
+		s.each(func(x *actor) { x.e.Inner().ExpireReassemblies(s.time()); x.look() })
 	}
 	s.phase("expired", milli)
 	s.each(func(x *actor) { x.e.Free(); x.start() })
@@ -390,7 +390,7 @@ func playMemory(s *stage, a, b *actor) {
 	s.each(func(x *actor) { x.e.Compact(s.time()) })
 	s.each(func(x *actor) { x.begin(traffic{every: hertz(30), min: 10, max: 3000}) })
 	s.phase("poor", time.Second)
-	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.each(func(x *actor) { x.e.resetAll(s.time()) })
 	s.phase("reset", time.Second)
 	s.each(func(x *actor) { x.e.Free(); x.deny, x.denyNew = false, false; x.start() })
 	s.phase("anew", time.Second)
@@ -442,10 +442,10 @@ func playClockwork(s *stage, a, b *actor) {
 	start(a, traffic{every: 100 * milli, min: 2000, max: 3000})
 	s.roads(road{delay: 20 * milli, loss: 300})
 	s.phase("pieces", 3*time.Second)
-	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.each(func(x *actor) { x.e.resetAll(s.time()) })
 	s.under = nil
 	s.phase("reset", time.Second)
-	s.each(func(x *actor) { x.e.ResetAll(s.time()) })
+	s.each(func(x *actor) { x.e.resetAll(s.time()) })
 	s.under = nil
 	s.tick = 250 * milli
 	s.next = s.now + 125*milli

@@ -46,7 +46,7 @@ func playRestart(s *stage, a, b *actor) {
 	s.phase("rough-restart", 3*time.Second)
 	b.begin(traffic{every: hertz(300), min: 10, max: 10})
 	s.phase("follows", 2*time.Second)
-	b.e.Renew()
+	b.e.Inner().Renew()
 	a.e.Reset()
 	s.phase("renewed", time.Second)
 	restart(b)
@@ -65,7 +65,7 @@ func playJumps(s *stage, a, b *actor) {
 	s.phase("good", 2*time.Second)
 	next := a.e.NextSequence
 	jump := func(by int, n int) {
-		h := Header{Sequence: next() + uint16(by), Ack: b.e.NextSequence() - 1, AckBits: 1}
+		h := Header{Sequence: next() + uint16(by), Ack: uint16(b.e.NextID()) - 1, AckBits: 1}
 		d := AppendHeader(nil, h)
 		b.receive(append(d, noise[:n]...))
 	}
@@ -73,7 +73,7 @@ func playJumps(s *stage, a, b *actor) {
 		f := FragmentHeader{Sequence: next() + uint16(by), ID: id, Count: 3}
 		d := AppendFragmentHeader(nil, f)
 		if id == 0 {
-			d = AppendHeader(d, Header{Sequence: f.Sequence, Ack: b.e.NextSequence() - 1})
+			d = AppendHeader(d, Header{Sequence: f.Sequence, Ack: uint16(b.e.NextID()) - 1})
 		}
 		b.receive(append(d, noise[:1024]...))
 	}
@@ -115,12 +115,12 @@ func playJumps(s *stage, a, b *actor) {
 	piece(12001, 2)
 	a.begin(traffic{every: hertz(60), min: 10, max: 20})
 	s.phase("pieces-again", 3*time.Second)
-	b.e.Renew()
+	b.e.Inner().Renew()
 	jump(500, 1)
 	jump(480, 1)
 	piece(400, 0)
 	s.phase("renewed", time.Second)
-	b.e.Renew()
+	b.e.Inner().Renew()
 	piece(3000, 1)
 	s.phase("renewed-piece", time.Second)
 	for range 3000 {

@@ -82,7 +82,7 @@ func TestNoAckDelay(t *testing.T) {
 	for s := range uint16(40) {
 		d.receive(0, s, 'x')
 		d.due(0, -1)
-		require.False(t, d.e.AckOwed())
+		require.False(t, d.e.Inner().AckOwed())
 		require.Nil(t, d.e.acks.talk)
 	}
 

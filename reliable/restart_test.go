@@ -61,15 +61,15 @@ func (r *restarter) taken() (all [][]byte) {
 func (r *restarter) take(now time.Time, datagrams [][]byte) (answers [][]byte) {
 	for _, d := range datagrams {
 		r.Receive(now, d)
-		for r.ControlPresses() {
+		for r.Inner().ControlPresses() {
 			if wait, due := r.ControlDue(now); !due || wait > 0 {
 				break
 			}
 			r.SendControl(now, &r.out)
 		}
 	}
-	if r.InquiryDue(now) {
-		r.SendInquiry(now, &r.out)
+	if r.Inner().InquiryDue(now) {
+		r.Inner().SendInquiry(now, &r.out)
 	}
 	return r.taken()
 }
@@ -240,7 +240,7 @@ func TestRestartCopies(t *testing.T) {
 		}
 		require.Equal(t, received, s.Counters().PacketsReceived-s.Counters().PacketsDuplicate-s.Counters().PacketsStale)
 	}
-	require.EqualValues(t, 1, s.Renewals())
+	require.EqualValues(t, 1, s.Inner().Renewals())
 	for number, times := range s.got {
 		require.Equal(t, 1, times, "message %d", number)
 	}
@@ -277,10 +277,10 @@ func TestOpeningLimits(t *testing.T) {
 			now = now.Add(50 * time.Millisecond)
 			require.Equal(t, Delivered, s.Receive(now, heardNothing(sequence)), name)
 		}
-		require.EqualValues(t, 1, s.Renewals(), name)
+		require.EqualValues(t, 1, s.Inner().Renewals(), name)
 		now = now.Add(test.after)
 		v := s.Receive(now, heardNothing(test.sequence))
-		require.Equal(t, test.renewed, s.Renewals() == 2, "%s: %v", name, v)
+		require.Equal(t, test.renewed, s.Inner().Renewals() == 2, "%s: %v", name, v)
 		if test.renewed {
 			require.Equal(t, Delivered, v, name)
 			require.Equal(t, Delivered, s.Receive(now, heardNothing(test.sequence-1)), "%s: overtaken", name)
@@ -316,7 +316,7 @@ func TestOpeningElsewhere(t *testing.T) {
 		e.Receive(someTime, append(AppendHeader(nil, Header{test.first.Sequence + 1, test.first.Ack, test.first.AckBits}), 'x'))
 		v := e.Receive(someTime.Add(time.Second), test.next)
 		require.Equal(t, test.passes, v == Delivered, "%s: %v", name, v)
-		require.Equal(t, test.passes, e.Renewals() > 0, name)
+		require.Equal(t, test.passes, e.Inner().Renewals() > 0, name)
 	}
 	o := opening{0, 100, openingKnown}
 	o.note(Header{32_767, noneHeard, 0}, true)
@@ -406,7 +406,7 @@ func TestFragmentTellsNews(t *testing.T) {
 	require.False(t, s.Receive(now, late[0]).Live())
 	s.take(now, first[1:])
 	require.Equal(t, 1, s.got[102])
-	require.Zero(t, s.Renewals())
+	require.Zero(t, s.Inner().Renewals())
 }
 
 // skip uses up n sequences.

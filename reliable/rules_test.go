@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/tape"
+
+	"volley/internal/wire"
 )
 
 // The defaults are those that the fields' comments name.
@@ -184,7 +186,7 @@ func told(t *testing.T, cfg *Config, d []byte, counts map[string]int) {
 	if ok != packet || ok && s != binary.LittleEndian.Uint16(d[1:]) {
 		t.Fatalf("ParseSequence(%.12x) of %d bytes = %d, %t, and the endpoint says %v", d, len(d), s, ok, v)
 	}
-	message := packet && (fragment || v == Delivered && payload > 0 || v == Stale && carries(d))
+	message := packet && (fragment || v == Delivered && payload > 0 || v == stale && carries(d))
 	if got := CarriesMessage(cfg, d); got != message {
 		t.Fatalf("CarriesMessage(%.12x) of %d bytes = %t, want %t", d, len(d), got, message)
 	}
@@ -196,11 +198,11 @@ func told(t *testing.T, cfg *Config, d []byte, counts map[string]int) {
 	if ok != (opening && message) || ok && first != s {
 		t.Fatalf("OpeningMessage(%.12x) of %d bytes = %d, %t, want %t", d, len(d), first, ok, opening && message)
 	}
-	if may := MayOpen(d); opening && !may || may != (fragment || len(d) > 0 && d[0]&0x1e == 0x1e) {
-		t.Fatalf("MayOpen(%.12x) = %t", d, may)
+	if may := wire.MayOpen(d); opening && !may || may != (fragment || len(d) > 0 && d[0]&0x1e == 0x1e) {
+		t.Fatalf("wire.MayOpen(%.12x) = %t", d, may)
 	}
-	if IsFragment(d) != fragment || StartsPacket(d) != (!fragment || len(d) > 3 && d[3] == 0) {
-		t.Fatalf("IsFragment(%.12x) = %t, StartsPacket = %t", d, IsFragment(d), StartsPacket(d))
+	if wire.IsFragment(d) != fragment || wire.StartsPacket(d) != (!fragment || len(d) > 3 && d[3] == 0) {
+		t.Fatalf("wire.IsFragment(%.12x) = %t, StartsPacket = %t", d, wire.IsFragment(d), wire.StartsPacket(d))
 	}
 	for what, is := range map[string]bool{"packet": packet, "message": message, "opening": opening, "fragment": packet && fragment} {
 		if is {
@@ -218,7 +220,7 @@ func carries(d []byte) bool {
 // nothingHeard reports whether the header in d, a packet or a first fragment, says
 // that nothing was received.
 func nothingHeard(d []byte) bool {
-	if IsFragment(d) {
+	if wire.IsFragment(d) {
 		if d[3] != 0 {
 			return false
 		}
@@ -257,24 +259,24 @@ func TestNothingParked(t *testing.T) {
 	for name, begin := range map[string]func(e *Endpoint){
 		"fresh":     func(*Endpoint) {},
 		"reset":     func(e *Endpoint) { e.Reset() },
-		"renewed":   func(e *Endpoint) { e.Renew() },
+		"renewed":   func(e *Endpoint) { e.Inner().Renew() },
 		"in order":  func(e *Endpoint) { e.Receive(testTime(0), packet(Header{0, 65535, 0})) },
 		"a gap":     func(e *Endpoint) { e.Receive(testTime(0), packet(Header{1, 65535, 0})) },
 		"fragment":  func(e *Endpoint) { e.Receive(testTime(0), fragment(0, 1)) },
 		"fragments": func(e *Endpoint) { e.Receive(testTime(0), fragment(1, 1)) },
 	} {
-		for _, parked := range []bool{false, true} {
+		for _, earlier := range []bool{false, true} {
 			e, err := newEndpoint(&Config{JumpGuard: true, ReceivedBuffer: 4}, testTime(0), nil)
 			require.NoError(t, err)
-			if parked {
-				require.Equal(t, Parked, e.Receive(testTime(0), packet(Header{8, 65535, 0})))
+			if earlier {
+				require.Equal(t, parked, e.Receive(testTime(0), packet(Header{8, 65535, 0})))
 				if name == "fresh" {
 					continue
 				}
 			}
 			begin(e)
-			require.Equal(t, Parked, e.Receive(testTime(0), packet(Header{10, 65535, 0})), "%s, parked before: %t", name, parked)
-			require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{11, 65535, 0})), "%s, parked before: %t", name, parked)
+			require.Equal(t, parked, e.Receive(testTime(0), packet(Header{10, 65535, 0})), "%s, parked before: %t", name, earlier)
+			require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{11, 65535, 0})), "%s, parked before: %t", name, earlier)
 		}
 	}
 }
@@ -287,9 +289,9 @@ func TestJumpAhead(t *testing.T) {
 		first        uint16
 		want, before Verdict // and of the one before the one that confirms
 	}{
-		{16384, 4095, Delivered, Delivered}, {16384, 4096, Parked, Duplicate},
-		{256, 255, Delivered, Delivered}, {256, 256, Parked, Delivered},
-		{256, 4080, Parked, Delivered}, {256, 4081, Parked, Duplicate},
+		{16384, 4095, Delivered, Delivered}, {16384, 4096, parked, Duplicate},
+		{256, 255, Delivered, Delivered}, {256, 256, parked, Delivered},
+		{256, 4080, parked, Delivered}, {256, 4081, parked, Duplicate},
 	} {
 		e, err := newEndpoint(&Config{JumpGuard: true, ReceivedBuffer: test.window}, testTime(0), nil)
 		require.NoError(t, err)
@@ -362,9 +364,9 @@ func TestNothingParkedAfterRefusedJump(t *testing.T) {
 	e, err := newEndpoint(&Config{JumpGuard: true}, testTime(0), HandlerFunc(func(s uint16, _ []byte) bool { return s != 50001 }))
 	require.NoError(t, err)
 	require.Equal(t, Delivered, e.Receive(testTime(0), packet(Header{0, 65535, 0})))
-	require.Equal(t, Parked, e.Receive(testTime(10), packet(Header{50000, 65535, 0})))
+	require.Equal(t, parked, e.Receive(testTime(10), packet(Header{50000, 65535, 0})))
 	require.Equal(t, Refused, e.Receive(testTime(10), packet(Header{50001, 65535, 0})))
-	require.Equal(t, Parked, e.Receive(testTime(10), packet(Header{50001 - 50000 + 4, 65535, 0})))
+	require.Equal(t, parked, e.Receive(testTime(10), packet(Header{50001 - 50000 + 4, 65535, 0})))
 }
 
 // A message of one byte is a message: it is acknowledged, and has a fate.
@@ -372,7 +374,7 @@ func TestMessageOfOneByte(t *testing.T) {
 	e, fates := sending(t, connConfig(), 1)
 	require.Equal(t, Delivered, e.Receive(testTime(1), packet(Header{0, 0, 1})))
 	require.Equal(t, []uint64{0}, fates.delivered)
-	require.True(t, e.AckOwed())
+	require.True(t, e.Inner().AckOwed())
 	_, ok := e.ControlDue(testTime(1))
 	require.True(t, ok)
 }

@@ -4,13 +4,13 @@ import "time"
 
 // Send appends to out the datagrams that carry payload and returns the id of
 // the packet, whose low 16 bits are its sequence. The error is a
-// *PacketTooLargeError or ErrNoMemory; then nothing was sent and no sequence
+// *MessageTooLargeError or ErrNoMemory; then nothing was sent and no sequence
 // used. An empty payload makes an ack-only packet.
 func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
 	e.advance(now)
 	if len(payload) > int(e.maxPacket) {
 		e.rare.count(&e.ground, packetTooLargeToSend)
-		return 0, &PacketTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
+		return 0, &MessageTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
 	}
 	if e.out.ring == nil && !e.out.ensure(&e.ground) {
 		return 0, ErrNoMemory
@@ -49,7 +49,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	if len(payload) > int(e.fragmentAbove) {
 		fragments = putFragments(h, payload, int(e.fragmentSize), out)
 	} else {
-		n := h.Size()
+		n := h.size()
 		b := out.Extend(n + len(payload))
 		h.put(b)
 		copy(b[n:], payload)
@@ -70,7 +70,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 // putFragments appends the fragments of a packet to out, and returns how many there are.
 func putFragments(h Header, payload []byte, size int, out *Batch) int {
 	f := FragmentHeader{Sequence: h.Sequence, Count: int(uint32(len(payload)+size-1) / uint32(size))}
-	n := h.Size()
+	n := h.size()
 	first := min(size, len(payload))
 	b := out.Extend(FragmentHeaderSize + n + first)
 	f.put(b)

@@ -229,7 +229,7 @@ func (r *replay) do(op *traceOp) error {
 
 func (r *replay) send(p *tracePeer, op *traceOp) error {
 	before := p.Counters()
-	want := p.NextSequence()
+	want := uint16(p.NextID())
 	r.out.Reset()
 	id, err := p.Send(p.now, testPayload(op.Len, op.Seed), &r.out)
 	if (err != nil) != (op.Seq == nil) {
@@ -356,8 +356,8 @@ func (p *tracePeer) compare(want *traceState, withAcks bool) error {
 	if got := counterList(p.Counters()); got != want.Counters {
 		return fmt.Errorf("counters %v, want %v", got, want.Counters)
 	}
-	if p.NextSequence() != want.NextSeq {
-		return fmt.Errorf("NextSequence = %d, want %d", p.NextSequence(), want.NextSeq)
+	if uint16(p.NextID()) != want.NextSeq {
+		return fmt.Errorf("NextSequence = %d, want %d", uint16(p.NextID()), want.NextSeq)
 	}
 	if withAcks && len(p.Acks()) != want.NumAcks {
 		return fmt.Errorf("%d acks, want %d", len(p.Acks()), want.NumAcks)

@@ -2,9 +2,6 @@ package reliable
 
 import "time"
 
-// Updated returns when Update was called last, since Start; zero before.
-func (e *Endpoint) Updated() time.Duration { return time.Duration(e.meter.updated) }
-
 // Update brings the figures of Stats up to date, gives up reassemblies that are
 // too old and, with Config.MaxWindow, packets that have had no answer for
 // Config.LostAfter, of whose fate it tells the FateHandler. It should be called at a steady rate, say 60 times a
@@ -18,36 +15,6 @@ func (e *Endpoint) Update(now time.Time) {
 		lost, sent, acked := e.out.olderHalf()
 		e.meter.update(&e.ground, lost, sent, acked, e.in.olderHalf())
 	}
-	e.parts.expire(&e.ground)
-}
-
-// LossDue returns how long it is until Update may presume a packet lost by its
-// age alone, and whether there is such a packet, see Config.LostAfter.
-func (e *Endpoint) LossDue(now time.Time) (wait time.Duration, pending bool) {
-	at, pending := e.out.lossDue(&e.ground)
-	if !pending {
-		return 0, false
-	}
-	e.advance(now)
-	return time.Duration(max(0, at-e.now)), true
-}
-
-// ReassemblyDue returns how long it is until ExpireReassemblies may have
-// something to do, and whether it will: with Config.ReassemblyTimeout, after
-// memory has been taken for a packet that lacks fragments. A wait of 0 is now.
-func (e *Endpoint) ReassemblyDue(now time.Time) (wait time.Duration, pending bool) {
-	at, pending := e.parts.due(&e.ground)
-	if !pending {
-		return 0, false
-	}
-	e.advance(now)
-	return time.Duration(max(0, at-e.now)), true
-}
-
-// ExpireReassemblies gives up the packets that have lacked fragments for longer
-// than Config.ReassemblyTimeout, as Update does too.
-func (e *Endpoint) ExpireReassemblies(now time.Time) {
-	e.advance(now)
 	e.parts.expire(&e.ground)
 }
 

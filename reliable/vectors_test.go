@@ -93,8 +93,8 @@ func testHeaderEncode(t *testing.T, lines [][]byte) {
 		if got := AppendHeader(nil, h); !bytes.Equal(got, v.Hex) {
 			t.Errorf("line %d: AppendHeader(%+v) = %x, want %x", line, h, got, []byte(v.Hex))
 		}
-		if h.Size() != len(v.Hex) {
-			t.Errorf("line %d: %+v.Size() = %d, want %d", line, h, h.Size(), len(v.Hex))
+		if h.size() != len(v.Hex) {
+			t.Errorf("line %d: %+v.size() = %d, want %d", line, h, h.size(), len(v.Hex))
 		}
 		got, n, err := ParseHeader(v.Hex)
 		if got != h || n != len(v.Hex) || err != nil {
@@ -105,19 +105,19 @@ func testHeaderEncode(t *testing.T, lines [][]byte) {
 
 // headerReasons are the reasons of the vectors.
 var headerReasons = map[string]FormatError{
-	"header_lt_3_bytes":              ErrHeaderShort,
-	"prefix_is_fragment":             ErrHeaderIsFragment,
-	"truncated_ack8":                 ErrHeaderShortAck,
-	"truncated_ack16":                ErrHeaderShortAck,
-	"truncated_ack_bits":             ErrHeaderShortAckBits,
-	"fragment_lt_5_bytes":            ErrFragmentShort,
-	"fragment_prefix_not_1":          ErrFragmentPrefix,
-	"num_fragments_gt_max":           ErrFragmentCount,
-	"fragment_id_ge_num":             ErrFragmentID,
-	"embedded_sequence_mismatch":     ErrFragmentSequence,
-	"embedded_header_not_canonical":  ErrFragmentHeader,
-	"fragment_data_gt_fragment_size": ErrFragmentLong,
-	"non_last_fragment_wrong_size":   ErrFragmentSize,
+	"header_lt_3_bytes":              errHeaderShort,
+	"prefix_is_fragment":             errHeaderIsFragment,
+	"truncated_ack8":                 errHeaderShortAck,
+	"truncated_ack16":                errHeaderShortAck,
+	"truncated_ack_bits":             errHeaderShortAckBits,
+	"fragment_lt_5_bytes":            errFragmentShort,
+	"fragment_prefix_not_1":          errFragmentPrefix,
+	"num_fragments_gt_max":           errFragmentCount,
+	"fragment_id_ge_num":             errFragmentID,
+	"embedded_sequence_mismatch":     errFragmentSequence,
+	"embedded_header_not_canonical":  errFragmentHeader,
+	"fragment_data_gt_fragment_size": errFragmentLong,
+	"non_last_fragment_wrong_size":   errFragmentSize,
 }
 
 func testHeaderDecode(t *testing.T, lines [][]byte) {

@@ -11,38 +11,38 @@ const (
 	Delivered Verdict = iota
 	// Refused: the Handler refused the packet. It counts as never received.
 	Refused
-	// FragmentStored: the datagram is a part of a packet that lacks others.
-	FragmentStored
+	// fragmentStored: the datagram is a part of a packet that lacks others.
+	fragmentStored
 	// Duplicate: the packet, or this fragment of it, was received before, or
 	// is so old that it cannot be told.
 	Duplicate
-	// Stale: the packet is older than the window.
-	Stale
-	// Parked: the packet is far ahead of the window, or far from it after a
+	// stale: the packet is older than the window.
+	stale
+	// parked: the packet is far ahead of the window, or far from it after a
 	// silence. Config.JumpGuard waits for a second one that confirms it.
-	Parked
+	parked
 	// Invalid: the datagram is not a packet, or contradicts earlier ones.
 	Invalid
 	// TooLarge: the packet exceeds Config.MaxPacketSize.
 	TooLarge
-	// NoRoom: there is no memory for the fragment.
-	NoRoom
-	// Reentrant: Receive was called from within a callback of the endpoint.
+	// noRoom: there is no memory for the fragment.
+	noRoom
+	// reentrant: Receive was called from within a callback of the endpoint.
 	// Nothing was changed or counted.
-	Reentrant
+	reentrant
 )
 
 var verdictNames = [...]string{
 	Delivered:      "Delivered",
 	Refused:        "Refused",
-	FragmentStored: "FragmentStored",
+	fragmentStored: "FragmentStored",
 	Duplicate:      "Duplicate",
-	Stale:          "Stale",
-	Parked:         "Parked",
+	stale:          "Stale",
+	parked:         "Parked",
 	Invalid:        "Invalid",
 	TooLarge:       "TooLarge",
-	NoRoom:         "NoRoom",
-	Reentrant:      "Reentrant",
+	noRoom:         "NoRoom",
+	reentrant:      "Reentrant",
 }
 
 func (v Verdict) String() string {
@@ -56,11 +56,11 @@ func (v Verdict) String() string {
 // endpoint. A duplicate is none, since it says nothing that the first copy did
 // not, and since the packets of a peer that has started again look like
 // duplicates of its former ones.
-func (v Verdict) Live() bool { return v <= FragmentStored }
+func (v Verdict) Live() bool { return v <= fragmentStored }
 
 // Valid reports whether the datagram was well formed and of an allowed size,
 // whether or not it was of use.
-func (v Verdict) Valid() bool { return v <= Parked || v == NoRoom }
+func (v Verdict) Valid() bool { return v <= parked || v == noRoom }
 
 // A Fate is what became of a packet that was sent.
 type Fate uint8

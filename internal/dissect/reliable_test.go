@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/dissect"
 	"volley/internal/vectors"
+	"volley/internal/wire"
 	"volley/reliable"
 )
 
@@ -144,7 +145,7 @@ func checkReliable(t *testing.T, b []byte) {
 	if len(b) == 0 || got["type"] != "packet" && got["type"] != "fragment" {
 		return // not of package reliable
 	}
-	if reliable.IsFragment(b) {
+	if wire.IsFragment(b) {
 		checkFragment(t, b, &d)
 		return
 	}
