@@ -34,8 +34,8 @@ type talk struct {
 
 func newTalk(t *testing.T, n *simnet.Network, idleA, idleB time.Duration) *talk {
 	return &talk{t: t, seen: make(map[uint32]int),
-		a: packetAt(t, n, "10.0.0.1:7", &Config{IdleTimeout: idleA}),
-		b: packetAt(t, n, "10.0.0.2:7", &Config{IdleTimeout: idleB}),
+		a: packetAt(t, n, "10.0.0.1:7", &Config{IdleTimeout: idleA, firstSequence: 1000}),
+		b: packetAt(t, n, "10.0.0.2:7", &Config{IdleTimeout: idleB, firstSequence: 20_000}),
 	}
 }
 
