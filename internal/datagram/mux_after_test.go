@@ -55,3 +55,15 @@ func TestAfterReadInFlood(t *testing.T) {
 	m.handlePackets(time.Now(), make([]socket.Packet, readPackets))
 	require.Equal(t, 1, runner.runs)
 }
+
+// A socket that cannot be read without waiting is read as before.
+func TestPollElsewhere(t *testing.T) {
+	a := &fakeAcceptor{handler: func(Conn) Handler { return new(fakeHandler) }}
+	withMux(t, MuxConfig{}, a, func(t *testing.T, m *Mux, s *fakeSocket) {
+		m.Poll()
+		s.in <- from(peerAddr(1), "a")
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, a.peer(0).handler.(*fakeHandler).received())
+		m.Poll()
+	})
+}
