@@ -156,6 +156,7 @@ func TestWhoIsTold(t *testing.T) {
 	check("a question after a packet", unknown(99), shortest, question(99))
 	check("an opening", nil, opening)
 	check("an opening behind a packet", notice(900), shortest, notice(3))
+	check("a hello, which makes a connection, or is late", nil, hello(3))
 	check("a notice", nil, notice(3))
 	for prefix := byte(answerPrefix); prefix <= lastPrefix; prefix += 2 {
 		check("another control datagram", nil, saluted(prefix, salute{token: 3}))
@@ -305,6 +306,9 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 			for sequence := range 65536 {
 				forge(notice(uint16(sequence)))
 				notices++
+			}
+			for range 100 {
+				forge(notice(lastSequence(c)))
 			}
 			for range 6_000 {
 				forge(unknown(r.Uint64()))

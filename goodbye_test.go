@@ -268,11 +268,12 @@ func TestGreetingIsShort(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		s.Close()
+		l.Close()
 		time.Sleep(simRTT / 2)
 		_, err := c.Read(make([]byte, 9))
 		require.NoError(t, err)
-		time.Sleep(time.Second)
-		require.Zero(t, l.Stats().Conns)
+		time.Sleep(simRTT/2 + time.Millisecond)
+		require.True(t, l.side.Over(), "it lingers though it was heard")
 		require.Equal(t, map[byte]int{helloPrefix: 1, confirmPrefix: 1, heardPrefix: 1}, asides(t, rc))
 		require.Equal(t, map[byte]int{answerPrefix: 1, goodbyePrefix: atOnce}, asides(t, rs))
 		c.Close()
@@ -349,6 +350,20 @@ func TestDialWhileLingering(t *testing.T) {
 			require.Equal(t, io.EOF, err)
 			c.Close()
 		}
+	})
+}
+
+// A greeting that comes with a goodbye is for the next connection.
+func TestHelloBehindGoodbye(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t, nil)
+		c, s, _, _ := greeted(t, &ListenConfig{Config: &Config{Capture: r}}, nil)
+		defer c.Close()
+		forge(s, tokened(goodbyePrefix, greetingOf(s).own, ""), hello(7))
+		_, err := s.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		s.Close()
+		require.Equal(t, map[byte]int{answerPrefix: 1, heardPrefix: 1}, asides(t, r))
 	})
 }
 

@@ -197,5 +197,10 @@ func TestProofOpensTheLastQuarter(t *testing.T) {
 		require.Zero(t, served.Stats().MessagesRefused)
 		require.EqualValues(t, 100, served.Stats().MessagesReceived)
 		require.Greater(t, l.Stats().Memory, int64(1<<20*3/4))
+		for range 5 { // and so do messages in fragments
+			good.Write(make([]byte, 5000))
+			time.Sleep(simRTT)
+		}
+		require.EqualValues(t, 105, served.Stats().MessagesReceived)
 	})
 }

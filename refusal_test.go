@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/wire"
+	"volley/reliable"
 	"volley/simnet"
 )
 
@@ -114,6 +116,31 @@ func TestProtocolID(t *testing.T) {
 	var ce *ConfigError
 	require.ErrorAs(t, err, &ce)
 	require.Equal(t, "ListenConfig.RequireProtocol", ce.Field)
+}
+
+// A hello that comes first, or with its packet, decides at once.
+func TestHelloDecides(t *testing.T) {
+	packet := reliable.AppendHeader(nil, reliable.Header{Ack: 65535})
+	for _, c := range []struct {
+		server, client uint64
+		require        bool
+		reason         string
+	}{
+		{7, 7, true, ""}, {0, 7, false, ""}, {7, 0, false, ""}, {7, 8, false, "protocol"}, {7, 0, true, "protocol"},
+	} {
+		a := newNotifier(t, ListenConfig{Config: &Config{ProtocolID: c.server}, RequireProtocol: c.require})
+		first := saluted(helloPrefix, salute{token: 1, protocol: c.client})
+		for _, bufs := range [][][]byte{{first}, {packet, first}} {
+			var out wire.Batch
+			admit := a.HandleUnknown(time.Now(), stranger, false, bufs, &out)
+			require.Equal(t, c.reason == "", admit != nil, "%+v", c)
+			if c.reason != "" {
+				require.Equal(t, tokened(refusalPrefix, 1, c.reason), out.At(0))
+			} else {
+				require.Zero(t, out.Len())
+			}
+		}
+	}
 }
 
 // With RequireProtocol a peer of the reference is turned away in silence, and one of
