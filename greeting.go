@@ -191,6 +191,7 @@ func (c *Conn) goodbyeLocked(now clock, b []byte) bool {
 	if c.set.packets {
 		if r.partedAt <= c.lastMessage {
 			r.partedAt = max(now, c.lastMessage+1)
+			c.out.Below.Schedule(c.at(r.partedAt + partedLife))
 		}
 		return true
 	}
