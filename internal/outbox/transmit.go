@@ -147,8 +147,8 @@ func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int
 	o.mu.Unlock()
 	n, err = o.transmit(out, d)
 	o.mu.Lock()
-	if err == os.ErrDeadlineExceeded && o.err != nil {
-		err = o.Check() // the end has set the deadline
+	if err != nil && o.err != nil {
+		err = o.Check() // the end has set the deadline, or closed what is below
 	}
 	return n, err
 }
