@@ -193,6 +193,9 @@ func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
 // partedUnlocking ends a farewell.
 func (c *Conn) partedUnlocking() {
 	c.rare.farewell = nil
+	if c.over() == nil {
+		return // CloseWithReason is still at it, and closes what is below
+	}
 	c.mu.Unlock()
 	c.out.Below.Close()
 	c.mu.Lock()
