@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -38,7 +39,7 @@ func testAckDelayOnOneSide(t *testing.T, what string, cfg *Config, echo bool) {
 	defer a.Close()
 	go func() {
 		for {
-			m, err := b.ReadMessage(nil)
+			m, err := b.ReadMessage(context.Background(), nil)
 			if err != nil {
 				return
 			}

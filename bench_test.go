@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -206,7 +207,7 @@ func BenchmarkFanIn(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer from[i].Close()
-		to, err := l.AcceptConn()
+		to, err := l.AcceptConn(context.Background())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -89,8 +89,8 @@ func TestConfigFits(t *testing.T) {
 func TestBadConfigEverywhere(t *testing.T) {
 	bad := &Config{FragmentSize: -1}
 	var ce *ConfigError
-	if _, err := (&Dialer{Config: bad}).DialContext(context.Background(), "udp", "127.0.0.1:9"); !errors.As(err, &ce) {
-		t.Errorf("DialContext: %v", err)
+	if _, err := (&Dialer{Config: bad}).Dial(context.Background(), "udp", "127.0.0.1:9"); !errors.As(err, &ce) {
+		t.Errorf("Dial: %v", err)
 	}
 	if _, err := (&ListenConfig{Config: bad}).Listen(context.Background(), "udp", "127.0.0.1:0"); !errors.As(err, &ce) {
 		t.Errorf("Listen: %v", err)
@@ -120,7 +120,7 @@ func TestListenPacketFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	lc := ListenConfig{Config: &Config{FragmentSize: -1}}
-	if _, err := lc.ListenPacket(pc); err == nil {
+	if _, err := lc.ListenOn(pc); err == nil {
 		t.Fatal("ListenPacket: no error")
 	}
 	if err := pc.Close(); err != nil {
@@ -189,7 +189,7 @@ func TestExtremeConfigs(t *testing.T) {
 					}
 				}()
 				for i := range 5 {
-					msg, err := b.ReadMessage(nil)
+					msg, err := b.ReadMessage(context.Background(), nil)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -137,9 +137,10 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 }
 
 // ReadMessage waits for a message, appends it to dst, and returns the result.
-// Its errors are those of Read, without io.ErrShortBuffer.
-func (c *Conn) ReadMessage(dst []byte) ([]byte, error) {
-	p, _, err := c.user.ReadMessage(context.Background(), dst)
+// Its errors are those of Read, without io.ErrShortBuffer, or the cause of the end of
+// ctx.
+func (c *Conn) ReadMessage(ctx context.Context, dst []byte) ([]byte, error) {
+	p, _, err := c.user.ReadMessage(ctx, dst)
 	return p, c.opError("read", err)
 }
 

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -127,7 +128,7 @@ func listenAt(t *testing.T, n *simnet.Network, addr string) *Listener {
 	t.Helper()
 	pc, err := n.Listen(addr)
 	require.NoError(t, err)
-	l, err := new(ListenConfig).ListenPacket(pc)
+	l, err := new(ListenConfig).ListenOn(pc)
 	require.NoError(t, err)
 	return l
 }
@@ -143,14 +144,14 @@ func TestListenerDialOverUDP(t *testing.T) {
 	c, err := a.Dial(t.Context(), b.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	s, err := b.AcceptConn()
+	s, err := b.AcceptConn(context.Background())
 	require.NoError(t, err)
 	defer s.Close()
 	require.Equal(t, a.Addr().String(), s.RemoteAddr().String())
 	require.NoError(t, a.Close())
 	s.Write([]byte("hello"))
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
-	m, err := c.ReadMessage(nil)
+	m, err := c.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(m))
 
@@ -175,9 +176,9 @@ func TestListenerDialSeveralSockets(t *testing.T) {
 	require.Equal(t, "ListenConfig.Sockets", ce.Field)
 }
 
-// DialPacket has the fast path on a socket of the system, whether that has a peer or
+// DialOn has the fast path on a socket of the system, whether that has a peer or
 // not: one system call sends many datagrams, and receives many.
-func TestDialPacketIsFast(t *testing.T) {
+func TestDialOnIsFast(t *testing.T) {
 	l, err := Listen("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -192,10 +193,10 @@ func TestDialPacketIsFast(t *testing.T) {
 	for name, pc := range map[string]*net.UDPConn{"bound": bound, "connected": connected} {
 		t.Run(name, func(t *testing.T) {
 			var d Dialer
-			c, err := d.DialPacket(pc, raddr)
+			c, err := d.DialOn(context.Background(), pc, raddr)
 			require.NoError(t, err)
 			defer c.Close()
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			defer s.Close()
 			require.True(t, c.Stats().Transport.SegmentedSend)
@@ -209,7 +210,7 @@ func TestDialPacketIsFast(t *testing.T) {
 				for range count {
 					_, err := way[0].Write(long)
 					require.NoError(t, err)
-					m, err := way[1].ReadMessage(nil)
+					m, err := way[1].ReadMessage(context.Background(), nil)
 					require.NoError(t, err)
 					require.Len(t, m, len(long))
 				}
@@ -222,9 +223,9 @@ func TestDialPacketIsFast(t *testing.T) {
 	}
 }
 
-// DialPacket greets, takes what its peer sends and nothing from others, and
+// DialOn greets, takes what its peer sends and nothing from others, and
 // closes the socket: over UDP, connected UDP, and addresses of another kind.
-func TestDialPacket(t *testing.T) {
+func TestDialOn(t *testing.T) {
 	l, err := Listen("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -236,10 +237,10 @@ func TestDialPacket(t *testing.T) {
 	for name, pc := range map[string]net.PacketConn{"UDP": bound, "connected": connected} {
 		t.Run(name, func(t *testing.T) {
 			var d Dialer
-			c, err := d.DialPacket(pc, raddr)
+			c, err := d.DialOn(context.Background(), pc, raddr)
 			require.NoError(t, err)
 			defer c.Close()
-			s, err := l.AcceptConn() // by the greeting
+			s, err := l.AcceptConn(context.Background()) // by the greeting
 			require.NoError(t, err)
 			defer s.Close()
 			other, err := net.DialUDP("udp", nil, pc.LocalAddr().(*net.UDPAddr))
@@ -248,7 +249,7 @@ func TestDialPacket(t *testing.T) {
 			other.Write([]byte{0, 0, 0, 0xff, 0xff, 'x'})
 			s.Write([]byte("first"))
 			c.SetReadDeadline(time.Now().Add(30 * time.Second))
-			m, err := c.ReadMessage(nil)
+			m, err := c.ReadMessage(context.Background(), nil)
 			require.NoError(t, err)
 			require.Equal(t, "first", string(m))
 			require.Equal(t, raddr.String(), c.RemoteAddr().String())
@@ -261,14 +262,14 @@ func TestDialPacket(t *testing.T) {
 	}
 }
 
-func TestDialPacketOtherAddresses(t *testing.T) {
+func TestDialOnOtherAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l, _ := network(t, &ListenConfig{})
 		pc, err := n.Listen("10.0.0.2:5000")
 		require.NoError(t, err)
 		d := Dialer{Quiet: true}
 		named := namedConn{pc}
-		c, err := d.DialPacket(named, name("10.0.0.1:7777"))
+		c, err := d.DialOn(context.Background(), named, name("10.0.0.1:7777"))
 		require.NoError(t, err)
 		defer c.Close()
 		wantNoConn(t, l)
@@ -306,9 +307,9 @@ func (c namedConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.PacketConn.WriteTo(b, addr)
 }
 
-func TestDialPacketErrors(t *testing.T) {
+func TestDialOnErrors(t *testing.T) {
 	var d Dialer
-	_, err := d.DialPacket(nil, &net.UDPAddr{Port: 1})
+	_, err := d.DialOn(context.Background(), nil, &net.UDPAddr{Port: 1})
 	_, ok := errors.AsType[*ConfigError](err)
 	require.True(t, ok, "%v", err)
 
@@ -316,12 +317,12 @@ func TestDialPacketErrors(t *testing.T) {
 	require.NoError(t, err)
 	defer pc.Close()
 	for _, addr := range []net.Addr{nil, (*net.UDPAddr)(nil)} {
-		_, err = d.DialPacket(pc, addr)
+		_, err = d.DialOn(context.Background(), pc, addr)
 		_, ok = errors.AsType[*net.AddrError](err)
 		require.True(t, ok, "%v", err)
 	}
 	bad := Dialer{Config: &Config{MaxMessageSize: -1}}
-	_, err = bad.DialPacket(pc, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
+	_, err = bad.DialOn(context.Background(), pc, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
 	_, ok = errors.AsType[*ConfigError](err)
 	require.True(t, ok, "%v", err)
 	require.NoError(t, pc.Close()) // it was still ours
@@ -329,6 +330,6 @@ func TestDialPacketErrors(t *testing.T) {
 	udp, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
 	require.NoError(t, err)
 	defer udp.Close()
-	_, err = d.DialPacket(udp, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10})
+	_, err = d.DialOn(context.Background(), udp, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10})
 	require.ErrorIs(t, err, net.ErrWriteToConnected)
 }

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -126,7 +127,7 @@ func acksWithoutReader(t *testing.T, client, server *Conn) {
 	for round := range 5 {
 		server.Write([]byte("read me"))
 		client.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if _, err := client.ReadMessage(nil); err != nil {
+		if _, err := client.ReadMessage(context.Background(), nil); err != nil {
 			t.Fatal(err)
 		}
 		want := server.Stats().MessagesDelivered + 100
@@ -139,7 +140,7 @@ func acksWithoutReader(t *testing.T, client, server *Conn) {
 			}
 		}
 		for range 100 {
-			if _, err := client.ReadMessage(nil); err != nil {
+			if _, err := client.ReadMessage(context.Background(), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,7 +161,7 @@ func readersTakeTurns(t *testing.T, client, server *Conn) {
 				if i%2 == 0 {
 					client.SetReadDeadline(time.Now().Add(time.Duration(i+1) * time.Millisecond))
 				}
-				_, err := client.ReadMessage(nil)
+				_, err := client.ReadMessage(context.Background(), nil)
 				switch {
 				case err == nil:
 					got <- struct{}{}
@@ -197,7 +198,7 @@ func TestDeadlineOfInlineRead(t *testing.T) { bothWays(t, deadlineOfInlineRead) 
 func deadlineOfInlineRead(t *testing.T, client, server *Conn) {
 	done := make(chan error, 1)
 	read := func() {
-		_, err := client.ReadMessage(nil)
+		_, err := client.ReadMessage(context.Background(), nil)
 		done <- err
 	}
 	for i := range 50 {
@@ -222,7 +223,7 @@ func deadlineOfInlineRead(t *testing.T, client, server *Conn) {
 		server.Write([]byte("x"))
 		err := <-done
 		if late && os.IsTimeout(err) {
-			_, err = client.ReadMessage(nil) // what was written to the Read that timed out
+			_, err = client.ReadMessage(context.Background(), nil) // what was written to the Read that timed out
 		}
 		if err != nil {
 			t.Fatalf("Read with a deadline that was taken away: %v", err)
@@ -241,7 +242,7 @@ func TestOnlyConnReads(t *testing.T) {
 	var servers, clients sync.WaitGroup
 	servers.Go(func() {
 		for {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}
@@ -351,12 +352,12 @@ func dialOnly(t *testing.T, l *Listener) (client, server *Conn) {
 			t.Fatal(err)
 		}
 		l.SetDeadline(time.Now().Add(30 * time.Second))
-		server, err := l.AcceptConn()
+		server, err := l.AcceptConn(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		client.Write([]byte("x"))
-		_, err = server.ReadMessage(nil)
+		_, err = server.ReadMessage(context.Background(), nil)
 		if err == nil {
 			return client, server
 		}
@@ -394,7 +395,7 @@ func TestOnlyConnEnds(t *testing.T) {
 				client, c := dialOnly(t, l)
 				done := make(chan error)
 				go func() {
-					_, err := c.ReadMessage(nil)
+					_, err := c.ReadMessage(context.Background(), nil)
 					done <- err
 				}()
 				time.Sleep(10 * time.Millisecond) // so that it is at the socket most times

@@ -3,6 +3,7 @@ package volley
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -73,7 +74,7 @@ func TestSizes(t *testing.T) {
 			if n, err := a.Write(want); n != size || err != nil {
 				t.Fatalf("Write of %d bytes = %d, %v", size, n, err)
 			}
-			got, err := b.ReadMessage(nil)
+			got, err := b.ReadMessage(context.Background(), nil)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("message of %d bytes: got %d bytes, error %v", size, len(got), err)
 			}
@@ -99,7 +100,7 @@ func TestEmptyAndTooLarge(t *testing.T) {
 			t.Errorf("%d packets left for a message that is too large", after-before)
 		}
 		a.Write([]byte("next"))
-		if got, err := b.ReadMessage(nil); string(got) != "next" || err != nil {
+		if got, err := b.ReadMessage(context.Background(), nil); string(got) != "next" || err != nil {
 			t.Errorf("first message read = %q, %v, want next", got, err)
 		}
 	})
@@ -179,13 +180,13 @@ func TestConcurrentClose(t *testing.T) {
 			})
 			wg.Go(func() {
 				for {
-					if _, err := b.ReadMessage(nil); err != nil {
+					if _, err := b.ReadMessage(context.Background(), nil); err != nil {
 						return
 					}
 				}
 			})
 		}
-		b.ReadMessage(nil)
+		b.ReadMessage(context.Background(), nil)
 		for range 3 {
 			wg.Go(func() { a.Close() })
 		}
@@ -205,7 +206,7 @@ func TestDeadlines(t *testing.T) {
 			t.Errorf("a read deadline concerns Write: %v", err)
 		}
 		a.SetReadDeadline(time.Time{})
-		if got, err := a.ReadMessage(nil); string(got) != "waiting" || err != nil {
+		if got, err := a.ReadMessage(context.Background(), nil); string(got) != "waiting" || err != nil {
 			t.Errorf("Read = %q, %v, want waiting", got, err)
 		}
 		a.SetWriteDeadline(past)
@@ -250,12 +251,12 @@ func TestWriteBatch(t *testing.T) {
 			if len(want) == 0 {
 				continue
 			}
-			got, err := b.ReadMessage(nil)
+			got, err := b.ReadMessage(context.Background(), nil)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("message %d: %d bytes, %v, want %d", i, len(got), err, len(want))
 			}
 		}
-		if got, _ := b.ReadMessage(nil); string(got) != "one" {
+		if got, _ := b.ReadMessage(context.Background(), nil); string(got) != "one" {
 			t.Errorf("got %q, want one", got)
 		}
 		wg.Wait()
@@ -282,7 +283,7 @@ func TestFlood(t *testing.T) {
 		var next [writers]int
 		b.SetReadDeadline(time.Now().Add(20 * time.Second))
 		for range writers * each {
-			m, err := b.ReadMessage(nil)
+			m, err := b.ReadMessage(context.Background(), nil)
 			if err != nil {
 				t.Fatalf("after %v messages: %v", next, err)
 			}
@@ -316,7 +317,7 @@ func TestPipeBackpressureAndEOF(t *testing.T) {
 		}()
 		synctest.Wait()
 		for range 2 {
-			if got, err := b.ReadMessage(nil); !bytes.Equal(got, msg) || err != nil {
+			if got, err := b.ReadMessage(context.Background(), nil); !bytes.Equal(got, msg) || err != nil {
 				t.Errorf("got %d bytes, %v", len(got), err)
 			}
 		}
@@ -389,13 +390,13 @@ func TestFullInbox(t *testing.T) {
 		if delivered != 19 {
 			t.Errorf("%d of %d messages acknowledged, want 19", delivered, len(ids))
 		}
-		b.ReadMessage(nil)
+		b.ReadMessage(context.Background(), nil)
 		a.Write([]byte("fits again"))
 		time.Sleep(10 * time.Millisecond)
 		for range 18 {
-			b.ReadMessage(nil)
+			b.ReadMessage(context.Background(), nil)
 		}
-		if got, _ := b.ReadMessage(nil); string(got) != "fits again" {
+		if got, _ := b.ReadMessage(context.Background(), nil); string(got) != "fits again" {
 			t.Errorf("got %d bytes, want the message sent after there was room", len(got))
 		}
 	})
@@ -426,7 +427,7 @@ func TestConnectionRefused(t *testing.T) {
 
 	back, err := loopback.Again(func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) })
 	require.NoError(t, err)
-	l, err := (&ListenConfig{AdmitMidStream: true}).ListenPacket(back)
+	l, err := (&ListenConfig{AdmitMidStream: true}).ListenOn(back)
 	require.NoError(t, err)
 	defer l.Close()
 	for done := false; !done; {
@@ -434,7 +435,7 @@ func TestConnectionRefused(t *testing.T) {
 			t.Fatalf("Write: %v", err)
 		}
 		l.SetDeadline(time.Now().Add(10 * time.Millisecond))
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		if err == nil {
 			s.Close()
 			done = true
@@ -446,7 +447,7 @@ func TestConnectionRefused(t *testing.T) {
 func messagesOf(c *Conn) (all []string) {
 	c.SetReadDeadline(time.Now().Add(time.Second))
 	for {
-		m, err := c.ReadMessage(nil)
+		m, err := c.ReadMessage(context.Background(), nil)
 		if err != nil {
 			return all
 		}

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -321,7 +322,7 @@ func TestBlindForgeryIsNotBelieved(t *testing.T) {
 		c.Write([]byte("still here"))
 		for {
 			s.SetReadDeadline(time.Now().Add(time.Second))
-			m, err := s.ReadMessage(nil)
+			m, err := s.ReadMessage(context.Background(), nil)
 			require.NoError(t, err)
 			if string(m) == "still here" {
 				break

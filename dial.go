@@ -27,7 +27,7 @@ type Dialer struct {
 // write first. Errors are those of net.Dialer.
 func Dial(network, address string) (*Conn, error) {
 	var d Dialer
-	return d.dial(context.Background(), network, address)
+	return d.Dial(context.Background(), network, address)
 }
 
 // DialUDP is Dial for addresses that are resolved, with the signature of
@@ -41,24 +41,9 @@ func DialUDP(network string, laddr, raddr *net.UDPAddr) (*Conn, error) {
 	return d.connect(inner)
 }
 
-// Dial connects as DialContext does, without a context.
-func (d *Dialer) Dial(network, address string) (net.Conn, error) {
-	return d.DialContext(context.Background(), network, address)
-}
-
-// DialContext connects to a UDP address. The context bounds the dialing, for
-// instance the resolution of a name, and means nothing to the connection
-// afterwards. The net.Conn returned is a *[Conn]. Errors are those of
-// net.Dialer and *[ConfigError].
-func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
+// Dial connects to a UDP address. The context bounds the dialing, for instance the
+// resolution of a name. Errors are those of net.Dialer and *[ConfigError].
+func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	if err := listen.CheckNetwork("dial", network); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"net"
 	"net/netip"
 
@@ -10,14 +11,16 @@ import (
 	"volley/internal/socket"
 )
 
-// DialPacket connects to a peer over a socket that exists, a UDP socket or any
-// other net.PacketConn, which it takes over: the connection closes it, and what
-// comes from other addresses is dropped. The peer is greeted, unless d is Quiet,
-// as by [Dial], so that its Accept returns; over a net.PacketConn that carries
-// another protocol with connections of its own, Quiet is better. After an error,
-// a *[ConfigError], a *net.AddrError, as of an IPv6 address for a socket of IPv4,
-// or one of the system, pc is still the caller's. Of d, the NetDialer means nothing.
-func (d *Dialer) DialPacket(pc net.PacketConn, raddr net.Addr) (*Conn, error) {
+// DialOn connects to a peer over a UDP socket or any other net.PacketConn. It takes pc
+// over: the connection closes it, and drops what comes from other addresses. It does
+// not wait, and fails if ctx has ended. It greets the peer, as [Dial] does, unless d is
+// Quiet, which is better over a protocol with connections of its own. NetDialer is not
+// used. The error is a *[ConfigError], a *net.AddrError (such as an IPv6 address for a
+// socket of IPv4), or one of the system. After an error pc is still the caller's.
+func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, raddr net.Addr) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	set, err := d.settings()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -27,9 +28,9 @@ func TestPacketAddressesThatAreNone(t *testing.T) {
 		below, err := net.ListenPacket("udp", "127.0.0.1:0")
 		require.NoError(t, err)
 		var d Dialer
-		_, err = d.DialPacket(below, addr)
+		_, err = d.DialOn(context.Background(), below, addr)
 		_, ok = errors.AsType[*net.AddrError](err)
-		require.True(t, ok, "DialPacket to %v: %v", addr, err)
+		require.True(t, ok, "DialOn to %v: %v", addr, err)
 		require.NoError(t, below.Close(), "the socket is the caller's")
 	}
 	require.Zero(t, pc.Stats().Peers)
@@ -61,7 +62,7 @@ type onlyPacketConn struct{ net.PacketConn }
 // An address that a socket of IPv4 cannot reach makes no peer.
 func TestPacketConnOfIPv4(t *testing.T) {
 	var lc ListenConfig
-	pc, err := lc.ListenPacketConn(t.Context(), "udp4", ":0")
+	pc, err := lc.ListenPacket(t.Context(), "udp4", ":0")
 	require.NoError(t, err)
 	defer pc.Close()
 	_, err = pc.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv6loopback, Port: 9})

@@ -43,7 +43,7 @@
 // is, for programs that take a net.PacketConn, such as a DNS server or quic-go:
 // see [ListenPacket].
 //
-// [Listener.Dial] and [Dialer.DialPacket] dial from a socket that exists.
+// [Listener.Dial] and [Dialer.DialOn] dial from a socket that exists.
 //
 // [NewConn] and [NewListener] put the same on any connection that preserves
 // message boundaries, as tls.Client does for streams; [Pipe] joins two Conns in

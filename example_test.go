@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	server, err := ln.AcceptConn()
+	server, err := ln.AcceptConn(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func Example() {
 
 	c.Write([]byte("a message"))
 	server.SetReadDeadline(time.Now().Add(30 * time.Second))
-	msg, err := server.ReadMessage(nil)
+	msg, err := server.ReadMessage(context.Background(), nil)
 	fmt.Printf("%s, %v\n", msg, err)
 	// Output: a message, <nil>
 }
@@ -50,14 +50,14 @@ func ExampleListener_Shutdown() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	server, err := ln.AcceptConn()
+	server, err := ln.AcceptConn(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
 	go func() { // until the client says that it is done
 		defer server.Close()
 		for {
-			msg, err := server.ReadMessage(nil)
+			msg, err := server.ReadMessage(context.Background(), nil)
 			if err != nil || string(msg) == "done" {
 				return
 			}
@@ -86,7 +86,7 @@ func ExamplePipe() {
 		client.Close()
 	}()
 	for {
-		msg, err := server.ReadMessage(nil)
+		msg, err := server.ReadMessage(context.Background(), nil)
 		if err != nil {
 			fmt.Println(err)
 			break
@@ -112,7 +112,7 @@ func ExampleNewConn_lossy() {
 	server.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	got := 0
 	for {
-		if _, err := server.ReadMessage(nil); err != nil {
+		if _, err := server.ReadMessage(context.Background(), nil); err != nil {
 			break
 		}
 		got++
@@ -145,7 +145,7 @@ func ExampleListener_Conns() {
 		c.Write([]byte("the round begins"))
 	}
 	for _, c := range clients {
-		msg, _ := c.ReadMessage(nil)
+		msg, _ := c.ReadMessage(context.Background(), nil)
 		fmt.Printf("%s\n", msg)
 	}
 	for c := range ln.Conns() {
@@ -176,7 +176,7 @@ func ExampleConn_ReadMessageID() {
 	var position string
 	buf := make([]byte, 0, server.MaxMessageSize())
 	for range 10 { // this link loses nothing
-		msg, id, err := server.ReadMessageID(buf[:0])
+		msg, id, err := server.ReadMessageID(context.Background(), buf[:0])
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -193,9 +193,9 @@ func ExampleConn_AppendReceipts() {
 	defer client.Close()
 	defer server.Close()
 	id, _ := client.WriteMessage([]byte("did you get this?"))
-	server.ReadMessage(nil)
+	server.ReadMessage(context.Background(), nil)
 	server.Write([]byte("yes")) // carries the acknowledgement
-	client.ReadMessage(nil)
+	client.ReadMessage(context.Background(), nil)
 	for _, r := range client.AppendReceipts(nil) {
 		fmt.Println(r.ID == id, r.Fate)
 	}
@@ -210,7 +210,7 @@ func ExampleConn_WaitReceipts() {
 	defer server.Close()
 	go func() {
 		for {
-			if _, err := server.ReadMessage(nil); err != nil {
+			if _, err := server.ReadMessage(context.Background(), nil); err != nil {
 				return // one may come twice, if a receipt said Lost in error
 			}
 		}
@@ -251,7 +251,7 @@ func ExampleConn_WriteMessages() {
 	ids, err := client.WriteMessages(nil, [][]byte{[]byte("position"), []byte("velocity")})
 	fmt.Println(len(ids), err)
 	for _, want := range ids {
-		msg, id, _ := server.ReadMessageID(nil)
+		msg, id, _ := server.ReadMessageID(context.Background(), nil)
 		fmt.Println(string(msg), id == want)
 	}
 	// Output:
@@ -266,7 +266,7 @@ func ExampleConn_Stats() {
 	defer server.Close()
 	for range 10 {
 		client.Write(make([]byte, 3000))
-		server.ReadMessage(nil)
+		server.ReadMessage(context.Background(), nil)
 	}
 	s := client.Stats()
 	fmt.Println(s.MessagesSent, "messages in", s.FragmentsSent, "datagrams")
@@ -283,7 +283,7 @@ func ExampleConn_WriteBatch() {
 	n, err := client.WriteBatch([][]byte{[]byte("position"), []byte("velocity"), []byte("health")})
 	fmt.Println(n, err)
 	for range n {
-		msg, _ := server.ReadMessage(nil)
+		msg, _ := server.ReadMessage(context.Background(), nil)
 		fmt.Println(string(msg))
 	}
 	// Output:
@@ -300,7 +300,7 @@ func ExampleWriteAll() {
 	defer n.Close()
 	pc, _ := n.Listen("10.0.0.1:7777")
 	var lc volley.ListenConfig
-	ln, _ := lc.ListenPacket(pc)
+	ln, _ := lc.ListenOn(pc)
 	defer ln.Close()
 
 	var clients, players []*volley.Conn
@@ -309,7 +309,7 @@ func ExampleWriteAll() {
 		c := volley.NewConn(inner, nil)
 		defer c.Close()
 		c.Write([]byte("join"))
-		p, _ := ln.AcceptConn()
+		p, _ := ln.AcceptConn(context.Background())
 		defer p.Close()
 		clients, players = append(clients, c), append(players, p)
 	}
@@ -323,7 +323,7 @@ func ExampleWriteAll() {
 		}
 	}
 	fmt.Println(len(players), "players")
-	msg, _ := clients[2].ReadMessage(nil)
+	msg, _ := clients[2].ReadMessage(context.Background(), nil)
 	fmt.Println(string(msg))
 	// Output:
 	// player left: true
@@ -331,26 +331,27 @@ func ExampleWriteAll() {
 	// round 1 begins
 }
 
-// A Dialer fits where a DialContext function is asked for by a program that
+// A Dialer serves where a dial function is asked for by a program that
 // writes a message at a time, such as a resolver: not by net/http, whose
 // connections are streams.
-func ExampleDialer_DialContext() {
+func ExampleDialer_Dial() {
 	d := volley.Dialer{
 		Config:    &volley.Config{IdleTimeout: time.Minute},
 		NetDialer: net.Dialer{Timeout: 5 * time.Second},
 	}
-	_ = net.Resolver{PreferGo: true, Dial: d.DialContext} // its server speaks volley, too
+	_ = net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return d.Dial(ctx, network, address) // its server speaks volley, too
+	}}
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c, err := d.DialContext(ctx, "udp", "127.0.0.1:9")
+	c, err := d.Dial(ctx, "udp", "127.0.0.1:9")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	_, isConn := c.(*volley.Conn)
-	fmt.Println(isConn)
-	// Output: true
+	fmt.Println(c.RemoteAddr())
+	// Output: 127.0.0.1:9
 }
 
 // One socket answers everybody.
@@ -389,7 +390,7 @@ func ExampleNewConn() {
 	defer y.Close()
 
 	x.Write(make([]byte, 10000)) // ten datagrams below
-	msg, err := y.ReadMessage(nil)
+	msg, err := y.ReadMessage(context.Background(), nil)
 	fmt.Println(len(msg), err)
 	// Output: 10000 <nil>
 }
@@ -402,7 +403,7 @@ func ExampleListenConfig_ListenPacket() {
 		log.Fatal(err)
 	}
 	lc := volley.ListenConfig{MaxConns: 100, MaxMemory: 64 << 20}
-	ln, err := lc.ListenPacket(pc)
+	ln, err := lc.ListenOn(pc)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -439,7 +440,7 @@ func ExampleReplay() {
 	}
 	a, b := volley.Pipe(&volley.Config{Capture: recorder})
 	a.Write([]byte("hello"))
-	b.ReadMessage(nil)
+	b.ReadMessage(context.Background(), nil)
 	a.Close()
 	b.Close()
 
@@ -463,7 +464,7 @@ func ExampleConfig_restartNotice() {
 		pc, err := network.Listen("10.0.0.1:7777")
 		check(err)
 		lc := volley.ListenConfig{Config: cfg}
-		ln, err := lc.ListenPacket(pc)
+		ln, err := lc.ListenOn(pc)
 		check(err)
 		return ln
 	}

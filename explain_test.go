@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -47,7 +48,7 @@ func (s *stage) drain(c *Conn) {
 	go func() {
 		var buf []byte
 		for {
-			b, err := c.ReadMessage(buf[:0])
+			b, err := c.ReadMessage(context.Background(), buf[:0])
 			if err == nil {
 				buf = b
 			} else if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -319,7 +320,7 @@ func TestExplainMemoryFull(t *testing.T) {
 		a := NewConn(inner, nil)
 		defer a.Close()
 		a.Write([]byte("hello"))
-		b, err := l.AcceptConn()
+		b, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		defer b.Close()
 		for range 100 { // nobody reads
@@ -345,7 +346,7 @@ func TestExplainEarlier(t *testing.T) {
 		n.SetDefault(good)
 		socket, err := n.Listen("10.0.0.1:7777")
 		require.NoError(t, err)
-		l, err := (&ListenConfig{MaxMemory: 64 << 10}).ListenPacket(socket)
+		l, err := (&ListenConfig{MaxMemory: 64 << 10}).ListenOn(socket)
 		require.NoError(t, err)
 		defer l.Close()
 		s := &stage{t: t}
@@ -354,7 +355,7 @@ func TestExplainEarlier(t *testing.T) {
 			require.NoError(t, err)
 			a = NewConn(inner, nil)
 			a.Write([]byte("hello"))
-			b, err = l.AcceptConn()
+			b, err = l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			return a, b
 		}
@@ -403,7 +404,7 @@ func TestExplainLateListener(t *testing.T) {
 			s.talk(30, 100, 10*time.Second, a)
 			pc, err := n.Listen("10.0.0.1:7777")
 			require.NoError(t, err)
-			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
+			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenOn(pc)
 			require.NoError(t, err)
 			defer l.Close()
 			s.talk(30, 100, 100*time.Millisecond, a)

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"testing"
 	"time"
 	"volley/internal/pattern"
@@ -25,7 +26,7 @@ func TestWriteBatchFates(t *testing.T) {
 	go func() {
 		defer close(done)
 		for {
-			m, err := b.ReadMessage(nil)
+			m, err := b.ReadMessage(context.Background(), nil)
 			if err != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -47,7 +48,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 				})
 				wg.Go(func() {
 					for range 1000 {
-						msg, err := c.ReadMessage(nil)
+						msg, err := c.ReadMessage(context.Background(), nil)
 						if err == nil {
 							_, err = pattern.Check(msg)
 						}
@@ -104,7 +105,7 @@ func TestForeignCloseFlushes(t *testing.T) {
 		}
 		a.Close()
 		for i := range 50 {
-			msg, err := b.ReadMessage(nil)
+			msg, err := b.ReadMessage(context.Background(), nil)
 			if err != nil {
 				t.Fatalf("message %d: %v", i, err)
 			}
@@ -179,7 +180,7 @@ func TestForeignWriteDeadline(t *testing.T) {
 		}
 		c.Write([]byte("somebody listens"))
 		for {
-			msg, err := peer.ReadMessage(nil)
+			msg, err := peer.ReadMessage(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

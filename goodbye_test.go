@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ func dialShared(t *testing.T, n *simnet.Network, from string, cfg *Config) *Conn
 	t.Helper()
 	pc, err := n.Listen(from)
 	require.NoError(t, err)
-	c, err := (&Dialer{Config: cfg}).DialPacket(pc, net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.1:7777")))
+	c, err := (&Dialer{Config: cfg}).DialOn(context.Background(), pc, net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.1:7777")))
 	require.NoError(t, err)
 	return c
 }
@@ -36,7 +37,7 @@ func wantEnd(t *testing.T, c *Conn) (messages []string, err error, after time.Du
 	c.SetReadDeadline(start.Add(2 * defaultIdleTimeout))
 	for {
 		var m []byte
-		if m, err = c.ReadMessage(nil); err != nil {
+		if m, err = c.ReadMessage(context.Background(), nil); err != nil {
 			return messages, err, time.Since(start)
 		}
 		messages = append(messages, string(m))

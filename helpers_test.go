@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -27,13 +28,13 @@ func udpPair(tb testing.TB, cfg *Config) (client, server *Conn) {
 	}
 	defer l.Close()
 	d := Dialer{Config: cfg}
-	client, err = d.dial(tb.Context(), "udp", l.Addr().String())
+	client, err = d.Dial(tb.Context(), "udp", l.Addr().String())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	l.SetDeadline(time.Now().Add(30 * time.Second))
 	for {
-		server, err = l.AcceptConn()
+		server, err = l.AcceptConn(context.Background())
 		if err != nil {
 			client.Close()
 			tb.Fatal(err)

@@ -135,12 +135,11 @@ func (lc *ListenConfig) options() listen.Options {
 	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
-// ListenPacket listens on a socket that exists, a UDP socket or any other
-// net.PacketConn. The Listener takes it over: it closes it, and nobody else may
-// read from it. After an error, a *[ConfigError] or one of the system, the socket
+// ListenOn listens on a UDP socket or any other net.PacketConn. The Listener takes it
+// over: it closes it, and nobody else may read from it. After an error, a *[ConfigError] or one of the system, the socket
 // is still the caller's. Where addresses are not of UDP, Filter sees stand-ins
 // from the block 100::/64; RemoteAddr returns the real ones.
-func (lc *ListenConfig) ListenPacket(pc net.PacketConn) (*Listener, error) {
+func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if err := checkPacketConn(pc); err != nil {
 		return nil, err
 	}
@@ -232,16 +231,16 @@ func (l *Listener) serve(port *listen.Port) {
 // Accept waits for a connection of a new peer, a *[Conn]. Its error matches
 // net.ErrClosed after Close, and os.ErrDeadlineExceeded past the deadline.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// AcceptConn is Accept with a *Conn.
-func (l *Listener) AcceptConn() (*Conn, error) {
-	c, err := l.side.Accept(context.Background())
+// AcceptConn is Accept until ctx ends. Then the error is the cause of that.
+func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
+	c, err := l.side.Accept(ctx)
 	if err == nil {
 		c.markAccepted()
 	}

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -90,7 +91,7 @@ func TestConnsWhileTheyComeAndGo(t *testing.T) {
 	defer n.Close()
 	pc, err := n.Listen("10.0.0.1:7777")
 	require.NoError(t, err)
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(t, err)
 	defer l.Close()
 	dial := func() (client, server *Conn, err error) {
@@ -102,7 +103,7 @@ func TestConnsWhileTheyComeAndGo(t *testing.T) {
 		if err != nil {
 			return nil, nil, err
 		}
-		server, err = l.AcceptConn()
+		server, err = l.AcceptConn(context.Background())
 		return client, server, err
 	}
 	var stay []*Conn
@@ -165,7 +166,7 @@ func TestConnsOfSockets(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		l.SetDeadline(time.Now().Add(30 * time.Second))
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		defer s.Close()
 		want[s] = true

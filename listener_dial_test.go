@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -23,12 +24,12 @@ func TestListenerDialsUnspecified(t *testing.T) {
 		c, err := a.Dial(t.Context(), fmt.Sprint(host, ":", b.Addr().(*net.UDPAddr).Port))
 		require.NoError(t, err)
 		defer c.Close()
-		s, err := b.AcceptConn()
+		s, err := b.AcceptConn(context.Background())
 		require.NoError(t, err)
 		defer s.Close()
 		s.Write([]byte("hello"))
 		c.SetReadDeadline(time.Now().Add(30 * time.Second))
-		m, err := c.ReadMessage(nil)
+		m, err := c.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "hello", string(m))
 		require.Equal(t, 1, a.Stats().Conns)
@@ -52,7 +53,7 @@ func TestListenerDialCounts(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	require.Equal(t, set(c), listed(t, a))
-	s, err := b.AcceptConn()
+	s, err := b.AcceptConn(context.Background())
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, a.Close())

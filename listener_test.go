@@ -30,7 +30,7 @@ func TestListenerEchoesThousandPeers(t *testing.T) {
 	d := Dialer{Config: cfg}
 	var all []*Conn
 	for range peers {
-		c, err := d.dial(t.Context(), "udp", l.Addr().String())
+		c, err := d.Dial(t.Context(), "udp", l.Addr().String())
 		require.NoError(t, err)
 		all = append(all, c)
 	}
@@ -60,14 +60,14 @@ func echoAll(t *testing.T, l *Listener) {
 	var conns []*Conn
 	wg.Go(func() {
 		for {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			if err != nil {
 				break
 			}
 			conns = append(conns, c)
 			wg.Go(func() {
 				for {
-					m, err := c.ReadMessage(nil)
+					m, err := c.ReadMessage(context.Background(), nil)
 					if err != nil {
 						return
 					}
@@ -109,12 +109,12 @@ func ask(c *Conn, msg []byte, done func([]byte) bool) error {
 	for try := 1; ; try++ {
 		c.Write(msg)
 		c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		m, err := c.ReadMessage(nil)
+		m, err := c.ReadMessage(context.Background(), nil)
 		for err == nil {
 			if done(m) {
 				return nil
 			}
-			m, err = c.ReadMessage(nil)
+			m, err = c.ReadMessage(context.Background(), nil)
 		}
 		if try == 10 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -130,7 +130,7 @@ func network(t *testing.T, lc *ListenConfig) (*simnet.Network, *Listener, func(a
 	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 	pc, err := n.Listen("10.0.0.1:7777")
 	require.NoError(t, err)
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(t, err)
 	dial := func(addr string, d *Dialer) *Conn {
 		inner, err := n.Dial(addr, "10.0.0.1:7777")
@@ -146,7 +146,7 @@ func network(t *testing.T, lc *ListenConfig) (*simnet.Network, *Listener, func(a
 func accept(t *testing.T, l *Listener) *Conn {
 	t.Helper()
 	l.SetDeadline(time.Now().Add(30 * time.Second))
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if err != nil {
 		t.Fatalf("Accept: %v", err)
 	}
@@ -156,7 +156,7 @@ func accept(t *testing.T, l *Listener) *Conn {
 func wantNoConn(t *testing.T, l *Listener) {
 	t.Helper()
 	l.SetDeadline(time.Now().Add(time.Second))
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Accept = %v, %v, want no connection", c, err)
 	}
@@ -165,7 +165,7 @@ func wantNoConn(t *testing.T, l *Listener) {
 func wantMessage(t *testing.T, c *Conn, want string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
-	if m, err := c.ReadMessage(nil); string(m) != want || err != nil {
+	if m, err := c.ReadMessage(context.Background(), nil); string(m) != want || err != nil {
 		t.Errorf("ReadMessage = %q, %v, want %q", m, err, want)
 	}
 }
@@ -231,7 +231,7 @@ func TestRestartedClient(t *testing.T) {
 			var last uint64
 			for range 100 {
 				c.Write([]byte("old"))
-				_, id, err := s.ReadMessageID(nil)
+				_, id, err := s.ReadMessageID(context.Background(), nil)
 				require.NoError(t, err)
 				require.Greater(t, id, last)
 				last = id
@@ -248,7 +248,7 @@ func TestRestartedClient(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.SetReadDeadline(time.Now().Add(time.Second))
-				m, id, err := s.ReadMessageID(nil)
+				m, id, err := s.ReadMessageID(context.Background(), nil)
 				require.NoError(t, err, "first sequence %d", 1+650*i)
 				require.Equal(t, "new", string(m))
 				require.Greater(t, id, last)
@@ -312,7 +312,7 @@ func TestMidStreamPeers(t *testing.T) {
 			require.NoError(t, l.Shutdown(t.Context()))
 			pc, err := n.Listen("10.0.0.1:7777")
 			require.NoError(t, err)
-			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenPacket(pc)
+			l, err = (&ListenConfig{AdmitMidStream: admit}).ListenOn(pc)
 			require.NoError(t, err)
 			defer l.Close()
 			c.Write([]byte("mid"))
@@ -450,8 +450,8 @@ func TestUnknownNetworks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := (&Dialer{}).DialContext(ctx, "udp", "name.invalid:1"); err == nil {
-		t.Error("DialContext with a cancelled context succeeded")
+	if _, err := (&Dialer{}).Dial(ctx, "udp", "name.invalid:1"); err == nil {
+		t.Error("Dial with a cancelled context succeeded")
 	}
 }
 
@@ -467,11 +467,11 @@ func TestBothFamilies(t *testing.T) {
 			continue
 		}
 		l.SetDeadline(time.Now().Add(30 * time.Second))
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		s.Write([]byte(host))
 		c.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if m, err := c.ReadMessage(nil); string(m) != host || err != nil {
+		if m, err := c.ReadMessage(context.Background(), nil); string(m) != host || err != nil {
 			t.Errorf("%s: got %q, %v", host, m, err)
 		}
 		if got, want := s.RemoteAddr().String(), c.LocalAddr().String(); got != want {
@@ -527,7 +527,7 @@ func TestBacklogForgetsTimedOut(t *testing.T) {
 			t.Errorf("%d accepted, %d refused, %d open, want 5, 0 and 2", s.Accepted, s.Refused, s.Conns)
 		}
 		old := accept(t, l)
-		if m, err := old.ReadMessage(nil); err != nil || m[0] != 2 {
+		if m, err := old.ReadMessage(context.Background(), nil); err != nil || m[0] != 2 {
 			t.Errorf("ReadMessage of the one that has ended = %v, %v, want 2", m, err)
 		}
 		for _, c := range alive {

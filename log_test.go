@@ -2,6 +2,7 @@ package volley
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func TestSmallBufferLog(t *testing.T) {
 	require.Contains(t, lines[0], "wanted=2147483647")
 	require.Contains(t, lines[0], "net.core.rmem_max")
 	d := Dialer{Config: lc.Config}
-	c, err := d.Dial("udp", l.Addr().String())
+	c, err := d.Dial(context.Background(), "udp", l.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
 	require.Len(t, log.lines(), 1)

@@ -77,7 +77,7 @@ func crowdAt(t *testing.T, n int, wrap func(net.PacketConn) net.PacketConn) (ser
 	t.Cleanup(func() { network.Close() })
 	pc, err := network.Listen("10.0.0.1:7777")
 	require.NoError(t, err)
-	l, err := new(ListenConfig).ListenPacket(wrap(pc))
+	l, err := new(ListenConfig).ListenOn(wrap(pc))
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	for i := range n {

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func TestWriteEach(t *testing.T) {
 				if i == 1 && k%2 == 1 {
 					continue
 				}
-				m, err := c.ReadMessage(nil)
+				m, err := c.ReadMessage(context.Background(), nil)
 				require.NoError(t, err)
 				require.EqualValues(t, k*10+i, binary.BigEndian.Uint32(m))
 			}
@@ -228,7 +229,7 @@ func TestWriteAllConcurrently(t *testing.T) {
 				}
 				var next [writers]uint32
 				for c.user.In.Len() > 0 {
-					m, err := c.ReadMessage(nil)
+					m, err := c.ReadMessage(context.Background(), nil)
 					require.NoError(t, err)
 					require.Equal(t, next[m[0]], binary.BigEndian.Uint32(m[1:]), "client %d, writer %d", i, m[0])
 					next[m[0]]++
@@ -294,7 +295,7 @@ func TestWriteEachWaitsAtTheEnd(t *testing.T) {
 		var served time.Duration
 		tasks.Go(func() {
 			for _, want := range []string{"1", "3"} {
-				m, _ := clients[1].ReadMessage(nil)
+				m, _ := clients[1].ReadMessage(context.Background(), nil)
 				if string(m) != want {
 					t.Errorf("read %q, want %q", m, want)
 				}
@@ -330,7 +331,7 @@ func deafCrowd(tb testing.TB, n int, cfg *Config) (servers []*Conn) {
 		require.NoError(tb, err)
 		_, err = raw.Write(reliable.AppendHeader(nil, reliable.Header{Sequence: 0, Ack: 65535}))
 		require.NoError(tb, err)
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(tb, err)
 		servers = append(servers, s)
 		tb.Cleanup(func() { s.Close(); raw.Close() })

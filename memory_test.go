@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -42,7 +43,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 			for conns[i] == nil {
 				dials[i].Write([]byte("hello"))
 				l.SetDeadline(time.Now().Add(10 * time.Millisecond))
-				if conns[i], err = l.AcceptConn(); err != nil {
+				if conns[i], err = l.AcceptConn(context.Background()); err != nil {
 					conns[i] = nil
 				}
 			}

@@ -14,8 +14,8 @@ import "context"
 // 16 bits are the peer's own: after a longer gap, with a peer that has started
 // again, and with a peer that was taken up in mid-stream
 // (ListenConfig.AdmitMidStream). Later numbers are still larger than those before.
-func (c *Conn) ReadMessageID(dst []byte) (msg []byte, id uint64, err error) {
-	msg, id, err = c.user.ReadMessage(context.Background(), dst)
+func (c *Conn) ReadMessageID(ctx context.Context, dst []byte) (msg []byte, id uint64, err error) {
+	msg, id, err = c.user.ReadMessage(ctx, dst)
 	return msg, id, c.opError("read", err)
 }
 

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"sync"
@@ -37,7 +38,7 @@ func TestMessageIDs(t *testing.T) {
 				wg.Go(func() {
 					for {
 						b.SetReadDeadline(time.Now().Add(time.Second))
-						p, id, err := b.ReadMessageID([]byte("dst"))
+						p, id, err := b.ReadMessageID(context.Background(), []byte("dst"))
 						if err != nil {
 							return
 						}
@@ -112,7 +113,7 @@ func TestNumbersGoOn(t *testing.T) {
 			d := reliable.AppendHeader(nil, reliable.Header{Sequence: s, Ack: 65535})
 			far.Write(append(d, 'x'))
 			c.SetReadDeadline(time.Now().Add(time.Millisecond))
-			_, id, err := c.ReadMessageID(nil)
+			_, id, err := c.ReadMessageID(context.Background(), nil)
 			if err != nil {
 				return 0
 			}

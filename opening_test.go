@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -68,7 +69,7 @@ func TestOpeningAsksNothing(t *testing.T) {
 	s.drops = 93
 	l.serve(listen.PortOf(s))
 	asked := s.asked.Load()
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, asked, s.asked.Load())
 	require.EqualValues(t, 93, c.rare.earlier.drops)
@@ -88,7 +89,7 @@ func BenchmarkOpening(b *testing.B) {
 	l.serve(listen.PortOf(s))
 	conns := make([]*Conn, b.N)
 	for i := range conns {
-		conns[i], err = l.AcceptConn()
+		conns[i], err = l.AcceptConn(context.Background())
 		require.NoError(b, err)
 	}
 	b.StopTimer()

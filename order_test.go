@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -123,7 +124,7 @@ func TestWriterWaitsForAcks(t *testing.T) {
 		go func() {
 			for range 30_000 {
 				a.Write([]byte("x"))
-				b.ReadMessage(nil)
+				b.ReadMessage(context.Background(), nil)
 			}
 		}()
 		synctest.Wait()
@@ -151,7 +152,7 @@ func TestAcksBesideBlockedWrite(t *testing.T) {
 		synctest.Wait()
 		for range 1000 {
 			a.Write([]byte("x"))
-			b.ReadMessage(nil)
+			b.ReadMessage(context.Background(), nil)
 		}
 		time.Sleep(time.Second)
 		if s := a.Stats(); s.MessagesDelivered != 1000 {

@@ -94,17 +94,17 @@ var _ net.PacketConn = (*PacketConn)(nil)
 // those of net.ListenConfig.
 func ListenPacket(network, address string) (*PacketConn, error) {
 	var lc ListenConfig
-	return lc.ListenPacketConn(context.Background(), network, address)
+	return lc.ListenPacket(context.Background(), network, address)
 }
 
-// ListenPacketConn is the function [ListenPacket] with options. Of these, MaxConns
+// ListenPacket is the function [ListenPacket] with options. Of these, MaxConns
 // limits the peers that come by themselves, MaxMemory what all hold together;
 // Config.ReadBuffer is for the messages of one peer, Config.Receipts for all,
 // Config.KeepAlive means nothing. Backlog and AdmitMidStream mean nothing either,
 // as every peer is taken in mid-stream; Sockets has to be 1. The context bounds
 // the resolution of the address. Errors are those of net.ListenConfig and
 // *[ConfigError].
-func (lc *ListenConfig) ListenPacketConn(ctx context.Context, network, address string) (*PacketConn, error) {
+func (lc *ListenConfig) ListenPacket(ctx context.Context, network, address string) (*PacketConn, error) {
 	if err := listen.CheckNetwork("listen", network); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (lc *ListenConfig) ListenPacketConn(ctx context.Context, network, address s
 }
 
 // NewPacketConn puts messages on a socket that exists, a UDP socket or any other
-// net.PacketConn, with the options of ListenPacketConn; a nil lc is the default.
+// net.PacketConn, with the options of ListenConfig.ListenPacket; a nil lc is the default.
 // It takes the socket over: it closes it, and nobody else may read from it. After
 // an error, a *[ConfigError] or one of the system, the socket is still the
 // caller's. Where addresses are not of UDP, Filter sees stand-ins from the block

@@ -25,7 +25,7 @@ import (
 // listenPacket returns a PacketConn on loopback, which is closed with the test.
 func listenPacket(tb testing.TB, lc *ListenConfig) *PacketConn {
 	tb.Helper()
-	pc, err := lc.ListenPacketConn(tb.Context(), "udp", "127.0.0.1:0")
+	pc, err := lc.ListenPacket(tb.Context(), "udp", "127.0.0.1:0")
 	require.NoError(tb, err)
 	tb.Cleanup(func() { pc.Close() })
 	return pc
@@ -147,7 +147,7 @@ func exchangePackets(t *testing.T, to net.Addr, peer, each int) bool {
 		address = fmt.Sprintf("127.1.%d.%d:0", peer/250, 1+peer%250)
 	}
 	lc := ListenConfig{Config: &Config{SocketBuffer: -1}}
-	pc, err := lc.ListenPacketConn(t.Context(), "udp", address)
+	pc, err := lc.ListenPacket(t.Context(), "udp", address)
 	if err != nil {
 		t.Error(err)
 		return false
@@ -240,7 +240,7 @@ func TestPacketConnErrors(t *testing.T) {
 	for field, lc := range map[string]*ListenConfig{
 		"ListenConfig.Sockets": {Sockets: 2}, "Config.MaxMessageSize": {Config: &Config{MaxMessageSize: -5}},
 	} {
-		_, err := lc.ListenPacketConn(t.Context(), "udp", "127.0.0.1:0")
+		_, err := lc.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 		ce, ok := errors.AsType[*ConfigError](err)
 		require.True(t, ok, "%v", err)
 		require.Equal(t, field, ce.Field)

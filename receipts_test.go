@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,7 +76,7 @@ func TestReceiptsWhenClosed(t *testing.T) {
 		})
 		wg.Go(func() {
 			for {
-				if _, err := b.ReadMessage(nil); err != nil {
+				if _, err := b.ReadMessage(context.Background(), nil); err != nil {
 					return
 				}
 			}

@@ -145,7 +145,7 @@ func TestReceiptsBesideWriter(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for {
-				if _, err := b.ReadMessage(nil); err != nil {
+				if _, err := b.ReadMessage(context.Background(), nil); err != nil {
 					return
 				}
 			}
@@ -213,7 +213,7 @@ func TestWriteMessages(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					for {
-						p, id, err := b.ReadMessageID(nil)
+						p, id, err := b.ReadMessageID(context.Background(), nil)
 						if err != nil {
 							return
 						}

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -65,7 +66,7 @@ func TestRefusedRead(t *testing.T) {
 	_, err = pc.WriteToUDPAddrPort(append(reliable.AppendHeader(nil, reliable.Header{Ack: 65535}), "here"...), from)
 	require.NoError(t, err)
 	c.SetReadDeadline(time.Time{})
-	m, err := c.ReadMessage(nil)
+	m, err := c.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "here", string(m))
 	pc.Close()
@@ -79,15 +80,15 @@ func TestRefusedWhileReading(t *testing.T) {
 	c, err := Dial("udp4", l.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	s, err := l.AcceptConn()
+	s, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	s.Write([]byte("hello"))
-	_, err = c.ReadMessage(nil)
+	_, err = c.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	result := make(chan error, 2)
 	for range 2 { // one of them reads the socket, or a goroutine behind both does
 		go func() {
-			_, err := c.ReadMessage(nil)
+			_, err := c.ReadMessage(context.Background(), nil)
 			result <- err
 		}()
 	}
@@ -106,7 +107,7 @@ func TestIdleTimeoutTellsWhy(t *testing.T) {
 	addr := pc.LocalAddr().String()
 	pc.Close()
 	d := Dialer{Config: &Config{IdleTimeout: time.Second, KeepAlive: 20 * time.Millisecond}}
-	nc, err := d.Dial("udp4", addr)
+	nc, err := d.Dial(context.Background(), "udp4", addr)
 	require.NoError(t, err)
 	defer nc.Close()
 	buf := make([]byte, 100)

@@ -3,6 +3,7 @@ package volley
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -160,7 +161,7 @@ func TestReplayConcurrent(t *testing.T) {
 	for _, c := range []*Conn{client, server} {
 		go func() {
 			for {
-				if _, err := c.ReadMessage(nil); err != nil {
+				if _, err := c.ReadMessage(context.Background(), nil); err != nil {
 					return
 				}
 			}
@@ -233,7 +234,7 @@ func TestCaptureStopped(t *testing.T) {
 	a.mu.Unlock()
 	_, err := a.Write([]byte("hello"))
 	require.NoError(t, err)
-	m, err := b.ReadMessage(nil)
+	m, err := b.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(m))
 	require.NoError(t, a.Close())
@@ -284,7 +285,7 @@ func TestCaptureFails(t *testing.T) {
 				synctest.Wait() // for the goroutine that writes
 				_, err := a.Write(pattern.New(n, 200))
 				require.NoError(t, err)
-				m, err := b.ReadMessage(nil)
+				m, err := b.ReadMessage(context.Background(), nil)
 				require.NoError(t, err)
 				got, err := pattern.Check(m)
 				require.NoError(t, err)
@@ -346,8 +347,8 @@ func fuzzCapture(tb testing.TB) []byte {
 	for n := range uint32(40) {
 		a.Write(pattern.New(n, int(4+n*7)))
 		b.Write(pattern.New(n, 5))
-		a.ReadMessage(nil)
-		b.ReadMessage(nil)
+		a.ReadMessage(context.Background(), nil)
+		b.ReadMessage(context.Background(), nil)
 	}
 	a.Close()
 	b.Close()

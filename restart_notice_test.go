@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -59,7 +60,7 @@ func (r *restarting) restart() {
 	time.Sleep(100 * time.Millisecond)
 	pc, err := r.n.Listen("10.0.0.1:7777")
 	require.NoError(r.t, err)
-	r.l, err = r.lc.ListenPacket(pc)
+	r.l, err = r.lc.ListenOn(pc)
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { r.l.Close() })
 }
@@ -69,7 +70,7 @@ func (r *restarting) end(limit time.Duration) (after time.Duration, err error) {
 	start := time.Now()
 	r.c.SetReadDeadline(start.Add(limit))
 	for err == nil {
-		_, err = r.c.ReadMessage(nil)
+		_, err = r.c.ReadMessage(context.Background(), nil)
 	}
 	return time.Since(start), err
 }
@@ -112,7 +113,7 @@ func (r *restarting) ended() {
 	r.t.Helper()
 	for range 3 {
 		_, read := r.c.Read(make([]byte, 10))
-		_, readMessage := r.c.ReadMessage(nil)
+		_, readMessage := r.c.ReadMessage(context.Background(), nil)
 		_, write := r.c.Write([]byte("late"))
 		_, writeMessage := r.c.WriteMessage([]byte("late"))
 		_, writeBatch := r.c.WriteBatch([][]byte{[]byte("late")})
@@ -155,10 +156,10 @@ func TestDialAfterRestart(t *testing.T) {
 			r.restart()
 			r.c.Write([]byte("hello"))
 			time.Sleep(2 * restartRTT)
-			m, err := r.c.ReadMessage(nil)
+			m, err := r.c.ReadMessage(context.Background(), nil)
 			require.NoError(t, err)
 			require.Equal(t, "your last", string(m))
-			_, err = r.c.ReadMessage(nil)
+			_, err = r.c.ReadMessage(context.Background(), nil)
 			require.ErrorIs(t, err, ErrPeerRestarted)
 			require.NoError(t, r.c.Close())
 			r.c = r.dial(addr, &Dialer{Config: noticing})
@@ -272,22 +273,22 @@ func TestRestartOverUDP(t *testing.T) {
 	require.NoError(t, err)
 	addr := l.Addr().String()
 	d := Dialer{Config: noticing}
-	c, err := d.dial(t.Context(), "udp", addr)
+	c, err := d.Dial(t.Context(), "udp", addr)
 	require.NoError(t, err)
 	defer c.Close()
 	s := accept(t, l)
 	s.Write([]byte("welcome"))
 	c.SetDeadline(time.Now().Add(30 * time.Second))
-	_, err = c.ReadMessage(nil)
+	_, err = c.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	for id, fate := uint64(0), Fate(0); fate != Delivered; { // so that the server is known to know us
 		id, err = c.WriteMessage([]byte("hello"))
 		require.NoError(t, err)
-		_, err = s.ReadMessage(nil)
+		_, err = s.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		_, err = s.Write([]byte("carries the acknowledgement"))
 		require.NoError(t, err)
-		_, err = c.ReadMessage(nil)
+		_, err = c.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		for _, r := range c.AppendReceipts(nil) {
 			if r.ID == id {
@@ -301,10 +302,10 @@ func TestRestartOverUDP(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	if _, err = c.Write([]byte("still there?")); err == nil {
-		_, err = c.ReadMessage(nil)
+		_, err = c.ReadMessage(context.Background(), nil)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) { // an acknowledgement came while nobody listened
-		_, err = c.ReadMessage(nil)
+		_, err = c.ReadMessage(context.Background(), nil)
 	}
 	if !errors.Is(err, ErrPeerRestarted) {
 		t.Errorf("ReadMessage: %v, want %v", err, ErrPeerRestarted)
@@ -325,7 +326,7 @@ func TestRestartedPeerIsLetInAtOnce(t *testing.T) {
 		tell(notice(lastSequence(r.s)))
 		tell(unknown(suspicionOf(r.s).token))
 		synctest.Wait()
-		_, err := r.s.ReadMessage(nil)
+		_, err := r.s.ReadMessage(context.Background(), nil)
 		require.ErrorIs(t, err, ErrPeerRestarted)
 		r.c = r.dial("10.0.0.2:5000", &Dialer{Config: noticing})
 		r.s = accept(t, r.l)
@@ -340,7 +341,7 @@ func TestListenerNoticesRestartOfWhomItDialed(t *testing.T) {
 		r := establish(t, noticing, noticing)
 		pc, err := r.n.Listen("10.0.0.3:7777")
 		require.NoError(t, err)
-		l, err := r.lc.ListenPacket(pc)
+		l, err := r.lc.ListenOn(pc)
 		require.NoError(t, err)
 		defer l.Close()
 		dial := func() {

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,7 +111,7 @@ func readPatterns(t *testing.T, c *Conn) map[uint32]bool {
 	read := make(map[uint32]bool)
 	c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	for {
-		m, err := c.ReadMessage(nil)
+		m, err := c.ReadMessage(context.Background(), nil)
 		if err != nil {
 			return read
 		}

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -21,16 +22,16 @@ func pair(t *testing.T, cfg *volley.Config) (client, server *volley.Conn) {
 	require.NoError(t, err)
 	defer l.Close()
 	d := volley.Dialer{Config: cfg}
-	c, err := d.DialContext(t.Context(), "udp", l.Addr().String())
+	c, err := d.Dial(t.Context(), "udp", l.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, l.SetDeadline(time.Now().Add(patience)))
-	server, err = l.AcceptConn()
+	server, err = l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	require.NoError(t, server.SetDeadline(time.Now().Add(patience)))
-	return c.(*volley.Conn), server
+	return c, server
 }
 
 // message returns size bytes that tell whether any of them is changed or lost.

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestSNMP(t *testing.T) {
 func agent(c *volley.Conn, requests int) error {
 	coder := &gosnmp.GoSNMP{Community: "public", Version: gosnmp.Version2c, Timeout: time.Second}
 	for range requests {
-		b, err := c.ReadMessage(nil)
+		b, err := c.ReadMessage(context.Background(), nil)
 		if err != nil {
 			return err
 		}

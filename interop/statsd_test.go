@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestStatsd(t *testing.T) {
 	require.NoError(t, s.Flush())
 	got := make(map[string]int)
 	for n := 0; n < 102; {
-		m, err := b.ReadMessage(nil)
+		m, err := b.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		for _, line := range strings.Split(strings.TrimSpace(string(m)), "\n") {
 			got[line]++

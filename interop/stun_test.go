@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"net"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestSTUN(t *testing.T) {
 
 // answerBinding is a STUN server for one request.
 func answerBinding(c *volley.Conn) error {
-	b, err := c.ReadMessage(nil)
+	b, err := c.ReadMessage(context.Background(), nil)
 	if err != nil {
 		return err
 	}

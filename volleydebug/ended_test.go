@@ -61,7 +61,7 @@ func TestEndedVolley(t *testing.T) {
 
 func TestEndedPacketConn(t *testing.T) {
 	lc := volley.ListenConfig{Config: &volley.Config{IdleTimeout: 50 * time.Millisecond}}
-	pc, err := lc.ListenPacketConn(t.Context(), "udp", "127.0.0.1:0")
+	pc, err := lc.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer pc.Close()
 	a, err := volley.Dial("udp", pc.LocalAddr().String())

@@ -76,7 +76,7 @@ func pair(t *testing.T, l *volley.Listener) (a, b *volley.Conn) {
 	require.NoError(t, err)
 	t.Cleanup(func() { a.Close() })
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	b, err = l.AcceptConn()
+	b, err = l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	return a, b
@@ -152,7 +152,7 @@ func TestSnapshotNotAccepted(t *testing.T) {
 	require.NoError(t, err)
 	defer a.Close()
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	defer c.Close()
 	b, err := volley.Dial("udp", l.Addr().String())

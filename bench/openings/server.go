@@ -122,7 +122,7 @@ func listenConns(answers bool) (net.Addr, func() uint64, error) {
 	}
 	go func() {
 		for {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -106,13 +107,12 @@ const collectEvery = 4
 func (c *clientPlace) dial() {
 	d := volley.Dialer{Config: c.config, NetDialer: net.Dialer{
 		LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(slotAddr(c.slot, 1), uint16(c.port)))}}
-	nc, err := d.Dial("udp4", c.proxy.Addr().String())
+	conn, err := d.Dial(context.Background(), "udp4", c.proxy.Addr().String())
 	if err != nil {
 		c.counted.dialErrors.Add(1)
 		c.gone(0, time.Second)
 		return
 	}
-	conn := nc.(*volley.Conn)
 	c.end = newEnd(c.book, conn, newReader(c.book, server, c.slot))
 	c.end.flow = c.book.open(c.slot, client)
 	c.counted.dialed.Add(1)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -42,7 +43,7 @@ func (r *reader) run(c *volley.Conn) {
 	defer close(r.done)
 	buf := make([]byte, 0, 4<<10) // little, since it counts as memory in use; what is larger takes its own
 	for retries := 0; ; {
-		msg, err := c.ReadMessage(buf)
+		msg, err := c.ReadMessage(context.Background(), buf)
 		if err == nil {
 			retries = 0
 			r.read++

@@ -47,7 +47,7 @@ func (p *serverPlace) listen() error {
 	p.mu.Unlock()
 	p.accepting.Go(func() {
 		for {
-			c, err := ln.AcceptConn()
+			c, err := ln.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}

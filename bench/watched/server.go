@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,7 @@ func serve(load string, in io.Reader, out io.Writer) error {
 	var messages atomic.Uint64
 	go func() {
 		for {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}

@@ -97,7 +97,7 @@ func (b *bencher) read() {
 	defer close(b.replies)
 	var buf []byte
 	for {
-		m, err := b.conn.ReadMessage(buf[:0])
+		m, err := b.conn.ReadMessage(context.Background(), buf[:0])
 		if err != nil && !passing(err) {
 			b.tell(reply{err: err})
 			return

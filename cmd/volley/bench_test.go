@@ -254,21 +254,21 @@ func TestBenchGone(t *testing.T) {
 		defer conn.Close()
 		r := benchRequest{Reverse: true, Duration: time.Hour, Interval: time.Second, Size: 1000, Rate: 1e6}
 		conn.Write(appendJSON(nil, probe{kind: probeStart}, r))
-		m, err := conn.ReadMessage(nil)
+		m, err := conn.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		p, ok := parseProbe(m)
 		require.True(t, ok)
 		require.Equal(t, probeAccept, p.kind)
 		conn.Write((&probe{kind: probeGo, number: p.number + 1}).append(nil, probeSize)) // a guess
 		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-		_, err = conn.ReadMessage(nil)
+		_, err = conn.ReadMessage(context.Background(), nil)
 		require.ErrorContains(t, err, "timeout")
 		conn.Write((&probe{kind: probeGo, number: p.number}).append(nil, probeSize))
 		time.Sleep(10 * time.Second) // and no more
 		conn.SetReadDeadline(time.Now().Add(time.Second))
 		data := 0
 		for {
-			m, err := conn.ReadMessage(nil)
+			m, err := conn.ReadMessage(context.Background(), nil)
 			if err != nil {
 				break
 			}
@@ -310,7 +310,7 @@ func TestServeForged(t *testing.T) {
 			}
 			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 			for {
-				m, err := conn.ReadMessage(nil)
+				m, err := conn.ReadMessage(context.Background(), nil)
 				if err != nil {
 					break
 				}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -36,7 +37,7 @@ func captureFile(t *testing.T, cfg *capture.Config) string {
 	c, err := volley.Dial("udp4", l.Addr().String())
 	require.NoError(t, err)
 	talk(t, c, func() *volley.Conn {
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		return s
 	})
@@ -70,7 +71,7 @@ func talk(t *testing.T, a *volley.Conn, other func() *volley.Conn) {
 			c = a
 		}
 		c.SetReadDeadline(time.Now().Add(30 * time.Second))
-		_, err := c.ReadMessage(nil)
+		_, err := c.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, a.Close())

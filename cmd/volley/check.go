@@ -210,7 +210,7 @@ func (h *hello) take(p probe, body []byte, sent, now time.Time) {
 // readProbe reads the answer with a number.
 func readProbe(conn messageConn, number uint64) (p probe, body []byte, err error) {
 	for {
-		body, err = conn.ReadMessage(body[:0])
+		body, err = conn.ReadMessage(context.Background(), body[:0])
 		if err != nil {
 			return p, nil, err
 		}

@@ -47,7 +47,7 @@ func (o *checkOptions) sameSocket(ctx context.Context, pc *net.UDPConn, server *
 	}
 	pc.SetDeadline(time.Time{})
 	d := volley.Dialer{Config: o.clientConfig()}
-	conn, err := d.DialPacket(pc, server)
+	conn, err := d.DialOn(context.Background(), pc, server)
 	if err != nil {
 		return netip.AddrPort{}
 	}

@@ -77,13 +77,13 @@ func (d *demo) open(ctx context.Context, link simnet.Link) error {
 		return err
 	}
 	dialer := volley.Dialer{Config: cfg}
-	conn, err := dialer.DialContext(ctx, "udp", d.proxy.Addr().String())
+	conn, err := dialer.Dial(ctx, "udp", d.proxy.Addr().String())
 	if err != nil {
 		d.proxy.Close()
 		d.ln.Close()
 		return err
 	}
-	d.conn = conn.(*volley.Conn)
+	d.conn = conn
 	d.accepted = make(chan *volley.Conn, 1)
 	d.receiver.Go(d.receive)
 	return nil
@@ -98,7 +98,7 @@ func (d *demo) close() {
 // receive accepts the connection and checks what arrives on it, until its
 // deadline or that of the listener has passed.
 func (d *demo) receive() {
-	conn, err := d.ln.AcceptConn()
+	conn, err := d.ln.AcceptConn(context.Background())
 	if err != nil {
 		close(d.accepted)
 		return
@@ -107,7 +107,7 @@ func (d *demo) receive() {
 	d.accepted <- conn
 	var buf []byte
 	for {
-		msg, err := conn.ReadMessage(buf[:0])
+		msg, err := conn.ReadMessage(context.Background(), buf[:0])
 		switch {
 		case err == nil:
 			d.ledger.received(msg)

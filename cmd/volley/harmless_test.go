@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -118,13 +119,13 @@ func TestBenchRefusalControls(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	go func() {
-		c, err := l.AcceptConn()
+		c, err := l.AcceptConn(context.Background())
 		if err != nil {
 			return
 		}
 		defer c.Close()
 		for range 2 {
-			if _, err := c.ReadMessage(nil); err != nil {
+			if _, err := c.ReadMessage(context.Background(), nil); err != nil {
 				return
 			}
 			c.Write(append((&probe{kind: probeRefused}).append(nil, probeSize), "\x1b[2J\u009b1mno\xff"...))

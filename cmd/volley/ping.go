@@ -156,7 +156,7 @@ func (p *pinger) connect(ctx context.Context) error {
 func (p *pinger) read(conn messageConn) {
 	var buf []byte
 	for {
-		b, err := conn.ReadMessage(buf[:0])
+		b, err := conn.ReadMessage(context.Background(), buf[:0])
 		a := answer{conn: conn, at: time.Since(p.begin), size: len(b), err: err}
 		if err == nil {
 			buf = b

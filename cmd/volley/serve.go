@@ -147,7 +147,7 @@ func (s *server) accept(ctx context.Context) error {
 		case err == nil:
 			c, ok := nc.(messageConn)
 			if p, isPorous := nc.(*porous.Conn); isPorous {
-				c, ok = porousConn{p}, true
+				c, ok = p, true
 			}
 			if !ok {
 				return fmt.Errorf("a connection of type %T", nc)
@@ -220,7 +220,7 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 	s.event(serveEvent{Type: "open", Address: peer}, peer+" has connected")
 	var err error
 	for err == nil {
-		if c.buf, err = conn.ReadMessage(c.buf[:0]); passing(err) {
+		if c.buf, err = conn.ReadMessage(context.Background(), c.buf[:0]); passing(err) {
 			err = nil
 		} else if err == nil && !c.handle() {
 			break

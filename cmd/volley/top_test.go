@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -34,7 +35,7 @@ func debugged(t *testing.T) (url string, c *volley.Conn) {
 		c, err = volley.Dial("udp", l.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		require.NoError(t, err)
 		t.Cleanup(func() { s.Close() })
 	}

@@ -86,15 +86,8 @@ func (o *wireOptions) name() string {
 // A messageConn is a connection of any of the protocols.
 type messageConn interface {
 	net.Conn
-	ReadMessage(dst []byte) ([]byte, error)
+	ReadMessage(ctx context.Context, dst []byte) ([]byte, error)
 	MaxMessageSize() int
-}
-
-// A porousConn is a connection of package porous as a messageConn.
-type porousConn struct{ *porous.Conn }
-
-func (c porousConn) ReadMessage(dst []byte) ([]byte, error) {
-	return c.Conn.ReadMessage(context.Background(), dst)
 }
 
 // maxProbe is the largest message of ping and bench in bytes.
@@ -132,7 +125,7 @@ func (o *wireOptions) dial(ctx context.Context, address string) (messageConn, er
 		if err != nil {
 			return nil, o.unreachable(err, address, "")
 		}
-		return porousConn{c}, nil
+		return c, nil
 	}
 	if o.inner != nil {
 		nc, err := o.inner(address)
@@ -142,11 +135,11 @@ func (o *wireOptions) dial(ctx context.Context, address string) (messageConn, er
 		return volley.NewConn(nc, o.clientConfig()), nil
 	}
 	d := volley.Dialer{Config: o.clientConfig()}
-	c, err := d.DialContext(ctx, "udp", address)
+	c, err := d.Dial(ctx, "udp", address)
 	if err != nil {
 		return nil, err
 	}
-	return c.(*volley.Conn), nil
+	return c, nil
 }
 
 func (o *wireOptions) dialSecure(ctx context.Context, address string) (messageConn, error) {
@@ -168,7 +161,7 @@ func (o *wireOptions) dialSecure(ctx context.Context, address string) (messageCo
 			c.Abort()
 			return nil, o.unreachable(err, address, " --secure --protocol porous")
 		}
-		return porousConn{c}, nil
+		return c, nil
 	}
 	return volley.NewConn(nc, o.clientConfig()), nil
 }
@@ -228,7 +221,7 @@ func (o *wireOptions) listen(ctx context.Context, address string) (ln net.Listen
 			if err != nil {
 				return nil, made, err
 			}
-			ln, err = lc.ListenPacket(pc)
+			ln, err = lc.ListenOn(pc)
 			return ln, made, err
 		}
 		ln, err = lc.Listen(ctx, "udp", address)

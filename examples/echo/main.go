@@ -74,7 +74,7 @@ func serve(ctx context.Context, ln *volley.Listener) error {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	defer ln.Close()
 	for {
-		c, err := ln.AcceptConn()
+		c, err := ln.AcceptConn(context.Background())
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -94,7 +94,7 @@ func echo(ctx context.Context, c *volley.Conn) {
 	var msg []byte
 	for {
 		var err error
-		if msg, err = c.ReadMessage(msg[:0]); err != nil {
+		if msg, err = c.ReadMessage(context.Background(), msg[:0]); err != nil {
 			return
 		}
 		if _, err := c.Write(msg); err != nil {

@@ -36,7 +36,7 @@ func TestEcho(t *testing.T) {
 	if _, err := c.Write([]byte("three")); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := c.ReadMessage(nil); string(answer) != "three" {
+	if answer, err := c.ReadMessage(context.Background(), nil); string(answer) != "three" {
 		t.Errorf("answer %q, %v, want three", answer, err)
 	}
 	stop() // while a client is connected

@@ -1,6 +1,7 @@
 package volleyotel_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func TestRegister(t *testing.T) {
 	_, err = a.Write([]byte("hello"))
 	require.NoError(t, err)
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	b, err := l.AcceptConn()
+	b, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	defer b.Close()
 	require.NoError(t, b.SetReadDeadline(time.Now().Add(30*time.Second)))

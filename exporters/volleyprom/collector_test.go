@@ -1,6 +1,7 @@
 package volleyprom_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,7 +69,7 @@ func pair(t *testing.T, l *volley.Listener) (a, b *volley.Conn) {
 	require.NoError(t, err)
 	t.Cleanup(func() { a.Close() })
 	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
-	b, err = l.AcceptConn()
+	b, err = l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(func() { b.Close() })
 	return a, b

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -23,7 +24,7 @@ func stackPair(b *testing.B, encrypted bool) (client, server *volley.Conn) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		server, err = l.AcceptConn()
+		server, err = l.AcceptConn(context.Background())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package stacktest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -82,7 +83,7 @@ func TestForeign(t *testing.T) {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(1, uint64(1-i)))
 					for k := range n {
-						b, err := c.ReadMessage(nil)
+						b, err := c.ReadMessage(context.Background(), nil)
 						if err != nil {
 							t.Errorf("ReadMessage: %v", err)
 							return
@@ -125,7 +126,7 @@ func TestForeignOverRoughLink(t *testing.T) {
 		go func() {
 			defer close(done)
 			for {
-				msg, err := b.ReadMessage(nil)
+				msg, err := b.ReadMessage(context.Background(), nil)
 				if err != nil {
 					return
 				}
@@ -223,7 +224,7 @@ func TestOwnListener(t *testing.T) {
 			for _, size := range []int{1, 1000, c.MaxMessageSize()} {
 				msg := bytes.Repeat([]byte{byte(size)}, size)
 				c.Write(msg)
-				if b, err := c.ReadMessage(nil); err != nil || !bytes.Equal(b, msg) {
+				if b, err := c.ReadMessage(context.Background(), nil); err != nil || !bytes.Equal(b, msg) {
 					t.Errorf("echo of %d bytes: %d bytes, %v", size, len(b), err)
 				}
 			}
@@ -253,7 +254,7 @@ func TestOwnListener(t *testing.T) {
 func echo(c *volley.Conn) {
 	defer c.Close()
 	for {
-		b, err := c.ReadMessage(nil)
+		b, err := c.ReadMessage(context.Background(), nil)
 		if err != nil {
 			return
 		}
@@ -267,7 +268,7 @@ func TestTwoLayers(t *testing.T) {
 	x, y := volley.NewConn(a, nil), volley.NewConn(b, nil)
 	want := bytes.Repeat([]byte("x"), x.MaxMessageSize())
 	x.Write(want)
-	if got, err := y.ReadMessage(nil); err != nil || !bytes.Equal(got, want) {
+	if got, err := y.ReadMessage(context.Background(), nil); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, %v, want %d", len(got), err, len(want))
 	}
 	x.Close()
@@ -309,7 +310,7 @@ func TestUnixListener(t *testing.T) {
 		t.Skip(err)
 	}
 	var lc volley.ListenConfig
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func TestUnixListener(t *testing.T) {
 		client := volley.NewConn(inner, nil)
 		defer client.Close()
 		client.Write([]byte(name))
-		server, err := l.AcceptConn()
+		server, err := l.AcceptConn(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +334,7 @@ func TestUnixListener(t *testing.T) {
 		}
 		go echo(server)
 		client.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if b, err := client.ReadMessage(nil); err != nil || string(b) != name {
+		if b, err := client.ReadMessage(context.Background(), nil); err != nil || string(b) != name {
 			t.Errorf("echo %q, %v, want %q", b, err, name)
 		}
 	}

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
@@ -19,9 +20,9 @@ func udpPair(t *testing.T) (client, server *volley.Conn) {
 	ln, err := new(volley.ListenConfig).Listen(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	c, err := new(volley.Dialer).Dial("udp", ln.Addr().String())
+	c, err := new(volley.Dialer).Dial(context.Background(), "udp", ln.Addr().String())
 	require.NoError(t, err)
-	client = c.(*volley.Conn)
+	client = c
 	for server == nil || server.RemoteAddr().String() != client.LocalAddr().String() {
 		server = accept(t, ln)
 		t.Cleanup(func() { server.Close() })
@@ -45,13 +46,13 @@ func network(t *testing.T, lc *volley.ListenConfig) (*simnet.Network, *volley.Li
 	n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond})
 	pc, err := n.Listen("10.0.0.1:7777")
 	require.NoError(t, err)
-	l, err := lc.ListenPacket(pc)
+	l, err := lc.ListenOn(pc)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close(); n.Close() })
 	return n, l, func(from string, cfg *volley.Config) *volley.Conn {
 		pc, err := n.Listen(from)
 		require.NoError(t, err)
-		c, err := (&volley.Dialer{Config: cfg}).DialPacket(pc, l.Addr())
+		c, err := (&volley.Dialer{Config: cfg}).DialOn(context.Background(), pc, l.Addr())
 		require.NoError(t, err)
 		return c
 	}
@@ -60,7 +61,7 @@ func network(t *testing.T, lc *volley.ListenConfig) (*simnet.Network, *volley.Li
 func accept(t *testing.T, l *volley.Listener) *volley.Conn {
 	t.Helper()
 	l.SetDeadline(time.Now().Add(30 * time.Second))
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	require.NoError(t, err, "Accept")
 	return c
 }
@@ -68,7 +69,7 @@ func accept(t *testing.T, l *volley.Listener) *volley.Conn {
 func wantNoConn(t *testing.T, l *volley.Listener) {
 	t.Helper()
 	l.SetDeadline(time.Now().Add(time.Second))
-	c, err := l.AcceptConn()
+	c, err := l.AcceptConn(context.Background())
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Accept = %v, %v, want no connection", c, err)
 	}

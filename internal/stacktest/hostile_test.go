@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
 	"testing"
@@ -200,7 +201,7 @@ func TestUnreadMessagesStayWithinLimits(t *testing.T) {
 		}
 		for i := 1; i < len(all); i += 2 {
 			for range all[i].Stats().MessagesReceived {
-				all[i].ReadMessage(nil)
+				all[i].ReadMessage(context.Background(), nil)
 			}
 		}
 		all[0].Write([]byte("room"))
@@ -238,7 +239,7 @@ func TestJumps(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			c.SetReadDeadline(time.Now().Add(time.Millisecond))
 			for {
-				m, err := c.ReadMessage(nil)
+				m, err := c.ReadMessage(context.Background(), nil)
 				if err != nil {
 					return got
 				}

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -32,7 +33,7 @@ func newLedger(t *testing.T, name string) *ledger {
 
 func (l *ledger) receive(c *volley.Conn) {
 	for {
-		m, err := c.ReadMessage(nil)
+		m, err := c.ReadMessage(context.Background(), nil)
 		if err != nil {
 			return
 		}
@@ -198,7 +199,7 @@ func TestLossyTinyMessages(t *testing.T) {
 		go func() {
 			n := 0
 			for {
-				m, err := b.ReadMessage(nil)
+				m, err := b.ReadMessage(context.Background(), nil)
 				if err != nil {
 					received <- n
 					return
@@ -277,10 +278,10 @@ func TestIdleTimeout(t *testing.T) {
 		b.NetConn().Close() // as the end of its program does
 		b.Close()
 		start := time.Now()
-		if m, err := a.ReadMessage(nil); string(m) != "last words" || err != nil {
+		if m, err := a.ReadMessage(context.Background(), nil); string(m) != "last words" || err != nil {
 			t.Errorf("ReadMessage = %q, %v", m, err)
 		}
-		_, err := a.ReadMessage(nil)
+		_, err := a.ReadMessage(context.Background(), nil)
 		require.ErrorIs(t, err, volley.ErrIdleTimeout, "Read")
 		if d := time.Since(start); d < 25*time.Second || d > 30*time.Second+time.Millisecond { // one latency
 			t.Errorf("idle timeout after %v", d)
@@ -300,7 +301,7 @@ func TestReferenceConfigIsQuiet(t *testing.T) {
 		a, b := netPipe(0, link, volley.ReferenceConfig())
 		for range 500 {
 			a.Write([]byte("one way"))
-			if _, err := b.ReadMessage(nil); err != nil {
+			if _, err := b.ReadMessage(context.Background(), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -45,7 +46,7 @@ func crowd(t *testing.T, n int) (clients, servers []*volley.Conn) {
 func wantMessage(t *testing.T, c *volley.Conn, want string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(time.Second))
-	m, err := c.ReadMessage(nil)
+	m, err := c.ReadMessage(context.Background(), nil)
 	require.NoError(t, err)
 	require.Equal(t, want, string(m))
 }
@@ -112,7 +113,7 @@ func TestWriteAllOverSessionsConcurrently(t *testing.T) {
 			var next [writers]uint32
 			for range writers * rounds {
 				c.SetReadDeadline(time.Now().Add(time.Second))
-				m, err := c.ReadMessage(nil)
+				m, err := c.ReadMessage(context.Background(), nil)
 				require.NoError(t, err, "client %d has %v", i, next)
 				require.Equal(t, next[m[0]], binary.BigEndian.Uint32(m[1:]))
 				next[m[0]]++
@@ -130,7 +131,7 @@ func TestWriteAllOverAll(t *testing.T) {
 		defer n.Close()
 		pc, err := n.Listen("10.0.0.1:7777")
 		require.NoError(t, err)
-		l, err := new(volley.ListenConfig).ListenPacket(pc)
+		l, err := new(volley.ListenConfig).ListenOn(pc)
 		require.NoError(t, err)
 		defer l.Close()
 		for range 10 {
@@ -140,7 +141,7 @@ func TestWriteAllOverAll(t *testing.T) {
 			defer c.Close()
 			_, err = c.Write([]byte("hello"))
 			require.NoError(t, err)
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
 			defer s.Close()
 			clients, servers = append(clients, c), append(servers, s)

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net"
@@ -22,12 +23,12 @@ func TestNilArguments(t *testing.T) {
 	some := &net.UDPAddr{IP: loopback.Host().AsSlice(), Port: 9}
 	var udp *net.UDPConn
 	for name, call := range map[string]func() error{
-		"ListenPacket":         func() error { _, err := lc.ListenPacket(nil); return err },
-		"ListenPacket, typed":  func() error { _, err := lc.ListenPacket(udp); return err },
+		"ListenOn":             func() error { _, err := lc.ListenOn(nil); return err },
+		"ListenOn, typed":      func() error { _, err := lc.ListenOn(udp); return err },
 		"NewPacketConn":        func() error { _, err := volley.NewPacketConn(nil, nil); return err },
 		"NewPacketConn, typed": func() error { _, err := volley.NewPacketConn(udp, nil); return err },
-		"DialPacket":           func() error { _, err := d.DialPacket(nil, some); return err },
-		"DialPacket, typed":    func() error { _, err := d.DialPacket(udp, some); return err },
+		"DialOn":               func() error { _, err := d.DialOn(context.Background(), nil, some); return err },
+		"DialOn, typed":        func() error { _, err := d.DialOn(context.Background(), udp, some); return err },
 		"NewListener":          func() error { _, err := volley.NewListener(nil, nil).Accept(); return err },
 		"NewListener, typed":   func() error { _, err := volley.NewListener((*volley.Listener)(nil), nil).Accept(); return err },
 		"NewConn":              func() error { _, err := volley.NewConn(nil, nil).Read(make([]byte, 1)); return err },
@@ -49,7 +50,7 @@ func TestNilArguments(t *testing.T) {
 func TestListenPacketOnStream(t *testing.T) {
 	below := unixStream{pc: loopbackPacket(t)}
 	var lc volley.ListenConfig
-	_, err := lc.ListenPacket(below)
+	_, err := lc.ListenOn(below)
 	_, ok := errors.AsType[*volley.ConfigError](err)
 	require.True(t, ok, "%v", err)
 	require.NoError(t, below.pc.Close())
@@ -76,11 +77,11 @@ func loopbackPacket(t *testing.T) net.PacketConn {
 func TestDialOfAnotherFamily(t *testing.T) {
 	below := loopbackPacket(t)
 	var d volley.Dialer
-	_, err := d.DialPacket(below, &net.UDPAddr{IP: net.IPv6loopback, Port: 9})
+	_, err := d.DialOn(context.Background(), below, &net.UDPAddr{IP: net.IPv6loopback, Port: 9})
 	ae, ok := errors.AsType[*net.AddrError](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, net.AddrError{Err: "not an IPv4 address", Addr: "::1"}, *ae)
-	c, err := d.DialPacket(below, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}) // the socket was the caller's
+	c, err := d.DialOn(context.Background(), below, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}) // the socket was the caller's
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
@@ -107,7 +108,7 @@ func TestListenConfigBounds(t *testing.T) {
 		_, err := lc.Listen(t.Context(), "udp4", loopback.Addr())
 		_, ok := errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%v", err)
-		_, err = lc.ListenPacketConn(t.Context(), "udp4", loopback.Addr())
+		_, err = lc.ListenPacket(t.Context(), "udp4", loopback.Addr())
 		_, ok = errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%v", err)
 	}
@@ -146,14 +147,14 @@ func TestLeastMaxMemory(t *testing.T) {
 					_, err := way[0].Write(make([]byte, test.size))
 					require.NoError(t, err)
 					way[1].SetReadDeadline(time.Now().Add(time.Minute))
-					m, err := way[1].ReadMessage(nil)
+					m, err := way[1].ReadMessage(context.Background(), nil)
 					require.NoError(t, err)
 					require.Len(t, m, test.size)
 				}
 			}
 			require.Zero(t, b.Stats().MessagesRefused)
 			lc.MaxMemory--
-			_, err := lc.ListenPacket(loopbackPacket(t))
+			_, err := lc.ListenOn(loopbackPacket(t))
 			require.ErrorContains(t, err, "MaxMemory")
 		})
 	}

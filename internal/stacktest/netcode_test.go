@@ -2,6 +2,7 @@ package stacktest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -102,7 +103,7 @@ func TestMessagesOverSession(t *testing.T) {
 		}
 		go func() { // echo
 			for {
-				b, err := server.ReadMessage(nil)
+				b, err := server.ReadMessage(context.Background(), nil)
 				if err != nil {
 					return
 				}
@@ -141,7 +142,7 @@ func echoed(t *testing.T, c *volley.Conn, msg []byte) bool {
 		}
 		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		for {
-			got, err := c.ReadMessage(nil)
+			got, err := c.ReadMessage(context.Background(), nil)
 			if err != nil {
 				break
 			}
@@ -167,11 +168,11 @@ func TestEOFOverSession(t *testing.T) {
 		synctest.Wait()
 		client.Close()
 		for _, want := range []string{"early", "late"} {
-			if b, err := server.ReadMessage(nil); string(b) != want {
+			if b, err := server.ReadMessage(context.Background(), nil); string(b) != want {
 				t.Errorf("ReadMessage = %q, %v, want %q", b, err, want)
 			}
 		}
-		if _, err := server.ReadMessage(nil); err != io.EOF {
+		if _, err := server.ReadMessage(context.Background(), nil); err != io.EOF {
 			t.Errorf("ReadMessage after the end: %v, want EOF", err)
 		}
 		if _, err := server.Write([]byte("x")); err == nil {
@@ -195,7 +196,7 @@ func TestStackedPastDeadline(t *testing.T) {
 		inner.SetReadDeadline(time.Now().Add(-time.Second))
 		server := volley.NewConn(inner, nil)
 		server.SetReadDeadline(time.Now().Add(time.Second))
-		if b, err := server.ReadMessage(nil); string(b) != "early" {
+		if b, err := server.ReadMessage(context.Background(), nil); string(b) != "early" {
 			t.Errorf("ReadMessage = %q, %v, want what came early", b, err)
 		}
 		client.Close()
@@ -216,17 +217,17 @@ func TestStackedTooLate(t *testing.T) {
 		client.Close()
 		synctest.Wait()
 		server := volley.NewConn(inner, nil)
-		if b, err := server.ReadMessage(nil); string(b) != "last words" {
+		if b, err := server.ReadMessage(context.Background(), nil); string(b) != "last words" {
 			t.Errorf("ReadMessage = %q, %v", b, err)
 		}
-		if _, err := server.ReadMessage(nil); err != io.EOF {
+		if _, err := server.ReadMessage(context.Background(), nil); err != io.EOF {
 			t.Errorf("ReadMessage after the end: %v, want EOF", err)
 		}
 		server.Close()
 
 		inner = s.dial(t)
 		inner.Close()
-		if _, err := volley.NewConn(inner, nil).ReadMessage(nil); !errors.Is(err, net.ErrClosed) {
+		if _, err := volley.NewConn(inner, nil).ReadMessage(context.Background(), nil); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("ReadMessage on a closed session: %v", err)
 		}
 		s.inner.Close()
@@ -248,7 +249,7 @@ func TestIdleOverSession(t *testing.T) {
 			t.Errorf("%d payloads and %d packets in ten minutes, want 0 and one a second", st.MessagesSent, st.PacketsSent)
 		}
 		client.Write([]byte("still there"))
-		if b, err := server.ReadMessage(nil); string(b) != "still there" {
+		if b, err := server.ReadMessage(context.Background(), nil); string(b) != "still there" {
 			t.Errorf("ReadMessage = %q, %v", b, err)
 		}
 		client.Close()
@@ -316,7 +317,7 @@ func TestReferenceStack(t *testing.T) {
 	for _, n := range []int{256, 1024, 5000, 8192} {
 		msg := bytes.Repeat([]byte{byte(n)}, n)
 		a.Write(msg)
-		if got, err := b.ReadMessage(nil); err != nil || !bytes.Equal(got, msg) {
+		if got, err := b.ReadMessage(context.Background(), nil); err != nil || !bytes.Equal(got, msg) {
 			t.Errorf("%d bytes: %d, %v", n, len(got), err)
 		}
 	}

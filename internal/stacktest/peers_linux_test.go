@@ -197,7 +197,7 @@ func TestManyPeers(t *testing.T) {
 		defer close(accepted)
 		buf := make([]byte, 2048)
 		for len(conns) < peers {
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"net"
 	"os"
 	"testing"
@@ -27,9 +28,8 @@ func TestFullSendBuffer(t *testing.T) {
 	defer l.Close()
 	var d volley.Dialer
 	d.Config = &volley.Config{SocketBuffer: 64 << 10}
-	inner, err := d.Dial("udp4", l.Addr().String())
+	c, err := d.Dial(context.Background(), "udp4", l.Addr().String())
 	require.NoError(t, err)
-	c := inner.(*volley.Conn)
 	msg := make([]byte, 1000)
 
 	begin := time.Now()

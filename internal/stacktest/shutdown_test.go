@@ -34,7 +34,7 @@ func TestShutdownUnderMessages(t *testing.T) {
 		done, read := make(chan error, 1), make(chan error, 1)
 		go func() { done <- s.inner.Shutdown(ctx) }()
 		go func() {
-			_, err := far[2].ReadMessage(nil)
+			_, err := far[2].ReadMessage(context.Background(), nil)
 			read <- err
 		}()
 		far[0].Close()
@@ -43,16 +43,16 @@ func TestShutdownUnderMessages(t *testing.T) {
 		require.Empty(t, done)
 		require.ErrorIs(t, <-done, context.DeadlineExceeded)
 		require.ErrorIs(t, <-read, net.ErrClosed)
-		m, err := far[1].ReadMessage(nil)
+		m, err := far[1].ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "not read yet", string(m))
-		_, err = far[1].ReadMessage(nil)
+		_, err = far[1].ReadMessage(context.Background(), nil)
 		require.ErrorIs(t, err, net.ErrClosed)
 		_, err = far[1].Write([]byte("x"))
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.Zero(t, s.inner.Stats().Conns)
 		for _, c := range near {
-			_, err := c.ReadMessage(nil)
+			_, err := c.ReadMessage(context.Background(), nil)
 			require.Equal(t, io.EOF, err, "the client has been told")
 			c.Close()
 		}

@@ -24,7 +24,7 @@ func meet(t *testing.T, l *volley.Listener, n int) (clients, servers []*volley.C
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,12 +89,12 @@ func TestSharedPortWhileDialing(t *testing.T) {
 	lc := volley.ListenConfig{Sockets: sockets, Control: func(_, address string, _ syscall.RawConn) error {
 		if bound == 1 {
 			for range peers {
-				c, err := d.DialContext(context.Background(), "udp", address)
+				c, err := d.Dial(context.Background(), "udp", address)
 				if err != nil {
 					return err
 				}
 				t.Cleanup(func() { c.Close() })
-				clients = append(clients, c.(*volley.Conn))
+				clients = append(clients, c)
 			}
 		}
 		speak()
@@ -116,7 +116,7 @@ func TestSharedPortWhileDialing(t *testing.T) {
 	var got atomic.Int64
 	done := make(chan struct{})
 	for range peers {
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		if err != nil {
 			t.Fatalf("Accept = %v, want %d connections", err, peers)
 		}

@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"testing"
@@ -45,12 +46,12 @@ func TestTransportStats(t *testing.T) {
 		require.NoError(t, err)
 		server.SetReadDeadline(time.Now().Add(30 * time.Second))
 		for range batch {
-			_, err = server.ReadMessage(nil)
+			_, err = server.ReadMessage(context.Background(), nil)
 			require.NoError(t, err)
 		}
 		server.Write([]byte("answer"))
 		client.SetReadDeadline(time.Now().Add(30 * time.Second))
-		_, err = client.ReadMessage(nil)
+		_, err = client.ReadMessage(context.Background(), nil)
 		require.NoError(t, err)
 		for _, c := range []*volley.Conn{client, server} {
 			s := c.Stats().Transport

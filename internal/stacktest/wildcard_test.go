@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -37,7 +38,7 @@ func TestWildcardListener(t *testing.T) {
 			}
 			defer c.Close()
 			l.SetDeadline(time.Now().Add(20 * time.Second))
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +59,7 @@ func heard(t *testing.T, c, s *volley.Conn, message string) {
 		t.Fatalf("Write = %v, want nil", err)
 	}
 	s.SetReadDeadline(time.Now().Add(20 * time.Second)) // a watchdog
-	if m, err := s.ReadMessage(nil); string(m) != message || err != nil {
+	if m, err := s.ReadMessage(context.Background(), nil); string(m) != message || err != nil {
 		t.Fatalf("ReadMessage = %q, %v, want %q", m, err, message)
 	}
 }
@@ -96,12 +97,12 @@ func TestWildcardListenerDialedTwice(t *testing.T) {
 		for _, to := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.2"} {
 			c := wildcardDial(t, from, to, port)
 			from = c.LocalAddr().(*net.UDPAddr)
-			s, err := l.AcceptConn()
+			s, err := l.AcceptConn(context.Background())
 			if err != nil {
 				t.Fatalf("%s: %v", to, err)
 			}
 			if first != nil && to == "127.0.0.2" { // the client has closed the first one
-				if _, err := first.ReadMessage(nil); err != io.EOF {
+				if _, err := first.ReadMessage(context.Background(), nil); err != io.EOF {
 					t.Errorf("the first connection: %v, want EOF", err)
 				}
 			}

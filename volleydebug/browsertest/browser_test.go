@@ -174,7 +174,7 @@ func newNetwork(t testing.TB, n int) *network {
 	t.Cleanup(w.close)
 	w.writers.Go(func() {
 		for {
-			c, err := l.AcceptConn()
+			c, err := l.AcceptConn(context.Background())
 			if err != nil {
 				return
 			}
