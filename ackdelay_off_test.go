@@ -34,7 +34,7 @@ func TestAckDelayOnOneSideOnly(t *testing.T) {
 func testAckDelayOnOneSide(t *testing.T, what string, cfg *Config, echo bool) {
 	link := simnet.Link{Latency: 20 * time.Millisecond}
 	x, y := simnet.Pair(1, link, link)
-	a, b := NewConn(x, cfg), NewConn(y, nil)
+	a, b := mustConn(x, cfg), mustConn(y, nil)
 	defer b.Close()
 	defer a.Close()
 	go func() {
@@ -67,7 +67,7 @@ func testAckDelayOnOneSide(t *testing.T, what string, cfg *Config, echo bool) {
 func TestTickWhileCrowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-		a, b := NewConn(x, nil), NewConn(y, nil)
+		a, b := mustConn(x, nil), mustConn(y, nil)
 		defer b.Close()
 		defer a.Close()
 		a.Write([]byte("x"))

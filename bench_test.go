@@ -265,7 +265,7 @@ func BenchmarkWriteAllWithoutSocket(b *testing.B) {
 		p, err := m.Dial(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1))
 		require.NoError(b, err)
 		c := new(Conn)
-		require.NoError(b, c.start(p, set, nil))
+		require.NoError(b, c.start(p, set))
 		defer c.Close()
 		conns = append(conns, c)
 	}
@@ -337,8 +337,8 @@ func hopPair(b *testing.B) (from, to *Conn, x, y *hop) {
 	x, y = new(hop), new(hop)
 	x.other, y.other = y, x
 	from, to = new(Conn), new(Conn)
-	require.NoError(b, from.start(x, set, nil))
-	require.NoError(b, to.start(y, set, nil))
+	require.NoError(b, from.start(x, set))
+	require.NoError(b, to.start(y, set))
 	b.Cleanup(func() { from.Close(); to.Close() })
 	return from, to, x, y
 }

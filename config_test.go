@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/datagram"
 	"volley/internal/pattern"
 	"volley/reliable"
@@ -95,33 +97,25 @@ func TestBadConfigEverywhere(t *testing.T) {
 	if _, err := (&ListenConfig{Config: bad}).Listen(context.Background(), "udp", "127.0.0.1:0"); !errors.As(err, &ce) {
 		t.Errorf("Listen: %v", err)
 	}
-	a, b := Pipe(bad)
-	defer b.Close()
-	if _, err := a.Write([]byte("x")); !errors.As(err, &ce) {
-		t.Errorf("Write: %v", err)
+	x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
+	if _, err := NewConn(x, bad); !errors.As(err, &ce) {
+		t.Errorf("NewConn: %v", err)
 	}
-	if _, err := a.Read(make([]byte, 1)); !errors.As(err, &ce) {
-		t.Errorf("Read: %v", err)
+	if err := errors.Join(x.Close(), y.Close()); err != nil {
+		t.Errorf("Close: %v, want what was given open", err)
 	}
-	a.Stats()
-	a.AppendReceipts(nil)
-	if a.MaxMessageSize() != 0 {
-		t.Errorf("MaxMessageSize = %d, want 0", a.MaxMessageSize())
-	}
-	if err := a.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	require.Panics(t, func() { Pipe(bad) })
 }
 
-// A failed ListenPacket leaves the socket to the caller.
-func TestListenPacketFails(t *testing.T) {
+// A failed ListenOn leaves the socket to the caller.
+func TestListenOnFails(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lc := ListenConfig{Config: &Config{FragmentSize: -1}}
 	if _, err := lc.ListenOn(pc); err == nil {
-		t.Fatal("ListenPacket: no error")
+		t.Fatal("ListenOn: no error")
 	}
 	if err := pc.Close(); err != nil {
 		t.Errorf("Close: %v, want the socket open", err)

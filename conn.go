@@ -56,18 +56,8 @@ var (
 	_ outbox.Framer    = (*framer)(nil)
 )
 
-// start sets up c on dc and attaches it. An err that is not nil makes a
-// connection that only reports it.
-func (c *Conn) start(dc datagram.Conn, set *settings, err error) error {
-	if err != nil {
-		c.set, c.rare = &settings{}, &rare{last: &Stats{}}
-		c.out.Init(&c.mu, dc, (*framer)(c), dc.Features().Waits)
-		_ = c.endpoint.Init(nil, time.Now(), 0, nil) // for its clock
-		c.out.End(err)
-		c.user.In.Init(0, nil)
-		c.user.In.Fail(err)
-		return err
-	}
+// start sets up c on dc and attaches it.
+func (c *Conn) start(dc datagram.Conn, set *settings) error {
 	c.set = set
 	c.askFirst()
 	return c.startAfter(dc, set, dc.Stats())

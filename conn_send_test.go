@@ -55,7 +55,7 @@ func slowly(t *testing.T) (*Conn, *slowConn) {
 		t.Fatal(err)
 	}
 	c, s := new(Conn), newSlowConn()
-	if err := c.start(s, set, nil); err != nil {
+	if err := c.start(s, set); err != nil {
 		t.Fatal(err)
 	}
 	return c, s

@@ -50,7 +50,7 @@ var conns = []struct {
 	}},
 	{"NetPipe", func(tb testing.TB, cfg *Config) (a, b *Conn) {
 		x, y := socketpair.Pipe()
-		a, b = NewConn(x, cfg), NewConn(y, cfg)
+		a, b = mustConn(x, cfg), mustConn(y, cfg)
 		tb.Cleanup(func() { a.Close(); b.Close() })
 		return a, b
 	}},

@@ -17,7 +17,7 @@ func TestKeepAlivesHurry(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			link := simnet.Link{Latency: 20 * time.Millisecond}
 			x, y := simnet.Pair(1, link, link)
-			a, b, sim := NewConn(x, nil), NewConn(y, nil), x.Network()
+			a, b, sim := mustConn(x, nil), mustConn(y, nil), x.Network()
 			if known {
 				b.Write([]byte("hello"))
 				time.Sleep(time.Second)

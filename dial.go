@@ -30,7 +30,7 @@ func Dial(network, address string) (*Conn, error) {
 	return d.Dial(context.Background(), network, address)
 }
 
-// DialUDP is Dial for addresses that are resolved, with the signature of
+// DialUDP is [Dial] for addresses that are resolved, with the signature of
 // net.DialUDP. A nil laddr is chosen by the system.
 func DialUDP(network string, laddr, raddr *net.UDPAddr) (*Conn, error) {
 	inner, err := net.DialUDP(network, laddr, raddr)
@@ -89,7 +89,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 	}
 	c := &Conn{rare: &rare{inner: inner}}
 	stop := set.watchDialed(dc)
-	if err := c.start(dc, set, nil); err != nil {
+	if err := c.start(dc, set); err != nil {
 		stop()
 		dc.Close()
 		return nil, err

@@ -53,7 +53,7 @@ func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, raddr net.Addr) 
 	}
 	c := new(Conn)
 	stop := set.watchDialed(dc)
-	if err := c.start(dc, set, nil); err != nil {
+	if err := c.start(dc, set); err != nil {
 		stop()
 		return nil, err
 	}

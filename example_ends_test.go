@@ -16,12 +16,12 @@ func simulated(lc *volley.ListenConfig) (ln *volley.Listener, dial func(from str
 	network := simnet.New(1)
 	pc, err := network.Listen("10.0.0.1:7777")
 	check(err)
-	ln, err = lc.ListenPacket(pc)
+	ln, err = lc.ListenOn(pc)
 	check(err)
 	dial = func(from string) *volley.Conn {
 		pc, err := network.Listen(from)
 		check(err)
-		c, err := new(volley.Dialer).DialPacket(pc, ln.Addr())
+		c, err := new(volley.Dialer).DialOn(context.Background(), pc, ln.Addr())
 		check(err)
 		return c
 	}
@@ -40,7 +40,7 @@ func ExampleConn_CloseWithReason() {
 	fair.Write([]byte("walk"))
 	buf := make([]byte, 100)
 	for range 2 {
-		peer, err := ln.AcceptConn()
+		peer, err := ln.AcceptConn(context.Background())
 		check(err)
 		n, err := peer.Read(buf)
 		check(err)

@@ -103,7 +103,8 @@ func ExamplePipe() {
 // The seed makes it the same each time.
 func ExampleNewConn_lossy() {
 	x, y := simnet.Pair(2, simnet.Link{Loss: 0.5}, simnet.Link{})
-	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	client, _ := volley.NewConn(x, nil)
+	server, _ := volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	for i := range 6 {
@@ -162,7 +163,8 @@ func ExampleListener_Conns() {
 func ExampleConn_ReadMessageID() {
 	reorders := simnet.Link{Latency: 10 * time.Millisecond, Reorder: 0.3, ReorderBy: 5 * time.Millisecond}
 	x, y := simnet.Pair(1, reorders, simnet.Link{})
-	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	client, _ := volley.NewConn(x, nil)
+	server, _ := volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	go func() {
@@ -205,7 +207,8 @@ func ExampleConn_AppendReceipts() {
 // What is lost is written again, until all of it has arrived.
 func ExampleConn_WaitReceipts() {
 	x, y := simnet.Pair(1, simnet.Link{Loss: 0.3}, simnet.Link{Loss: 0.3})
-	client, server := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	client, _ := volley.NewConn(x, nil)
+	server, _ := volley.NewConn(y, nil)
 	defer client.Close()
 	defer server.Close()
 	go func() {
@@ -306,7 +309,7 @@ func ExampleWriteAll() {
 	var clients, players []*volley.Conn
 	for range 3 {
 		inner, _ := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
-		c := volley.NewConn(inner, nil)
+		c, _ := volley.NewConn(inner, nil)
 		defer c.Close()
 		c.Write([]byte("join"))
 		p, _ := ln.AcceptConn(context.Background())
@@ -385,7 +388,8 @@ func ExampleNewConn() {
 	defer n.Close()
 	a, _ := n.Dial("10.0.0.1:1000", "10.0.0.2:2000")
 	b, _ := n.Dial("10.0.0.2:2000", "10.0.0.1:1000")
-	x, y := volley.NewConn(a, nil), volley.NewConn(b, nil)
+	x, _ := volley.NewConn(a, nil)
+	y, _ := volley.NewConn(b, nil)
 	defer x.Close()
 	defer y.Close()
 
@@ -471,7 +475,9 @@ func ExampleConfig_restartNotice() {
 	dial := func() *volley.Conn {
 		inner, err := network.Dial("10.0.0.2:5000", "10.0.0.1:7777")
 		check(err)
-		return volley.NewConn(inner, cfg)
+		c, err := volley.NewConn(inner, cfg)
+		check(err)
+		return c
 	}
 	ln, c := listen(), dial()
 	// The server knows a client by its first message.

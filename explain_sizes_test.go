@@ -18,7 +18,7 @@ func unequal(t *testing.T, link simnet.Link, a, b *Config, f func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t}
 		s.ia, s.ib = simnet.Pair(1, link, good)
-		s.a, s.b = NewConn(s.ia, a), NewConn(s.ib, b)
+		s.a, s.b = mustConn(s.ia, a), mustConn(s.ib, b)
 		defer s.b.Close()
 		defer s.a.Close()
 		s.drain(s.a)
@@ -189,7 +189,7 @@ func TestSizesLog(t *testing.T) {
 		defer pc.Close()
 		c, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
 		require.NoError(t, err)
-		peer := NewConn(c, nil)
+		peer := mustConn(c, nil)
 		defer peer.Close()
 		peer.Write([]byte("hello"))
 		told(t, log, func() { peer.Write(large) })

@@ -32,7 +32,7 @@ func staged(t *testing.T, ab, ba simnet.Link, cfg *Config, f func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, stop: make(chan struct{})}
 		s.ia, s.ib = simnet.Pair(1, ab, ba)
-		s.a, s.b = NewConn(s.ia, cfg), NewConn(s.ib, cfg)
+		s.a, s.b = mustConn(s.ia, cfg), mustConn(s.ib, cfg)
 		defer s.b.Close()
 		defer s.a.Close()
 		defer close(s.stop)
@@ -269,14 +269,14 @@ func TestExplainPeerRefuses(t *testing.T) {
 		defer ib.Close()
 		inner := &refusing{ia, make(chan struct{}, 1)}
 		inner.refuse <- struct{}{}
-		a := NewConn(inner, nil)
+		a := mustConn(inner, nil)
 		defer a.Close()
 		a.Write([]byte("hello"))
 		time.Sleep(time.Second)
 		f := finding(t, a.Explain(), PeerRefuses)
 		require.Contains(t, f.Text, "nobody listens")
 		ib.Read(make([]byte, 100)) // which has waited there
-		b := NewConn(ib, nil)      // it comes after all
+		b := mustConn(ib, nil)     // it comes after all
 		defer b.Close()
 		a.Write([]byte("hello"))
 		b.Write([]byte("hello"))
@@ -317,7 +317,7 @@ func TestExplainMemoryFull(t *testing.T) {
 		n.SetDefault(good)
 		inner, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
 		require.NoError(t, err)
-		a := NewConn(inner, nil)
+		a := mustConn(inner, nil)
 		defer a.Close()
 		a.Write([]byte("hello"))
 		b, err := l.AcceptConn(context.Background())
@@ -353,7 +353,7 @@ func TestExplainEarlier(t *testing.T) {
 		dial := func(addr string) (a, b *Conn) {
 			inner, err := n.Dial(addr, "10.0.0.1:7777")
 			require.NoError(t, err)
-			a = NewConn(inner, nil)
+			a = mustConn(inner, nil)
 			a.Write([]byte("hello"))
 			b, err = l.AcceptConn(context.Background())
 			require.NoError(t, err)
@@ -467,7 +467,7 @@ func TestExplainSendBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ia, ib := simnet.Pair(1, good, good)
 		inner := &stuck{Conn: ia, free: make(chan struct{})}
-		s := &stage{t: t, a: NewConn(inner, nil), b: NewConn(ib, nil)}
+		s := &stage{t: t, a: mustConn(inner, nil), b: mustConn(ib, nil)}
 		defer s.b.Close()
 		defer s.a.Close()
 		s.drain(s.a)

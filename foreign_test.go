@@ -32,7 +32,7 @@ func TestForeignBlocksBothWays(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			x, y := test.pair(t)
-			a, b := NewConn(x, nil), NewConn(y, nil)
+			a, b := mustConn(x, nil), mustConn(y, nil)
 			defer a.Close()
 			defer b.Close()
 			var wg sync.WaitGroup
@@ -69,7 +69,7 @@ func TestForeignCloseWhileStuck(t *testing.T) {
 	for _, flood := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			x, y := socketpair.Pipe()
-			c := NewConn(x, nil)
+			c := mustConn(x, nil)
 			y.Write([]byte{0, 0, 0, 255, 255, 'x'}) // it owes an acknowledgement now
 			var wg sync.WaitGroup
 			if flood {
@@ -99,7 +99,7 @@ func writeUntilError(c *Conn) error {
 func TestForeignCloseFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := socketpair.Pipe()
-		a, b := NewConn(x, nil), NewConn(y, nil)
+		a, b := mustConn(x, nil), mustConn(y, nil)
 		for i := range 50 {
 			a.Write(pattern.New(uint32(i), 1000))
 		}
@@ -140,7 +140,7 @@ func TestForeignIsClosedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := socketpair.Pipe()
 		inner := &fragileConn{Conn: x}
-		c := NewConn(inner, nil)
+		c := mustConn(inner, nil)
 		y.Close()
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("Read: %v, want io.EOF", err)
@@ -162,7 +162,7 @@ func TestForeignIsClosedOnce(t *testing.T) {
 func TestForeignWriteDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := socketpair.Pipe()
-		c := NewConn(x, nil)
+		c := mustConn(x, nil)
 		c.SetWriteDeadline(time.Now().Add(time.Second))
 		wantTimeout(t, "Write with a deadline", writeUntilError(c))
 
@@ -174,7 +174,7 @@ func TestForeignWriteDeadline(t *testing.T) {
 		wantTimeout(t, "Write given a deadline", writeUntilError(c))
 
 		c.SetWriteDeadline(time.Time{})
-		peer := NewConn(y, nil)
+		peer := mustConn(y, nil)
 		for peer.Stats().MessagesReceived == 0 {
 			synctest.Wait()
 		}
@@ -231,7 +231,7 @@ func TestForeignErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
 		mood := &moodyConn{Conn: x}
-		c, peer := NewConn(mood, nil), NewConn(y, nil)
+		c, peer := mustConn(mood, nil), mustConn(y, nil)
 		mood.be(os.ErrDeadlineExceeded, os.ErrDeadlineExceeded)
 		c.Write([]byte("lost"))
 		peer.Write([]byte("lost"))
@@ -266,7 +266,7 @@ func TestForeignHugeMessages(t *testing.T) {
 		x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
 		cfg := &Config{FragmentSize: 60000, MaxMessageSize: 256 * 60000}
 		before := testenv.Heap()
-		a, b := NewConn(x, cfg), NewConn(y, cfg)
+		a, b := mustConn(x, cfg), mustConn(y, cfg)
 		if n := testenv.Heap() - before; n > 1<<20 {
 			t.Errorf("two connections take %d bytes, want at most 1 MiB", n)
 		}
@@ -296,12 +296,11 @@ func TestNewConnOnStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := NewConn(inner, nil)
+		defer inner.Close()
 		var ce *ConfigError
-		if _, err := c.Write([]byte("x")); !errors.As(err, &ce) {
-			t.Errorf("Write over %s: %v, want a *ConfigError", network, err)
+		if _, err := NewConn(inner, nil); !errors.As(err, &ce) {
+			t.Errorf("NewConn over %s: %v, want a *ConfigError", network, err)
 		}
-		c.Close()
 	}
 }
 
@@ -315,13 +314,13 @@ func TestNewConnOnStreamsInMemory(t *testing.T) {
 	for name, inner := range map[string]net.Conn{
 		"net.Pipe": x, "wrapped": struct{ net.Conn }{x}, "TLS": tls.Client(a, &tls.Config{InsecureSkipVerify: true}),
 	} {
-		_, err := NewConn(inner, nil).Write([]byte("x"))
+		_, err := NewConn(inner, nil)
 		ce, ok := errors.AsType[*ConfigError](err)
 		if !ok || ce.Field != "inner" {
-			t.Errorf("Write over %s: %v, want a *ConfigError for inner", name, err)
+			t.Errorf("NewConn over %s: %v, want a *ConfigError for inner", name, err)
 		}
 	}
-	c := NewConn(struct{ net.Conn }{b}, nil) // not volley's own to see, and no stream
+	c := mustConn(struct{ net.Conn }{b}, nil) // not volley's own to see, and no stream
 	defer c.Close()
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Error(err)
@@ -329,19 +328,9 @@ func TestNewConnOnStreamsInMemory(t *testing.T) {
 }
 
 func TestNewConnOnNil(t *testing.T) {
-	c := NewConn(nil, nil)
-	var ce *ConfigError
-	if _, err := c.Write([]byte("x")); !errors.As(err, &ce) || ce.Field != "inner" {
-		t.Errorf("Write over nil: %v, want a *ConfigError for inner", err)
-	}
-	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &ce) {
-		t.Errorf("Read over nil: %v, want a *ConfigError", err)
-	}
-	if c.LocalAddr() == nil || c.NetConn() != nil {
-		t.Errorf("LocalAddr = %v, NetConn = %v", c.LocalAddr(), c.NetConn())
-	}
-	if err := c.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+	c, err := NewConn(nil, nil)
+	if ce, ok := errors.AsType[*ConfigError](err); !ok || ce.Field != "inner" || c != nil {
+		t.Errorf("NewConn over nil: %v, %v, want a *ConfigError for inner", c, err)
 	}
 }
 
@@ -354,7 +343,7 @@ func (anonymous) RemoteAddr() net.Addr { return nil }
 func TestForeignWithoutAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := socketpair.Pipe()
-		c := NewConn(anonymous{x}, nil)
+		c := mustConn(anonymous{x}, nil)
 		if c.LocalAddr() == nil || c.RemoteAddr() == nil {
 			t.Error("an address is nil")
 		}

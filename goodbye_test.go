@@ -330,7 +330,7 @@ func TestDialWhileLingering(t *testing.T) {
 		n, l, _ := network(t, &ListenConfig{})
 		pc, err := n.Listen("10.0.0.2:7777")
 		require.NoError(t, err)
-		other, err := new(ListenConfig).ListenPacket(pc)
+		other, err := new(ListenConfig).ListenOn(pc)
 		require.NoError(t, err)
 		defer other.Close()
 		for i := range 5 {

@@ -14,7 +14,7 @@ import (
 // netPipe returns two connections over a network in memory.
 func netPipe(seed uint64, ab, ba simnet.Link, cfg *Config) (a, b *Conn) {
 	x, y := simnet.Pair(seed, ab, ba)
-	return NewConn(x, cfg), NewConn(y, cfg)
+	return mustConn(x, cfg), mustConn(y, cfg)
 }
 
 // udpPair returns two connections over loopback, dialed and accepted. They are
@@ -62,4 +62,13 @@ func wantTimeout(tb testing.TB, what string, err error) {
 	if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
 		tb.Errorf("%s: %v is no net.Error with Timeout", what, err)
 	}
+}
+
+// mustConn is NewConn without an error.
+func mustConn(inner net.Conn, cfg *Config) *Conn {
+	c, err := NewConn(inner, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
 }

@@ -3,6 +3,7 @@ package volley
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -79,6 +80,9 @@ const (
 
 // A Listener accepts message connections on a UDP address.
 type Listener struct {
+	over       *listen.Over[*Conn] // of NewListener; nil: the rest counts
+	overConfig *Config
+
 	set      *settings
 	maxConns int
 	filter   func(netip.AddrPort) bool
@@ -240,6 +244,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept until ctx ends. Then the error is the cause of that.
 func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
+	if l.over != nil {
+		return l.acceptOver(ctx)
+	}
 	c, err := l.side.Accept(ctx)
 	if err == nil {
 		c.markAccepted()
@@ -249,15 +256,36 @@ func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.
-func (l *Listener) SetDeadline(t time.Time) error { return l.side.SetDeadline(t) }
+func (l *Listener) SetDeadline(t time.Time) error {
+	if l.over != nil {
+		return l.unsupported("set")
+	}
+	return l.side.SetDeadline(t)
+}
+
+// unsupported returns the error of what cannot be done over another listener.
+func (l *Listener) unsupported(op string) error {
+	return &net.OpError{Op: op, Net: l.Addr().Network(), Source: l.Addr(), Err: errors.ErrUnsupported}
+}
 
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr { return l.side.Addr() }
+func (l *Listener) Addr() net.Addr {
+	if l.over != nil {
+		return l.over.Addr()
+	}
+	return l.side.Addr()
+}
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
-// that were accepted live on; the socket closes with the last of them, once it has
-// said goodbye. Meanwhile new peers are refused. Close may be called more than once and returns the first call's result.
-func (l *Listener) Close() error { return l.side.Close() }
+// that were accepted live on. The socket closes with the last of them, once it has
+// said goodbye. Meanwhile new peers are refused. Close may be called more than once and
+// returns the first call's result.
+func (l *Listener) Close() error {
+	if l.over != nil {
+		return l.over.Close()
+	}
+	return l.side.Close()
+}
 
 // Shutdown ends the Listener as Close does, and waits for its connections.
 //
@@ -277,7 +305,12 @@ func (l *Listener) Close() error { return l.side.Close() }
 // It may be called after Close, more than once, and by several goroutines. The
 // connections are not told that they are waited for: that is the application's
 // affair, before or meanwhile.
-func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
+func (l *Listener) Shutdown(ctx context.Context) error {
+	if l.over != nil {
+		return l.over.Shutdown(ctx, func(c *Conn) { c.Close() })
+	}
+	return l.side.Shutdown(ctx)
+}
 
 // ListenerStats tells what a Listener has done. Fields may be added.
 type ListenerStats struct {
@@ -295,6 +328,9 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
+	if l.over != nil {
+		return ListenerStats{Conns: l.over.Conns(), Accepted: l.accepted.Load()}
+	}
 	s := ListenerStats{
 		Conns:    l.side.Conns(),
 		Memory:   l.budget.Used(),

@@ -15,7 +15,12 @@ import (
 // before its turn does not come, though it may end right after; one that is
 // accepted during the loop may come or not. After Close of the Listener, those
 // come that live on.
-func (l *Listener) Conns() iter.Seq[*Conn] { return l.side.Each(acceptedConn) }
+func (l *Listener) Conns() iter.Seq[*Conn] {
+	if l.over != nil {
+		return l.over.Each()
+	}
+	return l.side.Each(acceptedConn)
+}
 
 // acceptedConn returns the connection of a Handler if it is one for Conns.
 func acceptedConn(h datagram.Handler) (*Conn, bool) {

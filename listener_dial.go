@@ -28,8 +28,11 @@ var ErrConnExists = errors.New("volley: there is a connection with this address 
 // and lives on after Close, as accepted ones do. Errors are those of the
 // resolver, a *net.AddrError for port 0 or an IPv6 address where l has a socket of
 // IPv4, [ErrConnExists], net.ErrClosed after Close, and a *[ConfigError] if the
-// Listener has several Sockets.
+// Listener has several Sockets. A Listener of [NewListener] cannot dial.
 func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
+	if l.over != nil {
+		return nil, l.unsupported("dial")
+	}
 	addr, err := listen.Resolve(ctx, l.Addr(), address)
 	addr = plain(addr)
 	if err == nil {
@@ -63,7 +66,7 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 	}
 	c := new(Conn)
 	l.side.Add()
-	if err := c.start(dc, l.set, nil); err != nil {
+	if err := c.start(dc, l.set); err != nil {
 		l.forget(c)
 		dc.Close()
 		return nil, err

@@ -187,7 +187,7 @@ func TestPacketConnLog(t *testing.T) {
 		for range 3 {
 			c, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
 			require.NoError(t, err)
-			peer := NewConn(c, nil)
+			peer := mustConn(c, nil)
 			peer.Write([]byte("hello"))
 			defer peer.Close()
 		}

@@ -25,7 +25,7 @@ func TestWriteAllErrors(t *testing.T) {
 		x, y := Pipe(nil) // waits for room, and cannot gather
 		defer y.Close()
 		defer x.Close()
-		small := NewConn(nil, nil) // only has an error
+		small, _ := Pipe(&Config{MaxMessageSize: 2})
 		defer small.Close()
 		conns := append(slices.Clone(servers), nil, clients[0], x, small)
 
@@ -46,8 +46,8 @@ func TestWriteAllErrors(t *testing.T) {
 				require.IsType(t, &net.OpError{}, f.Err)
 			}
 		}
-		var config *ConfigError
-		require.ErrorAs(t, err, &config)
+		var tooLarge *MessageTooLargeError
+		require.ErrorAs(t, err, &tooLarge)
 		require.Contains(t, err.Error(), "4 of 74 messages not written, the first: ")
 
 		time.Sleep(time.Second)
@@ -83,7 +83,7 @@ func crowdAt(t *testing.T, n int, wrap func(net.PacketConn) net.PacketConn) (ser
 	for i := range n {
 		inner, err := network.Dial(fmt.Sprintf("10.0.0.2:%d", 1+i), "10.0.0.1:7777")
 		require.NoError(t, err)
-		c := NewConn(inner, nil)
+		c := mustConn(inner, nil)
 		t.Cleanup(func() { c.Close() })
 		_, err = c.Write([]byte("hello"))
 		require.NoError(t, err)

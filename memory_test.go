@@ -39,7 +39,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dials[i] = NewConn(inner, nil)
+			dials[i] = mustConn(inner, nil)
 			for conns[i] == nil {
 				dials[i].Write([]byte("hello"))
 				l.SetDeadline(time.Now().Add(10 * time.Millisecond))

@@ -106,7 +106,7 @@ func TestNumberModel(t *testing.T) {
 func TestNumbersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far, near := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-		c := NewConn(near, nil)
+		c := mustConn(near, nil)
 		defer c.Close()
 		defer far.Close()
 		receive := func(s uint16) uint64 {

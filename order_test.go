@@ -47,7 +47,7 @@ func startOn(t *testing.T, dc datagram.Conn) *Conn {
 		t.Fatal(err)
 	}
 	c := new(Conn)
-	if err := c.start(dc, set, nil); err != nil {
+	if err := c.start(dc, set); err != nil {
 		t.Fatal(err)
 	}
 	return c

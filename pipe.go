@@ -1,6 +1,10 @@
 package volley
 
-import "volley/internal/datagram"
+import (
+	"cmp"
+
+	"volley/internal/datagram"
+)
 
 type pipeAddr string
 
@@ -13,22 +17,21 @@ func (a pipeAddr) String() string { return string(a) }
 // Nothing is lost and the order is kept. Write waits until the other side has room.
 // After Close the other side reads what is left and then io.EOF. For connections
 // that lose messages, call [NewConn] with both sockets of [volley/simnet.Pair].
+// Pipe panics with a *[ConfigError] if cfg does not fit.
 // Both work in real time and in a testing/synctest bubble, where real sockets have
 // no place.
 func Pipe(cfg *Config) (a, b *Conn) {
 	set, err := sessionSettings(cfg, datagram.MaxUDP)
-	if err == nil {
-		set.onClose = pipedConns.Ended
-	}
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
 	a, b = new(Conn), new(Conn)
-	for _, end := range []struct {
-		c  *Conn
-		dc datagram.Conn
-	}{{a, x}, {b, y}} {
-		if end.c.start(end.dc, set, err) == nil {
-			pipedConns.Add(end.c)
-		}
+	if err == nil {
+		set.onClose = pipedConns.Ended
+		err = cmp.Or(a.start(x, set), b.start(y, set))
 	}
+	if err != nil {
+		panic(err)
+	}
+	pipedConns.Add(a)
+	pipedConns.Add(b)
 	return a, b
 }

@@ -126,11 +126,6 @@ func TestWaitReceiptsRefused(t *testing.T) {
 	b.Close()
 	_, err = a.WaitReceipts(t.Context(), nil)
 	require.ErrorIs(t, err, net.ErrClosed)
-	c := NewConn(nil, nil)
-	_, err = c.WaitReceipts(t.Context(), nil)
-	require.ErrorAs(t, err, &ce)
-	require.Equal(t, "inner", ce.Field)
-	c.Close()
 }
 
 // One goroutine writes and notes the numbers, another one waits for the receipts

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -101,7 +102,7 @@ func TestProtocolID(t *testing.T) {
 			}
 			wantRefused(t, d, c.reason, 2*simRTT)
 			l.SetDeadline(time.Now().Add(time.Second))
-			if s, err := l.AcceptConn(); err == nil {
+			if s, err := l.AcceptConn(context.Background()); err == nil {
 				// Its first packet came alone; then it learns soon.
 				_, err, after := wantEnd(t, s)
 				var ce *CloseError
@@ -161,7 +162,7 @@ func TestRequireProtocol(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 			s := accept(t, l)
-			_, err := s.ReadMessage(nil)
+			_, err := s.ReadMessage(context.Background(), nil)
 			require.NoError(t, err)
 			c.Close()
 			s.Close()
@@ -245,7 +246,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 	listen := func() *Listener {
 		pc, err := n.Listen("10.0.0.1:7777")
 		require.NoError(t, err)
-		l, err := new(ListenConfig).ListenPacket(pc)
+		l, err := new(ListenConfig).ListenOn(pc)
 		require.NoError(t, err)
 		return l
 	}
@@ -253,7 +254,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 	c := dialShared(t, n, "10.0.0.2:5000", nil)
 	accepted := make(chan *Conn, 1)
 	go func() {
-		s, err := l.AcceptConn()
+		s, err := l.AcceptConn(context.Background())
 		if err == nil {
 			s.Write([]byte("welcome"))
 		}

@@ -101,6 +101,9 @@ func (c *Conn) Value() any {
 
 // startServing begins to serve. Connections that nobody has accepted are served, too.
 func (l *Listener) startServing(h Handler, polled bool) error {
+	if l.over != nil {
+		return errors.ErrUnsupported
+	}
 	if h.Message == nil {
 		return &ConfigError{Field: "Handler.Message", Reason: "it is nil"}
 	}

@@ -24,14 +24,19 @@ var volleyNetcodePeer = &peer{
 		if err != nil {
 			return nil, err
 		}
-		return netListener{volley.NewListener(ln, nil), newVolleyLink}, nil
+		l, err := volley.NewListener(ln, nil)
+		return netListener{l, newVolleyLink}, err
 	},
 	dial: func(addr string, _ int) (link, error) {
 		c, err := new(netcode.Dialer).DialWithKey(context.Background(), addr, netcodeKey, 0, clientIDs.Add(1))
 		if err != nil {
 			return nil, err
 		}
-		return newVolleyLink(volley.NewConn(c, nil)), nil
+		v, err := volley.NewConn(c, nil)
+		if err != nil {
+			return nil, err
+		}
+		return newVolleyLink(v), nil
 	},
 }
 

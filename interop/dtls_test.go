@@ -67,7 +67,10 @@ func TestVolleyOverDTLS(t *testing.T) {
 	y, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	inner, outer := secure(t, x, y)
-	a, b := volley.NewConn(inner, nil), volley.NewConn(outer, nil)
+	a, err := volley.NewConn(inner, nil)
+	require.NoError(t, err)
+	b, err := volley.NewConn(outer, nil)
+	require.NoError(t, err)
 	defer a.Close()
 	defer b.Close()
 	for _, c := range []*volley.Conn{a, b} {

@@ -91,14 +91,20 @@ func Example_messages() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ln := volley.NewListener(inner, nil)
+	ln, err := volley.NewListener(inner, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer ln.Close()
 
 	session, err := new(netcode.Dialer).DialWithKey(context.Background(), ln.Addr().String(), key, 0, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := volley.NewConn(session, nil)
+	client, err := volley.NewConn(session, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer client.Close()
 	client.Write(make([]byte, 10_000)) // in ten fragments
 
@@ -120,7 +126,10 @@ func ExampleConn_ClientID() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ln := volley.NewListener(sessions, nil)
+	ln, err := volley.NewListener(sessions, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer ln.Close()
 
 	backend := netcode.Issuer{

@@ -92,7 +92,7 @@ func TestEndedLayers(t *testing.T) {
 	require.NoError(t, err)
 	ns, err := l.AcceptConn(ctx)
 	require.NoError(t, err)
-	a, b := volley.NewConn(nc, nil), volley.NewConn(ns, nil)
+	a, b := newConn(nc, nil), newConn(ns, nil)
 	exchange(t, a, b)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
@@ -199,7 +199,7 @@ func TestEndedOthers(t *testing.T) {
 	exchange(t, a, b)
 	x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
 	z, w := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-	c, d := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	c, d := newConn(x, nil), newConn(y, nil)
 	exchange(t, c, d)
 	e, f := porous.Pipe(nil)
 	g, err := porous.NewConn(z, nil)
@@ -223,4 +223,13 @@ func TestEndedOthers(t *testing.T) {
 		require.EqualValues(t, 2, got.Conns-before[c].Conns, c)
 		require.EqualValues(t, 2, got.MessagesReceived-before[c].MessagesReceived, c)
 	}
+}
+
+// newConn is volley.NewConn without an error.
+func newConn(inner net.Conn, cfg *volley.Config) *volley.Conn {
+	c, err := volley.NewConn(inner, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
 }

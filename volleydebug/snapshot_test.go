@@ -216,7 +216,7 @@ func TestSnapshotLayers(t *testing.T) {
 	require.EqualValues(t, 5, bare.BytesReceived)
 	require.EqualValues(t, 1, bare.MessagesSent)
 
-	a, b := volley.NewConn(nc, nil), volley.NewConn(ns, nil)
+	a, b := newConn(nc, nil), newConn(ns, nil)
 	defer a.Close()
 	defer b.Close()
 	exchange(t, a, b)
@@ -370,7 +370,7 @@ func TestSnapshotPipes(t *testing.T) {
 	before := count()
 	a, b := volley.Pipe(nil)
 	x, y := simnet.Pair(1, simnet.Link{}, simnet.Link{})
-	c, d := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	c, d := newConn(x, nil), newConn(y, nil)
 	defer c.Close()
 	defer d.Close()
 	require.Equal(t, before+2, count())

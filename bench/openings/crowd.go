@@ -47,7 +47,7 @@ func dial(name, addr string, id uint64) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return volley.NewConn(s, nil), nil
+		return volley.NewConn(s, nil)
 	}
 	return volley.Dial("udp4", addr)
 }

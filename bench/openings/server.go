@@ -144,7 +144,10 @@ func listenNetcode() (net.Addr, func() uint64, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l := volley.NewListener(ln, nil)
+	l, err := volley.NewListener(ln, nil)
+	if err != nil {
+		return nil, nil, err
+	}
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -132,7 +132,12 @@ func (o *wireOptions) dial(ctx context.Context, address string) (messageConn, er
 		if err != nil {
 			return nil, err
 		}
-		return volley.NewConn(nc, o.clientConfig()), nil
+		c, err := volley.NewConn(nc, o.clientConfig())
+		if err != nil {
+			nc.Close()
+			return nil, err
+		}
+		return c, nil
 	}
 	d := volley.Dialer{Config: o.clientConfig()}
 	c, err := d.Dial(ctx, "udp", address)
@@ -163,7 +168,12 @@ func (o *wireOptions) dialSecure(ctx context.Context, address string) (messageCo
 		}
 		return c, nil
 	}
-	return volley.NewConn(nc, o.clientConfig()), nil
+	c, err := volley.NewConn(nc, o.clientConfig())
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // dialSession opens the session below.
@@ -248,7 +258,8 @@ func (o *wireOptions) listenSecure(ctx context.Context, address string) (ln net.
 		ln, err := porous.NewListener(sessions, o.porousConfig())
 		return ln, made, err
 	}
-	return volley.NewListener(sessions, o.volleyConfig()), made, nil
+	ln, err = volley.NewListener(sessions, o.volleyConfig())
+	return ln, made, err
 }
 
 // bye closes a connection, and tells the server: several times, since some get

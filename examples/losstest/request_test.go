@@ -17,7 +17,14 @@ import (
 // other. It is to be called inside a bubble.
 func start(t *testing.T, link simnet.Link) *Client {
 	x, y := simnet.Pair(1, link, link)
-	a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	a, err := volley.NewConn(x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := volley.NewConn(y, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	served := make(chan error, 1)
 	go func() { served <- Serve(b, strings.ToUpper) }()
 	t.Cleanup(func() {

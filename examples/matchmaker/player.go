@@ -55,7 +55,10 @@ func play(ctx context.Context, url, name string) (guesses int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	c := volley.NewConn(session, nil)
+	c, err := volley.NewConn(session, nil)
+	if err != nil {
+		return 0, err
+	}
 	defer c.Close()
 	low, high := 1, numbers
 	for low <= high {

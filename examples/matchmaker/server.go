@@ -36,7 +36,7 @@ func listen(address string, key netcode.Key, clients int) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
-	return volley.NewListener(inner, nil), nil
+	return volley.NewListener(inner, nil)
 }
 
 // A game has a number to be guessed.

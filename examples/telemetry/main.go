@@ -34,12 +34,19 @@ func main() {
 
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: *loss / 100}
 	x, y := simnet.Pair(1, link, link)
-	a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	a, err := volley.NewConn(x, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	b, err := volley.NewConn(y, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	seen := make(chan int)
 	go func() { seen <- collect(b) }()
 
 	s := sensor{conn: a, open: make(map[uint64][]byte)}
-	err := s.run(*n)
+	err = s.run(*n)
 	b.Close()
 	fmt.Printf("%d readings: %d acknowledged, %d open at the end; %d messages lost and sent again\n",
 		*n, s.acknowledged, len(s.open), s.repeated)

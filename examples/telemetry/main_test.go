@@ -17,7 +17,8 @@ import (
 func start(loss float64, seed uint64) (*sensor, func() int) {
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: loss}
 	x, y := simnet.Pair(seed, link, link)
-	a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+	a, _ := volley.NewConn(x, nil)
+	b, _ := volley.NewConn(y, nil)
 	seen := make(chan int)
 	go func() { seen <- collect(b) }()
 	s := &sensor{conn: a, open: make(map[uint64][]byte)}

@@ -4,8 +4,6 @@ import (
 	"net"
 	"reflect"
 	"strings"
-
-	"volley/internal/datagram"
 )
 
 // IsNil reports whether an argument is missing: nil, or a nil pointer of some type.
@@ -50,54 +48,3 @@ func Stream(inner interface{ LocalAddr() net.Addr }) (network string) {
 	}
 	return ""
 }
-
-// Unused returns what stands below a connection of which every call fails: it
-// closes inner, if that is not nil, and does nothing else.
-func Unused(inner net.Conn) datagram.Conn {
-	if IsNil(inner) {
-		standIn, far := net.Pipe() // something to close
-		far.Close()
-		inner = standIn
-	}
-	return datagram.NewForeign(inner, 0, 0)
-}
-
-// NewListener returns a net.Listener whose Accept puts a protocol on the
-// connections that inner accepts. If wrap returns an error, Accept closes the
-// connection and returns the error.
-func NewListener(inner net.Listener, wrap func(net.Conn) (net.Conn, error)) net.Listener {
-	return &listener{inner, wrap}
-}
-
-type listener struct {
-	net.Listener
-	wrap func(net.Conn) (net.Conn, error)
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	inner, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c, err := l.wrap(inner)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// NewBrokenListener returns a net.Listener whose Accept returns an error, always.
-func NewBrokenListener(err error) net.Listener { return brokenListener{err} }
-
-type brokenListener struct{ err error }
-
-func (l brokenListener) Accept() (net.Conn, error) { return nil, l.err }
-func (l brokenListener) Close() error              { return nil }
-func (l brokenListener) Addr() net.Addr            { return noAddr{} }
-
-// A noAddr is the address of nothing.
-type noAddr struct{}
-
-func (noAddr) Network() string { return "none" }
-func (noAddr) String() string  { return "none" }

@@ -2,13 +2,10 @@ package netconn
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"volley/internal/wire"
 )
 
 // An addrConn is a connection of which nothing is known but its address. It is no
@@ -61,24 +58,6 @@ func TestUnfit(t *testing.T) {
 	require.Equal(t, "it is nil", Unfit(nil))
 }
 
-// What stands below a connection that cannot be used closes what it was given, and
-// carries nothing.
-func TestUnused(t *testing.T) {
-	near, far := net.Pipe()
-	dc := Unused(near)
-	require.Zero(t, dc.MaxDatagram())
-	require.NoError(t, dc.Close())
-	_, err := far.Read(make([]byte, 1))
-	require.Error(t, err, "what was given is still open")
-
-	dc = Unused(nil)
-	require.Equal(t, "pipe", dc.LocalAddr().Network())
-	require.NoError(t, dc.Close())
-	var b wire.Batch
-	b.Append([]byte("x"))
-	require.ErrorIs(t, dc.WriteBatch(&b), net.ErrClosed)
-}
-
 // A fakeListener accepts what it is told to.
 type fakeListener struct {
 	net.Listener
@@ -96,37 +75,7 @@ type closingConn struct {
 
 func (c *closingConn) Close() error { c.closed++; return nil }
 
-// NewListener wraps what is accepted, and closes what cannot be wrapped.
-func TestNewListener(t *testing.T) {
-	inner, wrapped := new(closingConn), new(closingConn)
-	no := errors.New("no")
-	var given net.Conn
-	var wrapErr error
-	l := &fakeListener{conn: inner}
-	lis := NewListener(l, func(c net.Conn) (net.Conn, error) {
-		given = c
-		return wrapped, wrapErr
-	})
-	c, err := lis.Accept()
-	require.NoError(t, err)
-	require.Same(t, inner, given)
-	require.Same(t, wrapped, c)
-	require.Zero(t, wrapped.closed)
-
-	wrapErr = no
-	c, err = lis.Accept()
-	require.Equal(t, no, err)
-	require.Nil(t, c)
-	require.Equal(t, 1, wrapped.closed)
-
-	given, wrapErr, l.err = nil, nil, net.ErrClosed
-	c, err = lis.Accept()
-	require.Equal(t, net.ErrClosed, err)
-	require.Nil(t, c)
-	require.Nil(t, given)
-}
-
-// What is missing is told by its value, and a listener on nothing says so for ever.
+// A missing argument is told by its value.
 func TestNothing(t *testing.T) {
 	for _, nothing := range []any{nil, (*net.UDPConn)(nil), net.Conn(nil), (*addrConn)(nil)} {
 		require.True(t, IsNil(nothing), "%T", nothing)
@@ -137,15 +86,4 @@ func TestNothing(t *testing.T) {
 	require.Equal(t, "it is nil", Unfit((*net.UDPConn)(nil)))
 	require.Equal(t, "it is nil", UnfitPacket((*net.UDPConn)(nil)))
 	require.Equal(t, "it is nil", UnfitPacket(nil))
-	require.NoError(t, Unused((*net.UDPConn)(nil)).Close())
-
-	why := errors.New("why")
-	l := NewBrokenListener(why)
-	for range 2 {
-		_, err := l.Accept()
-		require.Equal(t, why, err)
-		require.Equal(t, "none", l.Addr().Network())
-		require.Equal(t, "none", l.Addr().String())
-		require.NoError(t, l.Close())
-	}
 }

@@ -31,7 +31,7 @@ func stackPair(b *testing.B, encrypted bool) (client, server *volley.Conn) {
 		return client, server
 	}
 	nc, ns := sessionPair(b)
-	return volley.NewConn(nc, nil), volley.NewConn(ns, nil)
+	return newConn(nc, nil), newConn(ns, nil)
 }
 
 func sessionPair(b *testing.B) (client, server *netcode.Conn) {

@@ -3,6 +3,7 @@ package stacktest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func udpPair(t *testing.T) (client, server *volley.Conn) {
 // ways.
 func netPipe(seed uint64, link simnet.Link, cfg *volley.Config) (a, b *volley.Conn) {
 	x, y := simnet.Pair(seed, link, link)
-	return volley.NewConn(x, cfg), volley.NewConn(y, cfg)
+	return newConn(x, cfg), newConn(y, cfg)
 }
 
 // network returns a network in memory with a listener, and a function that dials
@@ -73,4 +74,22 @@ func wantNoConn(t *testing.T, l *volley.Listener) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Accept = %v, %v, want no connection", c, err)
 	}
+}
+
+// newConn is volley.NewConn without an error.
+func newConn(inner net.Conn, cfg *volley.Config) *volley.Conn {
+	c, err := volley.NewConn(inner, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// newListener is volley.NewListener without an error.
+func newListener(inner net.Listener, cfg *volley.Config) *volley.Listener {
+	l, err := volley.NewListener(inner, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return l
 }

@@ -22,7 +22,7 @@ func TestIdleConnectionsLive(t *testing.T) {
 		var all []*volley.Conn
 		for i := range conns {
 			x, y := simnet.Pair(uint64(i), link, link)
-			a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+			a, b := newConn(x, nil), newConn(y, nil)
 			for range 20 {
 				a.Write([]byte("a"))
 				b.Write([]byte("b"))
@@ -103,7 +103,7 @@ func foreignPeer(t *testing.T, pc *simnet.Conn, done chan<- struct{}) {
 func TestForeignPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := simnet.Pair(1, steadyLink(), steadyLink())
-		a := volley.NewConn(x, nil)
+		a := newConn(x, nil)
 		done := make(chan struct{})
 		go foreignPeer(t, y, done)
 		for range 30 {

@@ -23,9 +23,9 @@ import (
 func crowd(t *testing.T, n int) (clients, servers []*volley.Conn) {
 	t.Helper()
 	s := newSessions(t, simnet.Link{Latency: 10 * time.Millisecond})
-	l := volley.NewListener(s.inner, nil)
+	l := newListener(s.inner, nil)
 	for range n {
-		c := volley.NewConn(s.dial(t), nil)
+		c := newConn(s.dial(t), nil)
 		_, err := c.Write([]byte("hello"))
 		require.NoError(t, err)
 		a, err := l.Accept()
@@ -137,7 +137,7 @@ func TestWriteAllOverAll(t *testing.T) {
 		for range 10 {
 			inner, err := n.Dial("10.0.0.2:0", "10.0.0.1:7777")
 			require.NoError(t, err)
-			c := volley.NewConn(inner, nil)
+			c := newConn(inner, nil)
 			defer c.Close()
 			_, err = c.Write([]byte("hello"))
 			require.NoError(t, err)

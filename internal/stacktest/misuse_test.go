@@ -15,8 +15,7 @@ import (
 	"volley/internal/loopback"
 )
 
-// Arguments that are nil are an error of the call, or of those that follow, and not
-// a panic.
+// Arguments that are nil are an error of the call, and not a panic.
 func TestNilArguments(t *testing.T) {
 	var lc volley.ListenConfig
 	var d volley.Dialer
@@ -29,25 +28,21 @@ func TestNilArguments(t *testing.T) {
 		"NewPacketConn, typed": func() error { _, err := volley.NewPacketConn(udp, nil); return err },
 		"DialOn":               func() error { _, err := d.DialOn(context.Background(), nil, some); return err },
 		"DialOn, typed":        func() error { _, err := d.DialOn(context.Background(), udp, some); return err },
-		"NewListener":          func() error { _, err := volley.NewListener(nil, nil).Accept(); return err },
-		"NewListener, typed":   func() error { _, err := volley.NewListener((*volley.Listener)(nil), nil).Accept(); return err },
-		"NewConn":              func() error { _, err := volley.NewConn(nil, nil).Read(make([]byte, 1)); return err },
-		"NewConn, typed":       func() error { _, err := volley.NewConn(udp, nil).Write(nil); return err },
-		"NewConn of a Conn":    func() error { return volley.NewConn((*volley.Conn)(nil), nil).SetDeadline(time.Time{}) },
+		"NewListener":          func() error { _, err := volley.NewListener(nil, nil); return err },
+		"NewListener, typed":   func() error { _, err := volley.NewListener((*volley.Listener)(nil), nil); return err },
+		"NewConn":              func() error { _, err := volley.NewConn(nil, nil); return err },
+		"NewConn, typed":       func() error { _, err := volley.NewConn(udp, nil); return err },
+		"NewConn of a Conn":    func() error { _, err := volley.NewConn((*volley.Conn)(nil), nil); return err },
 	} {
 		err := call()
 		_, ok := errors.AsType[*volley.ConfigError](err)
 		require.True(t, ok, "%s: %v", name, err)
 		require.Contains(t, err.Error(), "it is nil", name)
 	}
-	require.NoError(t, volley.NewConn(udp, nil).Close())
-	l := volley.NewListener(nil, nil)
-	require.NotEmpty(t, l.Addr().String())
-	require.NoError(t, l.Close())
 }
 
 // A stream is refused as a socket to listen on, and stays the caller's.
-func TestListenPacketOnStream(t *testing.T) {
+func TestListenOnStream(t *testing.T) {
 	below := unixStream{pc: loopbackPacket(t)}
 	var lc volley.ListenConfig
 	_, err := lc.ListenOn(below)

@@ -74,7 +74,7 @@ func (s *sessions) dial(t *testing.T) *netcode.Conn {
 func TestNettestOverSession(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		x, y := netcode.Pipe(1, nil)
-		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+		a, b := newConn(x, nil), newConn(y, nil)
 		return a, b, func() { a.Close(); b.Close() }, nil
 	})
 }
@@ -91,8 +91,8 @@ func TestNettestSession(t *testing.T) {
 func TestMessagesOverSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{Latency: 10 * time.Millisecond, Loss: 0.01, Duplicate: 0.05})
-		l := volley.NewListener(s.inner, nil)
-		client := volley.NewConn(s.dial(t), nil)
+		l := newListener(s.inner, nil)
+		client := newConn(s.dial(t), nil)
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -159,11 +159,11 @@ func echoed(t *testing.T, c *volley.Conn, msg []byte) bool {
 func TestEOFOverSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{})
-		client := volley.NewConn(s.dial(t), nil)
+		client := newConn(s.dial(t), nil)
 		inner, _ := s.inner.Accept()
 		client.Write([]byte("early")) // before the server has stacked
 		synctest.Wait()
-		server := volley.NewConn(inner, nil)
+		server := newConn(inner, nil)
 		client.Write([]byte("late"))
 		synctest.Wait()
 		client.Close()
@@ -189,12 +189,12 @@ func TestEOFOverSession(t *testing.T) {
 func TestStackedPastDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{})
-		client := volley.NewConn(s.dial(t), nil)
+		client := newConn(s.dial(t), nil)
 		inner, _ := s.inner.Accept()
 		client.Write([]byte("early"))
 		synctest.Wait()
 		inner.SetReadDeadline(time.Now().Add(-time.Second))
-		server := volley.NewConn(inner, nil)
+		server := newConn(inner, nil)
 		server.SetReadDeadline(time.Now().Add(time.Second))
 		if b, err := server.ReadMessage(context.Background(), nil); string(b) != "early" {
 			t.Errorf("ReadMessage = %q, %v, want what came early", b, err)
@@ -211,12 +211,12 @@ func TestStackedPastDeadline(t *testing.T) {
 func TestStackedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{})
-		client := volley.NewConn(s.dial(t), nil)
+		client := newConn(s.dial(t), nil)
 		inner, _ := s.inner.Accept()
 		client.Write([]byte("last words"))
 		client.Close()
 		synctest.Wait()
-		server := volley.NewConn(inner, nil)
+		server := newConn(inner, nil)
 		if b, err := server.ReadMessage(context.Background(), nil); string(b) != "last words" {
 			t.Errorf("ReadMessage = %q, %v", b, err)
 		}
@@ -227,8 +227,12 @@ func TestStackedTooLate(t *testing.T) {
 
 		inner = s.dial(t)
 		inner.Close()
-		if _, err := volley.NewConn(inner, nil).ReadMessage(context.Background(), nil); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("ReadMessage on a closed session: %v", err)
+		c, err := volley.NewConn(inner, nil)
+		if err == nil {
+			_, err = c.ReadMessage(context.Background(), nil)
+		}
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a connection on a closed session: %v", err)
 		}
 		s.inner.Close()
 		s.net.Close()
@@ -241,9 +245,9 @@ func TestIdleOverSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{Latency: time.Millisecond})
 		inner := s.dial(t)
-		client := volley.NewConn(inner, nil)
+		client := newConn(inner, nil)
 		c, _ := s.inner.Accept()
-		server := volley.NewConn(c, nil)
+		server := newConn(c, nil)
 		time.Sleep(10 * time.Minute)
 		if st := inner.Stats(); st.MessagesSent != 0 || st.PacketsSent < 590 || st.PacketsSent > 620 {
 			t.Errorf("%d payloads and %d packets in ten minutes, want 0 and one a second", st.MessagesSent, st.PacketsSent)
@@ -263,9 +267,9 @@ func TestIdleOverSession(t *testing.T) {
 func TestSessionTimeoutEndsMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{})
-		client := volley.NewConn(s.dial(t), nil)
+		client := newConn(s.dial(t), nil)
 		c, _ := s.inner.Accept()
-		server := volley.NewConn(c, nil)
+		server := newConn(c, nil)
 		s.net.SetDefault(simnet.Link{Loss: 1})
 		for _, c := range []*volley.Conn{client, server} {
 			if _, err := c.Read(make([]byte, 9)); !errors.Is(err, netcode.ErrIdleTimeout) || errors.Is(err, net.ErrClosed) {
@@ -291,8 +295,7 @@ func TestFragmentsMustFit(t *testing.T) {
 		{volley.Config{FragmentSize: 1200}, []string{"FragmentSize", "1200", "1186", "1191"}},
 	} {
 		x, y := netcode.Pipe(1, nil)
-		c := volley.NewConn(x, &test.cfg)
-		_, err := c.Write([]byte("x"))
+		c, err := volley.NewConn(x, &test.cfg)
 		var ce *volley.ConfigError
 		if got := errors.As(err, &ce); got != (test.want != nil) {
 			t.Errorf("%+v: %v", test.cfg, err)
@@ -302,7 +305,9 @@ func TestFragmentsMustFit(t *testing.T) {
 				t.Errorf("%v does not say %s", err, w)
 			}
 		}
-		c.Close()
+		if err == nil {
+			c.Close()
+		}
 		y.Close()
 	}
 }
@@ -313,7 +318,7 @@ func TestReferenceStack(t *testing.T) {
 	x, y := netcode.Pipe(1, nil)
 	cfg := volley.ReferenceConfig()
 	cfg.MaxMessageSize = 8192
-	a, b := volley.NewConn(x, cfg), volley.NewConn(y, cfg)
+	a, b := newConn(x, cfg), newConn(y, cfg)
 	for _, n := range []int{256, 1024, 5000, 8192} {
 		msg := bytes.Repeat([]byte{byte(n)}, n)
 		a.Write(msg)
@@ -334,9 +339,9 @@ func TestNoGoroutinePerSession(t *testing.T) {
 		s := newSessions(t, simnet.Link{})
 		var conns []*volley.Conn
 		pair := func() {
-			conns = append(conns, volley.NewConn(s.dial(t), nil))
+			conns = append(conns, newConn(s.dial(t), nil))
 			c, _ := s.inner.Accept()
-			conns = append(conns, volley.NewConn(c, nil))
+			conns = append(conns, newConn(c, nil))
 		}
 		pair()
 		synctest.Wait()

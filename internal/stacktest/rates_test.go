@@ -64,7 +64,7 @@ func (r *rateRun) compare(s volley.Stats) {
 // ratePair returns two connections over a link, as Dial and Accept make them.
 func ratePair(cfg *volley.Config, ab, ba simnet.Link) (a, b *volley.Conn, sim *simnet.Network) {
 	x, y := simnet.Pair(1, ab, ba)
-	return volley.NewConn(x, cfg), volley.NewConn(y, cfg), x.Network()
+	return newConn(x, cfg), newConn(y, cfg), x.Network()
 }
 
 // measureRate runs a pattern at a rate for some virtual time.

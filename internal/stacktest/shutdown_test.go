@@ -21,10 +21,10 @@ func TestShutdownUnderMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(t, simnet.Link{Latency: 10 * time.Millisecond})
 		defer s.net.Close()
-		l := volley.NewListener(s.inner, nil)
+		l := newListener(s.inner, nil)
 		var near, far []*volley.Conn
 		for range 3 {
-			near = append(near, volley.NewConn(s.dial(t), nil))
+			near = append(near, newConn(s.dial(t), nil))
 			c, err := l.Accept()
 			require.NoError(t, err)
 			far = append(far, c.(*volley.Conn))

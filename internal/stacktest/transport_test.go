@@ -34,7 +34,7 @@ func TestTransportStats(t *testing.T) {
 		require.NoError(t, err)
 		s, err := l.AcceptConn(t.Context())
 		require.NoError(t, err)
-		return volley.NewConn(c, nil), volley.NewConn(s, nil)
+		return newConn(c, nil), newConn(s, nil)
 	}
 	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"volley"
 	"volley/simnet"
 	"volley/volleydebug"
 )
@@ -29,7 +28,7 @@ func TestPictures(t *testing.T) {
 	for i := range 8 {
 		link := simnet.Link{Latency: time.Duration(10+7*i) * time.Millisecond, Jitter: time.Duration(i) * time.Millisecond, Loss: float64(i%4) / 60}
 		x, y := simnet.Pair(uint64(i), link, link)
-		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+		a, b := newConn(x, nil), newConn(y, nil)
 		w.dialed = append(w.dialed, a, b)
 		w.writers.Go(func() { discard(a) })
 		if i < 7 { // and the last one reads nothing

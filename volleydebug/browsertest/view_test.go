@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func troubled(t *testing.T) *network {
 			link = simnet.Link{Latency: 80 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.2}
 		}
 		x, y := simnet.Pair(uint64(i), link, link)
-		a, b := volley.NewConn(x, nil), volley.NewConn(y, nil)
+		a, b := newConn(x, nil), newConn(y, nil)
 		w.dialed = append(w.dialed, a, b)
 		w.writers.Go(func() { discard(a) })
 		w.writers.Go(func() { discard(b) })
@@ -183,4 +184,13 @@ func TestPageGrid(t *testing.T) {
 	p.run(t, chromedp.KeyEvent(kb.Escape))
 	require.False(t, eval[bool](t, p, `table.scroll.hasAttribute("aria-activedescendant")`))
 	p.clean(t)
+}
+
+// newConn is volley.NewConn without an error.
+func newConn(inner net.Conn, cfg *volley.Config) *volley.Conn {
+	c, err := volley.NewConn(inner, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
 }
