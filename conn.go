@@ -117,10 +117,11 @@ func (c *Conn) at(t clock) time.Time { return c.born().Add(t) }
 //   - one that matches net.ErrClosed after Close;
 //   - what broke the socket.
 //
-// A dialed connection returns syscall.ECONNREFUSED once when the peer's machine says that
-// nobody listens there, as a net.UDPConn does, and again only after it has heard
-// from the peer. The connection lives on: the peer may come yet, and anybody may
-// have sent that.
+// A dialed connection returns an error that matches syscall.ECONNREFUSED once when the
+// peer's machine says that nobody listens, and again only after it has heard the peer.
+// No other error matches that, and the connection lives on: the peer may come yet, and
+// anybody may have sent it. So a client tries again if
+// errors.Is(err, syscall.ECONNREFUSED), and gives up at other errors.
 func (c *Conn) Read(b []byte) (n int, err error) {
 	n, err = c.user.Read(b)
 	return n, c.opError("read", err)

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -23,7 +24,7 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	}
 	if c.set.idleTimeout > 0 && now-c.lastHeard >= c.set.idleTimeout {
 		c.mu.Unlock()
-		c.end(netconn.Silence(c.out.Below, ErrIdleTimeout))
+		c.end(c.silence())
 		return time.Time{}
 	}
 	defer c.mu.Unlock()
@@ -45,6 +46,15 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		return time.Time{}
 	}
 	return c.at(next)
+}
+
+// silence returns the error of a silent peer, which tells the last error of the socket
+// but does not match it: errors that match syscall.ECONNREFUSED are passing ones.
+func (c *Conn) silence() error {
+	if last := netconn.LastError(c.out.Below); last != nil {
+		return fmt.Errorf("%w; the socket's last error: %v", ErrIdleTimeout, last)
+	}
+	return ErrIdleTimeout
 }
 
 // freeLocked gives memory back that has been held for too long: reassemblies,

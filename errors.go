@@ -1,26 +1,18 @@
 package volley
 
 import (
+	"errors"
 	"fmt"
-	"net"
 
 	"volley/internal/netconn"
 )
 
-// A closedError ends a connection. It is net.ErrClosed to errors.Is, and not a
-// timeout: programs try again on those.
-type closedError struct{ msg string }
-
-func (e *closedError) Error() string        { return e.msg }
-func (e *closedError) Is(target error) bool { return target == net.ErrClosed }
-
 // ErrIdleTimeout ends a connection that has not heard from its peer for
-// Config.IdleTimeout. Messages that arrived before are read first; then every
-// call fails with it, or with an error that matches it and also the last error
-// of the socket since the peer was heard, where there was one. It matches
-// net.ErrClosed, and its Timeout is false, since the connection does not come
-// back.
-var ErrIdleTimeout error = &closedError{"volley: no datagram from the peer within the idle timeout"}
+// Config.IdleTimeout. Messages that arrived before are read first. Then every call
+// fails with it. If the socket has told of errors since the peer was heard, the error's
+// text has the last of them. It does not match net.ErrClosed, because this side has not
+// closed. Its Timeout is false, because the connection does not come back.
+var ErrIdleTimeout = errors.New("volley: no datagram from the peer within the idle timeout")
 
 // A MessageTooLargeError is returned for a message larger than the connection
 // carries. Nothing of it has been sent.

@@ -427,7 +427,7 @@ func ExampleConn_Explain() {
 		b.Read(make([]byte, 10))
 	}
 	for _, f := range a.Explain().Findings {
-		if f.Kind == volley.OneWay {
+		if f.Kind == volley.FindingOneWay {
 			fmt.Println("All", f.Count, "messages go one way.")
 		}
 	}

@@ -11,57 +11,57 @@ type FindingKind int
 
 // The kinds, the most serious first.
 const (
-	// Ended: the connection has been closed or has ended.
-	Ended FindingKind = 1 + iota
-	// PeerRefuses: the peer's machine says that nobody listens on the port
+	// FindingEnded: the connection has been closed or has ended.
+	FindingEnded FindingKind = 1 + iota
+	// FindingPeerRefuses: the peer's machine says that nobody listens on the port
 	// (ICMP), and nothing has been heard since. Anybody may have sent that.
-	PeerRefuses
-	// PeerSilent: nothing has been heard for Duration, though the peer should
+	FindingPeerRefuses
+	// FindingPeerSilent: nothing has been heard for Duration, though the peer should
 	// have answered or sent a keepalive.
-	PeerSilent
-	// PeerDeaf: the peer is heard, but acknowledges nothing of what is sent, for
+	FindingPeerSilent
+	// FindingPeerDeaf: the peer is heard, but acknowledges nothing of what is sent, for
 	// Duration, so that Count messages wait: the way to it is interrupted, as by a
 	// firewall.
-	PeerDeaf
-	// SizesDiffer: Count datagrams of the peer were refused, for they are larger
+	FindingPeerDeaf
+	// FindingSizesDiffer: Count datagrams of the peer were refused, for they are larger
 	// than Config.MaxMessageSize allows, or cut by another Config.FragmentSize, and
 	// with them the Share of its messages.
-	SizesDiffer
-	// SocketFull: Count datagrams have found the receive buffer of our own
+	FindingSizesDiffer
+	// FindingSocketFull: Count datagrams have found the receive buffer of our own
 	// socket full, of Value bytes: those of all connections of a Listener.
-	SocketFull
-	// MemoryFull: what all connections of the Listener hold has reached
+	FindingSocketFull
+	// FindingMemoryFull: what all connections of the Listener hold has reached
 	// ListenConfig.MaxMemory, of Limit bytes, and Count requests for more were
 	// refused.
-	MemoryFull
-	// InboxFull: Count messages have found Config.ReadBuffer full, or at least
+	FindingMemoryFull
+	// FindingInboxFull: Count messages have found Config.ReadBuffer full, or at least
 	// half of its Limit bytes wait for Read, Value bytes.
-	InboxFull
-	// SendBlocked: what is sent does not leave: the system or the connection
+	FindingInboxFull
+	// FindingSendBlocked: what is sent does not leave: the system or the connection
 	// below takes nothing for Duration, or has refused Count datagrams, of all
 	// connections of a Listener.
-	SendBlocked
-	// WindowShort: Count messages have left the window of Limit packets before
+	FindingSendBlocked
+	// FindingWindowShort: Count messages have left the window of Limit packets before
 	// their acknowledgement could come. They count as lost and have perhaps
 	// arrived. It is not told where no acknowledgements come at all.
-	WindowShort
-	// LossSending: Count of our messages, the Share of those whose fate was
+	FindingWindowShort
+	// FindingLossSending: Count of our messages, the Share of those whose fate was
 	// decided, have not been acknowledged. Whether the network has lost them or
 	// the peer has, only the peer can tell. What had no answer yet when the
 	// connection ended is not among them.
-	LossSending
-	// LossReceiving: Count messages of the peer, as the Share of what it sent,
+	FindingLossSending
+	// FindingLossReceiving: Count messages of the peer, as the Share of what it sent,
 	// have been lost in the network.
-	LossReceiving
-	// Malformed: Count datagrams from the peer's address, the Share of all, were
+	FindingLossReceiving
+	// FindingMalformed: Count datagrams from the peer's address, the Share of all, were
 	// none of this protocol.
-	Malformed
-	// Jitter: the latest round-trip times lie Duration away from the smoothed one
+	FindingMalformed
+	// FindingJitter: the latest round-trip times lie Duration away from the smoothed one
 	// on average.
-	Jitter
-	// OneWay: all messages go one way, which is nothing wrong, but limits what
+	FindingJitter
+	// FindingOneWay: all messages go one way, which is nothing wrong, but limits what
 	// is known: loss and round-trip times are measured by who sends.
-	OneWay
+	FindingOneWay
 )
 
 var findingNames = [...]string{"nothing", "ended", "peer refuses", "peer silent", "peer deaf", "sizes differ", "socket full", "memory full",
@@ -104,7 +104,7 @@ type Explanation struct {
 // OK reports whether nothing is wrong: there is no finding but OneWay.
 func (e Explanation) OK() bool {
 	for _, f := range e.Findings {
-		if f.Kind != OneWay {
+		if f.Kind != FindingOneWay {
 			return false
 		}
 	}

@@ -27,149 +27,149 @@ func TestExplainThresholds(t *testing.T) {
 		kind   FindingKind
 		change func(l *look, over bool)
 	}{
-		{"share", LossSending, func(l *look, over bool) {
+		{"share", FindingLossSending, func(l *look, over bool) {
 			l.stats.MessagesDelivered, l.stats.MessagesLost = 1000, 10
 			if over {
 				l.stats.MessagesLost = 11
 			}
 		}},
-		{"count", LossSending, func(l *look, over bool) {
+		{"count", FindingLossSending, func(l *look, over bool) {
 			l.stats.MessagesDelivered, l.stats.MessagesLost = 10, 2
 			if over {
 				l.stats.MessagesLost = 3
 			}
 		}},
-		{"end", LossSending, func(l *look, over bool) {
+		{"end", FindingLossSending, func(l *look, over bool) {
 			l.stats.MessagesDelivered, l.stats.MessagesLost, l.undecided = 0, 100, 98
 			if over {
 				l.undecided--
 			}
 		}},
-		{"share", LossReceiving, func(l *look, over bool) {
+		{"share", FindingLossReceiving, func(l *look, over bool) {
 			l.stats.Missed.Network = 10
 			if over {
 				l.stats.Missed.Network = 11
 			}
 		}},
-		{"any", SocketFull, func(l *look, over bool) {
+		{"any", FindingSocketFull, func(l *look, over bool) {
 			l.stats.Missed.Network = 2
 			if over {
 				l.stats.Transport.Drops = 2
 			}
 		}},
-		{"half", InboxFull, func(l *look, over bool) {
+		{"half", FindingInboxFull, func(l *look, over bool) {
 			l.stats.ReadQueue = 499
 			if over {
 				l.stats.ReadQueue = 500
 			}
 		}},
-		{"any", SizesDiffer, func(l *look, over bool) {
+		{"any", FindingSizesDiffer, func(l *look, over bool) {
 			if over {
 				l.misfits, l.stats.Missed.Sizes = 1, 1
 			}
 		}},
-		{"share", Malformed, func(l *look, over bool) {
+		{"share", FindingMalformed, func(l *look, over bool) {
 			l.malformed = 10
 			if over {
 				l.malformed = 11
 			}
 		}},
-		{"count", Malformed, func(l *look, over bool) {
+		{"count", FindingMalformed, func(l *look, over bool) {
 			l.malformed, l.stats.PacketsReceived = 2, 10
 			if over {
 				l.malformed = 3
 			}
 		}},
-		{"any", InboxFull, func(l *look, over bool) {
+		{"any", FindingInboxFull, func(l *look, over bool) {
 			if over {
 				l.stats.MessagesRefused = 1
 			}
 		}},
-		{"any", MemoryFull, func(l *look, over bool) {
+		{"any", FindingMemoryFull, func(l *look, over bool) {
 			l.memoryUsed, l.memoryMax = 90, 100
 			if over {
 				l.memoryRefused, l.stats.MessagesRefused = 1, 1
 			}
 		}},
-		{"any", WindowShort, func(l *look, over bool) {
+		{"any", FindingWindowShort, func(l *look, over bool) {
 			if over {
 				l.forgotten = 1
 			}
 		}},
-		{"absolute", Jitter, func(l *look, over bool) {
+		{"absolute", FindingJitter, func(l *look, over bool) {
 			l.variation = explainJitter - 1
 			if over {
 				l.variation++
 			}
 		}},
-		{"relative", Jitter, func(l *look, over bool) {
+		{"relative", FindingJitter, func(l *look, over bool) {
 			l.stats.RTT = 800 * time.Millisecond
 			l.variation = 100*time.Millisecond - 1
 			if over {
 				l.variation++
 			}
 		}},
-		{"answer", PeerSilent, func(l *look, over bool) {
+		{"answer", FindingPeerSilent, func(l *look, over bool) {
 			l.open, l.oldest, l.silent = 1, time.Second-1, time.Minute
 			l.keepAlive = 0
 			if over {
 				l.oldest++
 			}
 		}},
-		{"heard", PeerSilent, func(l *look, over bool) {
+		{"heard", FindingPeerSilent, func(l *look, over bool) {
 			l.open, l.oldest, l.silent = 1, 1500*time.Millisecond, time.Second-1
 			if over {
 				l.silent++
 			}
 		}},
-		{"far", PeerSilent, func(l *look, over bool) {
+		{"far", FindingPeerSilent, func(l *look, over bool) {
 			l.stats.RTT = time.Second
 			l.open, l.oldest, l.silent = 1, 4125*time.Millisecond, 4125*time.Millisecond-1
 			if over {
 				l.silent++
 			}
 		}},
-		{"keepalive", PeerSilent, func(l *look, over bool) {
+		{"keepalive", FindingPeerSilent, func(l *look, over bool) {
 			l.silent = 12500*time.Millisecond - 1
 			if over {
 				l.silent++
 			}
 		}},
-		{"twice", PeerDeaf, func(l *look, over bool) {
+		{"twice", FindingPeerDeaf, func(l *look, over bool) {
 			l.open, l.oldest = 5, 2*time.Second-1
 			if over {
 				l.oldest++
 			}
 		}},
-		{"pending", SendBlocked, func(l *look, over bool) {
+		{"pending", FindingSendBlocked, func(l *look, over bool) {
 			l.busy, l.pendingFor = true, explainBlocked-1
 			if over {
 				l.pendingFor++
 			}
 		}},
-		{"errors", SendBlocked, func(l *look, over bool) {
+		{"errors", FindingSendBlocked, func(l *look, over bool) {
 			if over {
 				l.writeErrors = 1
 			}
 		}},
-		{"sent", OneWay, func(l *look, over bool) {
+		{"sent", FindingOneWay, func(l *look, over bool) {
 			l.stats.MessagesSent, l.stats.MessagesReceived = 9, 0
 			if over {
 				l.stats.MessagesSent = 10
 			}
 		}},
-		{"got", OneWay, func(l *look, over bool) {
+		{"got", FindingOneWay, func(l *look, over bool) {
 			l.stats.MessagesSent, l.stats.MessagesReceived = 0, 9
 			if over {
 				l.stats.MessagesReceived = 10
 			}
 		}},
-		{"refusal", PeerRefuses, func(l *look, over bool) {
+		{"refusal", FindingPeerRefuses, func(l *look, over bool) {
 			if over {
 				l.refusal, l.writeErrors = errors.New("refused"), 5
 			}
 		}},
-		{"end", Ended, func(l *look, over bool) {
+		{"end", FindingEnded, func(l *look, over bool) {
 			if over {
 				l.ended = errors.New("over")
 			}
@@ -193,7 +193,7 @@ func TestExplainThresholds(t *testing.T) {
 			later.pendingFor, later.busy = 0, false
 			e = explain(&l, &later)
 			switch test.kind {
-			case LossSending, LossReceiving, SizesDiffer, SocketFull, MemoryFull, WindowShort, Malformed, SendBlocked, OneWay:
+			case FindingLossSending, FindingLossReceiving, FindingSizesDiffer, FindingSocketFull, FindingMemoryFull, FindingWindowShort, FindingMalformed, FindingSendBlocked, FindingOneWay:
 				require.Empty(t, e.Findings)
 			}
 		})
@@ -205,7 +205,7 @@ func TestExplainThresholds(t *testing.T) {
 func TestExplainWindowOfSilence(t *testing.T) {
 	l := quiet()
 	l.forgotten, l.open, l.oldest, l.silent = 100, 100, time.Minute, time.Minute
-	only(t, explain(&look{}, &l), PeerSilent)
+	only(t, explain(&look{}, &l), FindingPeerSilent)
 }
 
 // TestExplainAnywhere: also of a connection that is no more.
@@ -214,7 +214,7 @@ func TestExplainAnywhere(t *testing.T) {
 	a.Close()
 	b.Close()
 	for range 2 {
-		require.Contains(t, only(t, a.Explain(), Ended).Text, "closed")
+		require.Contains(t, only(t, a.Explain(), FindingEnded).Text, "closed")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestExplainAllocates(t *testing.T) {
 	for _, c := range []*Conn{a, b} {
 		for _, f := range c.Explain().Findings {
 			// Where the machine stands still for a moment, round trips vary.
-			require.Contains(t, []FindingKind{OneWay, Jitter}, f.Kind, f.Text)
+			require.Contains(t, []FindingKind{FindingOneWay, FindingJitter}, f.Kind, f.Text)
 		}
 	}
 	if testenv.Race {
@@ -269,8 +269,8 @@ func TestExplainAllocates(t *testing.T) {
 }
 
 func TestFindingKindString(t *testing.T) {
-	require.Equal(t, "one way", OneWay.String())
-	require.Equal(t, "ended", Ended.String())
+	require.Equal(t, "one way", FindingOneWay.String())
+	require.Equal(t, "ended", FindingEnded.String())
 	require.Equal(t, "FindingKind(99)", FindingKind(99).String())
 	require.Equal(t, "FindingKind(-1)", FindingKind(-1).String())
 }

@@ -63,7 +63,7 @@ func TestExplainSizesDiffer(t *testing.T) {
 					}
 					time.Sleep(100 * time.Millisecond)
 					e := s.b.Explain()
-					f := finding(t, e, SizesDiffer)
+					f := finding(t, e, FindingSizesDiffer)
 					require.GreaterOrEqual(t, f.Count, uint64(refused))
 					require.Contains(t, f.Advice, "Config.FragmentSize")
 					require.Contains(t, f.Advice, "MaxMessageSize")
@@ -71,7 +71,7 @@ func TestExplainSizesDiffer(t *testing.T) {
 					require.Equal(t, e.Missed, s.b.Stats().Missed)
 					require.False(t, e.OK())
 					for _, f := range e.Findings {
-						require.NotContains(t, []FindingKind{LossReceiving, Malformed}, f.Kind)
+						require.NotContains(t, []FindingKind{FindingLossReceiving, FindingMalformed}, f.Kind)
 					}
 					time.Sleep(explainRecent)
 					s.b.Explain()
@@ -108,8 +108,8 @@ func TestExplainSizesAndLoss(t *testing.T) {
 			require.InDelta(t, 900, float64(m.Sizes), 30)
 			require.InDelta(t, 300, float64(m.Network), 60)
 			e := s.b.Explain()
-			finding(t, e, SizesDiffer)
-			finding(t, e, LossReceiving)
+			finding(t, e, FindingSizesDiffer)
+			finding(t, e, FindingLossReceiving)
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestExplainMalformed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		e := s.b.Explain()
-		require.EqualValues(t, 20, only(t, e, Malformed).Count)
+		require.EqualValues(t, 20, only(t, e, FindingMalformed).Count)
 		require.Zero(t, e.Missed)
 		for range 10 {
 			var b [noticeSize]byte

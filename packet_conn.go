@@ -89,6 +89,20 @@ type PacketConn struct {
 
 var _ net.PacketConn = (*PacketConn)(nil)
 
+// ListenUDP is [ListenPacket] for an address that is resolved, with the parameters of
+// net.ListenUDP. With a nil laddr the system chooses a port on all addresses.
+func ListenUDP(network string, laddr *net.UDPAddr) (*PacketConn, error) {
+	pc, err := net.ListenUDP(network, laddr)
+	if err != nil {
+		return nil, err
+	}
+	c, err := NewPacketConn(pc, nil)
+	if err != nil {
+		pc.Close()
+	}
+	return c, err
+}
+
 // ListenPacket listens on a UDP address for messages of any peer. The network is
 // "udp", "udp4" or "udp6"; the address is as for net.ListenPacket. Errors are
 // those of net.ListenConfig.

@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -29,7 +30,7 @@ type packetPeer struct {
 }
 
 // errForgotten is why a peer that has been forgotten takes no more messages.
-var errForgotten error = &closedError{"volley: the peer has been forgotten"}
+var errForgotten = errors.New("volley: the peer has been forgotten")
 
 // idShift leaves the peers' own numbers of messages room for 2^40 of them.
 const idShift = 40

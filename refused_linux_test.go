@@ -116,8 +116,8 @@ func TestIdleTimeoutTellsWhy(t *testing.T) {
 	require.NotErrorIs(t, err, net.ErrClosed, "the first Read")
 	_, err = nc.Read(buf)
 	require.ErrorIs(t, err, ErrIdleTimeout, "the second Read")
-	require.ErrorIs(t, err, net.ErrClosed, "the second Read")
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the second Read")
+	require.NotErrorIs(t, err, net.ErrClosed, "the second Read")
+	require.NotErrorIs(t, err, syscall.ECONNREFUSED, "only a passing error matches that")
 	require.False(t, err.(net.Error).Timeout(), "Timeout of the second Read")
 	require.True(t, strings.Contains(err.Error(), "refused") && strings.Contains(err.Error(), "idle timeout"), err.Error())
 }

@@ -280,7 +280,7 @@ func ownTrouble(conn messageConn) (lines []string) {
 	}
 	for _, f := range c.Explain().Findings {
 		switch f.Kind {
-		case volley.SocketFull, volley.InboxFull, volley.MemoryFull, volley.SendBlocked:
+		case volley.FindingSocketFull, volley.FindingInboxFull, volley.FindingMemoryFull, volley.FindingSendBlocked:
 			lines = append(lines, f.Text+" "+f.Advice)
 		}
 	}
