@@ -292,8 +292,8 @@ func TestUnread(t *testing.T) {
 		from.close()
 		for range more {
 			n := w.flow.begin()
-			w.flow.wrote(n, 1000)
-			w.tell(1000, volley.Delivered)
+			w.flow.wrote(n, 1<<20)
+			w.tell(1<<20, volley.Delivered)
 		}
 		w.finish()
 		found, _ := w.tally.found()
