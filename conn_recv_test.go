@@ -55,13 +55,13 @@ func TestReadDeadlineAfterEnd(t *testing.T) {
 func TestWriteBatchDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := slowly(t)
-		if n, err := c.WriteBatch(nil); n != 0 || err != nil {
+		if n, err := c.WriteBatch(nil, nil); n != 0 || err != nil {
 			t.Errorf("WriteBatch(nil) = %d, %v, want 0, nil", n, err)
 		}
 		go c.Write([]byte("slow"))
 		<-s.sending
 		c.SetWriteDeadline(time.Now().Add(time.Second))
-		n, err := c.WriteBatch([][]byte{{1}, {2}})
+		n, err := c.WriteBatch(nil, [][]byte{{1}, {2}})
 		wantTimeout(t, "WriteBatch", err)
 		if n != 0 {
 			t.Errorf("WriteBatch = %d messages, want 0", n)
@@ -69,7 +69,7 @@ func TestWriteBatchDeadline(t *testing.T) {
 		close(s.gate)
 		synctest.Wait()
 		c.SetWriteDeadline(time.Time{})
-		n, err = c.WriteBatch([][]byte{{1}, nil, make([]byte, 20_000), {2}})
+		n, err = c.WriteBatch(nil, [][]byte{{1}, nil, make([]byte, 20_000), {2}})
 		var tooLarge *MessageTooLargeError
 		if n != 2 || !errors.As(err, &tooLarge) {
 			t.Errorf("WriteBatch = %d, %v, want 2 and a *MessageTooLargeError", n, err)

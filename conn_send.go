@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"io"
 	"time"
 
 	"volley/internal/recording"
@@ -39,15 +40,26 @@ func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 	return id, c.opError("write", err)
 }
 
-// WriteBatch sends each element of msgs as a message, in as few system calls
-// as the platform allows, and returns when all have left. It returns how many
-// of them it is done with; if not all, with the error that stopped it. An empty
-// element counts, but is not sent.
-func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
+// WriteBatch sends each element of msgs as a message, in as few system calls as
+// the platform allows, and returns when all have left. It returns how many of them
+// it is done with; if not all, with the error that stopped it. An empty element
+// counts, but is not sent.
+//
+// ids may be nil. Else it must be as long as msgs: WriteBatch turns receipts on, as
+// [Conn.WriteMessage] does, and sets ids[:n] to the numbers of the messages, 0 for
+// an empty one. A message with a number has a receipt even if WriteBatch fails. If
+// ids is shorter, nothing is sent and the error matches io.ErrShortBuffer.
+func (c *Conn) WriteBatch(ids []uint64, msgs [][]byte) (n int, err error) {
+	if ids != nil && len(ids) < len(msgs) {
+		return 0, c.opError("write", io.ErrShortBuffer)
+	}
 	c.seat.Flush() // or it would wait for what only the handler's end sends
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, err = c.out.WriteBatchUnlocking((*framer)(c), c.born(), nil, msgs)
+	if ids != nil {
+		c.armReceiptsLocked()
+	}
+	n, err = c.out.WriteBatchUnlocking((*framer)(c), c.born(), ids, msgs)
 	return n, c.opError("write", err)
 }
 

@@ -100,7 +100,7 @@ func TestWriteWithoutMemory(t *testing.T) {
 		if _, err := c.Write([]byte("x")); err == nil {
 			t.Error("Write without memory: no error")
 		}
-		if n, err := c.WriteBatch([][]byte{nil, []byte("x")}); n != 1 || err == nil {
+		if n, err := c.WriteBatch(nil, [][]byte{nil, []byte("x")}); n != 1 || err == nil {
 			t.Errorf("WriteBatch without memory = %d, %v, want 1 and an error", n, err)
 		}
 		if n := c.Stats().MessagesSent; n != 0 {

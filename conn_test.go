@@ -151,7 +151,7 @@ func TestAfterClose(t *testing.T) {
 		}
 		_, err := a.Write([]byte("x"))
 		wantErr(t, "Write", err, net.ErrClosed)
-		_, err = a.WriteBatch([][]byte{[]byte("x")})
+		_, err = a.WriteBatch(nil, [][]byte{[]byte("x")})
 		wantErr(t, "WriteBatch", err, net.ErrClosed)
 		_, err = a.Read(make([]byte, 1))
 		wantErr(t, "Read", err, net.ErrClosed)
@@ -212,7 +212,7 @@ func TestDeadlines(t *testing.T) {
 		a.SetWriteDeadline(past)
 		_, err = a.Write([]byte("x"))
 		wantTimeout(t, "Write past the deadline", err)
-		_, err = a.WriteBatch([][]byte{[]byte("x")})
+		_, err = a.WriteBatch(nil, [][]byte{[]byte("x")})
 		wantTimeout(t, "WriteBatch past the deadline", err)
 
 		done := make(chan error)
@@ -238,10 +238,10 @@ func TestWriteBatch(t *testing.T) {
 		msgs = append(msgs, nil, pattern.New(1000, 16384), pattern.New(1001, 16384))
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if n, err := a.WriteBatch(msgs); n != len(msgs) || err != nil {
+			if n, err := a.WriteBatch(nil, msgs); n != len(msgs) || err != nil {
 				t.Errorf("WriteBatch = %d, %v, want %d", n, err, len(msgs))
 			}
-			n, err := a.WriteBatch([][]byte{[]byte("one"), make([]byte, 20000), []byte("two")})
+			n, err := a.WriteBatch(nil, [][]byte{[]byte("one"), make([]byte, 20000), []byte("two")})
 			var tooLarge *MessageTooLargeError
 			if n != 1 || !errors.As(err, &tooLarge) {
 				t.Errorf("WriteBatch with one too large = %d, %v", n, err)

@@ -247,22 +247,6 @@ func ExampleConn_WaitReceipts() {
 	// Output: all have arrived
 }
 
-func ExampleConn_WriteMessages() {
-	client, server := volley.Pipe(nil)
-	defer client.Close()
-	defer server.Close()
-	ids, err := client.WriteMessages(nil, [][]byte{[]byte("position"), []byte("velocity")})
-	fmt.Println(len(ids), err)
-	for _, want := range ids {
-		msg, id, _ := server.ReadMessageID(context.Background(), nil)
-		fmt.Println(string(msg), id == want)
-	}
-	// Output:
-	// 2 <nil>
-	// position true
-	// velocity true
-}
-
 func ExampleConn_Stats() {
 	client, server := volley.Pipe(nil)
 	defer client.Close()
@@ -283,17 +267,19 @@ func ExampleConn_WriteBatch() {
 	client, server := volley.Pipe(nil)
 	defer client.Close()
 	defer server.Close()
-	n, err := client.WriteBatch([][]byte{[]byte("position"), []byte("velocity"), []byte("health")})
+	msgs := [][]byte{[]byte("position"), []byte("velocity"), []byte("health")}
+	ids := make([]uint64, len(msgs))
+	n, err := client.WriteBatch(ids, msgs)
 	fmt.Println(n, err)
-	for range n {
-		msg, _ := server.ReadMessage(context.Background(), nil)
-		fmt.Println(string(msg))
+	for i := range n {
+		msg, id, _ := server.ReadMessageID(context.Background(), nil)
+		fmt.Println(string(msg), id == ids[i])
 	}
 	// Output:
 	// 3 <nil>
-	// position
-	// velocity
-	// health
+	// position true
+	// velocity true
+	// health true
 }
 
 // WriteAll serves all clients of a server in one pass over its socket, and says
@@ -320,10 +306,8 @@ func ExampleWriteAll() {
 
 	err := volley.WriteAll([]byte("round 1 begins"), slices.Values(players))
 	if all, ok := errors.AsType[*volley.WriteAllError](err); ok {
-		for _, f := range all.Failed {
-			fmt.Println("player left:", f.Conn == players[1])
-			players = slices.DeleteFunc(players, func(c *volley.Conn) bool { return c == f.Conn })
-		}
+		fmt.Println("player left:", all.Failed[players[1]] != nil)
+		players = slices.DeleteFunc(players, func(c *volley.Conn) bool { return all.Failed[c] != nil })
 	}
 	fmt.Println(len(players), "players")
 	msg, _ := clients[2].ReadMessage(context.Background(), nil)

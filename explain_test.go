@@ -153,7 +153,7 @@ func TestExplainSocketFull(t *testing.T) {
 			msgs[i] = make([]byte, 1000)
 		}
 		for range 20 {
-			s.a.WriteBatch(msgs)
+			s.a.WriteBatch(nil, msgs)
 			s.b.Write([]byte("and back"))
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -365,10 +365,10 @@ func TestExplainEarlier(t *testing.T) {
 		for i := range msgs {
 			msgs[i] = make([]byte, 1000)
 		}
-		first.WriteBatch(msgs)
+		first.WriteBatch(nil, msgs)
 		time.Sleep(time.Second)
 		socket.SetReadBuffer(1 << 20)
-		first.WriteBatch(msgs) // which nobody reads
+		first.WriteBatch(nil, msgs) // which nobody reads
 		time.Sleep(time.Second)
 		finding(t, its.Explain(), FindingSocketFull)
 		finding(t, its.Explain(), FindingMemoryFull)

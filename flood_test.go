@@ -37,9 +37,9 @@ func TestWriteBatchFates(t *testing.T) {
 			received[n] = true
 		}
 	}()
-	ids, err := a.WriteMessages(nil, msgs)
-	if len(ids) != count || err != nil {
-		t.Fatalf("WriteMessages = %d numbers, %v", len(ids), err)
+	ids := make([]uint64, count)
+	if n, err := a.WriteBatch(ids, msgs); n != count || err != nil {
+		t.Fatalf("WriteBatch = %d messages, %v", n, err)
 	}
 	numbers := map[uint64]uint32{} // by id, among which there are those of packets without a message
 	for i, id := range ids {

@@ -13,55 +13,44 @@ import (
 	"volley/internal/wire"
 )
 
-// A Written says what became of one message of a call that writes to many
-// connections.
-type Written struct {
-	Conn *Conn
-	ID   uint64 // as of [Conn.WriteMessage]; 0 if Err is not nil
-	Err  error  // as of [Conn.Write]
-}
-
-// A WriteAllError says which connections a call that writes to many has failed
-// on. The others got theirs. It unwraps to all of the errors.
+// A WriteAllError says on which connections WriteAll or WriteEach has failed. The
+// others got their messages. It unwraps to all of the errors.
 type WriteAllError struct {
-	Failed []Written // never empty
-	Of     int       // how many messages there were
+	Failed map[*Conn]error // as of [Conn.Write], the first of each connection; never empty
+	Of     int             // how many messages there were
+
+	errs []error // in order
 }
 
 func (e *WriteAllError) Error() string {
 	if e.Of == 1 {
-		return e.Failed[0].Err.Error()
+		return e.errs[0].Error()
 	}
-	return fmt.Sprintf("volley: %d of %d messages not written, the first: %v", len(e.Failed), e.Of, e.Failed[0].Err)
+	return fmt.Sprintf("volley: %d of %d messages not written, the first: %v", len(e.errs), e.Of, e.errs[0])
 }
 
-func (e *WriteAllError) Unwrap() []error {
-	errs := make([]error, len(e.Failed))
-	for i := range e.Failed {
-		errs[i] = e.Failed[i].Err
-	}
-	return errs
-}
+// Unwrap returns the errors.
+func (e *WriteAllError) Unwrap() []error { return e.errs }
 
 // WriteAll sends msg as a message on each of conns, as [Conn.Write] does, but in
-// one pass over the sockets that they share: 64 messages a system call, where
-// the system has one for that (Linux), and a fraction of the work above it. That
-// serves connections of a [Listener], also over sessions of package netcode;
-// others, such as dialed ones, may be among them and are written to one by one
-// when the pass is over. A nil error says that all have been written to. Else it
-// is a *[WriteAllError], and only the connections that it names got nothing.
+// one pass over the sockets that they share. On Linux that takes one system call for
+// 64 messages. Connections of a [Listener] gain by it, also over sessions of package
+// netcode. Others, such as dialed ones, are written to one by one after the pass. A
+// nil error says that all have been written to. Else it is a *[WriteAllError], and
+// only the connections that it names got nothing.
 //
-// The order on each connection is that of the calls, whatever mixture of Write
-// and WriteAll. A connection on which another call is transmitting at the moment
-// has the message queued behind that. Only at the end, with all others served,
-// does WriteAll wait for connections on which Write would wait, each until its
-// write deadline. An empty message is not sent.
+// The order on each connection is that of the calls, whether of Write or WriteAll. If
+// another call is transmitting on a connection, the message queues behind it. Where
+// Write would wait, WriteAll waits at its end, when all others are served, for each
+// connection until its write deadline. An empty message is not sent.
 //
 // WriteAll runs the iterator to its end before it sends anything; [Listener.Conns]
 // is one, and slices.Values and maps.Keys make others. A yield function that is
 // called after its iterator has returned panics. Without an error, WriteAll
-// allocates one small object a call, beside what conns allocates. It may be
-// called by several goroutines at once.
+// allocates one small object a call, beside what conns allocates. Several
+// goroutines may call it at once.
+//
+// For receipts, call [Conn.WriteMessage] on each connection instead.
 func WriteAll(msg []byte, conns iter.Seq[*Conn]) error {
 	p := newPass()
 	defer p.free()
@@ -81,24 +70,6 @@ func WriteEach(msgs iter.Seq2[*Conn, []byte]) error {
 	return p.run()
 }
 
-// AppendWriteAll is [WriteAll], but turns receipts on, as [Conn.WriteMessage]
-// does, and appends to dst, in the order of conns, what became of each message.
-func AppendWriteAll(dst []Written, msg []byte, conns iter.Seq[*Conn]) []Written {
-	p := newPass()
-	defer p.free()
-	p.msg = msg
-	p.listConns(conns)
-	return p.runReceipts(dst)
-}
-
-// AppendWriteEach is [WriteEach] as AppendWriteAll is WriteAll.
-func AppendWriteEach(dst []Written, msgs iter.Seq2[*Conn, []byte]) []Written {
-	p := newPass()
-	defer p.free()
-	p.listMessages(msgs)
-	return p.runReceipts(dst)
-}
-
 // A pass is a call that writes to many connections.
 type pass struct {
 	gathering datagram.Gathering
@@ -111,9 +82,8 @@ type pass struct {
 	text []byte
 	ends []int
 
-	results  []Written // of all if receipts, else of those that failed
-	first    int       // index of the result of the first of conns, if receipts
-	receipts bool
+	failed map[*Conn]error // the first error of each connection
+	errs   []error         // all
 
 	// The iterator's turn. Passes are used again, and an iterator may keep the
 	// function that it was given: what it yields later must not get among the
@@ -180,7 +150,7 @@ func (p *pass) free() {
 	clear(p.full)
 	p.conns, p.later, p.full = p.conns[:0], p.later[:0], p.full[:0]
 	p.msg, p.text, p.ends = nil, p.text[:0], p.ends[:0]
-	p.results, p.first, p.receipts = nil, 0, false
+	p.failed, p.errs = nil, nil
 	passes.Put(p)
 }
 
@@ -199,27 +169,16 @@ func (p *pass) message(i int) []byte {
 // run writes. The error is a *WriteAllError.
 func (p *pass) run() error {
 	p.write()
-	if len(p.results) == 0 {
+	if len(p.errs) == 0 {
 		return nil
 	}
-	return &WriteAllError{Failed: p.results, Of: len(p.conns)}
-}
-
-// runReceipts writes and appends a result for each message.
-func (p *pass) runReceipts(dst []Written) []Written {
-	p.receipts, p.first = true, len(dst)
-	for _, c := range p.conns {
-		dst = append(dst, Written{Conn: c})
-	}
-	p.results = dst
-	p.write()
-	return dst
+	return &WriteAllError{Failed: p.failed, Of: len(p.conns), errs: p.errs}
 }
 
 func (p *pass) write() {
 	for i, c := range p.conns {
 		if c == nil {
-			p.note(i, 0, syscall.EINVAL) // as of a nil connection of package net
+			p.note(nil, syscall.EINVAL) // as of a nil connection of package net
 		} else if !p.gather(i, c) {
 			p.later = append(p.later, int32(i))
 		}
@@ -229,8 +188,8 @@ func (p *pass) write() {
 	}
 	for _, i := range p.later {
 		c := p.conns[i]
-		id, err := c.write(p.message(int(i)), p.receipts)
-		p.note(int(i), id, c.opError("write", err))
+		_, err := c.write(p.message(int(i)), false)
+		p.note(c, c.opError("write", err))
 	}
 }
 
@@ -241,24 +200,19 @@ func (p *pass) gather(i int, c *Conn) bool {
 	if gatherer == nil || len(p.full) > 0 && slices.Contains(p.full, c) {
 		return false
 	}
-	id, how, err := p.frame(c, gatherer, p.message(i))
+	_, how, err := c.gather(&p.gathering, gatherer, p.gathering.Now(), p.message(i), false)
 	if how == outbox.Blocked { // perhaps by ourselves
 		if p.gathering.Flush() != nil {
 			p.noteFailures(i)
 		}
-		id, how, err = p.frame(c, gatherer, p.message(i))
+		_, how, err = c.gather(&p.gathering, gatherer, p.gathering.Now(), p.message(i), false)
 	}
 	if how == outbox.Blocked {
 		p.full = append(p.full, c) // what comes next for it has to wait, too
 		return false
 	}
-	p.note(i, id, c.opError("write", err))
+	p.note(c, c.opError("write", err))
 	return true
-}
-
-// frame gathers a message for c, or adds it to the queue there.
-func (p *pass) frame(c *Conn, gatherer datagram.Gatherer, msg []byte) (id uint64, how outbox.Gathered, err error) {
-	return c.gather(&p.gathering, gatherer, p.gathering.Now(), msg, p.receipts)
 }
 
 // gather gathers a message, or adds it to the queue.
@@ -276,15 +230,17 @@ func (c *Conn) gather(g *datagram.Gathering, gatherer datagram.Gatherer, now tim
 	return id, how, err
 }
 
-// note notes what became of the message for connection i.
-func (p *pass) note(i int, id uint64, err error) {
-	switch {
-	case p.receipts && err != nil:
-		p.results[p.first+i].Err = err
-	case p.receipts:
-		p.results[p.first+i].ID = id
-	case err != nil:
-		p.results = append(p.results, Written{Conn: p.conns[i], Err: err})
+// note notes the error of a message, if there is one.
+func (p *pass) note(c *Conn, err error) {
+	if err == nil {
+		return
+	}
+	p.errs = append(p.errs, err)
+	if p.failed == nil {
+		p.failed = make(map[*Conn]error)
+	}
+	if p.failed[c] == nil {
+		p.failed[c] = err
 	}
 }
 
@@ -297,18 +253,13 @@ func (p *pass) noteFailures(n int) {
 			later = later[1:]
 			continue
 		}
-		if c == nil || p.receipts && p.results[p.first+i].Err != nil {
+		if c == nil {
 			continue
 		}
 		c.mu.Lock()
 		err := c.out.TakeFailure()
 		c.mu.Unlock()
-		if err != nil {
-			p.note(i, 0, c.opError("write", err))
-			if p.receipts {
-				p.results[p.first+i].ID = 0
-			}
-		}
+		p.note(c, c.opError("write", err))
 	}
 }
 

@@ -35,15 +35,15 @@ func TestWriteAllErrors(t *testing.T) {
 		require.Equal(t, len(conns), all.Of)
 		want := map[*Conn]error{servers[3]: net.ErrClosed, servers[5]: os.ErrDeadlineExceeded, nil: syscall.EINVAL, small: nil}
 		require.Len(t, all.Failed, len(want))
-		for _, f := range all.Failed {
-			target, ok := want[f.Conn]
-			require.True(t, ok, "failed: %v", f)
+		for c, failure := range all.Failed {
+			target, ok := want[c]
+			require.True(t, ok, "failed: %v", failure)
 			if target != nil {
-				require.ErrorIs(t, f.Err, target)
+				require.ErrorIs(t, failure, target)
 				require.ErrorIs(t, err, target)
 			}
-			if f.Conn != nil {
-				require.IsType(t, &net.OpError{}, f.Err)
+			if c != nil {
+				require.IsType(t, &net.OpError{}, failure)
 			}
 		}
 		var tooLarge *MessageTooLargeError
@@ -132,25 +132,13 @@ func TestWriteAllBrokenSocket(t *testing.T) {
 		breaks(syscall.ENOBUFS)
 		require.NoError(t, WriteAll([]byte("hello"), slices.Values(servers)))
 		breaks(net.ErrClosed)
-		for _, receipts := range []bool{false, true} {
-			var failed []Written
-			if receipts {
-				for _, w := range AppendWriteAll(nil, []byte("hello"), slices.Values(servers)) {
-					if w.Err != nil {
-						failed = append(failed, w)
-					}
-				}
-			} else {
-				var all *WriteAllError
-				require.ErrorAs(t, WriteAll([]byte("hello"), slices.Values(servers)), &all)
-				failed = all.Failed
-			}
+		for range 2 {
+			var all *WriteAllError
+			require.ErrorAs(t, WriteAll([]byte("hello"), slices.Values(servers)), &all)
 			synctest.Wait()
-			require.Len(t, failed, 5)
-			for i, f := range failed {
-				require.Same(t, servers[2+i], f.Conn)
-				require.ErrorIs(t, f.Err, net.ErrClosed)
-				require.Zero(t, f.ID)
+			require.Len(t, all.Failed, 5)
+			for _, s := range servers[2:] {
+				require.ErrorIs(t, all.Failed[s], net.ErrClosed)
 			}
 		}
 	})
@@ -172,10 +160,10 @@ func TestWriteAllToldOfBefore(t *testing.T) {
 		x.mu.Lock()
 		x.out.SentUnlocking(nil, syscall.EPERM, x.out.Deadline()) // as if it had been in a pass
 		x.mu.Unlock()
-		sent := AppendWriteAll(nil, []byte("hello"), slices.Values([]*Conn{s, x}))
-		require.ErrorIs(t, sent[0].Err, net.ErrClosed)
-		require.ErrorIs(t, sent[1].Err, syscall.EPERM)
-		require.Zero(t, sent[1].ID)
+		var all *WriteAllError
+		require.ErrorAs(t, WriteAll([]byte("hello"), slices.Values([]*Conn{s, x})), &all)
+		require.ErrorIs(t, all.Failed[s], net.ErrClosed)
+		require.ErrorIs(t, all.Failed[x], syscall.EPERM)
 		require.Equal(t, before, x.Stats().MessagesSent, "written, and yet told to have failed")
 	})
 }

@@ -20,9 +20,7 @@ type manyCall struct {
 
 var manyCalls = []manyCall{
 	{"WriteAll", func(msg string, conns iter.Seq[*Conn]) { WriteAll([]byte(msg), conns) }},
-	{"AppendWriteAll", func(msg string, conns iter.Seq[*Conn]) { AppendWriteAll(nil, []byte(msg), conns) }},
 	{"WriteEach", func(msg string, conns iter.Seq[*Conn]) { WriteEach(eachWith(msg, conns)) }},
-	{"AppendWriteEach", func(msg string, conns iter.Seq[*Conn]) { AppendWriteEach(nil, eachWith(msg, conns)) }},
 }
 
 func eachWith(msg string, conns iter.Seq[*Conn]) iter.Seq2[*Conn, []byte] {

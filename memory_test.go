@@ -144,7 +144,7 @@ func TestNoAllocations(t *testing.T) {
 			batch[i] = msg
 		}
 		burst := func() {
-			a.WriteBatch(batch)
+			a.WriteBatch(nil, batch)
 			for range batch {
 				b.Read(buf)
 			}

@@ -214,7 +214,7 @@ func TestWriteDeadlineOfFullSocket(t *testing.T) {
 		if d := time.Since(begin); n != 0 || d != 100*time.Millisecond {
 			t.Errorf("Write = %d after %v, want 0 after 100ms", n, d)
 		}
-		_, err = c.WriteBatch([][]byte{{1}, {2}})
+		_, err = c.WriteBatch(nil, [][]byte{{1}, {2}})
 		wantTimeout(t, "WriteBatch past the deadline", err)
 		c.SetWriteDeadline(time.Time{})
 		result := make(chan error)

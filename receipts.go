@@ -21,7 +21,7 @@ const (
 
 // A Receipt says what became of one message.
 type Receipt struct {
-	ID   uint64        // as returned by WriteMessage and WriteMessages
+	ID   uint64        // as returned by WriteMessage and WriteBatch
 	Fate Fate          // Delivered or Lost
 	RTT  time.Duration // from Write to acknowledgement; 0 if lost
 }

@@ -66,7 +66,7 @@ func TestReceiptsWhenClosed(t *testing.T) {
 		}
 		wg.Go(func() {
 			for {
-				if n, err := a.WriteBatch([][]byte{{1}, {2}, {3}}); err != nil {
+				if n, err := a.WriteBatch(nil, [][]byte{{1}, {2}, {3}}); err != nil {
 					if n < 0 || n > 2 {
 						t.Errorf("WriteBatch = %d with an error", n)
 					}

@@ -82,19 +82,3 @@ func (r *receipts) tell() {
 	default:
 	}
 }
-
-// WriteMessages sends each element of msgs as a message, as WriteBatch does, and
-// appends their numbers to ids, by which their receipts will name them. The result
-// has one more for each message that it is done with, 0 for an empty one, which is
-// not sent; if not for all, the error says what stopped it. A message whose number
-// is returned has a receipt whatever the error is. The first call turns receipts
-// on.
-func (c *Conn) WriteMessages(ids []uint64, msgs [][]byte) ([]uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.armReceiptsLocked()
-	begin := len(ids)
-	ids = append(ids, make([]uint64, len(msgs))...)
-	n, err := c.out.WriteBatchUnlocking((*framer)(c), c.born(), ids[begin:], msgs)
-	return ids[:begin+n], c.opError("write", err)
-}

@@ -173,7 +173,7 @@ func TestReplayConcurrent(t *testing.T) {
 		})
 		wg.Go(func() {
 			for range 50 {
-				c.WriteBatch([][]byte{{1}, {2, 3}, make([]byte, 2000), nil})
+				c.WriteBatch(nil, [][]byte{{1}, {2, 3}, make([]byte, 2000), nil})
 				c.Stats()
 			}
 		})

@@ -82,7 +82,7 @@ func TestRestartIsNoticed(t *testing.T) {
 		"a message":   func(c *Conn) error { _, err := c.Write([]byte("hello")); return err },
 		"a large one": func(c *Conn) error { _, err := c.Write(make([]byte, 16384)); return err },
 		"several": func(c *Conn) error {
-			_, err := c.WriteBatch([][]byte{{1}, make([]byte, 5000), {2}, make([]byte, 16000)})
+			_, err := c.WriteBatch(nil, [][]byte{{1}, make([]byte, 5000), {2}, make([]byte, 16000)})
 			return err
 		},
 		"a flood": func(c *Conn) error {
@@ -116,7 +116,7 @@ func (r *restarting) ended() {
 		_, readMessage := r.c.ReadMessage(context.Background(), nil)
 		_, write := r.c.Write([]byte("late"))
 		_, writeMessage := r.c.WriteMessage([]byte("late"))
-		_, writeBatch := r.c.WriteBatch([][]byte{[]byte("late")})
+		_, writeBatch := r.c.WriteBatch(nil, [][]byte{[]byte("late")})
 		for _, err := range []error{read, readMessage, write, writeMessage, writeBatch} {
 			var op *net.OpError
 			var ne net.Error

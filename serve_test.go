@@ -268,7 +268,7 @@ func TestServeBlockedHandler(t *testing.T) {
 		say(t, served, "1")
 		hear(t, c, "1")
 		require.Equal(t, 10*time.Millisecond, time.Since(begin))
-		_, err := served.WriteBatch([][]byte{[]byte("2"), []byte("3")})
+		_, err := served.WriteBatch(nil, [][]byte{[]byte("2"), []byte("3")})
 		require.NoError(t, err)
 		hear(t, c, "2")
 		hear(t, c, "3")
@@ -457,7 +457,7 @@ func TestServeUnderLoad(t *testing.T) {
 						t.Error(err)
 					}
 					for c := range l.Conns() {
-						c.WriteBatch([][]byte{[]byte("tick"), []byte("tick")})
+						c.WriteBatch(nil, [][]byte{[]byte("tick"), []byte("tick")})
 					}
 				}
 			})

@@ -38,7 +38,7 @@ type volleyLink struct {
 func newVolleyLink(c net.Conn) link { return volleyLink{connLink{c}, c.(*volley.Conn)} }
 
 func (l volleyLink) WriteBatch(msgs [][]byte) error {
-	_, err := l.c.WriteBatch(msgs)
+	_, err := l.c.WriteBatch(nil, msgs)
 	return err
 }
 

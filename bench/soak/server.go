@@ -22,11 +22,7 @@ type serverPlace struct {
 	fresh []*end       // accepted, and not in the loop yet
 	out   map[int]bool // clients that are to be turned out
 
-	ends []*end // of the loop
-
-	// Of one pass.
-	numbers []uint64
-	written []volley.Written
+	ends    []*end // of the loop
 	message []byte
 }
 
@@ -123,31 +119,17 @@ func (p *serverPlace) take() {
 
 // write writes a message to each connection whose client is known.
 func (p *serverPlace) write() {
-	p.numbers = p.numbers[:0]
-	p.written = volley.AppendWriteEach(p.written[:0], func(yield func(*volley.Conn, []byte) bool) {
-		for _, e := range p.ends {
-			if e.flow == nil {
-				continue
-			}
-			n := e.flow.begin()
-			p.numbers = append(p.numbers, n)
-			p.message = appendMessage(p.message[:0], e.flow.name, n, p.size(n))
-			if !yield(e.conn, p.message) {
-				return
-			}
-		}
-	})
-	k := 0
 	for _, e := range p.ends {
 		if e.flow == nil {
 			continue
 		}
-		if w := p.written[k]; w.Err == nil {
-			e.flow.wrote(p.numbers[k], w.ID)
+		n := e.flow.begin()
+		p.message = appendMessage(p.message[:0], e.flow.name, n, p.size(n))
+		if id, err := e.conn.WriteMessage(p.message); err == nil {
+			e.flow.wrote(n, id)
 		} else {
 			p.counted.writeErrors.Add(1)
 		}
-		k++
 	}
 }
 

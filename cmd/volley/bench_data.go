@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"volley"
 )
 
 // benchFigures are what a receiver of data has got so far.
@@ -123,7 +125,13 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64, lim
 	begin := time.Now()
 	defer func() { s.time = time.Since(begin) }()
 	bufs := make([][]byte, burst)
-	writer, batches := conn.(batchWriter)
+	var writeBatch func(msgs [][]byte) (n int, err error) // nil: one by one
+	switch c := conn.(type) {
+	case *volley.Conn:
+		writeBatch = func(msgs [][]byte) (int, error) { return c.WriteBatch(nil, msgs) }
+	case batchWriter:
+		writeBatch = c.WriteBatch
+	}
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(expired)
@@ -149,7 +157,7 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64, lim
 				continue
 			}
 		}
-		if !batches {
+		if writeBatch == nil {
 			n = 1
 		}
 		if n = limit.take(n, size, time.Now()); n == 0 {
@@ -162,8 +170,8 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64, lim
 			bufs[i] = p.append(bufs[i][:0], size)
 		}
 		var written int
-		if batches {
-			written, s.err = writer.WriteBatch(bufs[:n])
+		if writeBatch != nil {
+			written, s.err = writeBatch(bufs[:n])
 		} else if _, s.err = conn.Write(bufs[0]); s.err == nil {
 			written = 1
 		}

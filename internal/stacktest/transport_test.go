@@ -42,7 +42,7 @@ func TestTransportStats(t *testing.T) {
 	for i, pc := range []net.PacketConn{nil, pc} {
 		client, server := session(uint64(i+1), pc)
 		batch := [][]byte{[]byte("one"), []byte("two"), []byte("ten")}
-		_, err := client.WriteBatch(batch)
+		_, err := client.WriteBatch(nil, batch)
 		require.NoError(t, err)
 		server.SetReadDeadline(time.Now().Add(30 * time.Second))
 		for range batch {
