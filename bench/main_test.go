@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"volley/internal/testenv"
 )
 
 // TestMain lets the test binary be the processes of its runs.
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 // short, only some.
 func TestRuns(t *testing.T) {
 	o := &options{peers: peers, modes: allModes, sizes: []int{usualSize, 4096}, loads: someLoads, fanOut: 5}
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		o.peers = []*peer{volleyPeer, udpPeer, tcpPeer}
 	}
 	plan, err := o.plan()

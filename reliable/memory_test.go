@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"volley/internal/testenv"
 )
 
 // A budget is a Config.Reserve with a limit.
@@ -240,7 +242,7 @@ func TestReserveOfFixedWindow(t *testing.T) {
 
 // TestNoAllocation: not one, once the endpoint is warm.
 func TestNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector allocates")
 	}
 	for name, cfg := range map[string]*Config{"reference": nil, "growing": connConfig()} {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 // A flight is a sender, a network that keeps copies, and a receiver. Packets
@@ -111,7 +113,7 @@ func TestAtMostOnce(t *testing.T) {
 	small := *growing
 	small.MaxWindow = 256
 	trials := 25
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testenv.Race {
 		trials = 3
 	}
 	for name, cfg := range map[string]*Config{"fixed": fixed, "growing": growing, "small": &small} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"volley/internal/tape"
+	"volley/internal/testenv"
 )
 
 const recordedTitle = "What comes out of two endpoints in the scenes of recorded_scenes_test.go, a line for each\n" +
@@ -28,7 +29,7 @@ func TestRecorded(t *testing.T) {
 		case strconv.IntSize < 64 && strings.HasSuffix(sc.name, only64):
 			file.Skip(sc.name) // limits in bytes mean something else with pointers of 4 bytes
 			continue
-		case raceEnabled && slices.Contains(longScenes, sc.name):
+		case testenv.Race && slices.Contains(longScenes, sc.name):
 			file.Skip(sc.name) // the race detector finds nothing where there is one goroutine
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 
 	"volley/internal/deadline"
 	"volley/internal/socket"
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -261,7 +262,7 @@ func TestGatheringBroken(t *testing.T) {
 }
 
 func TestGatheringNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	_, conns := dialMany(t, nullSocket{}, 100)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"volley/internal/socket"
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -441,7 +442,7 @@ func TestMuxConcurrent(t *testing.T) {
 }
 
 func TestMuxNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	a := &fakeAcceptor{handler: func(Conn) Handler { return echoHandler{} }}

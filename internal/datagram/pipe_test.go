@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -277,7 +278,7 @@ func TestPipePanic(t *testing.T) {
 }
 
 func TestPipeNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	a, b := NewPipe(testAddr("a"), testAddr("b"))

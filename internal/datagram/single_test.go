@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"volley/internal/socket"
+	"volley/internal/testenv"
 	"volley/internal/wire"
 	"volley/simnet"
 )
@@ -124,7 +125,7 @@ func TestSingleCloseInside(t *testing.T) {
 }
 
 func TestSingleNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	c := NewSingle(nullSocket{}, nil, 1000)

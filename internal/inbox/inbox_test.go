@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/deadline"
+	"volley/internal/testenv"
 )
 
 func newInbox(limit int) *Inbox {
@@ -463,7 +464,7 @@ func TestNoAllocation(t *testing.T) {
 			q.Read(b, &d)
 		}
 	})
-	if n > 0.5 && !raceEnabled {
+	if n > 0.5 && !testenv.Race {
 		t.Errorf("%v allocations for 64 messages, want 0", n)
 	}
 }

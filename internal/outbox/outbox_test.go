@@ -18,6 +18,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/deadline"
 	"volley/internal/leaktest"
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -541,7 +542,7 @@ func TestWriteWaitsForRoom(t *testing.T) {
 
 // To write costs no allocation, straight out and in floods.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.Race {
 		t.Skip("the race detector changes what is allocated")
 	}
 	c := newConn(false)

@@ -1,5 +1,0 @@
-//go:build race
-
-package datagram
-
-const raceEnabled = true
