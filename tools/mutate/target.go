@@ -29,9 +29,9 @@ var targets = []target{
 	}},
 	{dir: "porous/internal/core", slow: "^Test(Fairness.*|Figures|R11.*|R16NoAllocation|ConstantsOfOthers|SessionBottleneck)$"},
 	{dir: "riptide", slow: "^Test(SpoofedConnects|Wraparound|LossyServer)$", files: []string{
-		"layout.go", "message.go", "values.go", "read.go", "shift.go", "slices.go", "marshal.go", "reasons.go", "stats.go",
-		"packet.go", "packed.go", "notes.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
-		"connection.go", "receive.go", "lobby.go",
+		"layout.go", "message.go", "values.go", "slices.go", "reasons.go", "stats.go",
+		"packet.go", "layouts.go", "history.go", "rtt.go", "sender.go", "notify.go", "quality.go",
+		"connection.go", "receive.go", "recent.go", "lobby.go",
 	}},
 	{dir: "netplay", files: []string{
 		"access.go", "codec.go", "compile.go", "compress.go", "decode.go", "encode.go", "frame.go", "marshal.go", "plan.go", "presence.go",
