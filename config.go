@@ -121,8 +121,8 @@ type Config struct {
 	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
 	DisableOffload bool
 
-	reference     bool // as ReferenceConfig has it
-	firstSequence int  // in tests; 0: random, -1: 0
+	reference     bool       // as ReferenceConfig has it
+	firstSequence func() int // of each connection, in tests; nil: random
 }
 
 // ReferenceConfig returns a Config with which a connection sends nothing that
@@ -181,7 +181,7 @@ type settings struct {
 	capture                 *recording.Recorder // nil: none
 	socketBuffer            int                 // as asked for; 0: nothing was
 	protocol                uint64
-	firstSequence           int           // of each connection, in tests; 0: random, -1: 0
+	firstSequence           func() int    // as in Config
 	greets                  bool          // exchanges control datagrams
 	session                 bool          // the layer below knows the peer, and tells it of the end
 	packets                 bool          // they are peers of a PacketConn

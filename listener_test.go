@@ -226,7 +226,7 @@ func TestRestartedClient(t *testing.T) {
 	for i := range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			_, l, dial := network(t, &ListenConfig{})
-			c := dial("10.0.0.2:5000", &Dialer{Config: &Config{firstSequence: 10_000}})
+			c := dial("10.0.0.2:5000", &Dialer{Config: &Config{firstSequence: startsAt(10_000)}})
 			s := accept(t, l)
 			var last uint64
 			for range 100 {
@@ -241,7 +241,7 @@ func TestRestartedClient(t *testing.T) {
 			time.Sleep(time.Second)
 			kill(c)
 
-			c = dial("10.0.0.2:5000", &Dialer{Config: &Config{firstSequence: 1 + 650*i}})
+			c = dial("10.0.0.2:5000", &Dialer{Config: &Config{firstSequence: startsAt(1 + 650*i)}})
 			defer c.Close()
 			for range 3 {
 				if _, err := c.Write([]byte("new")); err != nil {

@@ -76,10 +76,10 @@ const firstID = 1 << 16
 // reference begins at 0.
 func (s *settings) firstID() uint64 {
 	switch {
-	case !s.reliable.MidStream || s.firstSequence < 0:
+	case !s.reliable.MidStream:
 		return firstID
-	case s.firstSequence > 0:
-		return firstID + uint64(s.firstSequence)
+	case s.firstSequence != nil:
+		return firstID + uint64(s.firstSequence())
 	}
 	return firstID + 1 + newToken()%32_511
 }

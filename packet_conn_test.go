@@ -397,7 +397,7 @@ func TestPacketConnAcknowledgesWithoutAnswer(t *testing.T) {
 func TestPacketConnAckDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(1)
-		k := newTalk(t, n, time.Minute, time.Minute)
+		k := newTalk(t, n, 1, time.Minute, time.Minute)
 		defer k.close()
 		for range 10 {
 			k.send(k.a, k.b, 1, 100, 0)

@@ -134,7 +134,7 @@ func TestReplayPacketConn(t *testing.T) {
 			n := simnet.New(9)
 			defer n.Close()
 			n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.1, Duplicate: 0.1})
-			k := newTalk(t, n, 0, 0)
+			k := newTalk(t, n, 1, 0, 0)
 			defer func() { k.close() }()
 			for range 3 {
 				require.NoError(t, k.a.Close())

@@ -37,7 +37,7 @@ func testRestartedClient(t *testing.T, former int, loss float64, every int, olde
 	d := &Dialer{}
 	if older {
 		l.set.reliable.MidStream = false
-		d.Config = &Config{firstSequence: -1}
+		d.Config = &Config{firstSequence: startsAt(0)}
 	}
 	c := dial("10.0.0.2:5000", d)
 	for i := range former {

@@ -144,7 +144,7 @@ func (e *Endpoint) Reset() {
 	e.out.loseAll(e.lost)
 	e.out.restart()
 	e.in.forget(&e.ground)
-	e.parts.restart(&e.ground, 0)
+	e.parts.restart(&e.ground, 0, nil)
 	e.acks.free(&e.ground)
 	e.meter.freeFlows(&e.ground)
 	e.counters.reset()

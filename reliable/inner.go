@@ -93,7 +93,7 @@ func (e *inner) Renew() {
 	if e.in.newsAt != never || !e.parts.lacksFirst() {
 		e.in.renew(&e.ground)
 		e.acks.forgetReceived()
-		e.parts.restart(&e.ground, 0)
+		e.parts.restart(&e.ground, 0, nil)
 	}
 }
 

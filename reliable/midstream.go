@@ -99,9 +99,14 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 	}
 	o, former := &e.in.opening, &e.in.former
 	switch {
-	case o.kind == openingNone || o.covers(h.Sequence, openingReach):
+	case o.kind == openingNone:
+	case e.in.silent(e.now):
+		if h.Sequence != e.in.seen.Next() { // else it goes on, and has still heard nothing
+			e.renewAt(h.Sequence)
+		}
+	case o.covers(h.Sequence, openingReach):
 	case former.covers(h.Sequence, formerReach):
-		if former.kind == openingKnown && !e.in.silent(e.now) {
+		if former.kind == openingKnown {
 			e.in.ask()
 			return true
 		}
@@ -113,7 +118,7 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 
 // startAt has the other parts start where the window does.
 func (e *Endpoint) startAt(s uint16) {
-	e.parts.restart(&e.ground, s)
+	e.parts.restart(&e.ground, s, e.parts.begun(s, e.now))
 	if e.cfg.AckDelay == 0 {
 		return
 	}
@@ -128,7 +133,7 @@ func (e *Endpoint) startAt(s uint16) {
 // side has started anew. If so, the window begins again with it. The header is nil if
 // only other fragments than the first have come; where nothing has been accepted yet,
 // they change nothing.
-func (e *Endpoint) anew(s uint16, h *Header) bool {
+func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 	silent := e.in.silent(e.now)
 	switch {
 	case !e.cfg.MidStream:
@@ -142,7 +147,7 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 			e.in.ask()
 			return false
 		}
-	case !e.out.tellsNews(*h):
+	case !e.tellsNews(*h, message):
 		return false
 	}
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead
@@ -152,16 +157,29 @@ func (e *Endpoint) anew(s uint16, h *Header) bool {
 	}
 	if !silent { // there may be copies of what it sent before
 		e.in.beginAfter(newsAt, s)
-		e.parts.restart(&e.ground, s)
+		e.parts.restart(&e.ground, s, nil)
 	}
 	return true
+}
+
+// tellsNews reports whether h acknowledges a packet of ours that nothing has acknowledged.
+// An ack that was not believed is still no news when a copy brings it.
+func (e *Endpoint) tellsNews(h Header, message bool) bool {
+	if e.cfg.AckGuard && e.out.random() {
+		var c claim
+		claims := e.out.claims
+		if h, c = claims.judge(h.plain(), e.out.first, e.out.nextID, message, e.Acked(), e.acks.floorDoubtful(e.now)); c != credible && c != alone {
+			return false
+		}
+	}
+	return e.out.tellsNews(h)
 }
 
 // renewAt begins the window again with the packet s. Those little older may still come.
 func (e *Endpoint) renewAt(s uint16) {
 	e.in.renew(&e.ground)
 	e.acks.forgetReceived()
-	e.parts.restart(&e.ground, 0)
+	e.parts.restart(&e.ground, 0, e.parts.begun(s, e.now))
 	if e.in.begin(s) {
 		e.startAt(s)
 	}

@@ -172,17 +172,25 @@ func (p *reassembler) close(g *ground, r *reassembly) {
 	p.recycle(g, r)
 }
 
-// restart gives up all that is open, and makes s the next sequence.
-func (p *reassembler) restart(g *ground, s uint16) {
+// restart gives up all that is open, except for kept, and makes s the next sequence.
+func (p *reassembler) restart(g *ground, s uint16, kept *reassembly) {
 	p.next = s
 	if p.open == 0 {
 		return
 	}
 	for _, r := range p.table {
-		if r != nil {
+		if r != nil && r != kept {
 			p.close(g, r)
 		}
 	}
+}
+
+// begun returns what has come just now of the packet s if its first fragment has not.
+func (p *reassembler) begun(s uint16, now int64) *reassembly {
+	if r := p.find(s); r != nil && r.headerSize == 0 && now-r.openedAt < openingPause {
+		return r
+	}
+	return nil
 }
 
 // lacksFirst reports whether there are fragments of packets, of none of which the

@@ -33,7 +33,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 		return stale
 	}
 	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
-		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h) {
+		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h, n < len(datagram)) {
 			e.rare.count(&e.ground, packetStale)
 			return v
 		}
@@ -50,7 +50,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		return TooLarge
 	}
 	switch status := e.in.seen.Status(h.Sequence); {
-	case status == seq.Fresh || e.anew(h.Sequence, &h):
+	case status == seq.Fresh || e.anew(h.Sequence, &h, len(payload) > 0):
 	case status == seq.Stale:
 		e.rare.count(&e.ground, packetStale)
 		return stale

@@ -70,7 +70,7 @@ func (e *Endpoint) place(f *Fragment) (*reassembly, Verdict) {
 // anewFragment is anew for a fragment. What its header acknowledges is told at once:
 // it must be news no longer when packets come late that were sent before.
 func (e *Endpoint) anewFragment(s uint16, h *Header) bool {
-	if !e.anew(s, h) {
+	if !e.anew(s, h, true) {
 		return false
 	}
 	if h != nil && e.out.random() {

@@ -409,6 +409,64 @@ func TestFragmentTellsNews(t *testing.T) {
 	require.Zero(t, s.Inner().Renewals())
 }
 
+// After a silence, a side that has heard nothing is believed to have started anew even
+// if its sequence lies within the window, unless it is the next one.
+func TestRestartNearAfterSilence(t *testing.T) {
+	for name, test := range map[string]struct {
+		sequence uint16
+		after    time.Duration
+		renewed  bool
+	}{
+		"a little before":  {10_000 - 13, jumpTime, true},
+		"a little ahead":   {10_000 + 30, jumpTime, true},
+		"the next":         {10_000 + 3, jumpTime, false},
+		"not after 9.99 s": {10_000 - 13, jumpTime - 10*time.Millisecond, false},
+	} {
+		s := newRestarter(t, someTime, 7)
+		for i := range uint16(3) {
+			require.Equal(t, Delivered, s.Receive(someTime, heardNothing(10_000+i)), name)
+		}
+		require.Equal(t, Delivered, s.Receive(someTime.Add(test.after), heardNothing(test.sequence)), name)
+		require.Equal(t, test.renewed, s.Inner().Renewals() == 1, name)
+	}
+}
+
+const jumpTime = time.Duration(jumpSilence)
+
+// A restarted side is heard with a message in fragments whose first one comes last, near
+// the sequences from before. Fragments that came long before the first one are not kept.
+func TestRestartNearInFragments(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		s, _, now := talkedTo(t, someTime, 500, 1100, 100)
+		now = now.Add(time.Minute)
+		c := newRestarter(t, now, 1110)
+		all := c.message(now, 1, 3000)
+		require.Len(t, all, 3)
+		s.take(now, all[1:])
+		if late {
+			now = now.Add(time.Duration(openingPause))
+		}
+		s.take(now, all[:1])
+		require.EqualValues(t, 1, s.Inner().Renewals())
+		require.Equal(t, !late, s.got[1] == 1)
+	}
+}
+
+// A restarted side that begins just ahead of where its predecessor was does not believe
+// acks that tell of that one. Copies of what brings them are still duplicates.
+func TestRestartNearCopies(t *testing.T) {
+	s, c, now := talkedTo(t, someTime, 500, 1000, 10)
+	restarted := newRestarter(t, now, 1004)
+	restarted.take(now, s.message(now, 100, 8))
+	s.take(now, restarted.message(now, 1, 8))
+	d := s.message(now, 101, 8)
+	require.Equal(t, Delivered, restarted.Receive(now, d[0]))
+	require.False(t, restarted.Acked())
+	require.Equal(t, Duplicate, restarted.Receive(now, d[0]))
+	require.Zero(t, restarted.Inner().Renewals())
+	require.NotNil(t, c)
+}
+
 // skip uses up n sequences.
 func (r *restarter) skip(now time.Time, n int) {
 	for range n {
