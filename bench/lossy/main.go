@@ -1,18 +1,19 @@
-// Command lossy measures reliable messages over a link that loses some of what
-// it carries: package porous with each way of congestion control and with
-// redundancy, the system's TCP with CUBIC and with BBR, quic-go, and kcp-go. It
-// writes its section of docs/BENCHMARKS.md and a chart:
+// Command lossy measures reliable messages over a link that loses datagrams. It
+// compares package porous with each way of congestion control and with redundancy,
+// the system's TCP with CUBIC and with BBR, quic-go, and kcp-go. It writes its
+// section of docs/BENCHMARKS.md and a chart:
 //
 //	go run ./bench/lossy
 //	go run ./bench/lossy -out "" -seeds 1 -peers 'porous|quic-go'
 //
 // The link is that of package simnet, in the time of a bubble, so that a run of
-// seconds takes as long as its computation. In real time, once, run kcp-go, whose
-// clock is a goroutine of the whole process; quic-go, whose pacing waits actively
-// for the next nanosecond; package porous between sockets of the system, through a
-// simnet.Proxy; and TCP, whose packets come out of one tun device, pass the link,
-// and go into another, each in a network namespace of its own. That takes Linux and
-// the right to make namespaces; elsewhere these rows are empty.
+// seconds takes as long as its computation. These run in real time, once:
+//
+//   - kcp-go, whose clock is a goroutine of the whole process;
+//   - quic-go, whose pacing waits actively for the next nanosecond;
+//   - package porous between sockets of the system, through a simnet.Proxy;
+//   - TCP, between two tun devices, each in a network namespace of its own. That
+//     takes Linux and the right to make namespaces; elsewhere its rows are empty.
 package main
 
 import (

@@ -1,8 +1,7 @@
-// Command rendezvous connects two programs that nobody can connect to: both
-// ask a server, which both can reach, for the other's address as it is seen
-// from outside, and then dial each other at the same time, each from the socket
-// from which it has asked. The first datagrams of each open the way for the
-// other's (hole punching).
+// Command rendezvous connects two programs behind firewalls. Both ask a server
+// that they can reach for the other's public address. Then they dial each other at
+// the same time, each from the socket from which it has asked. The first datagrams
+// of each open the way for the other's (hole punching).
 //
 //	go run ./examples/rendezvous -listen :7777              # the server
 //	go run ./examples/rendezvous -room blue host:7777       # twice, anywhere

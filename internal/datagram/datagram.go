@@ -136,9 +136,8 @@ type Lingerer interface {
 
 // An UnreadTeller is a Conn that knows whether datagrams wait.
 type UnreadTeller interface {
-	// Unread reports whether datagrams may have come, for this Conn or another
-	// one on its socket, that the Handler has not been given, or is being given:
-	// then what looks like silence may be a reader that has no processor.
+	// Unread reports whether the socket may hold datagrams that no Handler has
+	// been given yet. Then silence may mean that the reader has no processor.
 	Unread() bool
 }
 

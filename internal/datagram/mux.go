@@ -26,11 +26,9 @@ type MuxConfig struct {
 	// OnClose is called once the Mux is over: after Close and the last Conn,
 	// or with the error that broke the socket.
 	OnClose func(error)
-	// Settle, if not nil, is called when whoever was given datagrams has had the
-	// time to answer them: before a caller of Read who has read the socket does so
-	// again, or once nobody has for 5 ms, and at once where a goroutine reads. So what
-	// is to be done if nobody answers need not be prepared for those that somebody
-	// does. Calls may overlap.
+	// Settle, if not nil, is called when received datagrams could have been
+	// answered: before a caller of Read reads the socket again, after 5 ms without
+	// such a caller, and at once where a goroutine reads. Calls may overlap.
 	Settle func()
 	// Closing, if not nil, is given the datagrams of addresses without a Conn after
 	// Close, and may append answers to out.

@@ -21,13 +21,12 @@ type dialing struct {
 }
 
 // Dial returns a Conn to an address, from the socket of the Mux. Nothing is sent.
-// From now on datagrams of the address are for this Conn, and not for the
-// Acceptor: so when both sides dial each other at once, each finds the other's
-// first datagram in the Conn that it has dialed. The error is ErrPeerExists if
+// From now on datagrams of the address are for this Conn, not for the Acceptor.
+// When both sides dial each other at once, each finds the other's first datagram in
+// the Conn that it has dialed. The error is ErrPeerExists if
 // the other side has come before, and net.ErrClosed after Close.
 //
-// What it sends comes from the address that the system chooses, and it takes what
-// is sent to any of ours.
+// The system chooses its source address. It receives datagrams to any of ours.
 func (m *Mux) Dial(addr netip.AddrPort) (*Peer, error) {
 	return m.dial(route{remote: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())})
 }

@@ -19,10 +19,10 @@ type OverConfig struct {
 	MaxMessage int
 }
 
-// Over returns the best Conn there is on a connection to one peer, which it takes
-// over unless there is an error: the one below a connection of volley's own, one
-// that sends and receives in batches on a UDP socket, or one on any net.Conn that
-// preserves message boundaries.
+// Over returns the best Conn on a connection to one peer. Unless there is an error,
+// it takes c over. It is the Conn below a connection of volley's own, one that sends
+// and receives in batches on a UDP socket, or one on any net.Conn that preserves
+// message boundaries.
 func Over(c net.Conn, cfg OverConfig) (Conn, error) {
 	if dc := Below(c); dc != nil {
 		return dc, nil

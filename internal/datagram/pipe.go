@@ -13,10 +13,9 @@ import (
 )
 
 // A PipeConn is one end of a lossless, ordered link between two Conns in one
-// process. A datagram is handled by the other side's Handler before WriteBatch
-// returns, unless that Handler is busy with an earlier one, as it is if the
-// datagram answers its answer: then whoever called it hands on this one, too, so
-// that no stack grows however long two Handlers answer each other.
+// process. The other side's Handler handles a datagram before WriteBatch returns,
+// unless it is busy with an earlier one. Then the caller of that Handler hands on
+// this one, too: no stack grows, however long two Handlers answer each other.
 type PipeConn struct {
 	peer   *PipeConn
 	addr   net.Addr

@@ -22,8 +22,8 @@ type Options struct {
 // MaxSockets is how many sockets may share a port.
 const MaxSockets = 1024
 
-// A Port is the sockets of one port, bound and not read yet. What becomes of
-// them is for Listener.Serve to say, Muxes, or Close.
+// A Port is the sockets of one port, bound and not read yet. Pass it to
+// Listener.Serve or Muxes, or Close it.
 type Port struct {
 	socks []socket.Socket
 	early uint64 // datagrams discarded

@@ -5,8 +5,8 @@ import (
 	"volley/internal/registry"
 )
 
-// Over reports whether all is over, as Hooks.Over is told. It looks at no channel,
-// which belongs to a test bubble, for others may ask.
+// Over reports whether all is over, as Hooks.Over is told. It uses no channel,
+// because callers may be outside of the test bubble.
 func (l *Listener[C]) Over() bool { return l.left.Load() == 0 }
 
 // View fills in what is known here of the listener.

@@ -154,9 +154,9 @@ func OpError(op string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: remote, Err: err}
 }
 
-// LastError returns the last error that the socket of a connection has told of
-// since the peer was heard, without what package net says around it; nil if there
-// was none, or none of this peer's alone.
+// LastError returns the last error of a connection's socket since the peer was
+// heard, without package net's wrapping. It is nil if there was none, or none of
+// this peer's alone.
 func LastError(dc datagram.Conn) error {
 	e := dc.Features().Errors
 	if e == nil {

@@ -3,7 +3,7 @@
 // listeners, and of the connections that belong to none; those that a listener
 // has are found through what it keeps anyway. Nobody is kept alive by that, there
 // is no goroutine, and nothing is done for a message: all figures are asked for
-// when somebody looks. What is shown to the public, package volleydebug says.
+// when somebody looks. Package volleydebug decides what the public sees.
 package registry
 
 import (
@@ -37,7 +37,7 @@ type ListenerViewer interface {
 	Each(f func(Viewer))
 }
 
-// What a connection is to the program that looks, by how it came to be.
+// Roles tell how a connection came to be.
 const (
 	Accepted = "accepted"
 	Dialed   = "dialed"

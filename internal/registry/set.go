@@ -8,10 +8,10 @@ import (
 // minSweep is how many members a Set has before it is swept for the first time.
 const minSweep = 16
 
-// A Set holds those of one type that live, and keeps none of them alive. Who has
-// ended or has been forgotten leaves when the Set has doubled since it was swept
-// last, or when somebody looks: so nobody has to say that it ends, and a member
-// costs some 60 bytes, with what the runtime keeps for a weak pointer.
+// A Set holds weak pointers to the members of one type. Members that have ended, or
+// were collected, leave when the Set has doubled since its last sweep, or when
+// somebody looks. So no member has to say that it ends. A member costs some 60
+// bytes, with the runtime's part for a weak pointer.
 type Set[T any] struct {
 	over  func(*T) bool
 	view  func(*T) Viewer // nil for listeners

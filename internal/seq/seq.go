@@ -2,10 +2,9 @@
 // over them that the reliable protocol is made of.
 package seq
 
-// Greater reports whether a is newer than b. At a distance of exactly 32768
-// the numerically larger one is the newer, so Greater(a, b) is not the sign of
-// the difference: of such a pair exactly one is newer, whichever way it is
-// asked.
+// Greater reports whether a is newer than b. At a distance of exactly 32768 the
+// numerically larger one is the newer. So Greater(a, b) is not the sign of the
+// difference, and of each pair exactly one is newer.
 func Greater(a, b uint16) bool {
 	if a > b {
 		return a-b <= 32768

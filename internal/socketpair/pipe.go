@@ -2,9 +2,9 @@ package socketpair
 
 import "net"
 
-// Pipe returns the ends of a net.Pipe, whose writers wait for a reader, under
-// addresses of another kind, by which nobody takes it for a stream: as long as
-// readers have room for all of a Write, it is none.
+// Pipe returns the ends of a net.Pipe, whose writers wait for a reader. Their
+// addresses are of another kind, so that the library does not take it for a stream.
+// Readers must have room for all of a Write.
 func Pipe() (a, b net.Conn) {
 	x, y := net.Pipe()
 	return &pipeEnd{x}, &pipeEnd{y}

@@ -19,10 +19,9 @@ type Recording struct {
 	Bytes []byte
 }
 
-// Recordings returns the byte strings, in hexadecimal digits, that stand under
-// one of the names in the files of a protocol, alone or in a list: each once, in
-// the order of the files' names and of each file. Finding none under one of the
-// names ends the test.
+// Recordings returns the byte strings, in hexadecimal digits, that stand under one
+// of the names in the files of a protocol, alone or in a list. Each comes once, in
+// the order of the files' names and of each file. If a name has none, the test ends.
 func Recordings(tb testing.TB, protocol string, keys ...string) (found []Recording) {
 	tb.Helper()
 	files := Files(tb, protocol)

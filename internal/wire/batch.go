@@ -86,11 +86,10 @@ func (b *Batch) Reset() {
 	b.ends = b.ends[:0]
 }
 
-// Run returns the longest run of datagrams from number i on that one segmented
-// send can carry: all of one size but the last, which may be shorter; at most
-// maxSegments datagrams and maxBytes bytes, and at least one datagram. It
-// returns the run's bytes, the segment size, and the number of the first
-// datagram behind the run.
+// Run returns the longest run of datagrams from number i on that one segmented send
+// can carry. All have one size, except that the last one may be shorter. A run has
+// at most maxSegments datagrams and maxBytes bytes, and at least one datagram. Run
+// returns its bytes, the segment size, and the number of the first datagram behind.
 func (b *Batch) Run(i, maxSegments, maxBytes int) (run []byte, segment, next int) {
 	start, end := b.start(i), int(b.ends[i])
 	segment = end - start

@@ -1,8 +1,7 @@
-// Command mutate measures what the tests of this module notice. It makes small
-// changes to the source, one at a time, such as < for <=, or a statement left
-// out, and runs those tests of the package with each of them that call the changed
-// function, the quick ones first: a mutant that no test fails for has survived, and
-// shows a rule that is written down nowhere.
+// Command mutate measures the tests of this module. It makes small changes to the
+// source, one at a time, such as < for <=, or a statement left out. For each it runs
+// the package's tests that call the changed function, the quick ones first. A mutant
+// without a failing test has survived, and shows a rule without a test.
 //
 //	go run ./tools/mutate                         a sample of 300 of all mutants
 //	go run ./tools/mutate -seed 2                 another one
@@ -11,15 +10,18 @@
 //	go run ./tools/mutate -results m.jsonl -for 10m
 //
 // The mutants of a seed stay the same where the code does: a change elsewhere
-// does not draw others. The last form stops after ten minutes, or at an interrupt,
-// and goes on where it was when it is called again; -again then also runs those
-// again that have survived, for the case that there are new tests.
+// does not draw others. The last form stops after ten minutes, or at an interrupt.
+// When it is called again, it goes on where it was. With -again it then also runs
+// survivors again, for new tests.
 //
-// Changes that make no difference by their form alone are left out: in declarations
-// of _ that only assert something to the compiler, of a-b to b-a in abs(a - b), and
-// of a < b to a <= b, or the like, in if a < b { b = a }, with integers. Other
-// mutants that change nothing that could be seen are listed in equivalent.txt,
-// with the reason. An entry there that fits no mutant is reported.
+// Changes whose form alone shows that they make no difference are left out:
+//
+//   - in declarations of _ that only assert something to the compiler;
+//   - of a-b to b-a in abs(a - b);
+//   - of a < b to a <= b, or the like, in if a < b { b = a }, with integers.
+//
+// Other mutants without a visible difference are listed in equivalent.txt, with the
+// reason. An entry there that fits no mutant is reported.
 package main
 
 import (

@@ -22,8 +22,8 @@ type Streams struct {
 
 // A Stream is what was sent in one direction.
 type Stream struct {
-	// Bytes are those that came in order and are not taken yet. Whoever reads
-	// them takes the first ones off.
+	// Bytes are those that came in order and are not taken yet. The reader
+	// takes the first ones off.
 	Bytes []byte
 	// Ended says that no more will come.
 	Ended bool
