@@ -54,8 +54,8 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 
 // DialOn connects to an address as Dial does, over a socket that exists: a UDP socket
 // or any other net.PacketConn. It takes pc over, also if it fails: the connection
-// closes it, and nobody else may use it. What comes from other addresses is dropped. Of
-// d, the NetDialer means nothing.
+// closes it, and nobody else may use it. Datagrams from other addresses are
+// dropped. The NetDialer of d is not used.
 func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, raddr net.Addr) (*Conn, error) {
 	if reason := netconn.UnfitPacket(pc); reason != "" {
 		return nil, configError("pc", "%s", reason)

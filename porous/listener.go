@@ -54,8 +54,8 @@ type ListenConfig struct {
 	// machines of many cores (SO_REUSEPORT). Default 1, at most 1024. On systems other
 	// than Linux more than one is an error that wraps errors.ErrUnsupported.
 	//
-	// A peer keeps its socket, and the sockets close together. What arrives before all
-	// are bound is discarded. Nobody else may bind to the port. [Listener.Dial] is an
+	// A peer keeps its socket, and the sockets close together. Datagrams that arrive
+	// before all are bound are discarded. Nobody else may bind to the port. [Listener.Dial] is an
 	// error, because the system chooses the socket at which an answer arrives.
 	Sockets int
 }
@@ -354,8 +354,8 @@ type ListenerStats struct {
 	Conns  int   // connections at present, those that are being made among them
 	Memory int64 // bytes held of ListenConfig.MaxMemory
 	// Challenged counts requests that were answered without keeping anything,
-	// Accepted connections that were established, Refused new peers turned
-	// away by MaxConns or Backlog, Filtered those by Filter, Unknown all
+	// and Accepted established connections. Refused counts new peers turned
+	// away by MaxConns or Backlog, and Filtered those by Filter. Unknown counts
 	// datagrams that belonged to no connection and made none.
 	Challenged, Accepted, Refused, Filtered, Unknown uint64
 }

@@ -19,7 +19,7 @@ import (
 //
 // The net.Conn also has a method CloseWrite() error, which ends one direction: an empty
 // message tells the peer, whose Read then returns io.EOF. Close ends both directions.
-// What was accepted is still sent. If there is no room to tell the peer, Close waits for
+// Accepted bytes are still sent. If there is no room to tell the peer, Close waits for
 // it, up to Config.CloseTimeout. Closing the stream of channel 0, which is the Conn's
 // own, closes the Conn.
 func (ch *Channel) Stream() net.Conn { return &stream{ch: ch} }

@@ -114,8 +114,8 @@ type Config struct {
 	LostAfter time.Duration
 	// JumpGuard refuses the first packet that is further ahead than the window
 	// of received packets is long, or than 4096 sequences, and believes the
-	// second if it follows closely. What is behind by up to half the range is
-	// stale, whatever follows it, until no packet was accepted for 10 s.
+	// second if it follows closely. Packets behind by up to half the range are
+	// stale, whatever follows them, until no packet was accepted for 10 s.
 	// Without it, one late duplicate or wrong sequence can make thousands of
 	// good packets stale. The window must be a power of two.
 	JumpGuard bool
@@ -139,15 +139,15 @@ type Config struct {
 	// never.
 	ReassemblyTimeout time.Duration
 	// ReassemblyBytes limits the memory in bytes for packets that still lack
-	// fragments and for the buffers kept for them. What exceeds it is counted
-	// in FragmentsInvalid. Zero: no limit but that of the window.
+	// fragments and for the buffers kept for them. Fragments above it are
+	// refused as FragmentsInvalid. Zero: no limit but that of the window.
 	ReassemblyBytes int
-	// Reserve, if not nil, is asked with a positive number before that many
-	// bytes beyond those of a fresh endpoint are taken, and may refuse; it is
-	// told with a negative number when they are given back. An endpoint that
-	// is refused does without, as far as it can. What acked says is whether
-	// the other side has acknowledged a packet of this endpoint since New or
-	// Reset, so that a budget may keep something for those that have.
+	// Reserve, if not nil, is called with a positive delta before the endpoint
+	// takes that many bytes, and may refuse: then the endpoint does without, as
+	// far as it can. It is called with a negative delta when bytes are given
+	// back. The memory of a fresh endpoint is not counted. With acked the other
+	// side has acknowledged a packet since New or Reset, so that a budget can
+	// keep a part for such endpoints.
 	Reserve func(delta int, acked bool) bool `json:"-"`
 }
 

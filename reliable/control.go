@@ -11,17 +11,19 @@ func (e *Endpoint) view() view {
 // still wait for a message to take its place: with a wait of 0 call SendControl
 // now. Nothing is ever wanted with a Config.AckDelay of zero.
 //
-// An acknowledgement is owed for every message. While this side sends messages
-// in a rhythm that brings the next one within the AckDelay, it waits for that, and
-// for an eighth of it at least; else for half the AckDelay, or up to an eighth more
-// where the other side's rhythm brings a message by then that is acknowledged at
-// once to measure. It does not wait when 16 sequences are to be acknowledged (6
-// where some are missing), for a gap that a probe has made, and where it serves to
-// measure the round-trip time, which is one message a second or so.
+// An acknowledgement is owed for every message. If the rhythm of this side's
+// messages brings the next one within the AckDelay, it waits for that message, and at
+// least an eighth of the AckDelay. Otherwise it waits for half the AckDelay, or up to
+// an eighth more if a message that is to be acknowledged at once is due by then.
+// It does not wait in these cases:
 //
-// A probe asks the other side for an acknowledgement, when a message has had
-// none for longer than usual and none was sent since. None is sent before the
-// other side has acknowledged anything.
+//   - 16 sequences are to be acknowledged, or 6 if some are missing;
+//   - a probe has made a gap;
+//   - it measures the round-trip time, about once a second.
+//
+// A probe asks the other side for an acknowledgement, if a message had none for
+// longer than usual and no other was sent since. It is never sent before the other
+// side has acknowledged anything.
 func (e *Endpoint) ControlDue(now time.Time) (wait time.Duration, ok bool) {
 	if e.acks.idle(e.out.open) {
 		return 0, false

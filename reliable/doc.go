@@ -1,9 +1,8 @@
 // Package reliable tells the sender of datagrams which of them arrived. It is
-// the core of the reliable protocol: every packet carries a 16-bit sequence
-// number and says which of the last 32 packets of the other side were
-// received; packets too large for a datagram travel in fragments; and the
-// acks yield round-trip time, jitter, packet loss and bandwidth. Nothing is
-// retransmitted and nothing is put in order.
+// the core of the reliable protocol. Every packet carries a 16-bit sequence
+// number, and acknowledges the last 32 packets of the other side. Packets too
+// large for a datagram travel in fragments. Round-trip time, jitter, packet loss
+// and bandwidth follow from the acks. Nothing is sent again or put in order.
 //
 // An [Endpoint] is one end. It has no socket, goroutine, lock or clock: it is
 // told the time, is given datagrams, and appends those to be sent to a

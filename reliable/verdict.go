@@ -68,11 +68,13 @@ type Fate uint8
 const (
 	// FateDelivered: the other side acknowledged the packet.
 	FateDelivered Fate = iota + 1
-	// FateLost: the packet is presumed lost. The other side is 64 sequences
-	// past it, or, with Config.AckDelay, has acknowledged one that was sent
-	// some more than a round trip later, or 1,024 sequences later; or its record has left the window of
-	// sent packets; or, with Config.MaxWindow, Config.LostAfter has passed
-	// without an answer.
+	// FateLost: the packet is presumed lost, for one of these reasons:
+	//
+	//   - The other side is 64 sequences past it.
+	//   - With Config.AckDelay: the other side has acknowledged a packet that was
+	//     sent a little more than a round trip later, or 1,024 sequences later.
+	//   - Its record has left the window of sent packets.
+	//   - With Config.MaxWindow: it had no answer for Config.LostAfter.
 	FateLost
 )
 

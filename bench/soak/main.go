@@ -1,22 +1,26 @@
 // Command soak runs many connections at the rates of games for a long time, over
-// real sockets and links that lose, double and reorder, while clients are killed,
-// start again and change their addresses, connections are closed by the server,
-// and the server starts again. It checks every message and every receipt, and ends
+// real sockets and links that lose, double and reorder. Meanwhile clients are
+// killed, start again and change their addresses. The server closes connections,
+// and starts again. It checks every message and every receipt, and ends
 // with a verdict; the exit status is 1 if that is red, and 2 if there was no run:
 //
 //	go run ./bench/soak                      an hour, 200 connections at 60 messages a second each way
 //	go run ./bench/soak -duration 2m -life 20s
 //
-// What must hold: no connection reads a message twice, changed, or of another
-// client; each message has exactly one receipt; none is told Delivered that the
-// other side has not read; no connection ends without a reason; memory does not
-// grow, and no goroutine or file is left behind. Loss, and messages told Lost that
-// arrived all the same, are counted: those are as documented.
+// These must hold:
 //
-// A message that is acknowledged has been queued for Read. When its reader then
-// closes the connection, it is dropped: so many messages as the connection says
-// it has queued and not given to Read, of the last half minute, may be Delivered
-// without having been read. They are counted, too.
+//   - No connection reads a message twice, changed, or of another client.
+//   - Each message has exactly one receipt.
+//   - No receipt says Delivered of a message that the other side has not read.
+//   - No connection ends without a reason.
+//   - Memory does not grow, and no goroutine or file is left behind.
+//
+// Loss, and messages that arrived though their receipt says Lost, are counted: both
+// are as documented.
+//
+// An acknowledged message has been queued for Read, and is dropped if its reader
+// then closes the connection. So Delivered messages of the last half minute may be
+// unread: as many as the connection says it had queued. They are counted, too.
 //
 // It needs Linux, where each client has an address of 127.0.0.0/8 of its own, so
 // that no connection ever follows another client's at the same address.

@@ -5,7 +5,7 @@
 //
 // That is as much reliability as a few lines can have: readings arrive late and
 // out of order, some twice, and nothing slows the sensor down when the network is
-// full. Who wants order, or bulk, takes a channel of volley/porous in its place.
+// full. For order, or bulk, use a channel of volley/porous.
 package main
 
 import (

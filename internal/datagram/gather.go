@@ -48,9 +48,9 @@ const (
 // others. Gather and Gathered belong together, with nothing gathered between
 // them for another Conn, and are called without locks that a Sender takes.
 type Gatherer interface {
-	// Gather returns a batch to append datagrams to that are for this Conn. What
-	// is in it already stays as it is. Before, it may send what has been
-	// gathered so far.
+	// Gather returns a batch. The caller appends datagrams for this Conn, and
+	// changes none that are in it already. Gather may first send those gathered
+	// so far.
 	Gather(g *Gathering) *wire.Batch
 	// Gathered takes what was appended, at least one datagram. It may have
 	// called from.Sent when it returns. From may be nil.

@@ -27,8 +27,9 @@ type MuxConfig struct {
 	// or with the error that broke the socket.
 	OnClose func(error)
 	// Settle, if not nil, is called when received datagrams could have been
-	// answered: before a caller of Read reads the socket again, after 5 ms without
-	// such a caller, and at once where a goroutine reads. Calls may overlap.
+	// answered: before a caller of Read reads the socket again, or after 5 ms
+	// without such a caller. A goroutine that reads calls it at once. Calls may
+	// overlap.
 	Settle func()
 	// Closing, if not nil, is given the datagrams of addresses without a Conn after
 	// Close, and may append answers to out.

@@ -1,6 +1,6 @@
 // Package inbox is the queue of received messages between a connection and
-// the callers of its Read: bounded in bytes, empty of memory when idle, with
-// one lock and one wake-up for a whole batch of messages.
+// the callers of its Read. It is bounded in bytes, and holds no memory when idle. A
+// batch of messages takes one lock and one wake-up.
 package inbox
 
 import (
@@ -138,9 +138,9 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 
 // PushKept is Push for a message that cannot be refused for want of memory, because
 // its sender believes that it has been taken. If reserve grants no chunk of the usual
-// size, the message is kept in one of its own, which reserve was not asked for but is
-// told of when it is given back: kept is its size in bytes, at most TightOverhead
-// more than the message.
+// size, the message is kept in a chunk of its own. Reserve is not asked for this
+// chunk, but is told when it is given back. Its size is kept, in bytes: at most
+// TightOverhead more than the message.
 func (q *Inbox) PushKept(p []byte) (kept int, ok bool) {
 	if q.Push(p) {
 		return 0, true

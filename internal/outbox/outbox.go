@@ -121,7 +121,7 @@ func (o *Outbox) Err() error { return o.err }
 
 // End makes every Write fail with err, those too that wait. With io.EOF, by
 // which connections learn that the peer has closed, they fail with
-// datagram.ErrPeerClosed. What is pending still leaves.
+// datagram.ErrPeerClosed. Pending datagrams still leave.
 func (o *Outbox) End(err error) {
 	o.err = err
 	o.deadline.Expire()
@@ -201,8 +201,8 @@ func (o *Outbox) Full() bool {
 // add to it either.
 func (o *Outbox) Crowded() bool { return o.pending != nil && o.pending.Len() >= maxAnswers }
 
-// Batch returns what is pending, to be framed into. Whoever adds to it sees to
-// it that it leaves: by SendFreshUnlocking or ReleaseUnlocking.
+// Batch returns what is pending, to be framed into. A caller that adds to it
+// then calls SendFreshUnlocking or ReleaseUnlocking.
 func (o *Outbox) Batch(now time.Duration) *wire.Batch {
 	if o.pending == nil {
 		o.pending = datagram.GetBatch()

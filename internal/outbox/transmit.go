@@ -123,9 +123,8 @@ func (o *Outbox) flush() {
 	}
 }
 
-// ClearUnlocking sends what is pending until nothing is; the caller is busy. What
-// it frames then, before it lets go of the lock, it may give to
-// TransmitUnlocking. The error is the end, or os.ErrDeadlineExceeded.
+// ClearUnlocking sends what is pending until nothing is; the caller is busy. It
+// may frame more before it unlocks, and give that to TransmitUnlocking. The error is the end, or os.ErrDeadlineExceeded.
 func (o *Outbox) ClearUnlocking(d *deadline.Deadline) error {
 	for o.pending != nil {
 		sent := o.sendPendingUnlocking(d)
@@ -209,8 +208,8 @@ func (o *Outbox) putBack(out *wire.Batch, n int) {
 }
 
 // DrainUnlocking sends what is pending after End, and behind it what last
-// frames. What Writes are done with may take as long as 100 ms; the rest leaves
-// at once or not at all. It reports false, and does not call last, if somebody
+// frames. Datagrams of Writes that have returned may take up to 100 ms; the
+// others leave at once or not at all. It reports false, and does not call last, if somebody
 // is still transmitting after that time.
 func (o *Outbox) DrainUnlocking(last func()) bool {
 	if o.taken {

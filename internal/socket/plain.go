@@ -50,8 +50,8 @@ func NewPacket(pc net.PacketConn) Socket {
 // forgetDeadlines takes back what the application had set before.
 func forgetDeadlines(pc net.PacketConn) { pc.SetDeadline(time.Time{}) }
 
-// ForgetPassed takes a read deadline back that has passed. Who reads without
-// one finds it only if the application has set it.
+// ForgetPassed takes back a read deadline that has passed. A reader without a
+// deadline of its own meets only one that the application has set.
 func ForgetPassed(err error, c interface{ SetReadDeadline(time.Time) error }) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.SetReadDeadline(time.Time{})
