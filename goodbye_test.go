@@ -30,15 +30,15 @@ func dialShared(t *testing.T, n *simnet.Network, from string, cfg *Config) *Conn
 	return c
 }
 
-// wantEnd reads to the end, and returns the messages before, why it came, and when.
-func wantEnd(t *testing.T, c *Conn) (messages []string, err error, after time.Duration) {
+// wantEnd reads to the end, and returns the messages before, when it came, and why.
+func wantEnd(t *testing.T, c *Conn) (messages []string, after time.Duration, err error) {
 	t.Helper()
 	start := time.Now()
 	c.SetReadDeadline(start.Add(2 * defaultIdleTimeout))
 	for {
 		var m []byte
 		if m, err = c.ReadMessage(context.Background(), nil); err != nil {
-			return messages, err, time.Since(start)
+			return messages, time.Since(start), err
 		}
 		messages = append(messages, string(m))
 	}
@@ -69,7 +69,7 @@ func TestCloseTellsPeer(t *testing.T) {
 					a.Write([]byte("one"))
 					a.Write([]byte("two"))
 					require.NoError(t, a.CloseWithReason(reason))
-					messages, err, after := wantEnd(t, b)
+					messages, after, err := wantEnd(t, b)
 					require.Equal(t, []string{"one", "two"}, messages)
 					require.Equal(t, simRTT/2, after)
 					_, write := b.Write([]byte("late"))
@@ -152,7 +152,7 @@ func closes(t *testing.T, count int, shared, byServer, busy bool) (known []time.
 					}
 					start := time.Now()
 					require.NoError(t, a.Close())
-					_, err, _ := wantEnd(t, b)
+					_, _, err := wantEnd(t, b)
 					d := time.Since(start)
 					if err != io.EOF || d > 3*simRTT {
 						require.True(t, errors.Is(err, ErrIdleTimeout) || errors.Is(err, ErrPeerRestarted), "%v", err)
@@ -316,7 +316,7 @@ func TestPacketConnGoodbyes(t *testing.T) {
 		require.Equal(t, "two", heard())
 		time.Sleep(simRTT * 3)
 		require.NoError(t, pc.Close())
-		_, err, after := wantEnd(t, c)
+		_, after, err := wantEnd(t, c)
 		require.Equal(t, io.EOF, err)
 		require.LessOrEqual(t, after, simRTT)
 		c.Close()
@@ -341,13 +341,13 @@ func TestDialWhileLingering(t *testing.T) {
 			require.NoError(t, c.Close())
 			c, err = other.Dial(t.Context(), "10.0.0.1:7777")
 			require.NoError(t, err)
-			_, err, after := wantEnd(t, s)
+			_, after, err := wantEnd(t, s)
 			require.Equal(t, io.EOF, err)
 			require.LessOrEqual(t, after, simRTT)
 			s = accept(t, l)
 			time.Sleep(3 * simRTT)
 			s.Close() // lingers, while the other one begins anew
-			_, err, _ = wantEnd(t, c)
+			_, _, err = wantEnd(t, c)
 			require.Equal(t, io.EOF, err)
 			c.Close()
 		}

@@ -65,7 +65,7 @@ func TestBlindGoodbyes(t *testing.T) {
 		c.Write([]byte("still here"))
 		wantMessage(t, s, "still here")
 		s.Close()
-		_, err, _ := wantEnd(t, c)
+		_, _, err := wantEnd(t, c)
 		require.Equal(t, io.EOF, err)
 	})
 }
@@ -76,7 +76,7 @@ func TestOnPathGoodbye(t *testing.T) {
 		c, s, _, _ := greeted(t, &ListenConfig{}, nil)
 		defer s.Close()
 		forge(c, tokened(goodbyePrefix, greetingOf(c).own, "\x1b[31mforged\n"))
-		_, err, _ := wantEnd(t, c)
+		_, _, err := wantEnd(t, c)
 		var ce *CloseError
 		require.ErrorAs(t, err, &ce)
 		require.Equal(t, "\ufffd[31mforged\ufffd", ce.Reason, "nothing that a terminal obeys")

@@ -21,7 +21,7 @@ import (
 // wantRefused checks that a connection ends as refused, and within which time.
 func wantRefused(t *testing.T, c *Conn, reason string, limit time.Duration) {
 	t.Helper()
-	_, err, after := wantEnd(t, c)
+	_, after, err := wantEnd(t, c)
 	var re *RefusedError
 	require.ErrorAs(t, err, &re)
 	require.Equal(t, reason, re.Reason)
@@ -69,7 +69,7 @@ func TestFilteredInSilence(t *testing.T) {
 		defer s.Close()
 		for range 2 {
 			c := dial("10.0.0.3:2", &Dialer{Config: &Config{ProtocolID: 2}})
-			_, err, _ := wantEnd(t, c)
+			_, _, err := wantEnd(t, c)
 			require.ErrorIs(t, err, ErrIdleTimeout)
 			c.Close()
 			l.Close() // and while it closes
@@ -104,7 +104,7 @@ func TestProtocolID(t *testing.T) {
 			l.SetDeadline(time.Now().Add(time.Second))
 			if s, err := l.AcceptConn(context.Background()); err == nil {
 				// Its first packet came alone; then it learns soon.
-				_, err, after := wantEnd(t, s)
+				_, after, err := wantEnd(t, s)
 				var ce *CloseError
 				require.ErrorAs(t, err, &ce)
 				require.Equal(t, "protocol", ce.Reason)
@@ -276,7 +276,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 		}
 		l.Close()
 		if s == nil {
-			s = <-accepted
+			<-accepted
 		}
 		require.NoError(t, l.Shutdown(t.Context()))
 		if again {
@@ -287,7 +287,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 			c.Write([]byte("hello"))
 			time.Sleep(simRTT)
 		}
-		_, err, after := wantEnd(t, c)
+		_, after, err := wantEnd(t, c)
 		switch {
 		case err == io.EOF:
 			require.True(t, exit)
@@ -317,7 +317,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 		s = <-accepted
 	}
 	if !again || exit && at > 3*simRTT/2 {
-		_, err, after := wantEnd(t, s)
+		_, after, err := wantEnd(t, s)
 		if exit && at > 3*simRTT/2 {
 			require.Equal(t, io.EOF, err)
 			require.LessOrEqual(t, after, 3*simRTT)

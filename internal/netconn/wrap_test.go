@@ -58,23 +58,6 @@ func TestUnfit(t *testing.T) {
 	require.Equal(t, "it is nil", Unfit(nil))
 }
 
-// A fakeListener accepts what it is told to.
-type fakeListener struct {
-	net.Listener
-	conn net.Conn
-	err  error
-}
-
-func (l *fakeListener) Accept() (net.Conn, error) { return l.conn, l.err }
-
-// A closingConn knows whether it was closed.
-type closingConn struct {
-	net.Conn
-	closed int
-}
-
-func (c *closingConn) Close() error { c.closed++; return nil }
-
 // A missing argument is told by its value.
 func TestNothing(t *testing.T) {
 	for _, nothing := range []any{nil, (*net.UDPConn)(nil), net.Conn(nil), (*addrConn)(nil)} {
