@@ -74,7 +74,7 @@ func NewRecorder(cfg *Config) (*Recorder, error) {
 	case c.MaxBytes != 0 && c.MaxBytes < recording.MinBytes:
 		return nil, &ConfigError{"MaxBytes", fmt.Sprintf("%d is less than %d", c.MaxBytes, recording.MinBytes)}
 	case c.Ring && c.Output != nil:
-		return nil, &ConfigError{"Ring", "does not go with an Output, from which nothing can be taken back"}
+		return nil, &ConfigError{"Ring", "cannot be combined with Output"}
 	}
 	return (*Recorder)(recording.NewRecorder(recording.Config(c))), nil
 }

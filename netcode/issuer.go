@@ -113,11 +113,11 @@ func (is *Issuer) checkSizes(userData []byte) error {
 	case is.PrivateKey == (Key{}):
 		return configError("Issuer.PrivateKey", "it is missing")
 	case n < 1 || n > MaxServers:
-		return configError("Issuer.Servers", "%d addresses, not 1 to %d", n, MaxServers)
+		return configError("Issuer.Servers", "the number of addresses, %d, is not from 1 to %d", n, MaxServers)
 	case is.InternalServers != nil && len(is.InternalServers) != n:
-		return configError("Issuer.InternalServers", "%d addresses, and Servers has %d", len(is.InternalServers), n)
+		return configError("Issuer.InternalServers", "it has %d addresses, but Servers has %d", len(is.InternalServers), n)
 	case len(userData) > UserDataSize:
-		return configError("userData", "%d bytes, more than %d", len(userData), UserDataSize)
+		return configError("userData", "its %d bytes are more than %d", len(userData), UserDataSize)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (is *Issuer) checkSizes(userData []byte) error {
 func checkDistinct(field string, servers []netip.AddrPort) error {
 	for i, ap := range servers {
 		if slices.Contains(servers[:i], ap) {
-			return configError(field, "%v is in it twice, so that its server cannot know its place", ap)
+			return configError(field, "address %v is listed twice", ap)
 		}
 	}
 	return nil

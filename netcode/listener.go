@@ -239,7 +239,7 @@ func ownAddresses(given []netip.AddrPort, local net.Addr) (addrs []netip.AddrPor
 	}
 	udp, ok := local.(*net.UDPAddr)
 	if !ok {
-		return nil, configError("ListenConfig.Addresses", "it is missing, and %v is not a UDP address", local)
+		return nil, configError("ListenConfig.Addresses", "it is missing, and the local address %v is not a UDP address", local)
 	}
 	ap := unmap(udp.AddrPort())
 	if !ap.Addr().IsUnspecified() {

@@ -75,12 +75,12 @@ func TestIssuerDurations(t *testing.T) {
 func TestIssuerErrors(t *testing.T) {
 	addrs := func(n int) []netip.AddrPort { return make([]netip.AddrPort, n) }
 	for want, change := range map[string]func(*Issuer){
-		"PrivateKey":                    func(is *Issuer) { is.PrivateKey = Key{} },
-		"Issuer.Servers: 0 addresses":   func(is *Issuer) { is.Servers = nil },
-		"Issuer.Servers: 33 addresses":  func(is *Issuer) { is.Servers = addrs(33) },
-		"Issuer.InternalServers: 2":     func(is *Issuer) { is.InternalServers = addrs(2) },
-		"Servers: invalid":              func(is *Issuer) { is.Servers = addrs(1) },
-		"InternalServers: [fe80::1%x]:": func(is *Issuer) { is.InternalServers = []netip.AddrPort{netip.MustParseAddrPort("[fe80::1%x]:1")} },
+		"PrivateKey": func(is *Issuer) { is.PrivateKey = Key{} },
+		"Issuer.Servers: the number of addresses, 0,":  func(is *Issuer) { is.Servers = nil },
+		"Issuer.Servers: the number of addresses, 33,": func(is *Issuer) { is.Servers = addrs(33) },
+		"Issuer.InternalServers: it has 2":             func(is *Issuer) { is.InternalServers = addrs(2) },
+		"Servers: invalid":                             func(is *Issuer) { is.Servers = addrs(1) },
+		"InternalServers: [fe80::1%x]:":                func(is *Issuer) { is.InternalServers = []netip.AddrPort{netip.MustParseAddrPort("[fe80::1%x]:1")} },
 	} {
 		is := testIssuer()
 		change(is)

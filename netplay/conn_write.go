@@ -11,11 +11,11 @@ import (
 // ErrSlowReader means that a peer reads too slowly: the queue of its connection is full,
 // or the system takes too little within the WriteTimeout of the Server or Client. In the
 // second case the error matches os.ErrDeadlineExceeded, too.
-var ErrSlowReader = errors.New("netplay: the peer reads too slowly, its queue is full")
+var ErrSlowReader = errors.New("netplay: the send queue is full, because the peer reads too slowly")
 
 var errWriteTimeout error = &timeoutError{"netplay: the peer has not read within the write timeout", ErrSlowReader}
 
-var errTorn = errors.New("netplay: an earlier write ended within a frame")
+var errTorn = errors.New("netplay: an earlier write failed within a frame")
 
 // outbound is the writing side of a Conn.
 type outbound struct {

@@ -52,7 +52,7 @@ func (r *router) check(reg *Registry) error {
 	defer r.mu.RUnlock()
 	for t := range r.handlers {
 		if reg.typeOf(t) == nil {
-			return configError("Registry", "%v has a handler and is not registered", t)
+			return configError("Registry", "type %v has a handler but is not registered", t)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ var (
 	// are a wrong number of bits and an unknown [Mode].
 	ErrRange = errors.New("riptide: value out of range")
 
-	errLayout     = errors.New("riptide: message of another layout")
+	errLayout     = errors.New("riptide: the message has another layout")
 	errUnmade     = errors.New("riptide: the Message is the zero value: NewMessage makes one")
 	errNilMessage = errors.New("riptide: the Message is nil")
 )

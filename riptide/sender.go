@@ -9,7 +9,7 @@ import (
 
 // ErrSendBuffer is the error of sending a reliable message while as much waits
 // to be acknowledged as the configuration allows.
-var ErrSendBuffer = errors.New("riptide: too much waits to be sent")
+var ErrSendBuffer = errors.New("riptide: the send buffer is full")
 
 const (
 	// maxAhead is how far new ids go beyond the newest one that has arrived. Losses

@@ -97,7 +97,7 @@ func (o *benchOptions) check() error {
 	case o.reverse && o.bidir:
 		return errors.New("--reverse and --bidir exclude each other: with --bidir both sides send")
 	case o.token != "" && (o.bidir || o.streams > 1):
-		return errors.New("--token opens one session, and --bidir and --parallel want several: use --key")
+		return errors.New("--token opens one session, but --bidir and --parallel need several: use --key")
 	}
 	return o.wireOptions.check()
 }
@@ -114,13 +114,13 @@ type benchRequest struct {
 func (r *benchRequest) check() error {
 	switch {
 	case r.Duration <= 0 || r.Duration > maxBenchTime:
-		return errors.New("a time out of range")
+		return errors.New("the time is out of range")
 	case r.Interval < minBenchInterval:
-		return errors.New("an interval out of range")
+		return errors.New("the interval is out of range")
 	case r.Size < probeSize || r.Size > maxProbe:
-		return errors.New("a size out of range")
+		return errors.New("the size is out of range")
 	case !(r.Rate >= 0 && r.Rate <= 1e12):
-		return errors.New("a rate out of range")
+		return errors.New("the rate is out of range")
 	}
 	return nil
 }

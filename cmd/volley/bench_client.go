@@ -174,7 +174,7 @@ func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 			case r.probe.kind == probeRefused:
 				return 0, fmt.Errorf("%s does not measure: %s", b.address, harmless(string(r.body)))
 			case r.probe.kind == probeStart:
-				return 0, fmt.Errorf("%s echoes, but is no \"volley serve\", which bench needs", b.address)
+				return 0, fmt.Errorf("%s echoes, but is not \"volley serve\", which bench needs", b.address)
 			}
 		case <-tick.C:
 		}

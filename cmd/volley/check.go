@@ -65,7 +65,7 @@ func newCheckCommand() *cobra.Command {
 }
 
 // errCheck is returned by a check that has found something wrong and said so.
-var errCheck = errors.New("something is wrong, see above")
+var errCheck = errors.New("a check failed, see above")
 
 func (o *checkOptions) check() error {
 	switch {

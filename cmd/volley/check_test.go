@@ -48,7 +48,7 @@ func TestCheckSecure(t *testing.T) {
 	o = program(t, "check", address, "-W", "500ms", "--connect-timeout", "500ms")
 	require.Equal(t, exitNegative, o.status, o.stdout+o.stderr)
 	require.Contains(t, o.stdout, "nothing came back from")
-	require.Contains(t, o.stderr, "something is wrong")
+	require.Contains(t, o.stderr, "a check failed")
 }
 
 // TestCheckRefused: nobody listens on the port.
@@ -103,8 +103,8 @@ func TestCheckUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "wants the address of a server"},
-		{[]string{"localhost"}, "is no address such as"},
+		{nil, "needs the address of a server"},
+		{[]string{"localhost"}, "is not an address such as"},
 		{[]string{"127.0.0.1:9", "-W", "0"}, "--timeout must be more than 0"},
 		{[]string{"127.0.0.1:9", "--nat-port", "70000"}, "--nat-port must be a port"},
 		{[]string{"127.0.0.1:9", "--token", "/does/not/exist"}, "--token: open"},

@@ -64,11 +64,11 @@ func (c *captureReader) finish() error {
 	case c.number > 0:
 		return nil
 	case c.packets == 0:
-		return errors.New("no packets are in the capture")
+		return errors.New("the capture has no packets")
 	case c.seen == 0:
 		return fmt.Errorf("no UDP and no TCP among %s", plural(c.packets, "packet", "packets"))
 	case len(c.o.ports) > 0:
-		return fmt.Errorf("nothing of port %v among %s", c.o.ports, plural(c.seen, "packet", "packets"))
+		return fmt.Errorf("no packet of port %v among %s", c.o.ports, plural(c.seen, "packet", "packets"))
 	}
 	return nil // of TCP, without data
 }

@@ -112,10 +112,10 @@ func TestDecodeCaptureErrors(t *testing.T) {
 	whole := pcapFile(ipPacket(captureClient, captureServer, false, unhex(t, firstHex)))
 	for want, content := range map[string][]byte{
 		"the capture ends within a packet; was it cut off":  whole[:len(whole)-1],
-		"no packets are in the capture":                     pcapFile(),
+		"the capture has no packets":                        pcapFile(),
 		"no UDP and no TCP among 1 packet":                  pcapFile([]byte("hello")),
 		"link type 7 is not known here":                     append(append(whole[:20:20], 7, 0, 0, 0), whole[24:]...),
-		"nothing of port [1] among 1 packet":                whole,
+		"no packet of port [1] among 1 packet":              whole,
 		`is a capture of volley; "volley capture FILE --pc`: []byte("vlycap\r\n and more"),
 		"is compressed; unpack it with gunzip first":        []byte("\x1f\x8b\x08\x00\x00"),
 	} {

@@ -30,9 +30,9 @@ func parseHex(s string) ([]byte, error) {
 	var invalid hex.InvalidByteError
 	switch {
 	case errors.As(err, &invalid):
-		return nil, fmt.Errorf("%q is no hexadecimal digit", rune(invalid))
+		return nil, fmt.Errorf("%q is not a hexadecimal digit", rune(invalid))
 	case errors.Is(err, hex.ErrLength):
-		return nil, fmt.Errorf("%d hexadecimal digits are no whole number of bytes", len(digits))
+		return nil, fmt.Errorf("%d hexadecimal digits are not a whole number of bytes", len(digits))
 	case len(b) == 0:
 		return nil, errors.New("there are no hexadecimal digits")
 	}

@@ -47,10 +47,10 @@ func TestDecodeErrors(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		{[]string{"zz"}, "", `"zz" is neither: 'z' is no hexadecimal digit, and as a file: open zz`},
-		{[]string{"3e", "zz"}, "", "'z' is no hexadecimal digit; a file is named alone"},
-		{[]string{"3e0"}, "", "3 hexadecimal digits are no whole number of bytes"},
-		{nil, "3e00\nhello\n", "standard input: line 2: 'h' is no hexadecimal digit"},
+		{[]string{"zz"}, "", `"zz" is neither: 'z' is not a hexadecimal digit, and as a file: open zz`},
+		{[]string{"3e", "zz"}, "", "'z' is not a hexadecimal digit; a file is named alone"},
+		{[]string{"3e0"}, "", "3 hexadecimal digits are not a whole number of bytes"},
+		{nil, "3e00\nhello\n", "standard input: line 2: 'h' is not a hexadecimal digit"},
 		{nil, "00000000  3e 00\n00000010  00\n", "line 2: offset 0x10 follows 2 bytes; is a line missing?"},
 		{nil, "0x0010:  3e00\n", "line 1: a dump begins at offset 0x10, not at 0"},
 		{nil, "00000000  3e 00\n*\nffffffff\n", "offset 0xffffffff is beyond the limit of 1024 KiB"},

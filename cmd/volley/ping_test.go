@@ -119,9 +119,9 @@ func TestPingRestart(t *testing.T) {
 
 func TestPingFlags(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"ping", "wants the address of a server"},
-		{"ping a:1 b:1", "wants one address"},
-		{"ping example.com", "no address such as"},
+		{"ping", "needs the address of a server"},
+		{"ping a:1 b:1", "takes one address"},
+		{"ping example.com", "not an address such as"},
 		{"ping 127.0.0.1:99999", "from 1 to 65535"},
 		{"ping -c -1 127.0.0.1:9", "--count"},
 		{"ping -i 1us 127.0.0.1:9", "volley bench"},

@@ -188,7 +188,7 @@ func TestProxyUsage(t *testing.T) {
 		want string
 	}{
 		{nil, "--to is missing"},
-		{[]string{"--to", "127.0.0.1"}, "is no address such as"},
+		{[]string{"--to", "127.0.0.1"}, "is not an address such as"},
 		{[]string{"--to", "127.0.0.1:99999"}, "port must be from 1 to 65535"},
 		{[]string{"--to", "127.0.0.1:9", "--listen", "127.0.0.1"}, "--listen 127.0.0.1: "},
 		{[]string{"--to", "127.0.0.1:9", "--preset", "9g"}, `no preset "9g", only cable`},

@@ -95,7 +95,7 @@ func judge(all []*capture.Replayed, broken error) error {
 		}
 	}
 	if broken == nil && done == 0 {
-		return errors.New("there is no connection in the capture that can be replayed")
+		return errors.New("no connection in the capture can be replayed")
 	}
 	return broken
 }

@@ -65,11 +65,11 @@ func (o *topOptions) run(cmd *cobra.Command, address string) error {
 	key, ok := topKeys[o.sort]
 	switch {
 	case !ok:
-		return fmt.Errorf("--sort is loss, rtt or queue, not %q", o.sort)
+		return fmt.Errorf("--sort must be loss, rtt or queue, not %q", o.sort)
 	case time.Duration(o.interval) < 100*time.Millisecond:
-		return fmt.Errorf("--interval is at least 100ms, not %v", &o.interval)
+		return fmt.Errorf("--interval must be at least 100ms, not %v", &o.interval)
 	case o.count < 0 || o.rows < 0:
-		return errors.New("--count and --rows are not negative")
+		return errors.New("--count and --rows must not be negative")
 	}
 	w := cmd.OutOrStdout()
 	_, live := liveTerminal(w)
@@ -259,7 +259,7 @@ func topLook(ctx context.Context, target string) (*topAnswer, error) {
 	}
 	a := new(topAnswer)
 	if err := json.Unmarshal(b, a); err != nil || a.Conns == nil || slices.Contains(a.Conns, nil) {
-		return nil, fmt.Errorf("%s: that is not the debug page of volley", target)
+		return nil, fmt.Errorf("%s: this is not the debug page of volley", target)
 	}
 	return a, nil
 }

@@ -119,9 +119,9 @@ func TestTopFails(t *testing.T) {
 		{[]string{other.URL}, "not the debug page"},
 		{[]string{null.URL}, "not the debug page"},
 		{[]string{forbidden.URL}, "403 Forbidden"},
-		{[]string{"--sort", "color", address}, "--sort is loss, rtt or queue"},
+		{[]string{"--sort", "color", address}, "--sort must be loss, rtt or queue"},
 		{[]string{"-i", "1ms", address}, "--interval"},
-		{[]string{"-n", "-1", address}, "not negative"},
+		{[]string{"-n", "-1", address}, "not be negative"},
 		{[]string{"ftp://x/"}, "not a URL"},
 	} {
 		o := program(t, append([]string{"top"}, test.args...)...)

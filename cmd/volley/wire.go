@@ -192,7 +192,7 @@ func (o *wireOptions) dialSession(ctx context.Context, address string) (*netcode
 		}
 		return new(netcode.Dialer).DialWithKey(ctx, address, key, uint64(o.protocolID), uint64(o.clientID))
 	}
-	return nil, errors.New("--secure wants the server's --key, or a --token that was made with it; serve --secure shows a key")
+	return nil, errors.New("--secure needs the server's --key, or a --token that was made with it; serve --secure shows a key")
 }
 
 // unreachable says what may be wrong where nobody answers.
@@ -292,7 +292,7 @@ func ownTrouble(conn messageConn) (lines []string) {
 func checkAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is no address such as example.com:7777, 203.0.113.5:7777 or [2001:db8::5]:7777", address)
+		return fmt.Errorf("%q is not an address such as example.com:7777, 203.0.113.5:7777 or [2001:db8::5]:7777", address)
 	}
 	if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > 65535) {
 		return fmt.Errorf("%q: the port must be from 1 to 65535", address)
@@ -306,9 +306,9 @@ func oneAddress(cmd *cobra.Command, args []string) error {
 	case 1:
 		return checkAddress(args[0])
 	case 0:
-		return fmt.Errorf("%s wants the address of a server: %s example.com:7777", cmd.CommandPath(), cmd.CommandPath())
+		return fmt.Errorf("%s needs the address of a server: %s example.com:7777", cmd.CommandPath(), cmd.CommandPath())
 	}
-	return fmt.Errorf("%s wants one address, but got %q and %q", cmd.CommandPath(), args[0], args[1])
+	return fmt.Errorf("%s takes one address, but got %q and %q", cmd.CommandPath(), args[0], args[1])
 }
 
 // A span is a flag for a duration that also takes a number of seconds, as the

@@ -30,7 +30,7 @@ const (
 
 // Why a Recorder has stopped, see package capture.
 var (
-	ErrLimit   = errors.New("capture: the limit of bytes is reached")
+	ErrLimit   = errors.New("capture: MaxBytes is reached")
 	ErrTooSlow = errors.New("capture: the output is too slow")
 )
 
@@ -115,7 +115,7 @@ func (r *Recorder) Stats() Stats {
 // WriteTo writes the capture as it stands to w, and goes on recording.
 func (r *Recorder) WriteTo(w io.Writer) (n int64, err error) {
 	if r.out != nil {
-		return 0, errors.New("capture: WriteTo of a Recorder with an Output")
+		return 0, errors.New("capture: WriteTo needs a Recorder without Output")
 	}
 	r.mu.Lock()
 	pieces := [][]byte{r.start}

@@ -59,7 +59,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	reader := &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 	magic, err := reader.r.Peek(4)
 	if err != nil || !IsCapture(magic) {
-		return nil, errors.New("this is no capture: it is neither pcap nor pcapng")
+		return nil, errors.New("this is not a capture: it is neither pcap nor pcapng")
 	}
 	return reader, magics[string(magic)](reader)
 }
@@ -106,7 +106,7 @@ func (r *Reader) nextPcap() (p Packet, err error) {
 	p.Time = time.Unix(int64(r.order.Uint32(h)), int64(r.order.Uint32(h[4:]))*int64(r.unit))
 	n, size := r.order.Uint32(h[8:]), r.order.Uint32(h[12:])
 	if n > maxPacket {
-		return p, fmt.Errorf("a packet of %d bytes; the capture is damaged", n)
+		return p, fmt.Errorf("the capture is damaged: a packet has %d bytes", n)
 	}
 	p.Link, p.Size = r.link, int(min(size, 1<<30))
 	p.Data, err = r.read(int(n))
@@ -198,7 +198,7 @@ func (r *Reader) rest(typ, length uint32, done uint32) (uint32, []byte, error) {
 	n := int64(length - done - 4)
 	holds := typ == blockInterface || typ == blockEnhanced || typ == blockOld || typ == blockSimple
 	if holds && n > maxPacket {
-		return 0, nil, fmt.Errorf("a block of %d bytes; the capture is damaged", length)
+		return 0, nil, fmt.Errorf("the capture is damaged: a block has %d bytes", length)
 	}
 	if !holds {
 		_, err := io.CopyN(io.Discard, r.r, n+4)

@@ -264,7 +264,7 @@ func TestFilesDamaged(t *testing.T) {
 	w.b = pcap(binary.LittleEndian, 0xa1b2c3d4, 0)
 	w.u32(0, 0, 0xffffffff, 0)
 	_, err := readAll(w.b)
-	require.ErrorContains(t, err, "a packet of 4294967295 bytes; the capture is damaged")
+	require.ErrorContains(t, err, "the capture is damaged: a packet has 4294967295 bytes")
 
 	for _, length := range []uint32{0, 8, 13, 0xfffffffc} {
 		w.b = pcapng(binary.LittleEndian)[:28]
