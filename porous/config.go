@@ -17,7 +17,7 @@ import (
 // passed in, and this package does not change it. Use field names in literals, because
 // fields may be added.
 type Config struct {
-	// Channels is their number, 1 to 256. It must be the same at both sides:
+	// Channels is the number of channels, 1 to 256. It must be the same at both sides:
 	// otherwise the connection is refused. Default 1.
 	Channels int
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
@@ -38,11 +38,11 @@ type Config struct {
 	// SendBuffer limits the messages whose fate is not known yet, in bytes, where a
 	// message counts 112 more than its length. Writes wait for room. Default 4 MiB.
 	//
-	// Channels share it so that one which the peer does not read blocks only
-	// itself. A channel may have two thirds of what the others leave of three
-	// quarters; an equal part of the last quarter; and one message in any case.
+	// Channels share it so that a channel which the peer does not read blocks
+	// only itself. A channel may have two thirds of the free bytes in the first three
+	// quarters, an equal part of the last quarter, and always one message.
 	SendBuffer int
-	// ReceiveBuffer limits what has arrived and was not read yet, and what waits
+	// ReceiveBuffer limits received messages that were not read yet, or that wait
 	// for fragments or for earlier messages, in bytes with overhead. Channels share it
 	// as they share SendBuffer. Each may exceed its share by the one message for
 	// which the others wait. Default 4 MiB.
@@ -51,8 +51,8 @@ type Config struct {
 	// are dropped and counted. Default 16384. Negative: there are none.
 	Receipts int
 
-	// LowShare is the share of everything sent that other channels have while
-	// those of high priority have something to send: a fraction up to 0.5, in steps
+	// LowShare is the share of other channels while channels of high priority
+	// have something to send: a fraction up to 0.5, in steps
 	// of 0.01. Default: none, because the protocol's priorities are strict.
 	LowShare float64
 
@@ -65,9 +65,8 @@ type Config struct {
 	// HandshakeTimeout is how long the peer may take to connect. Default 20 s,
 	// as the protocol has it.
 	HandshakeTimeout time.Duration
-	// CloseTimeout is how long Close waits for the acknowledgement of what
-	// was accepted, and for how long after that the peer is asked to end at
-	// most. Default 5 s. Negative: not at all.
+	// CloseTimeout limits how long Close waits until accepted messages are
+	// acknowledged, and how long the peer is then asked to end. Default 5 s. Negative: not at all.
 	CloseTimeout time.Duration
 
 	// Congestion names the congestion control.

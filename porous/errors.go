@@ -29,7 +29,7 @@ var (
 )
 
 // errUnfinished ends a connection that keeps memory which others need.
-var errUnfinished = errors.New("porous: the peer has left messages unfinished for too long, while there was little left of MaxMemory")
+var errUnfinished = errors.New("porous: MaxMemory is nearly used up, and the peer left its messages incomplete for too long")
 
 // errReplaced ends a connection whose peer has started again.
 var errReplaced error = replacedError{}

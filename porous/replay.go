@@ -129,7 +129,7 @@ func (p *replayed) call(r *recording.Record) (k call, err error) {
 	switch r.Kind {
 	case recording.Send:
 		if mode := k.args[1]; mode < 0 || mode > int64(core.Passive) || len(r.Data) > p.cfg.MaxPacket {
-			return k, errors.New("a message that no connection sends")
+			return k, errors.New("a message with invalid arguments")
 		}
 		return k, p.checkChannel(k.args[0])
 	case recording.Priority:
@@ -142,7 +142,7 @@ func (p *replayed) call(r *recording.Record) (k call, err error) {
 
 func (p *replayed) checkChannel(n int64) error {
 	if n < 0 || n >= int64(p.cfg.Channels) {
-		return errors.New("a channel that the connection does not have")
+		return errors.New("a channel beyond the connection's channels")
 	}
 	return nil
 }
