@@ -39,8 +39,9 @@ type Config struct {
 	// message counts 112 more than its length. Writes wait for room. Default 4 MiB.
 	//
 	// Channels share it so that a channel which the peer does not read blocks
-	// only itself. A channel may have two thirds of the free bytes in the first three
-	// quarters, an equal part of the last quarter, and always one message.
+	// only itself. A channel may have two thirds of what the others leave of three
+	// quarters, or an equal part of the last quarter if that is more. One message
+	// is always allowed.
 	SendBuffer int
 	// ReceiveBuffer limits received messages that were not read yet, or that wait
 	// for fragments or for earlier messages, in bytes with overhead. Channels share it
