@@ -23,9 +23,9 @@ import (
 // passed in.
 //
 // The defaults are for peers of this package. With them a connection sends empty
-// packets that only acknowledge, which the reference implementation in C hands
-// to its application, and at the first of which a peer built on yojimbo
-// disconnects: towards those use [ReferenceConfig].
+// packets that only acknowledge. The reference implementation in C hands these to
+// its application, and a peer built on yojimbo disconnects at the first one. Use
+// [ReferenceConfig] with such peers.
 type Config struct {
 	// MaxMessageSize is the largest message in bytes, to send and to receive:
 	// 1 to 256 times FragmentSize. Default 16384. All datagrams of a message
@@ -99,15 +99,19 @@ type Config struct {
 	// and send buffer, each, of a UDP socket. The system may grant less.
 	// Default 4 MiB. Negative: the system's default.
 	SocketBuffer int
-	// Logger is told what an operator has to know, each at most once in ten
-	// seconds with the number of cases: of a Listener or PacketConn that it turns peers away
-	// (Backlog, MaxConns) or refuses messages (MaxMemory), of its sockets and
-	// those of dialed connections that the kernel drops datagrams for want of a
-	// larger buffer, has granted less than SocketBuffer, reports errors, or
-	// refuses segmentation offload, of all of these that datagrams do not fit
-	// MaxMessageSize or FragmentSize, and what ended them other than Close. It is
-	// called by Listen and Dial, and otherwise on goroutines of its own, and may
-	// take its time. Default: silence.
+	// Logger gets lines for operators, each at most once in ten seconds with the
+	// number of cases:
+	//
+	//   - A Listener or PacketConn turns peers away (Backlog, MaxConns) or refuses
+	//     messages (MaxMemory).
+	//   - The kernel drops datagrams, has granted less than SocketBuffer, reports
+	//     errors, or refuses segmentation offload.
+	//   - Datagrams do not fit MaxMessageSize or FragmentSize.
+	//   - A socket or a dialed connection has ended other than by Close.
+	//
+	// It is called by Listen and Dial, and otherwise on goroutines of its own; it may
+	// take its time.
+	// Default: silence.
 	Logger *slog.Logger
 
 	// Capture records what the connections do, for Replay, see package capture. The
@@ -128,9 +132,9 @@ type Config struct {
 // ReferenceConfig returns a Config with which a connection sends nothing that
 // the reference implementation in C would not: no packets that only
 // acknowledge, keepalives, greeting or idle timeout, and fixed windows. Use it
-// towards peers in C, which hand empty packets to their application. Towards
-// peers built on yojimbo it is a must, for they take an empty packet for a
-// broken one and disconnect at the first; set MaxMessageSize to 8192, too.
+// with peers in C, which hand empty packets to their application. Peers built on
+// yojimbo need it, because they disconnect at an empty packet; set MaxMessageSize
+// to 8192, too.
 func ReferenceConfig() *Config {
 	return &Config{
 		FragmentAbove: defaultFragment,

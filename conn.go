@@ -180,8 +180,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, true
 
 // SetWriteDeadline sets the deadline of the calls that write. It ends their wait
 // for each other, for room at the other end of a [Pipe], and on Linux for room in
-// a UDP socket; elsewhere, and in the WriteTo of a net.PacketConn of the
-// application's, a call that the system keeps waiting is not ended.
+// a UDP socket. Elsewhere, and in WriteTo of the application's net.PacketConn, it
+// does not end a call that waits in the system.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, false, true) }
 
 func (c *Conn) setDeadline(t time.Time, read, write bool) error {

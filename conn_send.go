@@ -32,9 +32,8 @@ func (c *Conn) Write(b []byte) (int, error) {
 // by which its [Receipt] will name it. The low 16 bits are its sequence number
 // on the wire. An empty message is not sent and has no receipt: WriteMessage
 // returns 0, nil, though 0 may be the number of another message. With an error
-// the message was not sent, but if it had got its number before, as when the
-// deadline passes while there is no room in the socket, that is returned and has a
-// receipt. The first call turns receipts on.
+// the message was not sent. If it already had a number, as when the deadline passes
+// while the socket has no room, the number is returned and gets a receipt. The first call turns receipts on.
 func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
 	id, err = c.write(b, true)
 	return id, c.opError("write", err)

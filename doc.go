@@ -22,22 +22,19 @@
 //	n, err := c.Read(buf) // one message
 //
 // Give Read a buffer of [Conn.MaxMessageSize] bytes, or use [Conn.ReadMessage],
-// which cannot truncate. Because each Write is one message, helpers for streams
-// change where messages begin and end: a bufio.Writer joins and cuts them, and a
-// bufio.Reader fails with io.ErrShortBuffer at one that is longer than its
-// buffer. io.Copy to a Conn makes a message of each Read, up to 32 KiB, of which
-// Write refuses what is above [Conn.MaxMessageSize]; io.Copy from a Conn joins
-// what it reads, and ends with an error, for there is no end of a stream.
-// net.Buffers writes each of its elements as a message, as [Conn.WriteBatch] does
-// in fewer system calls.
+// which cannot truncate. Each Write is one message, so helpers for streams change
+// where messages begin and end. A bufio.Writer joins and cuts them, and a
+// bufio.Reader fails with io.ErrShortBuffer at a message longer than its buffer.
+// The same holds for io.Copy, which joins messages that it reads. Write refuses
+// messages above [Conn.MaxMessageSize].
 //
 // [Conn.WriteBatch] sends many messages on one connection, and [WriteAll] and
 // [WriteEach] send to many connections, in few system calls.
 //
 // A program that takes a net.Conn or a net.PacketConn for datagrams, such as a
 // DNS client, DTLS or statsd, runs over a Conn unchanged. HTTP, gRPC, yamux and
-// whatever else reads a net.Conn as a stream does not: it wants TCP, or the
-// streams of QUIC. NewConn refuses the streams that it recognises.
+// other programs that read a net.Conn as a stream need TCP, QUIC, or a Stream of
+// package porous. NewConn refuses the streams that it recognises.
 //
 // A [PacketConn] is one socket for all peers, as a net.UDPConn of [net.ListenUDP]
 // is, for programs that take a net.PacketConn, such as a DNS server or quic-go:
@@ -46,8 +43,8 @@
 // [Listener.Dial] and [Dialer.DialOn] dial from a socket that exists.
 //
 // [NewConn] and [NewListener] put the same on any connection that preserves
-// message boundaries, as tls.Client does for streams; [Pipe] joins two Conns in
-// memory, without loss or with as much as a test wants.
+// message boundaries, as tls.Client does for streams. [Pipe] joins two Conns in
+// memory, without loss; sockets of package simnet lose as much as a test wants.
 //
 // # Delivery
 //
@@ -55,20 +52,18 @@
 // lives longer in the network than it takes the sender to send 32,000 more.
 // Sequence numbers have 16 bits, so beyond that limit a message may arrive
 // twice, and a receipt may name the wrong message. When nothing has arrived for
-// 10 s, the sender is taken for one that may have lost its place: then a
-// datagram that is still on its way from before may arrive twice too, if it is
-// older than the last [Config].MaxWindow messages. Messages may be lost and may
-// overtake each other. A sender that outruns the reader fills the reader's
-// buffer; what does not fit is refused, not acknowledged, and shows in the
-// sender's loss.
+// 10 s, the sender may have lost its place: then an old datagram from before that
+// silence may arrive twice, too, if it is older than the last [Config].MaxWindow
+// messages. Messages may be lost and may overtake each other. If the reader's buffer
+// is full, messages are refused, not acknowledged, and show in the sender's loss.
 //
 // # Security
 //
 // The wire has no authentication and no encryption: anybody who can forge the
 // peer's address can inject messages, and one forged datagram can disturb a
 // connection. On the open internet run it over a secure session, such as
-// package netcode's. What a peer can make this side hold is bounded in bytes,
-// for one Conn by its [Config] and for all of a [Listener] by
+// package netcode's. Memory that a peer can make this side hold is bounded in
+// bytes, for one Conn by its [Config] and for all of a [Listener] by
 // [ListenConfig].MaxMemory.
 //
 // # Ending

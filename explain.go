@@ -23,9 +23,9 @@ const (
 	// Duration, so that Count messages wait: the way to it is interrupted, as by a
 	// firewall.
 	FindingPeerDeaf
-	// FindingSizesDiffer: Count datagrams of the peer were refused, for they are larger
-	// than Config.MaxMessageSize allows, or cut by another Config.FragmentSize, and
-	// with them the Share of its messages.
+	// FindingSizesDiffer: Count datagrams of the peer, and with them the Share of its
+	// messages, were refused, because they are larger than Config.MaxMessageSize
+	// allows or cut by another Config.FragmentSize.
 	FindingSizesDiffer
 	// FindingSocketFull: Count datagrams have found the receive buffer of our own
 	// socket full, of Value bytes: those of all connections of a Listener.
@@ -47,8 +47,8 @@ const (
 	FindingWindowShort
 	// FindingLossSending: Count of our messages, the Share of those whose fate was
 	// decided, have not been acknowledged. Whether the network has lost them or
-	// the peer has, only the peer can tell. What had no answer yet when the
-	// connection ended is not among them.
+	// the peer has, only the peer can tell. Messages without an answer when the
+	// connection ended are not among them.
 	FindingLossSending
 	// FindingLossReceiving: Count messages of the peer, as the Share of what it sent,
 	// have been lost in the network.
@@ -156,12 +156,11 @@ const (
 //     average, of late;
 //   - ten messages one way and none the other.
 //
-// What only counts up, such as loss, is counted since an earlier call, one of at
-// least five seconds ago: the first call is about the whole life of the
-// connection, and where it is called each second or so, the others are about the
-// last five to ten seconds. Explanation.Period is that time. Everything else is as
-// it stands. Explain may be called at any time and by several goroutines, which
-// then share the period; it costs nothing while it is not called.
+// Counts, such as loss, are those since an earlier call of at least five seconds
+// ago. The first call is about the whole life of the connection. With a call each
+// second, the others are about the last five to ten seconds. Explanation.Period is
+// that time. Everything else is as it stands. Explain may be called by several
+// goroutines, which then share the period. It costs nothing while it is not called.
 func (c *Conn) Explain() Explanation {
 	now := c.look()
 	c.mu.Lock()

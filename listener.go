@@ -38,7 +38,7 @@ type ListenConfig struct {
 	Backlog int
 	// MaxMemory limits what all connections together hold for messages that
 	// wait for Read, messages of which fragments are missing, and windows, in
-	// bytes. What would exceed it is refused: messages then count as lost. The
+	// bytes. A message that would exceed it is refused, and counts as lost. The
 	// last quarter is kept for peers that have shown to be at their address,
 	// which those of the reference cannot. Messages wait for Read in pieces of 1, 8
 	// or 64 KiB, and one in fragments takes its size once more until it is complete. Default 256 MiB;
@@ -107,11 +107,10 @@ var _ net.Listener = (*Listener)(nil)
 // address is as for net.ListenPacket. Errors are those of net.ListenConfig.
 //
 // On Linux, a Listener on all addresses, such as ":7777", answers each peer from
-// the address that it has dialed: one that sends to two of them, from the same
-// port, has two connections, as it had with a Listener on each. On Windows, macOS and the BSDs the system
-// chooses the address of answers by its routes, and a peer that has dialed
-// another one does not hear them: there, a machine of several addresses has a
-// Listener on each.
+// the address that it has dialed. A peer that sends to two of them, from the same
+// port, has two connections. On Windows, macOS and the BSDs the system chooses the
+// address of answers by its routes, and a peer that has dialed another one does not
+// hear them. Use a Listener on each address there.
 func Listen(network, address string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(context.Background(), network, address)
@@ -296,9 +295,8 @@ func (l *Listener) Close() error {
 //     breaks. When all have ended and the sockets are closed, Shutdown returns
 //     nil, also if ctx is over by then, or the error of Close.
 //   - If ctx is over before, Shutdown closes the connections that are left, as
-//     [Conn.Close] does: what Write has accepted is given to the network, what
-//     nobody has read is dropped, and pending calls return an error that matches
-//     net.ErrClosed. It waits until their goodbyes have been said, less than
+//     [Conn.Close] does. Written messages are given to the network, unread ones are
+//     dropped, and pending calls return an error that matches net.ErrClosed. It waits until their goodbyes have been said, less than
 //     two round trips and 1 s, so that the program may exit. Then it returns an error that matches ctx's, which is
 //     context.Canceled or context.DeadlineExceeded.
 //

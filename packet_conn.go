@@ -27,19 +27,18 @@ import (
 // of the two. Its methods may be called from several goroutines at once.
 //
 // On Linux, a PacketConn on all addresses, such as ":7777", answers from the address
-// that it was asked at: one that sends to two of them is two peers, and the net.Addr
-// that ReadFrom returns leads back to the one whose message it came with, though both
-// look the same. WriteTo with another value, and WriteToUDPAddrPort, mean the first
-// of them that has acknowledged something, until it has left messages without a sign
-// of life for 3 s: so nobody turns them away by a forged datagram to another address.
+// that it was asked at. A client that sends to two of our addresses counts as two
+// peers. The net.Addr that ReadFrom returns leads back to the right one, although
+// both look the same. WriteTo with another value, and WriteToUDPAddrPort, mean the
+// first of them that has acknowledged something, until it has been silent for 3 s.
+// So a forged datagram to another address does not turn answers away.
 // To a peer that is not known the system chooses the address, as [Listen] says it
 // does on other systems.
 //
-// There is nothing to accept, to dial or to close for a peer. What a PacketConn
-// knows of one, such as its sequence numbers and its round-trip time, begins
-// with the first message to it or from it, and is forgotten when there was no
-// message either way for Config.IdleTimeout; with the next one it begins anew.
-// Keepalives are not sent and hold nobody: they are for connections. So a Conn
+// There is nothing to accept, to dial or to close for a peer. A peer is
+// known from its first message on. It is forgotten after Config.IdleTimeout without a
+// message either way, and begins anew with the next one. Keepalives are not sent and
+// do not count. So a Conn
 // on the other side ends by its own IdleTimeout, unless messages flow.
 //
 // Towards a Conn it answers greetings, and its Close says goodbye. A peer that says
@@ -48,13 +47,12 @@ import (
 // refusal or of the end of a peer: the next message begins anew.
 //
 // Peers need not forget each other at the same time, and one of them may be
-// started again on its port. Then the other one notices by the next packet that
-// it gets, and begins anew, too: no message is lost by that and none arrives
-// twice, as long as no datagram lives in the network for longer than 10 s and
-// IdleTimeout is 20 s or more. Otherwise, and where a peer comes back within 10
-// s of its last packet, what it sends before it has heard this side again may be
-// lost, which is one message where both wait for answers, and a copy that the
-// network has kept from before may arrive.
+// started again on its port. Then the other one notices by the next packet, and
+// begins anew, too. No message is lost by that and none arrives twice, as long as no
+// datagram lives in the network for longer than 10 s and IdleTimeout is 20 s or
+// more. Otherwise, or if a peer comes back within 10 s of its last packet, its
+// messages may be lost until it has heard this side again, and old copies may
+// arrive.
 //
 // Like every socket of datagrams without authentication, a PacketConn takes a
 // forged datagram for one of the peer it names.
@@ -220,9 +218,9 @@ const packetTickLag = 5 * time.Millisecond
 
 const maxInt = int(^uint(0) >> 1)
 
-// ReadFrom waits for a message and copies it to b. If b is too short the rest
-// is lost, and counted in Stats, and there is no error, as with a net.UDPConn on
-// most systems: a peer that sends long messages must not end a server. A buffer
+// ReadFrom waits for a message and copies it to b. If b is too short, the
+// rest is lost and counted in Stats, without an error, as with a net.UDPConn on most
+// systems. So a peer that sends long messages does not end a server. A buffer
 // of [PacketConn.MaxMessageSize] bytes is never too short. The address is the
 // same value for all messages of a peer and must not be changed.
 //

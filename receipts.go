@@ -79,9 +79,9 @@ func (c *Conn) armReceiptsLocked() {
 // the connection ends. They come in the order of the decisions.
 //
 // A message is presumed lost when the peer acknowledges a packet that was sent
-// later by more than reordering explains, a margin of a little over a round trip
-// that grows where it proves too short; so that is known within about three
-// round trips and the interval to the next message. Behind the last message
+// later by a margin of a little over a round trip. The margin grows if it proves too
+// short. So a loss is known within about three round trips and the interval to the
+// next message. Behind the last message
 // before silence, probes ask for it. It is also lost when it leaves the window
 // (Config.MaxWindow), and when nothing has told of it for Config.LostAfter. With a
 // negative AckDelay, it is lost when the peer's acknowledgements are 64 packets

@@ -10,10 +10,15 @@ import (
 
 // WaitReceipts waits until there are receipts, appends them to dst as
 // [Conn.AppendReceipts] does, and returns the result. It returns at least one, or
-// the error: one that matches ctx's when that is over; once the connection has
-// ended and all receipts have been taken, one that matches net.ErrClosed (and
-// io.ErrClosedPipe, if it was the peer who closed), or what ended it; and at once
-// a *[ConfigError] if Config.Receipts is negative. Deadlines of the connection do
+// an error:
+//
+//   - one that matches ctx's, when ctx is over;
+//   - once the connection has ended and all receipts have been taken, one that
+//     matches net.ErrClosed (and io.ErrClosedPipe, if the peer has closed), or the
+//     cause of the end;
+//   - a *[ConfigError] at once, if Config.Receipts is negative.
+//
+// Deadlines of the connection do
 // not concern it.
 //
 // Each message gets its receipt, within Config.LostAfter if that is not negative.
@@ -22,9 +27,8 @@ import (
 //
 // If several goroutines wait, each receipt goes to one of them. They may run
 // ahead of the one that writes: the receipt of a message can be here before
-// WriteMessage has returned its number there. Who looks messages up by it in a
-// map holds the map's lock over the call of WriteMessage, too, not only while
-// adding the number.
+// WriteMessage has returned its number there. If you keep messages in a
+// map by number, hold its lock while you call WriteMessage.
 func (c *Conn) WaitReceipts(ctx context.Context, dst []Receipt) ([]Receipt, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

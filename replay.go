@@ -13,10 +13,10 @@ import (
 	"volley/reliable"
 )
 
-// Replay replays what was captured of connections of this package with
-// [Config].Capture: it gives the recorded datagrams, messages and times to fresh
-// endpoints of package reliable, and compares what they send, deliver and decide
-// with what was recorded. The report tells where they first differ, if they do. A
+// Replay replays a capture of connections of this package (see [Config].Capture). It
+// gives the recorded datagrams, messages and times to fresh endpoints of package
+// reliable, and compares their answers with the recorded ones. The report tells
+// where they first differ, if they do. A
 // capture that was made on a processor of another kind may differ, since round-trip
 // times and losses are smoothed with floating-point numbers.
 //

@@ -10,10 +10,9 @@ import (
 // Fields may be added.
 type Stats struct {
 	// RTT is the smoothed round-trip time of the path (RFC 6298), from the
-	// first sample on: about one message a second is acknowledged by a packet
-	// of its own at once, and no other time is taken, so RTT does not contain
-	// how long acknowledgements wait for messages to travel with. With a peer
-	// that does not do so, such as one in C, it does. The other three are
+	// first sample on. About one message a second is acknowledged at once, by a
+	// packet of its own, and only these are samples. So RTT does not contain the
+	// wait of acknowledgements. With a peer in C it does. The other three are
 	// taken over the last samples (up to 512). Zero until a message was
 	// acknowledged, and with a peer that never received one. Idleness changes
 	// nothing: keepalives are no samples.
@@ -24,7 +23,7 @@ type Stats struct {
 	// PacketLoss is the smoothed share of lost packets in percent, 0 to 100.
 	// A packet is a message with all of its fragments, so large messages are
 	// lost more often than datagrams are. It is the share among the last 63
-	// messages whose fate was decided, or of 16 if they are fewer; messages
+	// messages whose fate was decided, or of 16 if they are fewer. Messages
 	// without an answer for 2 s, or twice RTT if that is more, count as lost.
 	// It falls to 0 after 11 s without a message.
 	PacketLoss float64
@@ -85,10 +84,9 @@ type MissedMessages struct {
 	// first that came, and not one just before an empty packet, where peers leave
 	// a sequence out at times.
 	Network uint64
-	// Socket counts those of them that have presumably arrived at this machine
-	// and found the socket's receive buffer full: as many as TransportStats.Drops
-	// has counted since this connection began, which are datagrams, and of all
-	// connections of a Listener.
+	// Socket counts those of them that presumably found the socket's receive
+	// buffer full. It is at most TransportStats.Drops since this connection began,
+	// which counts datagrams of all connections of a Listener.
 	Socket uint64
 	// Sizes counts messages of which a datagram has come and was refused as larger
 	// than Config.MaxMessageSize allows, or as cut by another Config.FragmentSize.
@@ -110,9 +108,9 @@ func missed(missing, drops, sizes, refused uint64) MissedMessages {
 // simnet do, tells these two.
 type TransportStats struct {
 	// ReadErrors and WriteErrors count passing errors of the socket, such as
-	// ICMP messages that nobody listens. What a dialed connection was sending
-	// when it met one is sent again, since the message is about an earlier
-	// datagram; a datagram that the system goes on refusing is lost.
+	// ICMP messages that nobody listens. A dialed connection sends a refused
+	// datagram again, because the error may be about an earlier one. A datagram
+	// that the system goes on refusing is lost.
 	ReadErrors, WriteErrors uint64
 	// Drops counts datagrams that arrived and found the socket's receive
 	// buffer full: the program reads too slowly, or SocketBuffer is too small.

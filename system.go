@@ -21,10 +21,9 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	return c.opError("set", setBuffer(c.out.Below.Features().System, socket.System.SetWriteBuffer, bytes))
 }
 
-// SyscallConn gives access to the UDP socket below, for options: its Control
-// works, but its Read and Write return an error that matches
-// errors.ErrUnsupported, for they would take packets away from the connection.
-// So does SyscallConn where there is no such socket.
+// SyscallConn gives access to the UDP socket below, for options. Its Control works.
+// Its Read and Write return an error that matches errors.ErrUnsupported, because they
+// would take packets away. So does SyscallConn if there is no such socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	raw, err := controlOf(c.out.Below.Features().System)
 	return raw, c.opError("raw-control", err)
@@ -43,10 +42,9 @@ func (pc *PacketConn) SetWriteBuffer(bytes int) error {
 	return pc.opError("set", nil, setBuffer(pc.sock.Features().System, socket.System.SetWriteBuffer, bytes))
 }
 
-// SyscallConn gives access to the UDP socket, for options: its Control works, but
-// its Read and Write return an error that matches errors.ErrUnsupported, for they
-// would take packets away. So does SyscallConn over a net.PacketConn that is no
-// socket.
+// SyscallConn gives access to the UDP socket, for options. Its Control works. Its Read
+// and Write return an error that matches errors.ErrUnsupported, because they would
+// take packets away. So does SyscallConn over a net.PacketConn that is no socket.
 func (pc *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	raw, err := controlOf(pc.sock.Features().System)
 	return raw, pc.opError("raw-control", nil, err)
