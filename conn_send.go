@@ -31,7 +31,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 // WriteMessage sends b as one message, as Write does, and returns its number,
 // by which its [Receipt] will name it. The low 16 bits are its sequence number
 // on the wire. An empty message is not sent and has no receipt: WriteMessage
-// returns 0, nil, though 0 may be the number of another message. With an error
+// returns 0, nil. With an error
 // the message was not sent. If it already had a number, as when the deadline passes
 // while the socket has no room, the number is returned and gets a receipt. The first call turns receipts on.
 func (c *Conn) WriteMessage(b []byte) (id uint64, err error) {
