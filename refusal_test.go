@@ -261,6 +261,7 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 		accepted <- s
 	}()
 	time.Sleep(at)
+	synctest.Wait() // or Close may meet a connection that is about to be accepted
 	end := kill
 	if exit {
 		end = (*Conn).Close
