@@ -65,7 +65,7 @@ func (s salute) put(b []byte, prefix byte) {
 
 // parseSalute returns the content of a control datagram with one of these prefixes.
 func parseSalute(b []byte) (s salute, ok bool) {
-	if len(b) != greetingSize || b[0] < helloPrefix || b[0] > confirmPrefix {
+	if len(b) != greetingSize || b[0]&1 == 0 || b[0] < helloPrefix || b[0] > confirmPrefix {
 		return salute{}, false
 	}
 	s = salute{binary.LittleEndian.Uint64(b[1:]), binary.LittleEndian.Uint64(b[9:]), binary.LittleEndian.Uint64(b[17:])}

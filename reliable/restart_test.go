@@ -355,7 +355,7 @@ func TestClaimsOfRandomStart(t *testing.T) {
 	}
 	h, got := claimed(Header{0, 1050, noBits}, first+5000, false, true)
 	require.Equal(t, credible, got, "doubtful")
-	require.EqualValues(t, noBits, h.AckBits)
+	require.EqualValues(t, uint32(noBits), h.AckBits)
 
 	var a acks
 	for range mostAlone {
