@@ -95,9 +95,9 @@ func TestPageTable(t *testing.T) {
 	p.run(t, chromedp.Evaluate("document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input'))", nil))
 	p.await(t, fmt.Sprintf("table.list.length === %d", count))
 
-	// Who ends goes.
+	// Both ends go, because Close tells the peer.
 	w.dialed[2].Close()
-	p.await(t, fmt.Sprintf("document.body.dataset.conns === '%d'", count-1))
+	p.await(t, fmt.Sprintf("document.body.dataset.conns === '%d'", count-2))
 
 	// Pause stops the picture, not the count.
 	p.run(t, chromedp.Click("#pause", chromedp.ByQuery))

@@ -65,7 +65,7 @@ func TestPageWidths(t *testing.T) {
 		require.Empty(t, eval[[]float64](t, p, `charts.plots.map(p => {
 			const over = p.plot.over.getBoundingClientRect(), box = p.box.getBoundingClientRect(), keys = p.keys.getBoundingClientRect();
 			return (over.width / box.width) * ((over.height + 22 + keys.bottom - box.top) / box.height);
-		}).filter(v => v < 0.6 || v > 1)`), where)
+		}).filter(v => v < 0.55 || v > 1)`), where)
 
 		// Of a selected connection all is told, and nothing is cut.
 		p.run(t, chromedp.Click(".row", chromedp.ByQuery))
@@ -141,7 +141,7 @@ func TestPageFilter(t *testing.T) {
 	// What is known of the past counts as well, and what comes.
 	const same = `(i => charts.series === null || charts.series[i].length === times.length && charts.series[i].every((v, k) =>
 		(w => v === w || Math.abs(v - w) <= 1e-6 * w)(table.list[0].series()[i][k])))(SERIES.indexOf("receive"))`
-	require.True(t, eval[bool](t, p, same))
+	p.await(t, same)
 	p.await(t, "ticks > "+fmt.Sprint(eval[int](t, p, "ticks")+2)+" && "+same)
 	require.True(t, eval[bool](t, p, `charts.series[SERIES.indexOf("receive")].at(-1) < all[SERIES.indexOf("receive")].at(-1)`))
 
