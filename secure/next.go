@@ -1,0 +1,194 @@
+package secure
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"volley/internal/sideband"
+)
+
+// keepOther keeps a spare token for another server, if it is newer.
+func (r *roamer) keepOther(now time.Time, msg []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, id, ok := parseElsewhere(now, msg[1:])
+	if !ok || r.ended || s.generation <= r.used || r.other != nil && s.generation <= r.other.generation {
+		return
+	}
+	if r.other != nil {
+		r.other.wipe()
+	}
+	r.knowLocked(id)
+	r.other = &s
+}
+
+// leave goes to another server, or ends the session for the application to dial again.
+func (r *roamer) leave(elsewhere bool) {
+	if !elsewhere {
+		r.mu.Lock()
+		c := r.conn
+		r.mu.Unlock()
+		if c != nil {
+			r.endBy(c, nil)
+		}
+		return
+	}
+	r.mu.Lock()
+	mine := r.takeTurnLocked()
+	life := r.moves.life
+	r.mu.Unlock()
+	if mine { // else the server says it again
+		defer r.moved()
+		r.goElsewhere(life)
+	}
+}
+
+// goElsewhere begins the session that follows this one at another server. The caller has the
+// turn of a move.
+func (r *roamer) goElsewhere(ctx context.Context) error {
+	r.mu.Lock()
+	s, c := r.other, r.conn
+	r.other = nil
+	if s == nil || c == nil || time.Since(s.since) >= spareLifetime {
+		r.mu.Unlock()
+		return errNoWay
+	}
+	tok, ok := s.token(r.protocol, s.server)
+	if !ok {
+		r.mu.Unlock()
+		return errNoWay
+	}
+	a := r.address()
+	if r.byTCP() {
+		a.at = s.server.String()
+	}
+	next := newRoamer(r.dialer, a)
+	next.knowLocked(r.session)
+	next.used = s.generation
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, maxJoin)
+	defer cancel()
+	following, err := r.dialer.begin(ctx, a, tok, next)
+	if err != nil {
+		return err
+	}
+	r.endBy(c, following)
+	return nil
+}
+
+// endBy ends a session that has moved to the following one, if any, and tells its server.
+func (r *roamer) endBy(c, following *Conn) {
+	r.mu.Lock()
+	r.next = following
+	r.mu.Unlock()
+	session := sideband.Of(c.Conn)
+	session.End(ErrMoved, []byte{controlGone})
+	if following != nil && c.Err() != ErrMoved { // the application has closed it meanwhile
+		following.Close()
+	}
+}
+
+// Next waits until the session of a client is over, and returns the one that follows:
+//   - after [ErrMoved], the session at the server to which the client was sent;
+//   - after silence, or if the server has closed the session or does not know it any more,
+//     a session by [Dialer.Redial].
+//
+// It returns the error of the end if the application has called Close, or if the server has
+// said why it has closed the session, as to a client that it does not want. The other errors
+// are those of Redial, and errors.ErrUnsupported at the server. So a client is one loop:
+//
+//	c, err := secure.Dial(ctx, url)
+//	for err == nil {
+//		talk(c) // until Read fails
+//		c, err = c.Next(ctx)
+//	}
+func (c *Conn) Next(ctx context.Context) (*Conn, error) {
+	r := c.roamer
+	if r == nil {
+		return nil, errors.ErrUnsupported
+	}
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	next := r.next
+	r.mu.Unlock()
+	if next != nil {
+		return next, nil
+	}
+	switch err := c.Err(); {
+	case err == net.ErrClosed, err != io.EOF && errors.As(err, new(*CloseError)):
+		return nil, err
+	}
+	addresses := []address{r.address()}
+	if r.at != "" { // that server may be gone for good
+		there := r.address()
+		there.at = ""
+		addresses = append(addresses, there)
+	}
+	return r.dialer.redial(ctx, addresses)
+}
+
+const (
+	redialFirst   = 250 * time.Millisecond
+	redialLongest = 15 * time.Second
+)
+
+// Redial is Dial, again and again. It waits for 250 ms, and twice as long after each failure, up
+// to 15 s, less a random part of up to a half. It waits longer if the server asks for that. It
+// returns an error if ctx ends, if the server refuses the client for good, if it has
+// another key or speaks another version, or if the URL is wrong.
+func (d *Dialer) Redial(ctx context.Context, url string) (*Conn, error) {
+	a, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return d.redial(ctx, []address{a})
+}
+
+// redial is Redial by several addresses in turn.
+func (d *Dialer) redial(ctx context.Context, addresses []address) (*Conn, error) {
+	for wait := redialFirst; ; wait = min(2*wait, redialLongest) {
+		var asked time.Duration
+		for _, a := range addresses {
+			c, err := d.dial(ctx, a)
+			if err == nil {
+				return c, nil
+			}
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			again, after := retry(err)
+			if !again {
+				return nil, err
+			}
+			asked = max(asked, after)
+		}
+		select {
+		case <-time.After(max(wait/2+rand.N(wait/2), asked)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// retry reports whether an error of Dial may pass, and how long the server asks to wait.
+func retry(err error) (again bool, after time.Duration) {
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		return refused.RetryAfter > 0, refused.RetryAfter
+	}
+	if failed := (*DialError)(nil); errors.As(err, &failed) {
+		switch failed.Step {
+		case "tls", "clock", "version":
+			return false, 0
+		}
+		return true, 0
+	}
+	return false, 0
+}

@@ -1,0 +1,240 @@
+package secure
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/testenv"
+	"volley/simnet"
+)
+
+// hosts are the servers of a network, by their addresses.
+type hosts struct{ at sync.Map }
+
+// add starts one more.
+func (hs *hosts) add(t *testing.T, w *world, address string, lc *ListenConfig) *Listener {
+	t.Helper()
+	at := &world{net: w.net, where: address, latency: w.latency, tokens: make(chan net.Conn), closed: make(chan struct{})}
+	at.closeTCP = sync.OnceFunc(func() { close(at.closed) })
+	hs.at.Store(address, at)
+	lc.dialTCP = hs.dialTCP
+	return at.listen(t, lc)
+}
+
+func (hs *hosts) dialTCP(ctx context.Context, _, address string) (net.Conn, error) {
+	at, ok := hs.at.Load(address)
+	if !ok {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return at.(*world).dialTCP(ctx, "10.0.1.1:4000")
+}
+
+func (hs *hosts) dialer(w *world) *Dialer {
+	d := w.dialer()
+	d.dialTCP = hs.dialTCP
+	return d
+}
+
+// A server that is about to stop sends its clients to another one, with what it knows of them.
+func TestDrain(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: 20 * time.Millisecond}, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		lc := ListenConfig{KeyFile: filepath.Join(t.TempDir(), "key")}
+		lc2 := lc
+		lc.Authorize = func(*http.Request) (*Grant, error) { return &Grant{ClientID: 7, Identity: []byte("ann")}, nil }
+		a := hs.add(t, w, "10.0.0.1:7777", &lc)
+		b := hs.add(t, w, "10.0.0.2:7777", &lc2)
+		client, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+		require.NoError(t, err)
+		server, err := a.AcceptConn(t.Context())
+		require.NoError(t, err)
+		_, resumed := server.Resumed()
+		require.False(t, resumed)
+		_, err = server.Write([]byte("last words"))
+		require.NoError(t, err)
+		begin := time.Now()
+		require.NoError(t, a.Drain(t.Context(), b.URL("10.0.0.2"), func(c *Conn) []byte { return append([]byte("level 3 of "), c.Identity()...) }))
+		require.Less(t, time.Since(begin), time.Second)
+		require.Equal(t, ErrMoved, server.Err())
+		require.NoError(t, a.Close())
+
+		msg := make([]byte, 100)
+		n, err := client.Read(msg)
+		require.NoError(t, err)
+		require.Equal(t, "last words", string(msg[:n]))
+		_, err = client.Read(msg)
+		require.ErrorIs(t, err, ErrMoved)
+		next, err := client.Next(t.Context())
+		require.NoError(t, err)
+		there, err := b.AcceptConn(t.Context())
+		require.NoError(t, err)
+		state, resumed := there.Resumed()
+		require.True(t, resumed)
+		require.Equal(t, "level 3 of ann", string(state))
+		require.Equal(t, "ann", string(there.Identity()))
+		require.EqualValues(t, 7, there.ClientID())
+		go echo(there)
+		time.Sleep(time.Second)
+		require.NoError(t, next.Rebind(t.Context()), "the new server gives spare tokens, too")
+		k := talkFor(next, 100*time.Millisecond, time.Second)
+		require.Equal(t, k.sent, k.heard)
+		next.Close()
+		synctest.Wait()
+		require.NoError(t, b.Close())
+	})
+}
+
+// A server with another key gets no clients.
+func TestDrainToStranger(t *testing.T) {
+	inWorld(t, simnet.Link{}, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{})
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{})
+		client, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+		require.NoError(t, err)
+		_, err = a.AcceptConn(t.Context())
+		require.NoError(t, err)
+		err = a.Drain(t.Context(), b.URL("10.0.0.2"), nil)
+		require.ErrorContains(t, err, "another key")
+		require.NoError(t, client.Err())
+		client.Close()
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+		time.Sleep(2 * time.Second) // the pipe in place of TCP ends
+	})
+}
+
+// After a restart, and after a death that nobody tells of, a client dials again.
+func TestNextAfterRestart(t *testing.T) {
+	for _, planned := range []bool{true, false} {
+		inWorld(t, simnet.Link{Latency: 20 * time.Millisecond}, func(t *testing.T, w *world) {
+			hs := new(hosts)
+			key := filepath.Join(t.TempDir(), "key")
+			a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+			d := hs.dialer(w)
+			client, err := d.Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			go echo(client)
+			server, err := a.AcceptConn(t.Context())
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			if planned {
+				require.NoError(t, a.Drain(t.Context(), "", nil))
+				require.NoError(t, a.Close())
+			} else {
+				w.net.SetDefault(simnet.Link{Loss: 1})
+				server.Close()
+				a.Close()
+				time.Sleep(time.Second)
+				w.net.SetDefault(simnet.Link{Latency: 20 * time.Millisecond})
+			}
+			hs.at.Delete("10.0.0.1:7777")
+			started := make(chan *Listener, 1)
+			time.AfterFunc(300*time.Millisecond, func() { started <- hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key}) })
+			begin := time.Now()
+			next, err := client.Next(t.Context())
+			require.NoError(t, err)
+			require.Less(t, time.Since(begin), 4*time.Second)
+			t.Log(time.Since(begin), client.Err())
+			if planned {
+				require.Equal(t, ErrMoved, client.Err())
+			}
+			next.Close()
+			synctest.Wait()
+			require.NoError(t, (<-started).Close())
+		})
+	}
+}
+
+// A server that sends a thousand clients away, which talk at 10 Hz, interrupts none for 250 ms, in
+// 99 of 100 cases. Each is at the other server then, once.
+func TestDrainMany(t *testing.T) {
+	n := testenv.Sized(100, 1000)
+	inWorld(t, simnet.Link{Latency: 10 * time.Millisecond}, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		key := filepath.Join(t.TempDir(), "key")
+		a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: key})
+		d := hs.dialer(w)
+		var mu sync.Mutex
+		var longest []time.Duration
+		var wg sync.WaitGroup
+		talk := func(c *Conn) {
+			defer wg.Done()
+			var gap time.Duration
+			last := time.Now()
+			for moved := 0; ; moved++ {
+				go func(c *Conn) {
+					for c.Err() == nil {
+						c.Write([]byte("hello"))
+						time.Sleep(100 * time.Millisecond)
+					}
+				}(c)
+				buf := make([]byte, 100)
+				for {
+					if _, err := c.Read(buf); err != nil {
+						break
+					}
+					gap = max(gap, time.Since(last))
+					last = time.Now()
+				}
+				if c.Err() != ErrMoved {
+					mu.Lock()
+					longest = append(longest, gap)
+					mu.Unlock()
+					return
+				}
+				next, err := c.Next(context.Background())
+				if err != nil {
+					panic(err)
+				}
+				c = next
+			}
+		}
+		for range n {
+			c, err := d.Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			s, err := a.AcceptConn(t.Context())
+			require.NoError(t, err)
+			go echo(s)
+			wg.Add(1)
+			go talk(c)
+		}
+		go func() {
+			for {
+				s, err := b.AcceptConn(context.Background())
+				if err != nil {
+					return
+				}
+				go echo(s)
+			}
+		}()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		require.NoError(t, a.Drain(t.Context(), b.URL("10.0.0.2"), nil))
+		took := time.Since(begin)
+		require.NoError(t, a.Close())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, n, b.Stats().Conns)
+		require.EqualValues(t, n, b.Stats().Accepted)
+		for s := range b.Conns() {
+			s.Close()
+		}
+		wg.Wait()
+		slices.Sort(longest)
+		t.Logf("%d clients in %v: half of the gaps are at most %v, 99 of 100 %v, all %v", n, took, longest[n/2], longest[n*99/100-1], longest[n-1])
+		require.LessOrEqual(t, longest[n*99/100-1], 250*time.Millisecond)
+		require.NoError(t, b.Close())
+		time.Sleep(2 * time.Second)
+	})
+}

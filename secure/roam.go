@@ -1,0 +1,559 @@
+package secure
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"volley/internal/sideband"
+	"volley/netcode"
+)
+
+// A roamer keeps the session of a client alive when its way to the server ends. It holds
+// spare tokens. When the server is silent, it asks whether the server is there, and then
+// makes a new session from a fresh socket, beside the old way. The session goes on by
+// whichever answers.
+type roamer struct {
+	dialer *Dialer
+	url    string // that parseURL takes
+	at     string // as that of an address
+
+	mu       sync.Mutex
+	conn     *Conn // nil before Dial has it
+	protocol uint64
+	session  sessionID  // zero before there was a spare token
+	moves    *moves     // nil before the first
+	used     uint64     // the highest generation that was shown to the server
+	spares   []spare    // of higher ones, in order
+	other    *elsewhere // for another server; nil: there is none
+	next     *Conn      // which follows at another server
+	asked    int        // for spares, since one came
+	askAt    time.Time
+	otherAsk int       // how often one for another server was asked for alone
+	otherAt  time.Time // when it is asked for next
+	rtt      time.Duration
+	pinged   time.Time // in this silence
+	pingID   uint64    // of the ping that is not answered; 0: there is none
+	pingSent time.Time // when it left
+	timer    *time.Timer
+	ended    bool
+
+	cancel context.CancelFunc // of a move because of silence; nil: there is none
+	proved time.Time          // when a token came by TLS last
+}
+
+const (
+	spares       = 2
+	spareRenewal = spareLifetime / 2
+	askFirst     = 500 * time.Millisecond
+	askLongest   = 30 * time.Second
+	otherAsks    = 5 // which may be too many, because most servers have no others
+
+	leastSilence = 250 * time.Millisecond  // until a ping, or three round trips
+	leastAnswer  = 150 * time.Millisecond  // for its answer, or two round trips
+	idleSilence  = 1250 * time.Millisecond // where nothing was asked: longer than between keep alives
+	longestTrip  = time.Second
+	moveJitter   = 200 * time.Millisecond
+	moveStep     = time.Second            // for the challenge, before the next token is tried
+	moveMercy    = 250 * time.Millisecond // for a move once the old way is heard
+
+	// The keys of spare tokens come by the session that they follow. So every hour a session
+	// goes on by keys from TLS, and nobody follows it for longer who has stolen older ones.
+	proofPeriod = time.Hour
+)
+
+// moves are what the moves of a session need.
+type moves struct {
+	life  context.Context // of the session
+	end   context.CancelFunc
+	turn  chan struct{} // holds a token while a move is tried
+	known chan struct{} // closed when there was a spare token
+}
+
+func newRoamer(d *Dialer, a address) *roamer {
+	return &roamer{dialer: d, url: a.String(), at: a.at}
+}
+
+// address returns where the client asks for tokens.
+func (r *roamer) address() address {
+	a, _ := parseURL(r.url)
+	a.at = r.at
+	return a
+}
+
+// byTCP reports whether the server itself gives tokens.
+func (r *roamer) byTCP() bool { return strings.HasPrefix(r.url, "volley:") }
+
+// movesLocked returns what moves need.
+func (r *roamer) movesLocked() *moves {
+	if r.moves == nil {
+		m := &moves{turn: make(chan struct{}, 1), known: make(chan struct{})}
+		m.life, m.end = context.WithCancel(context.Background())
+		if r.ended {
+			m.end()
+		}
+		if r.session != (sessionID{}) {
+			close(m.known)
+		}
+		r.moves = m
+	}
+	return r.moves
+}
+
+// takeTurnLocked takes the turn of a move, if nobody has it.
+func (r *roamer) takeTurnLocked() bool {
+	select {
+	case r.movesLocked().turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// start begins to watch a session.
+func (r *roamer) start(c *Conn, protocolID uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn, r.protocol, r.used, r.proved = c, protocolID, max(r.used, 1), time.Now()
+	r.timer = time.AfterFunc(0, r.look)
+}
+
+// Protocol implements sideband.Owner, as the other methods do.
+func (*roamer) Protocol() string { return "secure" }
+
+func (*roamer) Label(net.Conn) string { return "" }
+
+func (*roamer) Ask(time.Time, []byte) (moves, refused, early bool) { return false, false, false }
+
+func (*roamer) Admit(time.Time, net.Conn) (kept bool) { return false }
+
+// Ended ends the watch.
+func (r *roamer) Ended(session net.Conn) {
+	r.mu.Lock()
+	c := r.conn
+	mine := c != nil && net.Conn(c.Conn) == session
+	if mine {
+		r.ended = true
+		r.timer.Stop()
+		if r.moves != nil {
+			r.moves.end()
+		}
+		r.wipeSparesLocked()
+		if r.other != nil {
+			r.other.wipe()
+			r.other = nil
+		}
+	}
+	r.mu.Unlock()
+	if mine {
+		c.over()
+	}
+}
+
+// Broken has the session move at once. A session that is being dialed just fails.
+func (r *roamer) Broken(session net.Conn, err error) (stays bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == io.EOF || r.conn == nil || net.Conn(r.conn.Conn) != session || r.session == (sessionID{}) || r.ended {
+		return false
+	}
+	r.moveSoonLocked(false)
+	return true
+}
+
+func (r *roamer) Control(now time.Time, session net.Conn, msg []byte) {
+	switch {
+	case handleControl(session, msg):
+	case msg[0] == controlSpare:
+		r.keepSpare(now, session, msg)
+	case msg[0] == controlElsewhere:
+		r.keepOther(now, msg)
+	case msg[0] == controlGo:
+		go r.leave(len(msg) > 1 && msg[1] == goElsewhere)
+	case msg[0] == controlPong:
+		r.mu.Lock()
+		if len(msg) == 1+8 && binary.LittleEndian.Uint64(msg[1:]) == r.pingID {
+			r.pingID = 0
+			r.sampleLocked(now.Sub(r.pingSent))
+			r.pinged = time.Time{}
+		}
+		r.mu.Unlock()
+	}
+}
+
+// keepSpare keeps a spare token, and forgets the oldest in its place.
+func (r *roamer) keepSpare(now time.Time, session net.Conn, msg []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, id, ok := parseSpare(now, msg)
+	if !ok || r.ended || s.generation <= r.used || slices.ContainsFunc(r.spares, func(x spare) bool { return x.generation == s.generation }) {
+		return
+	}
+	r.knowLocked(id)
+	if len(r.spares) == spares {
+		if s.generation < r.spares[0].generation {
+			return
+		}
+		r.spares[0].wipe()
+		r.spares = slices.Delete(r.spares, 0, 1)
+	}
+	if r.spares == nil {
+		r.spares = make([]spare, 0, spares)
+	}
+	i, _ := slices.BinarySearchFunc(r.spares, s.generation, func(x spare, g uint64) int { return cmp.Compare(x.generation, g) })
+	r.spares = slices.Insert(r.spares, i, s)
+	r.asked = 0
+	r.otherAsk, r.otherAt = 0, now.Add(askFirst)
+	if r.wantsLocked(now) {
+		r.askAt = now
+		r.timer.Reset(0)
+	}
+}
+
+// knowLocked takes note of the session's number.
+func (r *roamer) knowLocked(id sessionID) {
+	if r.session == (sessionID{}) && r.moves != nil {
+		close(r.moves.known)
+	}
+	r.session = id
+}
+
+func (r *roamer) wipeSparesLocked() {
+	for i := range r.spares {
+		r.spares[i].wipe()
+	}
+	r.spares = nil
+}
+
+// pingLocked asks whether the server is there.
+func (r *roamer) pingLocked(now time.Time, session sideband.Session) {
+	r.pingSent, r.pingID = now, max(rand.Uint64(), 1)
+	session.Send(binary.LittleEndian.AppendUint64([]byte{controlPing}, r.pingID))
+}
+
+// sampleLocked takes a round-trip time. Those of silence are of a server that has stopped for a
+// while, as often as not: so a longer one counts little, and none for more than a second.
+func (r *roamer) sampleLocked(rtt time.Duration) {
+	rtt = min(rtt, longestTrip)
+	if r.rtt == 0 || rtt < r.rtt {
+		r.rtt = rtt
+	} else {
+		r.rtt += (rtt - r.rtt) / 8
+	}
+}
+
+// wantsLocked reports whether there is room for a spare token.
+func (r *roamer) wantsLocked(now time.Time) bool {
+	return len(r.spares) < spares || now.Sub(r.spares[0].since) >= spareRenewal
+}
+
+// wantsOtherLocked reports whether there is room for a spare token for another server.
+func (r *roamer) wantsOtherLocked(now time.Time) bool {
+	return r.other == nil || r.other.generation < r.used || now.Sub(r.other.since) >= spareRenewal
+}
+
+// look does what is due, and says when to look again.
+func (r *roamer) look() {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	session := sideband.Of(r.conn.Conn)
+	next := r.watchLocked(now, session)
+	if r.wantsLocked(now) {
+		if !r.askAt.After(now) {
+			want := []byte{controlWant, 0}
+			if r.wantsOtherLocked(now) {
+				want[1] = wantElsewhere
+			}
+			session.Send(want)
+			r.pingLocked(now, session) // a server that was asked in silence only would seem slow
+			r.askAt = now.Add(min(askFirst<<min(r.asked, 16), askLongest))
+			r.asked++
+		}
+		next = min(next, r.askAt.Sub(now))
+	} else if r.otherAsk < otherAsks && r.wantsOtherLocked(now) {
+		if !r.otherAt.After(now) {
+			session.Send([]byte{controlWant, wantElsewhere | wantNoOwn})
+			r.otherAt = now.Add(askFirst << r.otherAsk)
+			r.otherAsk++
+		}
+		next = min(next, max(r.otherAt.Sub(now), 0))
+	}
+	if proof := r.proved.Add(proofPeriod).Sub(now); proof <= 0 {
+		r.proveLocked(now)
+	} else {
+		next = min(next, proof)
+	}
+	r.timer.Reset(max(next, time.Millisecond))
+}
+
+// watchLocked looks for silence, and returns when to look again.
+func (r *roamer) watchLocked(now time.Time, session sideband.Session) (next time.Duration) {
+	since := session.Asked()
+	patience, answer := max(leastSilence, 3*r.rtt), max(leastAnswer, 2*r.rtt)
+	limit := patience
+	if since.IsZero() {
+		since, limit = session.Heard(), max(idleSilence, patience)
+	}
+	switch quiet := now.Sub(since); {
+	case quiet < limit:
+		r.pinged = time.Time{}
+		if r.cancel != nil { // a new way may have been found all the same, and the server be there
+			time.AfterFunc(moveMercy, r.cancel)
+			r.cancel = nil
+		}
+		return min(limit-quiet, leastSilence)
+	case r.pinged.IsZero():
+		r.pinged = now
+		r.pingLocked(now, session)
+	case now.Sub(r.pinged) >= answer && r.session != (sessionID{}):
+		r.moveSoonLocked(true)
+		return leastSilence
+	}
+	return max(answer-now.Sub(r.pinged), time.Millisecond)
+}
+
+// moveSoonLocked tries to move, unless that is tried already. If it doubts that, it gives up when
+// the old way is heard.
+func (r *roamer) moveSoonLocked(doubts bool) {
+	if !r.takeTurnLocked() {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.moves.life)
+	if doubts {
+		r.cancel = cancel
+	}
+	go func() {
+		defer cancel()
+		defer r.moved()
+		// All clients of a server that was silent for a moment must not come at once.
+		select {
+		case <-time.After(rand.N(moveJitter)):
+			r.move(ctx)
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// moved ends the turn of a move.
+func (r *roamer) moved() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel = nil
+	<-r.moves.turn
+}
+
+// proveLocked has the session go on by keys from TLS.
+func (r *roamer) proveLocked(now time.Time) {
+	r.proved = now.Add(askLongest - proofPeriod) // if it fails, soon again
+	if !r.byTCP() || r.session == (sessionID{}) || !r.takeTurnLocked() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.moves.life, maxJoin)
+	r.cancel = nil
+	go func() {
+		defer cancel()
+		defer r.moved()
+		r.moveByTCP(ctx)
+	}()
+}
+
+var errNoWay = errors.New("secure: there is no token to move by")
+
+// move tries the spare tokens, and then asks for a token by TCP. The caller has the turn.
+func (r *roamer) move(ctx context.Context) error {
+	first, ok := r.takeSpare()
+	if ok {
+		step, cancel := context.WithTimeout(ctx, r.step())
+		err := r.moveBySpare(step, &first)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	// The other spare is tried for as long as it takes, and TCP beside it, and another server.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	own, stop := context.WithCancel(ctx)
+	defer stop()
+	ways := []func() error{func() error { return r.goElsewhere(ctx) }}
+	if second, ok := r.takeSpare(); ok {
+		ways = append(ways, func() error { return r.moveBySpare(own, &second) })
+	}
+	if r.byTCP() {
+		ways = append(ways, func() error { return r.keepMovingByTCP(own) })
+	}
+	results := make(chan error, len(ways))
+	for _, way := range ways {
+		go func() { results <- way() }()
+	}
+	var over *RefusedError // the server does not know the session any more
+	err := errNoWay
+	for range ways {
+		switch e := <-results; {
+		case e == nil:
+			err = nil
+			cancel()
+		case errors.As(e, &over) && over.Reason == errSessionOver.Error():
+			stop()
+		case err == errNoWay:
+			err = e
+		}
+	}
+	if err != nil && over != nil && over.Reason == errSessionOver.Error() {
+		sideband.Of(r.conn.Conn).End(over, nil)
+		return over
+	}
+	return err
+}
+
+// step returns how long a token is tried alone.
+func (r *roamer) step() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(moveStep, 4*r.rtt)
+}
+
+// takeSpare takes the spare token of the lowest generation.
+func (r *roamer) takeSpare() (s spare, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.spares) > 0 {
+		s = r.spares[0]
+		r.spares = slices.Delete(r.spares, 0, 1)
+		if s.generation > r.used && time.Since(s.since) < spareLifetime {
+			r.used = s.generation
+			return s, true
+		}
+		s.wipe()
+	}
+	return spare{}, false
+}
+
+// moveBySpare moves by a spare token, which it overwrites.
+func (r *roamer) moveBySpare(ctx context.Context, s *spare) error {
+	server, err := netip.ParseAddrPort(r.conn.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	tok, ok := s.token(r.protocol, server)
+	if !ok {
+		return errNoWay
+	}
+	return r.moveBy(ctx, tok, s.generation)
+}
+
+// moveBy moves by a token, which it overwrites. A generation of 0 is that of a token by TCP,
+// which is higher than those of all before.
+func (r *roamer) moveBy(ctx context.Context, tok *netcode.Token, generation uint64) error {
+	d := *r.dialer
+	if udp, ok := d.NetDialer.LocalAddr.(*net.UDPAddr); ok {
+		d.NetDialer.LocalAddr = &net.UDPAddr{IP: udp.IP, Zone: udp.Zone} // the port is in use
+	}
+	newer, err := d.joinAs(ctx, r.address(), tok, func(cfg *netcode.Config) { sideband.OwnMove(cfg, r) })
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	c := r.conn
+	r.mu.Unlock()
+	if err := sideband.Of(c.Conn).Move(newer); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation == 0 {
+		r.wipeSparesLocked()
+	}
+	if r.asked, r.askAt = 0, time.Now(); !r.ended {
+		r.timer.Reset(0)
+	}
+	return nil
+}
+
+// moveByTCP asks the server for a token by which the session goes on.
+func (r *roamer) moveByTCP(ctx context.Context) error {
+	r.mu.Lock()
+	header := http.Header{}
+	if r.dialer.Header != nil {
+		header = r.dialer.Header.Clone()
+	}
+	header.Set(sessionHeader, base64.RawURLEncoding.EncodeToString(r.session[:]))
+	r.mu.Unlock()
+	tok, err := r.dialer.tokenOfServer(ctx, r.address(), header)
+	if err != nil {
+		return err
+	}
+	if err := r.moveBy(ctx, tok, 0); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.proved = time.Now()
+	r.mu.Unlock()
+	return nil
+}
+
+// keepMovingByTCP is moveByTCP, again and again, unless the server does not know the session
+// any more.
+func (r *roamer) keepMovingByTCP(ctx context.Context) error {
+	for wait := moveStep; ; wait = min(2*wait, 4*moveStep) {
+		err := r.moveByTCP(ctx)
+		refused := (*RefusedError)(nil)
+		switch {
+		case err == nil, ctx.Err() != nil, errors.As(err, &refused) && refused.Reason == errSessionOver.Error():
+			return err
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Rebind moves the session of a client to a fresh socket, as when the application knows that
+// the network has changed. Read and Write go on meanwhile. The session stays as it is if an
+// error comes: one of [Dialer.Dial], or that matches errors.ErrUnsupported at the server.
+// Without a call, a session moves by itself once the server is silent.
+func (c *Conn) Rebind(ctx context.Context) error {
+	r := c.roamer
+	if r == nil {
+		return errors.ErrUnsupported
+	}
+	r.mu.Lock()
+	m := r.movesLocked()
+	r.mu.Unlock()
+	select {
+	case <-m.known: // else there is no spare token yet
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.Done():
+		return net.ErrClosed
+	}
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.Done():
+		return net.ErrClosed
+	}
+	defer r.moved()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.life, cancel)()
+	return r.move(ctx)
+}

@@ -1,0 +1,9 @@
+package webgate
+
+import (
+	"testing"
+
+	"volley/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
