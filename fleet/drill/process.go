@@ -1,0 +1,423 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A process is this program, with other work.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	log *logs
+}
+
+// logs are what a process says on its standard error.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// program is what processes run.
+var program = os.Executable
+
+func start(nice bool, args ...string) (*process, error) {
+	name, err := program()
+	if err != nil {
+		return nil, err
+	}
+	return startOf(name, nice, args...)
+}
+
+func startOf(name string, nice bool, args ...string) (*process, error) {
+	if at, err := exec.LookPath("nice"); err == nil && nice {
+		name, args = at, append([]string{"-n", "10", name}, args...)
+	}
+	p := &process{cmd: exec.Command(name, args...), log: new(logs)}
+	p.cmd.Env = append(os.Environ(), "VOLLEY_DRILL=1")
+	p.cmd.Stderr = p.log
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReaderSize(out, 1<<20)
+	return p, p.cmd.Start()
+}
+
+// ask sends a line, and reads the answer.
+func (p *process) ask(line string, answer any) error {
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		return err
+	}
+	b, err := p.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, p.log)
+	}
+	return json.Unmarshal(b, answer)
+}
+
+// kill ends a process as a power cut does.
+func (p *process) kill() {
+	p.goOn()
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+// end ends a process in order.
+func (p *process) end() error {
+	p.in.Close()
+	over := make(chan error, 1)
+	go func() { over <- p.cmd.Wait() }()
+	select {
+	case err := <-over:
+		return err
+	case <-time.After(30 * time.Second):
+		p.cmd.Process.Kill()
+		<-over
+		return errors.New("the process does not end")
+	}
+}
+
+// A world is a fleet of three nodes, and its clients.
+type world struct {
+	dir     string
+	nodes   []*member
+	clients *process
+	url     string // of NATS apart
+}
+
+// A member is a place in the fleet, in which one process after the other is the node.
+type member struct {
+	*process
+	program string // empty: this one
+	world   *world
+	name    string
+	listen  string
+	cluster string
+	relays  []*relay // to the other nodes
+	url     string
+}
+
+const size = 3 // nodes
+
+// newWorld starts a fleet.
+func newWorld(url string, programs ...string) (w *world, err error) {
+	w = &world{url: url}
+	if w.dir, err = os.MkdirTemp("", "volley-drill-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	for i := range size {
+		m := &member{world: w, name: fmt.Sprintf("node-%d", i+1)}
+		if i < len(programs) {
+			m.program = programs[i]
+		}
+		if m.listen, err = freePort(); err != nil {
+			return nil, err
+		}
+		if m.cluster, err = freePort(); err != nil {
+			return nil, err
+		}
+		w.nodes = append(w.nodes, m)
+	}
+	for _, m := range w.nodes {
+		for _, other := range w.nodes {
+			if other != m {
+				r, err := newRelay(other.cluster)
+				if err != nil {
+					return nil, err
+				}
+				m.relays = append(m.relays, r)
+			}
+		}
+	}
+	for _, m := range w.nodes {
+		if err := m.start(); err != nil {
+			return nil, err
+		}
+	}
+	return w, w.whole()
+}
+
+// freePort returns an address with a port that was free.
+func freePort() (string, error) {
+	for {
+		u, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		t, err := net.Listen("tcp", u.LocalAddr().String())
+		u.Close()
+		if err == nil {
+			t.Close()
+			return u.LocalAddr().String(), nil
+		}
+	}
+}
+
+func (m *member) start() (err error) {
+	args := []string{"node", "-name", m.name, "-key", filepath.Join(m.world.dir, "fleet.key"), "-listen", m.listen}
+	if m.world.url != "" {
+		args = append(args, "-url", m.world.url)
+	} else {
+		var routes []string
+		for _, r := range m.relays {
+			routes = append(routes, r.ln.Addr().String())
+		}
+		args = append(args, "-cluster", m.cluster, "-routes", strings.Join(routes, ","), "-advertise", "127.0.0.1:9")
+	}
+	name := m.program
+	if name == "" {
+		if name, err = program(); err != nil {
+			return err
+		}
+	}
+	if m.process, err = startOf(name, false, args...); err != nil {
+		return err
+	}
+	s, err := m.status("")
+	m.url = s.URL
+	return err
+}
+
+func (m *member) status(of string) (s status, err error) {
+	if err = m.ask(of, &s); err == nil && s.Err != "" {
+		err = errors.New(s.Err)
+	}
+	return s, err
+}
+
+// until waits for something.
+func until(what string, most time.Duration, f func() (bool, error)) error {
+	for end := time.Now().Add(most); ; time.Sleep(50 * time.Millisecond) {
+		ok, err := f()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("after " + most.String() + " still not: " + what)
+		}
+	}
+}
+
+// whole waits until all nodes hear all.
+func (w *world) whole() error {
+	return until("all nodes hear all", time.Minute, func() (bool, error) {
+		for _, m := range w.nodes {
+			if s, err := m.status(""); err != nil || s.Alive != size-1 {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// spared waits until all clients have a token for another node. A token that was lost on its way
+// is asked for again within two seconds.
+func (w *world) spared(count int) error {
+	defer time.Sleep(2 * time.Second)
+	return until("all clients have spare tokens", time.Minute, func() (bool, error) {
+		have, sessions := 0, 0
+		for _, m := range w.nodes {
+			s, err := m.status("")
+			if err != nil {
+				return false, err
+			}
+			have += s.Stats.Spared
+			sessions += s.Stats.Sessions
+		}
+		return have >= count && sessions == have, nil
+	})
+}
+
+// join starts clients.
+func (w *world) join(count int, rate float64) (err error) {
+	var urls []string
+	for _, m := range w.nodes {
+		urls = append(urls, m.url)
+	}
+	w.clients, err = start(true, "clients", "-urls", strings.Join(urls, ","), "-count", fmt.Sprint(count), "-rate", fmt.Sprint(rate))
+	if err != nil {
+		return err
+	}
+	if _, err = w.report(); err != nil {
+		return err
+	}
+	return w.spared(count)
+}
+
+func (w *world) report() (r report, err error) {
+	err = w.clients.ask("", &r)
+	slices.Sort(r.Gaps)
+	return r, err
+}
+
+// settled waits until all clients hear their servers.
+func (w *world) settled() error {
+	time.Sleep(1500 * time.Millisecond)
+	return until("all clients are back", time.Minute, func() (bool, error) {
+		var r report
+		err := w.clients.ask("look", &r)
+		return r.Silent == 0, err
+	})
+}
+
+func (r *report) percentile(p float64) time.Duration {
+	if len(r.Gaps) == 0 {
+		return 0
+	}
+	return r.Gaps[min(int(p*float64(len(r.Gaps))), len(r.Gaps)-1)]
+}
+
+// seats returns how many sessions there are, and how many are at two nodes.
+func (w *world) seats() (sessions, twice int, err error) {
+	at := make(map[string]int)
+	for _, m := range w.nodes {
+		s, err := m.status("seats")
+		if err != nil {
+			return 0, 0, err
+		}
+		for id := range s.Seats {
+			at[id]++
+		}
+	}
+	for _, n := range at {
+		if n > 1 {
+			twice++
+		}
+	}
+	return len(at), twice, nil
+}
+
+func (w *world) close() {
+	if w.clients != nil {
+		w.clients.kill()
+	}
+	for _, m := range w.nodes {
+		if m.process != nil {
+			m.kill()
+		}
+		for _, r := range m.relays {
+			r.ln.Close()
+			r.drop()
+		}
+	}
+	os.RemoveAll(w.dir)
+}
+
+// A relay is the way of the routes that one node makes to another. It can be cut: then nothing
+// passes and nothing is refused, as in a network that drops packets.
+type relay struct {
+	ln     net.Listener
+	target string
+
+	mu    sync.Mutex
+	cond  *sync.Cond
+	cut   bool
+	conns []net.Conn
+}
+
+func newRelay(target string) (*relay, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{ln: ln, target: target}
+	r.cond = sync.NewCond(&r.mu)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go r.serve(c)
+		}
+	}()
+	return r, nil
+}
+
+func (r *relay) setCut(cut bool) {
+	r.mu.Lock()
+	r.cut = cut
+	r.mu.Unlock()
+	r.cond.Broadcast()
+}
+
+// pass waits while the relay is cut.
+func (r *relay) pass() {
+	r.mu.Lock()
+	for r.cut {
+		r.cond.Wait()
+	}
+	r.mu.Unlock()
+}
+
+func (r *relay) serve(c net.Conn) {
+	defer c.Close()
+	r.pass()
+	d, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	r.mu.Lock()
+	r.conns = append(r.conns, c, d)
+	r.mu.Unlock()
+	go r.copy(c, d)
+	r.copy(d, c)
+}
+
+func (r *relay) copy(to, from net.Conn) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		r.pass()
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			to.Close()
+			from.Close()
+			return
+		}
+	}
+}
+
+func (r *relay) drop() {
+	r.setCut(false)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+}
