@@ -37,6 +37,7 @@ func (r *report) sections() []section {
 			"with all processors busy. Messages that a library leaves to another goroutine wait for the computation.", hazardSize, hazardCompute), latencyColumns[1:])},
 		{modeIdle, "Idle connections", table(modeIdle, fmt.Sprintf("%d connections, both sides in one process, with a goroutine of the application in Read at the server's end, and then at both. "+
 			"For one connection, both sides:", r.options.conns), idleColumns)},
+		{"serve", "Serve and Poll", nil},  // by hand, from a run of mode game
 		{"netplay", "Netplay", nil},       // written by bench/netplay, and kept here
 		{"riptide", "Riptide", nil},       // by hand, from the benchmarks of package riptide
 		{"lossy", "The lossy link", nil},  // written by bench/lossy, and kept here
@@ -86,8 +87,8 @@ func (r *report) conditions(mode string) string {
 	if mode == modeGame || mode == modeFanOut {
 		length = r.options.gameLength
 	}
-	return fmt.Sprintf("*%s, %s, %d processors%s, %s/%s%s; %d rounds, %v a run.*", r.date.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processorText(),
-		runtime.GOOS, runtime.GOARCH, kernelText(), r.options.rounds, length)
+	return fmt.Sprintf("*%s, %s, %d processors%s, %s/%s%s; %s; %d rounds, %v a run.*", r.date.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processorText(),
+		runtime.GOOS, runtime.GOARCH, kernelText(), r.options.place(), r.options.rounds, length)
 }
 
 // chartLine returns the line of a document that shows a chart; "" if none does.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -162,16 +163,31 @@ func paceStamp(due, now time.Time) time.Time {
 
 // sendState writes to each client a message of its own.
 func (s *server) sendState(k uint64, sent time.Time) error {
-	msg := newMessage(s.job.Size)
-	for _, t := range s.targets {
-		number(msg, t.client, k)
-		stampAt(msg, sent)
-		if err := t.link.WriteMessage(msg); err != nil {
+	msgs := s.state(k, sent)
+	if s.peer.sendEach != nil {
+		return s.peer.sendEach(msgs)
+	}
+	for l, msg := range msgs {
+		if err := l.WriteMessage(msg); err != nil {
 			return err
 		}
-		s.board.clients[t.client%maxClients].written.Add(1)
 	}
 	return nil
+}
+
+// state returns the messages of a tick, which share their memory.
+func (s *server) state(k uint64, sent time.Time) iter.Seq2[link, []byte] {
+	return func(yield func(link, []byte) bool) {
+		msg := newMessage(s.job.Size)
+		for _, t := range s.targets {
+			number(msg, t.client, k)
+			stampAt(msg, sent)
+			s.board.clients[t.client%maxClients].written.Add(1)
+			if !yield(t.link, msg) {
+				return
+			}
+		}
+	}
 }
 
 // fanOut returns what writes one message to all clients, in the way of the peer,

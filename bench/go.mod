@@ -3,11 +3,11 @@ module volley/bench
 go 1.26.0
 
 require (
-	github.com/pion/dtls/v3 v3.1.15
+	github.com/pion/dtls/v4 v4.0.1
 	github.com/pion/logging v0.2.4
 	github.com/pion/sctp v1.11.3
 	github.com/prometheus/client_golang v1.25.0
-	github.com/quic-go/quic-go v0.65.0
+	github.com/quic-go/quic-go v0.64.1
 	github.com/sandertv/go-raknet v1.15.0
 	github.com/stretchr/testify v1.12.1
 	github.com/vmihailenco/msgpack/v5 v5.4.1
@@ -24,7 +24,7 @@ require (
 	github.com/klauspost/reedsolomon v1.12.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pion/randutil v0.1.0 // indirect
-	github.com/pion/transport/v5 v5.0.1 // indirect
+	github.com/pion/transport/v5 v5.1.4 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -41,3 +41,10 @@ require (
 replace volley => ../
 
 replace volley/exporters/volleyprom => ../exporters/volleyprom
+
+// Old modules ask for these. They have packages that are in the module
+// genproto/googleapis/rpc, too, which gRPC imports in interop.
+exclude (
+	google.golang.org/genproto v0.0.0-20180817151627-c66870c02cf8
+	google.golang.org/genproto v0.0.0-20190819201941-24fa4b261c55
+)

@@ -31,8 +31,10 @@ type job struct {
 	Style            string // of modes game and fan-out
 	Rate             int    // messages a second and client, of the same
 	Warmup, Duration time.Duration
-	Addr             string // of the server, for the role of the client
-	Board            string // file of the shared board; "": one process
+	Addr             string   // of the server, for the role of the client
+	Board            string   // file of the shared board; "": one process
+	Networks         []string // of server and client; nil: both are in the same
+	Network          string   // of the process
 }
 
 // A result is what came of a run. Those of two processes are added up.

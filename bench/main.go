@@ -4,6 +4,7 @@
 //	go run ./bench                     all, about three quarters of an hour
 //	go run ./bench -modes game,fan-out some of it; the rest of the report stays
 //	go run ./bench -quick              a glance, printed only
+//	go run ./bench -netns              game, fan-out and one-way beyond the loopback device, as root, printed only
 //	go run ./bench -peers volley,udp -modes one-way -sizes 256 -rounds 3
 //
 // The runs of all peers are interleaved, round by round, so that a machine
@@ -25,9 +26,36 @@ func main() {
 		exitOn(runChild(text))
 		return
 	}
+	if gro := os.Getenv(groEnv); gro != "" {
+		exitOn(setGRO(gro == "true"))
+		return
+	}
 	o, err := parseOptions(os.Args[1:])
 	exitOn(err)
+	if o.netns {
+		for _, gro := range []bool{true, false} {
+			exitOn(benchmarkVeth(o, gro))
+		}
+		return
+	}
 	exitOn(benchmark(o))
+}
+
+// benchmarkVeth is benchmark between two networks.
+func benchmarkVeth(o *options, gro bool) (err error) {
+	if o.veth, err = newVeth(gro); err != nil {
+		return err
+	}
+	defer o.veth.close()
+	return benchmark(o)
+}
+
+// place says where the datagrams pass.
+func (o *options) place() string {
+	if o.veth != nil {
+		return o.veth.about
+	}
+	return "over the loopback device"
 }
 
 func exitOn(err error) {
@@ -48,6 +76,8 @@ type options struct {
 	conns  int           // of mode idle
 	loads  []load        // of mode game
 	fanOut int           // clients of mode fan-out
+	netns  bool          // between two networks, ...
+	veth   *veth         // ... these
 
 	// of modes game and fan-out
 	gameWarmup, gameLength time.Duration
@@ -58,6 +88,7 @@ var allModes = []string{modeGame, modeFanOut, modeOneWay, modePingPong, modeFanI
 
 func parseOptions(args []string) (*options, error) {
 	fs := flag.NewFlagSet("bench", flag.ExitOnError)
+	netns := fs.Bool("netns", false, "between two network namespaces, over veth: with GRO, then without; takes root, and is printed")
 	quick := fs.Bool("quick", false, "one short round, printed and not written to -out")
 	peerNames := fs.String("peers", "", "`names` of peers, separated by commas (default all)")
 	modes := fs.String("modes", strings.Join(allModes, ","), "`modes` to run")
@@ -69,11 +100,17 @@ func parseOptions(args []string) (*options, error) {
 	fanOut := fs.Int("fanout", 1000, "`number` of clients in mode fan-out")
 	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
 	_ = fs.Parse(args)
-	o := &options{rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out,
+	o := &options{netns: *netns, rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out,
 		fanOut: *fanOut, gameWarmup: gameWarmup, gameLength: gameLength * *length}
 	given := func(name string) (set bool) {
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 		return set
+	}
+	if *netns {
+		o.out = ""
+		if !given("modes") {
+			*modes = strings.Join([]string{modeGame, modeFanOut, modeOneWay}, ",")
+		}
 	}
 	if *quick {
 		if !given("loads") {

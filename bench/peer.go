@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"iter"
 	"net"
+	"os"
 	"slices"
 )
 
@@ -58,6 +61,9 @@ type peer struct {
 	// fanOut returns how the server writes one message to all links in one
 	// pass; nil: by a loop of WriteMessage.
 	fanOut func(links []link) func(msg []byte) error
+	// sendEach writes messages of their own to many links in one pass; nil: by a loop
+	// of WriteMessage.
+	sendEach func(msgs iter.Seq2[link, []byte]) error
 }
 
 // can tells whether p takes part in a mode with messages of a size.
@@ -72,7 +78,9 @@ func (p *peer) can(mode string, size int) bool {
 var peers []*peer
 
 func init() {
-	peers = append(peers, volleyPeer, volleyServePeer, volleyPollPeer, volleyPacketPeer, volleyNetcodePeer)
+	peers = append(peers, volleyPeer)
+	peers = append(peers, servePeers...)
+	peers = append(peers, volleyPacketPeer, volleyNetcodePeer, volleyDTLSPeer)
 	peers = append(peers, gsoPeers...)
 	peers = append(peers, mmsgPeers...)
 	peers = append(peers, udpPeer, tcpPeer, tcpBufferedPeer,
@@ -94,12 +102,25 @@ const socketBuffer = 4 << 20
 // kernel charges a datagram several hundred bytes more than its size.
 func wideWindow(size int) int { return min(2048, (2<<20)/(size+768)) }
 
+// listenEnv is the environment variable with the address of servers, if that is not the
+// loopback device's.
+const listenEnv = "VOLLEY_BENCH_LISTEN"
+
+// listenAddr is where servers listen.
+func listenAddr() string {
+	return net.JoinHostPort(cmp.Or(os.Getenv(listenEnv), "127.0.0.1"), "0")
+}
+
 // narrowWindow suits peers whose socket buffers stay at the usual default.
 func narrowWindow(size int) int { return min(64, (96<<10)/(size+768)) }
 
 // listenUDP and dialUDP make sockets with large buffers.
 func listenUDP() (*net.UDPConn, error) {
-	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	laddr, err := net.ResolveUDPAddr("udp4", listenAddr())
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.ListenUDP("udp4", laddr)
 	if err == nil {
 		setBuffers(c)
 	}

@@ -48,7 +48,7 @@ type kcpListener struct {
 }
 
 func listenKCP(mode kcpMode) (listener, error) {
-	ln, err := kcp.ListenWithOptions("127.0.0.1:0", nil, 0, 0)
+	ln, err := kcp.ListenWithOptions(listenAddr(), nil, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ var raknetPeer = &peer{
 	maxMessage: 1200,
 	modes:      []string{modePingPong, modePaced, modeIdle},
 	listen: func(int) (listener, error) {
-		ln, err := raknet.Listen("127.0.0.1:0")
+		ln, err := raknet.Listen(listenAddr())
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ var (
 )
 
 func listenTCP(buffered bool) (listener, error) {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	ln, err := net.Listen("tcp4", listenAddr())
 	if err != nil {
 		return nil, err
 	}

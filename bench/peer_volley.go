@@ -15,7 +15,7 @@ var volleyPeer = &peer{
 	window:    wideWindow,
 	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
-		ln, err := volley.Listen("udp4", "127.0.0.1:0")
+		ln, err := listenVolley()
 		if err != nil {
 			return nil, err
 		}
@@ -55,5 +55,5 @@ func volleyFanOut(links []link) func(msg []byte) error {
 // figures is what the library says of a run; the report holds it to it.
 func (l volleyLink) figures() (delivered, lost uint64, lossPercent float64) {
 	s := l.c.Stats()
-	return s.MessagesDelivered, s.MessagesLost, s.PacketLoss
+	return s.MessagesDelivered, s.MessagesLost, 100 * s.Loss
 }

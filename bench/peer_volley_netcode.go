@@ -19,12 +19,7 @@ var volleyNetcodePeer = &peer{
 	window:    wideWindow,
 	fanOut:    volleyFanOut,
 	listen: func(int) (listener, error) {
-		lc := netcode.ListenConfig{PrivateKey: netcodeKey, MaxClients: maxLoadClients}
-		ln, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		l, err := volley.NewListener(ln, nil)
+		l, err := listenVolleyNetcode()
 		return netListener{l, newVolleyLink}, err
 	},
 	dial: func(addr string, _ int) (link, error) {

@@ -14,7 +14,7 @@ var volleyPacketPeer = &peer{
 	about:     "this library, the server a `volley.PacketConn`: one socket and one ReadFrom for all clients",
 	window:    wideWindow, connectionless: true,
 	listen: func(int) (listener, error) {
-		c, err := volley.ListenPacket("udp4", "127.0.0.1:0")
+		c, err := volley.ListenPacket("udp4", listenAddr())
 		if err != nil {
 			return nil, err
 		}

@@ -55,6 +55,9 @@ func (o *options) plan() ([]measurement, error) {
 			return nil, fmt.Errorf("no mode %q", mode)
 		}
 	}
+	if o.netns {
+		plan = slices.DeleteFunc(plan, func(m measurement) bool { return m.processes < 2 })
+	}
 	return plan, nil
 }
 
@@ -79,6 +82,9 @@ func (t tally) run(m measurement, o *options) {
 			continue
 		}
 		j := job{Peer: p.name, Mode: m.mode, Size: m.size, Clients: 1, Warmup: o.warmup, Duration: o.length}
+		if o.veth != nil {
+			j.Networks = []string{o.veth.server, o.veth.client}
+		}
 		switch m.mode {
 		case modeGame, modeFanOut:
 			j.Clients, j.Style, j.Rate = m.load.clients, m.load.style, m.load.rate

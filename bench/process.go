@@ -33,6 +33,10 @@ func startProcess(ctx context.Context, j *job, bell *os.File, attr *syscall.SysP
 	}
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+	if j.Network != "" {
+		cmd = exec.CommandContext(ctx, "ip", "netns", "exec", j.Network, exe)
+		cmd.Env = append(os.Environ(), jobEnv+"="+string(text), listenEnv+"="+vethServer)
+	}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = attr
 	if bell != nil {
@@ -73,7 +77,7 @@ func runJob(j job, processes int) (*result, error) {
 		}
 		return p.result()
 	}
-	if j.Rate > 0 {
+	if j.Rate > 0 && j.Networks == nil {
 		return runInNetwork(ctx, j)
 	}
 	return runPair(ctx, j)
@@ -136,6 +140,9 @@ func runPair(ctx context.Context, j job) (*result, error) {
 
 	serverJob := j
 	serverJob.Role = roleServer
+	if j.Networks != nil {
+		serverJob.Network, j.Network = j.Networks[0], j.Networks[1]
+	}
 	server, err := startProcess(ctx, &serverJob, bellIn, nil)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const introduction = `# Benchmarks
 Written by ` + "`go run ./bench`" + `; run it to get the figures of your machine. ` + "`go run ./bench -modes game,fan-out`" + ` renews only what
 it measures, and so on for the other modes.
 
-Everything runs over the loopback device. Figures are medians of rounds in which all peers take turns. Every message is checked
+Each section says over which device its messages went, or it was the loopback device. Figures are medians of rounds in which all peers take turns. Every message is checked
 byte by byte. Peers without flow control are held back by a window, so that all are compared without loss, except at game
 rates. "CPU" is user and system time of both sides, divided by the messages received. Absolute figures depend on the machine
 and on what else it does; trust the ratios inside one table.

@@ -40,7 +40,7 @@ const fanOutBase = "mmsg"
 
 const fanOutAbout = "The server writes one message of %d bytes to each of %s clients, %d times a second, in one call if the peer has one for that.\n" +
 	"Otherwise it loops over Writes. The clients send nothing of their own; their process uses one processor. \"A pass\" is its\n" +
-	"duration divided by the clients; the kernel delivers over the loopback device within it. The server's time also has\n" +
+	"duration divided by the clients; over the loopback device the kernel delivers within it. The server's time also has\n" +
 	"everything that comes back from the clients. The rest is as at game rates.\n\n"
 
 // gameTables writes a table for each load.

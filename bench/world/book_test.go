@@ -1,0 +1,347 @@
+package world
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"volley"
+)
+
+// A book keeps what all hosts write and read, and what they do that breaks a promise.
+type book struct {
+	plan  *plan
+	start time.Time
+
+	mu       sync.Mutex
+	flows    []*flow
+	drops    []dropped
+	pins     []pinned
+	live     map[[2]int]int           // connections of a host with a peer that have not ended
+	closings map[[2]int]time.Duration // when a host has last closed a connection to a peer
+	failures []string
+	counts   counts
+}
+
+// counts are figures of a world.
+type counts struct {
+	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams uint64
+	Lived                                                                                time.Duration // of all connections
+}
+
+func newBook(p *plan) *book {
+	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), live: make(map[[2]int]int)}
+}
+
+// now is the time since the start of the world.
+func (b *book) now() time.Duration { return time.Since(b.start) }
+
+// fail notes a broken promise.
+func (b *book) fail(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.failures) < 20 {
+		b.failures = append(b.failures, fmt.Sprintf("%v: ", b.now())+fmt.Sprintf(format, args...))
+	}
+}
+
+// count adds to the figures.
+func (b *book) count(f func(*counts)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.counts)
+}
+
+// A flow is what one end of a connection writes.
+type flow struct {
+	*book
+	number   uint32
+	from, to int // hosts
+	fates    bool
+	promises promises
+	order    turn // of writes, where that matters
+
+	mu    sync.Mutex
+	sent  []sent
+	ids   map[uint64]uint32      // numbers of messages without a fate, by their ids
+	early map[uint64]volley.Fate // by ids that no message is known to have
+	over  bool                   // all fates have been told
+	// shared: as the flow began, its peer had a connection with the process that had the
+	// port before. The peer goes on with that. By chance it has seen the same sequences before,
+	// and takes messages for copies.
+	shared bool
+}
+
+// A sent is a message of a flow.
+type sent struct {
+	at   time.Duration
+	id   uint64
+	fate volley.Fate
+	read bool
+}
+
+// promises are what a connection promises about messages.
+type promises struct {
+	once     bool // at most once
+	ordered  bool
+	reliable bool // each message arrives, unless the connection ends
+	silent   bool // nothing tells that a message was lost
+	skipped  bool // a delivered message may be left out, because it came too late
+	exact    bool // no byte that the peer has not sent passes for one of its own
+}
+
+// open begins a flow.
+func (b *book) open(r route) *flow {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := &flow{
+		book: b, number: uint32(len(b.flows)), from: r.home, to: r.peer, promises: r.promises, fates: r.fates,
+		shared: r.dialed && b.live[[2]int{r.peer, r.home}] > 0,
+		order:  make(turn, 1),
+		ids:    make(map[uint64]uint32), early: make(map[uint64]volley.Fate),
+	}
+	b.flows = append(b.flows, f)
+	return f
+}
+
+// all returns all flows.
+func (b *book) all() []*flow {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.flows)
+}
+
+// find returns a flow, or nil.
+func (b *book) find(number uint32) *flow {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if int(number) >= len(b.flows) {
+		return nil
+	}
+	return b.flows[number]
+}
+
+// write writes the next message by a function that returns its id.
+func (f *flow) write(size, answer int, do func(msg []byte) (id uint64, err error)) error {
+	if f.promises.ordered {
+		f.order.Lock()
+		defer f.order.Unlock()
+	}
+	f.mu.Lock()
+	n := uint32(len(f.sent))
+	f.sent = append(f.sent, sent{at: f.now()})
+	f.mu.Unlock()
+	id, err := do(message{f.number, n, size, answer}.appendTo(make([]byte, 0, size)))
+	if err == nil {
+		f.count(func(c *counts) { c.Written++ })
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && f.promises.ordered {
+		f.sent = f.sent[:n] // so that none is missing
+	}
+	if err != nil && f.promises.ordered || !f.fates {
+		return err
+	}
+	f.sent[n].id = id
+	switch _, twice := f.ids[id]; {
+	case id == 0 && err == nil:
+		f.fail("%v: message %d has no id", f, n)
+	case twice:
+		f.fail("%v: message %d has the id %d, which another one has", f, n, id)
+	case id != 0:
+		if fate, ok := f.early[id]; ok {
+			delete(f.early, id)
+			f.sent[n].fate = fate
+			return err
+		}
+		f.ids[id] = n
+	}
+	return err
+}
+
+// decide notes the fate of a message. It may come before write has returned the id.
+func (f *flow) decide(id uint64, fate volley.Fate) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count(func(c *counts) {
+		if fate == volley.Delivered {
+			c.Delivered++
+		} else {
+			c.Lost++
+		}
+	})
+	if n, ok := f.ids[id]; ok {
+		delete(f.ids, id)
+		f.sent[n].fate = fate
+		return
+	}
+	if f.promises.silent {
+		return // it is of a message of the protocol's own
+	}
+	if _, ok := f.early[id]; ok || slices.ContainsFunc(f.sent, func(s sent) bool { return s.id == id }) {
+		f.fail("%v: id %d has the fate %v, and had one already", f, id, fate)
+	}
+	f.early[id] = fate
+}
+
+// settle notes that the connection has ended and has told all fates.
+func (f *flow) settle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+}
+
+// overdue checks that no message waits for its fate for longer than a time.
+func (f *flow) overdue(limit time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return
+	}
+	for id, n := range f.ids {
+		if at := f.sent[n].at; f.now()-at > limit {
+			f.fail("%v: message %d (id %d, written at %v) has no fate", f, n, id, at)
+			return
+		}
+	}
+}
+
+// arrived notes that a message was read.
+func (f *flow) arrived(n uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if int(n) >= len(f.sent) {
+		return false
+	}
+	f.sent[n].read = true
+	return true
+}
+
+func (f *flow) String() string { return fmt.Sprintf("flow %d (host %d to %d)", f.number, f.from, f.to) }
+
+// A dropped says that a host has closed connections to a peer without reading everything.
+// Messages that were written within its time may be acknowledged and unread.
+type dropped struct {
+	host, peer int // peer -1: all
+	from, to   time.Duration
+}
+
+// lag is how old a message may be that is read: the longest time on a link, and in the
+// buffer of a socket.
+const lag = 6 * time.Second
+
+// drop notes that a host has closed connections. Reading has rested since a time.
+func (b *book) drop(host, peer int, since time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drops = append(b.drops, dropped{host, peer, since - lag, b.now()})
+}
+
+// excused reports whether a message may be unread though it was delivered.
+func (b *book) excused(f *flow, at time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.drops, func(d dropped) bool {
+		return d.host == f.to && (d.peer < 0 || d.peer == f.from) && d.from <= at && at <= d.to
+	})
+}
+
+// judge checks at the end what can only be known then.
+func (b *book) judge() {
+	for _, f := range b.flows {
+		if f.fates && !f.over {
+			b.fail("%v: its connection has not told all fates", f)
+		}
+		if f.promises.silent {
+			clear(f.ids)
+		}
+		for id, n := range f.ids {
+			b.fail("%v: message %d (id %d, written at %v) has no fate, and the connection has ended", f, n, id, f.sent[n].at)
+		}
+		for id, fate := range f.early {
+			b.fail("%v: id %d has the fate %v, and no message has it", f, id, fate)
+		}
+		for n, s := range f.sent {
+			switch {
+			case s.fate == volley.Delivered && (s.read || f.promises.skipped):
+			case s.fate == volley.Delivered && f.shared:
+				b.counts.Confused++
+			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s.at):
+				b.fail("%v: message %d, written at %v, is called Delivered and was not read", f, n, s.at)
+			case s.fate == volley.Lost && s.read:
+				b.counts.Arrived++
+			}
+		}
+	}
+}
+
+// A pinned is a connection that was closed.
+type pinned struct {
+	pin  pin
+	at   time.Duration
+	held time.Duration // at most
+	name string
+}
+
+// forget notes that a connection was closed, whose memory must be free soon.
+func (b *book) forget(p pin, held time.Duration, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pins = append(b.pins, pinned{p, b.now(), held, name})
+}
+
+// release is how long after its end the memory of a connection may be held: until its
+// goodbyes have left, two round trips and a second.
+func (p *plan) release() time.Duration {
+	rtt := 2 * (p.link.Latency + p.link.Jitter)
+	if p.link.Distribution == "long-tail" {
+		rtt += 600 * p.link.Jitter
+	}
+	return 1200*time.Millisecond + 3*rtt
+}
+
+// collect collects garbage, and checks that closed connections were part of it.
+func (b *book) collect() {
+	for range 3 { // what is in a pool survives two
+		runtime.GC()
+	}
+	b.mu.Lock()
+	pins := b.pins
+	b.pins = nil
+	b.mu.Unlock()
+	for _, p := range pins {
+		switch {
+		case b.now()-p.at < p.held:
+			b.mu.Lock()
+			b.pins = append(b.pins, p)
+			b.mu.Unlock()
+		case p.pin():
+			b.fail("%s: its memory is held, though it was closed at %v", p.name, p.at)
+		}
+	}
+}
+
+// noteClose notes that a host closes a connection to a peer.
+func (b *book) noteClose(host, peer int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closings[[2]int{host, peer}] = b.now()
+}
+
+// closedSince reports whether a host has closed a connection to a peer since a time.
+func (b *book) closedSince(host, peer int, t time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.closings[[2]int{host, peer}]
+	return ok && at >= t
+}
+
+// alive counts a connection of a host with a peer.
+func (b *book) alive(host, peer, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.live[[2]int{host, peer}] += n
+}

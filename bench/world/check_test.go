@@ -1,0 +1,110 @@
+package world
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"volley"
+	"volley/secure"
+)
+
+// explain checks that a connection which this side has not closed has ended for a reason.
+func (h *host) explain(e *end, err error) {
+	if _, quit := e.over(); quit {
+		return
+	}
+	p, b := h.w.plan, h.w.book
+	at := time.Duration(e.ending.Load())
+	said := b.closedSince(e.peer, e.home, e.began-calm)
+	var refused *volley.RefusedError
+	var closed *volley.CloseError
+	var closedSecure *secure.CloseError
+	switch {
+	case errors.Is(err, io.EOF), errors.As(err, &closed), errors.As(err, &closedSecure):
+		if !said && e.promises.exact {
+			b.fail("%v ended at %v (%v), and its peer has closed nothing", e, at, err)
+		}
+	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
+	case p.stackOf(e.home, e.peer) == riptidePlain && p.mad > 0: // which ends poor connections
+	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):
+	default:
+		b.fail("%v ended at %v (%v) without a reason", e, at, err)
+	}
+}
+
+// probes are how many messages each client writes after the faults.
+const probes = 30
+
+// probe checks that after the faults all clients and servers hear each other.
+func (w *world) probe() {
+	var all sync.WaitGroup
+	start := w.book.now()
+	for _, h := range w.clients() {
+		all.Go(func() {
+			for range probes {
+				if e := h.connect(); e != nil {
+					e.write(100, 100)
+				}
+				time.Sleep(300 * time.Millisecond)
+			}
+			time.Sleep(5 * time.Second)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.end == nil {
+				w.book.fail("host %d: no connection after the faults", h.number)
+			} else if at := time.Duration(h.end.answered.Load()); at < start && h.end.promises.exact {
+				w.book.fail("%v: no answer after the faults, the newest came at %v", h.end, at)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// collect checks that connections that were closed are garbage.
+func (w *world) collect() {
+	for _, h := range w.servers() {
+		h.mu.Lock()
+		h.sweepLocked()
+		h.mu.Unlock()
+	}
+	w.book.collect()
+}
+
+// weigh checks that all hosts together hold no more memory than their limits allow.
+func (w *world) weigh() {
+	w.collect()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	allowed := int64(w.base) + 3<<20 + w.book.bytes()
+	for _, h := range w.hosts {
+		allowed += 600 << 10 // a socket with its reader and its full buffer
+		h.mu.Lock()
+		if h.server != nil {
+			h.server.check(false)
+			n := int64(len(h.ends))
+			limit := memoryLimit(w.plan.servers[h.number])
+			if limit > 4<<20 {
+				limit = n * 2 * serverBuffer
+			}
+			allowed += limit + n*(32<<10)
+		}
+		h.mu.Unlock()
+	}
+	if int64(m.HeapAlloc) > allowed {
+		w.book.fail("%d KiB of heap are in use, at most %d are allowed", m.HeapAlloc>>10, allowed>>10)
+	}
+}
+
+// bytes is the memory that the book takes, about.
+func (b *book) bytes() (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.flows {
+		n += int64(cap(f.sent))*int64(unsafe.Sizeof(sent{})) + int64(len(f.ids))*100 + 1000
+	}
+	return 2*n + int64(len(b.pins))*200
+}

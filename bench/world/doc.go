@@ -1,0 +1,24 @@
+// Package world tests the library in hostile worlds. Each is a network in memory, in
+// virtual time, on which hosts run whole stacks while faults happen to them:
+//
+//	go test ./bench/world -run World -seed 7 -for 1h
+//
+// That runs worlds until an hour of virtual time is over, or the wall time of -wall. A seed
+// decides everything about a world: its hosts and links, how many faults happen and which,
+// and each choice of the applications. So some worlds are mild, and some are mad. The
+// seed does not decide in which order the runtime runs goroutines.
+//
+// The applications check what the library promises:
+//
+//   - A message arrives intact, from the right peer, and at most once.
+//   - A message has exactly one fate, in time. No fate says Delivered of a message that did
+//     not arrive. A message that arrived may be called Lost: that is counted.
+//   - Order is kept where that is promised, and the end comes after all data.
+//   - Calls keep their deadlines, and connections end for a reason only.
+//   - After the faults each connection carries messages again.
+//   - Memory stays within its limits, and nothing is left behind.
+//
+// Each world runs in a process of its own, so that a crash, a deadlock or an endless loop
+// is found as well. When a world fails, it runs again with fewer and fewer faults. The
+// test prints the seed and the shortest list of faults that still fails.
+package world

@@ -1,0 +1,303 @@
+package world
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"volley/simnet"
+)
+
+// A stack is the protocols that a server and its clients run.
+type stack int
+
+const (
+	volleyAccepted stack = iota
+	volleyServed
+	volleyPolled
+	volleyPackets // a PacketConn, and Conns of clients
+	sessions      // of package netcode
+	volleySealed  // volley over sessions
+	porousPlain
+	porousSealed // porous over sessions
+	riptidePlain
+	secureSessions
+	volleySecure // volley over secure
+	stacks
+)
+
+var (
+	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "secure", "volley over secure"}
+	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 1, 2}
+)
+
+// A server accepts connections.
+type server interface {
+	run(take func(*end)) // accepts until it is closed
+	shutdown() error     // ends when all connections have
+	close()
+	check(over bool) // that limits are kept, and at the end that nothing is left
+}
+
+var (
+	listeners = [stacks]func(w *world, home int, pc net.PacketConn) (server, error){listenVolley, listenVolley, listenVolley, listenPackets, listenNetcode, listenSealed, listenPorous, listenSealedPorous, listenRiptide, listenSecure, listenSecured}
+	dialers   = [stacks]func(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error){dialVolley, dialVolley, dialVolley, dialVolley, dialNetcode, dialSealed, dialPorous, dialSealedPorous, dialRiptide, dialSecure, dialSecured}
+)
+
+const (
+	serverPort = 7777
+	clientPort = 5000
+)
+
+// A turn is a mutex that may be held while time passes: a bubble of virtual time knows that
+// those wait who wait for it.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
+
+// A host is a machine with one process.
+type host struct {
+	w      *world
+	number int
+	stack  stack
+	log    log
+
+	mu     turn
+	sock   *socket
+	killed bool // its process is gone for a while
+	over   bool
+
+	// A server has these, and one end for each connection.
+	server server
+	ends   map[*end]bool
+	run    chan struct{} // closed when the server has ended
+
+	// A client has these. Others see it at the public address of the NAT.
+	to  *host
+	end *end
+	nat *simnet.NAT
+
+	leaves int
+
+	runningMu sync.Mutex
+	serves    server    // the same as server, for clients that ask
+	more      []*socket // that a session has opened to move
+}
+
+func (h *host) isServer() bool { return h.number < len(h.w.plan.servers) }
+
+func (h *host) port() uint16 {
+	if h.isServer() {
+		return serverPort
+	}
+	return clientPort
+}
+
+func (h *host) addr() netip.AddrPort {
+	addr := h.w.plan.addr(h.number)
+	if !h.isServer() {
+		addr = inside(addr)
+	}
+	return netip.AddrPortFrom(addr, h.port())
+}
+
+// inside returns the address of a client behind the NAT with a public address.
+func inside(public netip.Addr) netip.Addr {
+	b := public.As4()
+	b[1] += 100
+	return netip.AddrFrom4(b)
+}
+
+// openLocked opens the socket of the host.
+func (h *host) openLocked() bool {
+	c, err := h.w.net.Listen(h.addr().String())
+	if err != nil {
+		h.w.book.fail("host %d: %v", h.number, err)
+		return false
+	}
+	h.sock = &socket{Conn: c}
+	return true
+}
+
+// listen starts the server.
+func (h *host) listen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || !h.openLocked() {
+		return
+	}
+	s, err := listeners[h.stack](h.w, h.number, h.sock)
+	if err != nil {
+		h.w.book.fail("host %d: %v", h.number, err)
+		return
+	}
+	run := make(chan struct{})
+	h.server, h.run = s, run
+	h.serve(s)
+	go func() {
+		defer close(run)
+		s.run(h.took)
+	}()
+}
+
+// serve notes the present server.
+func (h *host) serve(s server) {
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	h.serves = s
+}
+
+// closeMore closes the sockets that a session has opened.
+func (h *host) closeMore() {
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	for _, s := range h.more {
+		s.Close()
+	}
+	h.more = nil
+}
+
+// took keeps the end of a new connection, and forgets those that have ended.
+func (h *host) took(e *end) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends[e] = true
+	h.sweepLocked()
+}
+
+// sweepLocked forgets the connections of a server that have ended.
+func (h *host) sweepLocked() {
+	for e := range h.ends {
+		if ended, err := e.ended(); ended {
+			h.explain(e, err)
+			delete(h.ends, e)
+		}
+	}
+}
+
+// connect returns the end of a client. It dials if there is no connection.
+func (h *host) connect() *end {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.killed || h.over {
+		return nil
+	}
+	if h.end != nil {
+		ended, err := h.end.ended()
+		if !ended {
+			return h.end
+		}
+		h.explain(h.end, err)
+		h.leaveLocked()
+	}
+	if !h.openLocked() {
+		return nil
+	}
+	e, err := dialers[h.stack](h.w, h.number, h.to.number, h.sock, h.to.addr())
+	if err != nil { // the server may be down
+		h.sock.Close()
+		return nil
+	}
+	h.end = e
+	return e
+}
+
+// leaveLocked closes the client's connection. Its socket says goodbye, and goes.
+func (h *host) leaveLocked() {
+	if h.end == nil {
+		return
+	}
+	h.end.close()
+	h.end = nil
+	time.Sleep(h.w.plan.release())
+	h.sock.Close()
+	h.closeMore()
+	if h.leaves++; h.leaves%4 == 1 {
+		h.w.collect()
+	}
+}
+
+// leave ends the client's connection.
+func (h *host) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leaveLocked()
+}
+
+// do takes a step of a client.
+func (h *host) do(s step) {
+	if s.kind == leave {
+		h.leave()
+		return
+	}
+	e := h.connect()
+	if e == nil {
+		return
+	}
+	switch s.kind {
+	case write:
+		for i := range s.n {
+			e.channel(i).write(s.size, s.answer)
+		}
+	case rest:
+		e.rest(s.lasts)
+	case hurry:
+		e.hurry(s.lasts)
+	case look:
+		e.link.look()
+	}
+}
+
+// play takes all steps of a client.
+func (h *host) play(steps []step) {
+	for _, s := range steps {
+		time.Sleep(s.at - h.w.book.now())
+		h.log.add("%v", s)
+		h.do(s)
+	}
+}
+
+// kill ends the process without a word. It starts again after a while.
+func (h *host) kill(after time.Duration) {
+	h.mu.Lock()
+	if h.killed || h.over {
+		h.mu.Unlock()
+		return
+	}
+	h.killed = true
+	ends, s, run := h.ends, h.server, h.run
+	h.ends, h.server = make(map[*end]bool), nil
+	h.serve(nil)
+	h.closeMore()
+	if h.sock != nil {
+		h.sock.Close()
+	}
+	h.w.book.drop(h.number, -1, h.w.book.now())
+	if h.end != nil {
+		h.end.close()
+		h.end = nil
+	}
+	h.mu.Unlock()
+	for e := range ends {
+		e.close()
+	}
+	began := time.Now()
+	if s != nil {
+		s.close()
+		<-run
+		if err := s.shutdown(); err != nil {
+			h.w.book.fail("host %d: its server has connections a minute after its socket has gone: %v", h.number, err)
+		}
+		s.check(true)
+		s = nil
+	}
+	time.Sleep(after - time.Since(began))
+	h.mu.Lock()
+	h.killed = false
+	h.mu.Unlock()
+	if h.isServer() {
+		h.listen()
+	}
+}

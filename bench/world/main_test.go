@@ -1,0 +1,165 @@
+package world
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag    = flag.Uint64("seed", 1, "`seed` of the first world; the others follow from it")
+	forFlag     = flag.Duration("for", 10*time.Minute, "`time` of the worlds together, in their own time")
+	wallFlag    = flag.Duration("wall", 50*time.Second, "real `time` after which no other world begins")
+	shortenFlag = flag.Duration("shorten", 40*time.Second, "real `time` in which to look for a shorter list of faults")
+	faultsFlag  = flag.String("faults", "all", "`numbers` of the faults that happen, such as 3,17; or all, or none")
+)
+
+// variable says which world a process is for: the seed, and the faults as in the flag.
+const variable = "VOLLEY_WORLD"
+
+// patience is how long a world may take in real time: many times what it takes.
+const patience = 2 * time.Minute
+
+// TestWorld runs worlds until their time is over.
+func TestWorld(t *testing.T) {
+	if spec := os.Getenv(variable); spec != "" {
+		runAlone(t, spec)
+		return
+	}
+	left, start, worlds := *forFlag, time.Now(), 0
+	if testing.Short() {
+		left = min(left, time.Minute)
+	}
+	for seed := *seedFlag; left > 0 && time.Since(start) < *wallFlag; seed = follow(*seedFlag, worlds) {
+		p := newPlan(seed)
+		out, failed := runProcess(seed, *faultsFlag)
+		if failed {
+			report(t, p, out)
+			return
+		}
+		if testing.Verbose() {
+			t.Logf("%v\n%s", p, out)
+		}
+		left -= p.span
+		worlds++
+	}
+	t.Logf("%d worlds, %v in their time, in %v", worlds, *forFlag-left, time.Since(start).Round(time.Millisecond))
+}
+
+// follow returns the seed of a later world.
+func follow(seed uint64, n int) uint64 { return newLot(seed, "follow", n).Uint64() }
+
+// runAlone runs one world in this process.
+func runAlone(t *testing.T, spec string) {
+	number, faults, _ := strings.Cut(spec, " ")
+	seed, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlan(seed)
+	if faults != "all" {
+		p = p.keep(parseNumbers(t, faults))
+	}
+	b, _ := runWorld(t, p)
+	for _, f := range b.failures {
+		t.Error(f)
+	}
+	fmt.Printf("world: %+v\n", b.counts)
+}
+
+func parseNumbers(t *testing.T, s string) (numbers []int) {
+	if s == "none" {
+		return nil
+	}
+	for f := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+func formatNumbers(numbers []int) string {
+	if len(numbers) == 0 {
+		return "none"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+}
+
+// runProcess runs a world in a process of its own, and returns what that printed.
+func runProcess(seed uint64, faults string) (out string, failed bool) {
+	exe, err := os.Executable()
+	if err != nil {
+		return err.Error(), true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience+30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience.String(), "-tolerant="+strconv.FormatBool(*tolerant))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", variable, seed, faults))
+	b, err := cmd.CombinedOutput()
+	return string(b), err != nil
+}
+
+// report prints what a world has done, and the shortest list of faults with which it does it.
+func report(t *testing.T, p *plan, out string) {
+	numbers := make([]int, len(p.faults))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	if *faultsFlag != "all" {
+		numbers = parseNumbers(t, *faultsFlag)
+	}
+	runs := 0
+	start := time.Now()
+	shortest := shorten(numbers, func(some []int) bool {
+		if time.Since(start) > *shortenFlag {
+			return false
+		}
+		runs++
+		_, failed := runProcess(p.seed, formatNumbers(some))
+		return failed
+	})
+	t.Errorf("%v\n%s", p, tail(out, 8000))
+	list := ""
+	for _, n := range shortest {
+		list += fmt.Sprintf("  %d: %s\n", n, p.faults[n].describe(p))
+	}
+	t.Errorf("After %d more runs, %d of %d faults are enough:\n%s\nAgain:\n\n  go test ./bench/world -run World -seed %d -for 1s -faults %s",
+		runs, len(shortest), len(p.faults), list, p.seed, formatNumbers(shortest))
+}
+
+// tail returns the beginning and the end of a long text.
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n/2] + "\n[...]\n" + s[len(s)-n/2:]
+}
+
+// shorten returns a short part of a list that still fails: without any further half, quarter
+// and so on of it, it does not.
+func shorten(list []int, fails func([]int) bool) []int {
+	if len(list) == 0 || fails(nil) {
+		return nil
+	}
+	for size := (len(list) + 1) / 2; size > 0; size /= 2 {
+		for i := 0; i < len(list); {
+			end := min(i+size, len(list))
+			rest := append(append([]int(nil), list[:i]...), list[end:]...)
+			if len(rest) > 0 && fails(rest) {
+				list = rest
+				continue
+			}
+			i = end
+		}
+	}
+	return list
+}

@@ -1,0 +1,94 @@
+package world
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var plantedFlag = flag.Bool("planted", false, "also plant bugs into the library, which the worlds must find")
+
+// A planted is a bug, as a change of one file: each text is replaced by the one after it.
+type planted struct {
+	name, file string
+	edits      []string
+}
+
+var plants = []planted{
+	{"a check of acks is gone", "reliable/receive.go", []string{
+		"	if !taken {\n", "	if !taken && e.cfg.MaxWindow == 0 {\n"}},
+	{"a timer stays behind", "internal/datagram/peer.go", []string{
+		"	p.mux.timers.cancel(&p.alarm)\n", ""}},
+	{"a fate is given twice", "reliable/receive.go", []string{
+		"	if a.was&markLost == 0 {\n		e.out.settle(a)\n", "	if a.was&markLost == 0 {\n		e.out.settle(a)\n	}\n	{\n"}},
+	{"memory is not counted", "internal/inbox/inbox.go", []string{
+		"	if reserve != nil && !reserve(c.size()) {\n", "	if reserve != nil && !reserve(0) {\n",
+		"		q.reserve(-n)\n", "		q.reserve(n - n)\n"}},
+	{"nothing is taken after the inbox was full", "internal/inbox/inbox.go", []string{
+		"	q.room = q.limit - q.used.Load() - q.pushed\n", ""}},
+}
+
+// TestPlanted plants bugs, one after the other. Each makes a world fail within two minutes.
+func TestPlanted(t *testing.T) {
+	if !*plantedFlag {
+		t.Skip("takes minutes; -planted runs it")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range plants {
+		t.Run(p.name, func(t *testing.T) {
+			exe := p.build(t, root)
+			start := time.Now()
+			cmd := exec.Command(exe, "-test.run=^TestWorld$", "-for=1000h", "-wall=100s", "-shorten=0")
+			out, err := cmd.CombinedOutput()
+			took := time.Since(start).Round(100 * time.Millisecond)
+			if err == nil {
+				t.Fatalf("no world has failed in %v\n%s", took, out)
+			}
+			if took > 2*time.Minute {
+				t.Errorf("a world has failed after %v", took)
+			}
+			t.Logf("found in %v:\n%s", took, tail(string(out), 1500))
+		})
+	}
+}
+
+// build compiles the tests with the bug.
+func (p planted) build(t *testing.T, root string) (exe string) {
+	name := filepath.Join(root, filepath.FromSlash(p.file))
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(source)
+	for i := 0; i < len(p.edits); i += 2 {
+		if strings.Count(text, p.edits[i]) != 1 {
+			t.Fatalf("%s has %d times what is to be changed:\n%s", p.file, strings.Count(text, p.edits[i]), p.edits[i])
+		}
+		text = strings.Replace(text, p.edits[i], p.edits[i+1], 1)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {name: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, b := range map[string][]byte{changed: []byte(text), overlay: list} {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exe = filepath.Join(dir, "world.test.exe")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+exe, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}

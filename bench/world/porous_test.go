@@ -1,0 +1,200 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"volley"
+	"volley/porous"
+)
+
+// A porousLink is a channel of a porous.Conn.
+type porousLink struct {
+	*porous.Channel
+	conn *porous.Conn
+	mode porous.Mode
+	own  chan []porous.Receipt // of this channel; closed after the last
+	over chan struct{}         // closed at the end; the same for all channels
+	once *sync.Once
+}
+
+func (l *porousLink) read(ctx context.Context, dst []byte) ([]byte, uint64, error) {
+	msg, err := l.ReadMessage(ctx, dst)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		l.once.Do(func() { close(l.over) })
+	}
+	return msg, 0, err
+}
+
+func (l *porousLink) write(b []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	return l.WriteMessage(ctx, b, l.mode)
+}
+
+func (l *porousLink) fates(f func(uint64, volley.Fate)) error {
+	rs, ok := <-l.own
+	if !ok {
+		return net.ErrClosed
+	}
+	for _, r := range rs {
+		fate := volley.Lost
+		if r.Fate == porous.Delivered {
+			fate = volley.Delivered
+		}
+		f(r.ID, fate)
+	}
+	return nil
+}
+
+func (l *porousLink) close() error {
+	err := l.conn.Close()
+	l.once.Do(func() { close(l.over) })
+	return err
+}
+
+func (l *porousLink) max() int                  { return l.MaxMessageSize() }
+func (l *porousLink) pin() (pin, time.Duration) { return pinTo(l.conn), 4 * lag }
+
+func (l *porousLink) look() {
+	l.conn.Stats()
+	_ = l.conn.Explain().String()
+}
+
+const porousChannels = 3
+
+// porousEnd makes the ends of all channels of a connection, and returns the first.
+func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
+	var own [porousChannels]chan []porous.Receipt
+	over, once := make(chan struct{}), new(sync.Once)
+	c.AppendReceipts(nil)
+	var first *end
+	for i, mode := range []porous.Mode{porous.Reliable, porous.Unreliable, porous.Passive} {
+		own[i] = make(chan []porous.Receipt)
+		l := &porousLink{c.Channel(i), c, mode, own[i], over, once}
+		p := promises{once: true, ordered: true, reliable: mode == porous.Reliable, skipped: mode != porous.Reliable, exact: exact}
+		e := newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, dialed: home >= len(w.plan.servers)})
+		if first == nil {
+			first = e
+		} else {
+			first.others = append(first.others, e)
+		}
+	}
+	go distribute(c, own[:], over)
+	return first
+}
+
+// distribute hands receipts to the channels until the connection has ended.
+func distribute(c *porous.Conn, own []chan []porous.Receipt, over chan struct{}) {
+	for last := false; ; {
+		var rs [porousChannels][]porous.Receipt
+		for _, r := range c.AppendReceipts(nil) {
+			rs[r.Channel] = append(rs[r.Channel], r)
+		}
+		for i := range rs {
+			if len(rs[i]) > 0 {
+				own[i] <- rs[i]
+			}
+		}
+		if last {
+			break
+		}
+		select {
+		case <-over:
+			time.Sleep(8 * time.Second) // a Close may wait
+			last = true
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	for i := range own {
+		close(own[i])
+	}
+}
+
+func (w *world) porousConfig() *porous.Config {
+	return &porous.Config{
+		Channels: porousChannels, MaxMessageSize: largestSize, ReceiveBuffer: 256 << 10, SendBuffer: 256 << 10,
+		Congestion: congestionOf(w.plan.seed), Redundancy: w.plan.seed/4%4 == 0,
+		VerifyDisconnect: w.plan.seed/16%2 == 0,
+	}
+}
+
+// A porousServer accepts connections of package porous.
+type porousServer struct {
+	*porous.Listener
+	w     *world
+	home  int
+	exact bool // over sessions
+}
+
+func listenPorous(w *world, home int, pc net.PacketConn) (server, error) {
+	lc := porous.ListenConfig{Config: w.porousConfig(), MaxMemory: memoryLimit(w.plan.servers[home])}
+	l, err := lc.ListenOn(pc)
+	return &porousServer{Listener: l, w: w, home: home}, err
+}
+
+func listenSealedPorous(w *world, home int, pc net.PacketConn) (server, error) {
+	inner, err := listenSessions(w, home, pc)
+	if err != nil {
+		return nil, err
+	}
+	l, err := porous.NewListener(inner, w.porousConfig())
+	return &porousServer{l, w, home, true}, err
+}
+
+func (s *porousServer) run(take func(*end)) {
+	for {
+		c, err := s.AcceptConn(context.Background())
+		if err != nil {
+			return
+		}
+		peer := s.w.hostOf(c.RemoteAddr())
+		take(s.w.porousEnd(c, s.home, peer, s.exact && !s.w.plan.lies(s.home, peer) || !s.w.plan.forgeable(s.home, peer)))
+	}
+}
+
+func (s *porousServer) shutdown() error { return within(s.Shutdown) }
+func (s *porousServer) close()          { s.Close() }
+
+func (s *porousServer) check(over bool) {
+	st := s.Stats()
+	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+}
+
+func dialPorous(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	d := porous.Dialer{Config: w.porousConfig()}
+	c, err := d.DialOn(context.Background(), pc, net.UDPAddrFromAddrPort(to))
+	if err != nil {
+		return nil, err
+	}
+	return w.porousEnd(c, home, peer, !w.plan.forgeable(home, peer)), nil
+}
+
+func dialSealedPorous(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	inner, err := w.session(pc, to)
+	if err != nil {
+		return nil, err
+	}
+	cfg := w.porousConfig()
+	cfg.SmallFrames = true // as over all sessions, also where a liar hides one
+	c, err := porous.NewConn(w.within(inner, pc, home, peer), cfg)
+	if err != nil {
+		return nil, err
+	}
+	return w.porousEnd(c, home, peer, !w.plan.lies(home, peer)), nil
+}
+
+var tolerant = flag.Bool("tolerant", false, "let every fourth world have porous's controller for lossy paths, which may leave messages without a fate behind an unread peer")
+
+func congestionOf(seed uint64) string {
+	if seed%4 == 1 && !*tolerant {
+		return "cubic"
+	}
+	return []string{"cubic", "tolerant", "cubic", "paper"}[seed%4]
+}

@@ -1,0 +1,230 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"volley"
+	"volley/riptide"
+)
+
+// A riptideLink is one side of a connection of package riptide. Its messages are reliable.
+type riptideLink struct {
+	send func(*riptide.Message) (uint16, error)
+	stop func()
+	held pin
+	over chan struct{}
+	acks chan uint16
+	told func()
+	once sync.Once
+}
+
+// riptideMessage is the id of the only kind of message, and riptideSize is how many bytes fit.
+const (
+	riptideMessage = 7
+	riptideSize    = 1200
+)
+
+func (l *riptideLink) read(context.Context, []byte) ([]byte, uint64, error) {
+	return nil, 0, net.ErrClosed
+}
+func (l *riptideLink) SetReadDeadline(time.Time) error { return nil }
+func (l *riptideLink) look()                           { l.told() }
+func (l *riptideLink) max() int                        { return riptideSize }
+func (l *riptideLink) pin() (pin, time.Duration)       { return l.held, 4 * lag }
+
+func (l *riptideLink) write(b []byte) (uint64, error) {
+	m := riptide.NewMessage(riptide.Reliable, riptideMessage)
+	riptide.AddSlice(m, b)
+	id, err := l.send(m)
+	if err != nil {
+		return 0, err
+	}
+	return 1<<16 | uint64(id), nil
+}
+
+// fates waits for an acknowledgement. The protocol tells of no loss.
+func (l *riptideLink) fates(f func(uint64, volley.Fate)) error {
+	select {
+	case id := <-l.acks:
+		f(1<<16|uint64(id), volley.Delivered)
+		return nil
+	case <-l.over:
+		return net.ErrClosed
+	}
+}
+
+func (l *riptideLink) close() error {
+	l.stop()
+	return nil
+}
+
+// acked hands an acknowledgement to the end.
+func (l *riptideLink) acked(id uint16) {
+	select {
+	case l.acks <- id:
+	case <-l.over:
+	}
+}
+
+// riptideEnd makes an end, whose handlers are called by the package.
+func (w *world) riptideEnd(l *riptideLink, home, peer int) *end {
+	l.over, l.acks = make(chan struct{}), make(chan uint16)
+	p := promises{once: true, exact: !w.plan.forgeable(home, peer), silent: true}
+	return newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: true, dialed: home >= len(w.plan.servers)})
+}
+
+// ended notes the end of a connection.
+func (l *riptideLink) ended(e *end, reason riptide.Reason) {
+	if reason == riptide.Disconnected || reason == riptide.ServerStopped || reason == riptide.Kicked {
+		e.finished(io.EOF)
+	} else {
+		e.finished(errors.New(reason.String()))
+	}
+	l.once.Do(func() { close(l.over) })
+}
+
+// An alarm is a slog.Handler that notes panics, which the package catches.
+type alarm struct {
+	slog.Handler
+	*book
+}
+
+// Enabled implements slog.Handler.
+func (a alarm) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+// WithAttrs implements slog.Handler.
+func (a alarm) WithAttrs([]slog.Attr) slog.Handler { return a }
+
+// Handle implements slog.Handler.
+func (a alarm) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "panic") {
+		r.Attrs(func(at slog.Attr) bool {
+			a.fail("%s: %v", r.Message, at)
+			return true
+		})
+	}
+	return nil
+}
+
+func (b *book) logger() *slog.Logger { return slog.New(alarm{slog.DiscardHandler, b}) }
+
+// A riptideServer serves clients.
+type riptideServer struct {
+	riptide.Server
+	w    *world
+	home int
+	pc   net.PacketConn
+
+	mu   sync.Mutex
+	ends map[*riptide.Peer]*end
+}
+
+func listenRiptide(w *world, home int, pc net.PacketConn) (server, error) {
+	return &riptideServer{w: w, home: home, pc: pc, ends: make(map[*riptide.Peer]*end)}, nil
+}
+
+func (s *riptideServer) of(p *riptide.Peer) *end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends[p]
+}
+
+func (s *riptideServer) run(take func(*end)) {
+	s.MaxClients, s.Logger, s.NoAnnouncements = 1000, s.w.book.logger(), true
+	s.Connected = func(p *riptide.Peer) {
+		l := &riptideLink{send: p.SendID, stop: func() { p.Kick(nil) }, told: func() { p.Stats() }}
+		l.held = pinTo(p)
+		e := s.w.riptideEnd(l, s.home, s.w.hostOf(p.RemoteAddr()))
+		s.mu.Lock()
+		s.ends[p] = e
+		s.mu.Unlock()
+		take(e)
+	}
+	s.Disconnected = func(p *riptide.Peer, reason riptide.Reason) {
+		e := s.of(p)
+		e.link.(*riptideLink).ended(e, reason)
+		s.mu.Lock()
+		delete(s.ends, p)
+		s.mu.Unlock()
+	}
+	s.Delivered = func(p *riptide.Peer, id uint16) {
+		if e := s.of(p); e != nil { // it may be a message of the protocol's own
+			e.link.(*riptideLink).acked(id)
+		}
+	}
+	s.Handle(riptideMessage, func(p *riptide.Peer, m *riptide.Message) error {
+		s.of(p).take(riptide.ReadSlice[uint8](m), 0)
+		return m.Err()
+	})
+	s.ServeOn(s.pc)
+}
+
+func (s *riptideServer) close() { s.Close() }
+
+func (s *riptideServer) shutdown() error {
+	err := within(s.Shutdown)
+	for range 100 { // the last functions may run
+		s.mu.Lock()
+		left := len(s.ends)
+		s.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}
+
+func (s *riptideServer) check(over bool) {
+	if st := s.Stats(); over && (st.Unacknowledged != 0 || st.QueuedBytes != 0 || len(s.Peers()) != 0) {
+		s.w.book.fail("host %d: %d clients and %d bytes are left", s.home, len(s.Peers()), st.QueuedBytes)
+	}
+}
+
+// A dialedConn is a socket with one peer.
+type dialedConn struct {
+	*socket
+	peer netip.AddrPort
+}
+
+func (c *dialedConn) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(c.peer) }
+
+func (c *dialedConn) Write(b []byte) (int, error) { return c.WriteToUDPAddrPort(b, c.peer) }
+
+func (c *dialedConn) Read(b []byte) (int, error) {
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(b)
+		if err != nil || from == c.peer {
+			return n, err
+		}
+	}
+}
+
+func dialRiptide(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	c := new(riptide.Client)
+	l := &riptideLink{send: c.SendID, stop: func() { c.Close() }, told: func() { c.Stats() }}
+	l.held = pinTo(c)
+	e := w.riptideEnd(l, home, peer)
+	c.Logger = w.book.logger()
+	c.Disconnected = func(_ *riptide.Client, reason riptide.Reason, _ *riptide.Message) { l.ended(e, reason) }
+	c.Delivered = func(_ *riptide.Client, id uint16) { l.acked(id) }
+	c.Handle(riptideMessage, func(_ *riptide.Client, m *riptide.Message) error {
+		e.take(riptide.ReadSlice[uint8](m), 0)
+		return m.Err()
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := c.ConnectOn(ctx, &dialedConn{pc.(*socket), to}); err != nil {
+		l.ended(e, riptide.NoAnswer)
+		return nil, err
+	}
+	return e, nil
+}

@@ -1,0 +1,312 @@
+package world
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"volley"
+	"volley/internal/sideband"
+	"volley/netcode"
+	"volley/secure"
+)
+
+// A secureLink is a session of package secure.
+type secureLink struct{ *secure.Conn }
+
+func (l secureLink) read(ctx context.Context, dst []byte) ([]byte, uint64, error) {
+	msg, err := l.ReadMessage(ctx, dst)
+	return msg, 0, err
+}
+
+func (l secureLink) write(b []byte) (uint64, error) {
+	_, err := l.Write(b)
+	return 0, err
+}
+
+func (l secureLink) fates(func(uint64, volley.Fate)) error { return net.ErrClosed }
+func (l secureLink) close() error                          { return l.CloseWithReason("enough") }
+func (l secureLink) max() int                              { return l.MaxMessageSize() }
+func (l secureLink) pin() (pin, time.Duration)             { return pinTo(l.Conn), 6 * lag }
+func (l secureLink) look()                                 { l.Stats() }
+
+// A tokenServer gives tokens to clients.
+type tokenServer interface {
+	URL(host string) string
+	token() *pipes
+}
+
+// A secureServer accepts sessions of package secure.
+type secureServer struct {
+	*secure.Listener
+	w      *world
+	home   int
+	tokens *pipes
+}
+
+func listenSecure(w *world, home int, pc net.PacketConn) (server, error) {
+	tokens := &pipes{addr: net.TCPAddrFromAddrPort(w.hosts[home].addr()), conns: make(chan net.Conn), done: make(chan struct{})}
+	lc := secure.ListenConfig{Sessions: &netcode.ListenConfig{MaxMemory: memoryLimit(w.plan.servers[home])}, Public: w.hosts[home].addr()}
+	l, err := lc.ListenOn(pc, tokens)
+	return &secureServer{l, w, home, tokens}, err
+}
+
+func (s *secureServer) run(take func(*end)) {
+	for {
+		c, err := s.AcceptConn(context.Background())
+		if err != nil {
+			return
+		}
+		take(newEnd(s.w.book, secureLink{c}, route{home: s.home, peer: s.w.hostOf(c.RemoteAddr()), promises: sealed}))
+	}
+}
+
+func (s *secureServer) shutdown() error { return within(s.Shutdown) }
+func (s *secureServer) close()          { s.Close() }
+
+func (s *secureServer) check(over bool) {
+	st := s.Stats()
+	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+}
+
+func (s *secureServer) token() *pipes { return s.tokens }
+
+// A securedServer accepts connections of package volley over such sessions.
+type securedServer struct {
+	volleyServer
+	below *secureServer
+}
+
+func (s *securedServer) URL(host string) string { return s.below.URL(host) }
+func (s *securedServer) token() *pipes          { return s.below.tokens }
+
+func listenSecured(w *world, home int, pc net.PacketConn) (server, error) {
+	s, err := listenSecure(w, home, pc)
+	if err != nil {
+		return nil, err
+	}
+	below := s.(*secureServer)
+	l, err := volley.NewListener(below.Listener, w.volleyConfig(home).Config)
+	return &securedServer{volleyServer{Listener: l, w: w, home: home, served: w.plan.servers[home].config/16%2 == 0}, below}, err
+}
+
+func dialSecured(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	inner, err := w.secureSession(home, peer, pc, to)
+	if err != nil {
+		return nil, err
+	}
+	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home)})
+	if err != nil {
+		return nil, err
+	}
+	return w.volleyEnd(c, home, peer, false), nil
+}
+
+func dialSecure(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	c, err := w.secureSession(home, peer, pc, to)
+	if err != nil {
+		return nil, err
+	}
+	return newEnd(w.book, secureLink{c}, route{home: home, peer: peer, promises: sealed, dialed: true}), nil
+}
+
+// secureSession opens a session with a server, and more sockets when it moves.
+func (w *world) secureSession(home, peer int, pc net.PacketConn, to netip.AddrPort) (*secure.Conn, error) {
+	server, ok := w.hosts[peer].running().(tokenServer)
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	h, first := w.hosts[home], pc
+	n := &sideband.Network{
+		DialTCP: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			time.Sleep(2 * w.plan.link.Latency)
+			if s, ok := w.hosts[peer].running().(tokenServer); ok {
+				return s.token().dial(ctx, net.TCPAddrFromAddrPort(h.addr()))
+			}
+			return nil, net.ErrClosed
+		},
+		DialUDP: func() (net.PacketConn, error) {
+			if pc := first; pc != nil {
+				first = nil
+				return pc, nil
+			}
+			return h.another()
+		},
+	}
+	ctx, cancel := context.WithTimeout(sideband.WithNetwork(context.Background(), n), 25*time.Second)
+	defer cancel()
+	return new(secure.Dialer).Dial(ctx, server.URL(to.Addr().String()))
+}
+
+// running returns the server of a host, nil while there is none.
+func (h *host) running() server {
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	return h.serves
+}
+
+// another opens one more socket of a client.
+func (h *host) another() (net.PacketConn, error) {
+	c, err := h.w.net.Listen(netip.AddrPortFrom(h.addr().Addr(), 0).String())
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{Conn: c}
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	h.more = append(h.more, s)
+	return s, nil
+}
+
+// pipes is a net.Listener for connections in memory, which take the place of TCP.
+type pipes struct {
+	addr  net.Addr
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return p.addr }
+
+func (p *pipes) dial(ctx context.Context, local net.Addr) (net.Conn, error) {
+	a, b := newStream(), newStream()
+	select {
+	case p.conns <- &streamConn{in: a, out: b, local: p.addr, remote: local}:
+		return &streamConn{in: b, out: a, local: local, remote: p.addr}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// A stream is one direction of a connection. Writes do not wait.
+type stream struct {
+	mu   sync.Mutex
+	buf  []byte
+	over bool
+	news chan struct{} // closed when something has changed
+}
+
+func newStream() *stream { return &stream{news: make(chan struct{})} }
+
+// change changes the stream, and wakes its reader.
+func (s *stream) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// A streamConn is an end of two streams.
+type streamConn struct {
+	in, out       *stream
+	local, remote net.Addr
+
+	mu     sync.Mutex
+	due    time.Time // of reads
+	closed bool
+}
+
+// Read implements net.Conn.
+func (c *streamConn) Read(b []byte) (int, error) {
+	for {
+		c.mu.Lock()
+		due, closed := c.due, c.closed
+		c.mu.Unlock()
+		c.in.mu.Lock()
+		n := copy(b, c.in.buf)
+		c.in.buf = c.in.buf[n:]
+		over, news := c.in.over, c.in.news
+		c.in.mu.Unlock()
+		switch {
+		case closed:
+			return 0, net.ErrClosed
+		case n > 0 || len(b) == 0:
+			return n, nil
+		case over:
+			return 0, io.EOF
+		case !due.IsZero() && !time.Now().Before(due):
+			return 0, os.ErrDeadlineExceeded
+		}
+		wait := time.Hour
+		if !due.IsZero() {
+			wait = time.Until(due)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-news:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// Write implements net.Conn.
+func (c *streamConn) Write(b []byte) (n int, err error) {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	c.out.change(func() {
+		if c.out.over || closed {
+			err = net.ErrClosed
+			return
+		}
+		c.out.buf = append(c.out.buf, b...)
+		n = len(b)
+	})
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *streamConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.out.change(func() { c.out.over = true })
+	c.in.change(func() { c.in.over = true })
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *streamConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.due = t
+	c.mu.Unlock()
+	c.in.change(func() {})
+	return nil
+}
+
+// SetDeadline implements net.Conn.
+func (c *streamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *streamConn) SetWriteDeadline(time.Time) error { return nil }
+
+// LocalAddr implements net.Conn.
+func (c *streamConn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr implements net.Conn.
+func (c *streamConn) RemoteAddr() net.Addr { return c.remote }

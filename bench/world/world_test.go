@@ -1,0 +1,282 @@
+package world
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley/simnet"
+)
+
+// A world is a plan that comes true.
+type world struct {
+	plan  *plan
+	net   *simnet.Network
+	book  *book
+	hosts []*host
+	log   log
+	base  uint64 // bytes of heap before
+
+	clientID atomic.Uint64 // of the newest session
+}
+
+// A log is the schedule of what happens by plan.
+type log struct{ strings.Builder }
+
+func (l *log) add(format string, args ...any) {
+	fmt.Fprintf(l, format, args...)
+	l.WriteByte('\n')
+}
+
+// calm is how long a world lives on after its faults.
+const calm = 90 * time.Second
+
+// runWorld runs a world in virtual time, and returns its book and its schedule.
+func runWorld(t *testing.T, p *plan) (b *book, schedule string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(p)
+		w.live()
+		w.end()
+		b, schedule = w.book, w.schedule()
+	})
+	b.judge()
+	return b, schedule
+}
+
+func newWorld(p *plan) *world {
+	w := &world{plan: p, net: simnet.New(p.seed), book: newBook(p)}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	w.base = m.HeapAlloc
+	w.net.SetDefault(p.link)
+	for i := range p.hosts() {
+		h := &host{w: w, number: i, mu: make(turn, 1), ends: make(map[*end]bool)}
+		if i >= len(p.servers) {
+			h.to = w.hosts[p.clients[i-len(p.servers)].server]
+			h.stack = h.to.stack
+			public := p.addr(i)
+			nat, err := w.net.AddNAT(public, netip.PrefixFrom(inside(public), 32), 0)
+			if err != nil {
+				panic(err)
+			}
+			h.nat = nat
+		} else {
+			h.stack = p.servers[i].stack
+		}
+		w.hosts = append(w.hosts, h)
+	}
+	return w
+}
+
+// live lets everything happen that the plan has.
+func (w *world) live() {
+	var script []simnet.Step
+	for _, f := range w.plan.faults {
+		script = append(script, f.steps(w.plan.addr(f.host))...)
+	}
+	w.net.Play(script)
+	for _, h := range w.servers() {
+		h.listen()
+	}
+	var all sync.WaitGroup
+	for i, c := range w.plan.clients {
+		all.Go(func() { w.hosts[len(w.plan.servers)+i].play(c.steps) })
+	}
+	all.Go(w.watch)
+	for _, f := range w.plan.faults {
+		time.Sleep(f.at - w.book.now())
+		w.log.add("%s", f.describe(w.plan))
+		all.Go(func() { w.happen(f) })
+	}
+	all.Wait()
+	time.Sleep(w.plan.span - w.book.now())
+}
+
+// looks are how often memory and waiting messages are looked at before the faults are over.
+const looks = 10
+
+// watch looks at the memory of all hosts now and then, and at messages that wait for fates.
+func (w *world) watch() {
+	for range looks {
+		time.Sleep(w.plan.span / (looks + 1))
+		w.weigh()
+		w.overdue(overdueAfter)
+	}
+}
+
+// overdueAfter is how long messages may wait for fates where no fault is near. Readers may
+// rest for a third of it.
+const overdueAfter = time.Minute
+
+// overdue checks that no message waits for its fate for longer than a time.
+func (w *world) overdue(limit time.Duration) {
+	now := w.book.now()
+	for _, f := range w.book.all() {
+		if !w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) && w.plan.link.Loss < 0.1 && f.promises.exact {
+			f.overdue(limit)
+		}
+	}
+}
+
+func (w *world) servers() []*host { return w.hosts[:len(w.plan.servers)] }
+func (w *world) clients() []*host { return w.hosts[len(w.plan.servers):] }
+
+// happen lets a fault happen to a host.
+func (w *world) happen(f fault) {
+	h := w.hosts[f.host]
+	switch f.kind {
+	case kill:
+		h.kill(f.lasts)
+	case broken:
+		h.withSocket(func(s *socket) { s.trouble(f) })
+		time.Sleep(min(f.lasts/2, time.Second))
+		h.kill(f.lasts - min(f.lasts/2, time.Second))
+	case rebind:
+		if h.nat != nil {
+			h.nat.Rebind()
+		}
+	case pause:
+		h.withSocket(func(s *socket) { s.stand(f.lasts) })
+	case deaf, mute, lie:
+		h.withSocket(func(s *socket) { s.trouble(f) })
+	case small:
+		h.withSocket(func(s *socket) { s.SetReadBuffer(1 + int(f.amount*20000)) })
+		time.Sleep(f.lasts)
+		h.withSocket(func(s *socket) { s.SetReadBuffer(256 << 10) })
+	case hoard:
+		w.hoard(h, f)
+	case forge:
+		w.forge(h, f)
+	}
+}
+
+func (h *host) withSocket(do func(*socket)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sock != nil {
+		do(h.sock)
+	}
+}
+
+// hoard has nobody read the connections of a host for a while, and the peers write much.
+func (w *world) hoard(h *host, f fault) {
+	h.mu.Lock()
+	for e := range h.ends {
+		e.rest(f.lasts)
+	}
+	if h.end != nil {
+		h.end.rest(f.lasts)
+	}
+	h.mu.Unlock()
+	r := rand.New(rand.NewPCG(f.seed, 0))
+	const much = 12 << 20 / (largestSize / 2) // messages
+	for _, c := range w.clients() {
+		if c.to != h && c != h {
+			continue
+		}
+		e, answer := c.connect(), 0
+		if c == h {
+			answer = largestSize
+		}
+		for range max(3, min(300, much/len(w.plan.clients))) {
+			if e != nil {
+				e.write(headerSize+r.IntN(largestSize-headerSize), answer)
+			}
+			time.Sleep(f.lasts / 4 / much)
+		}
+	}
+	time.Sleep(f.lasts / 2)
+	w.weigh()
+}
+
+// forge has a stranger send nonsense to a host, in the names of other hosts.
+func (w *world) forge(h *host, f fault) {
+	r := rand.New(rand.NewPCG(f.seed, 0))
+	stranger, err := w.net.Listen("10.9.9.9:0")
+	if err != nil {
+		return
+	}
+	defer stranger.Close()
+	for end := time.Now().Add(f.lasts); time.Now().Before(end); time.Sleep(f.lasts / 200) {
+		name := w.hosts[r.IntN(len(w.hosts))].addr()
+		if name.Addr() != w.plan.addr(0) { // perhaps the port that a NAT gave it
+			name = netip.AddrPortFrom(w.plan.addr(r.IntN(len(w.hosts))), uint16(49152+r.IntN(20)))
+		}
+		junk := garble(r, make([]byte, 1+r.IntN(100)))
+		h.withSocket(func(s *socket) {
+			s.inject(junk, name)
+			stranger.WriteToUDPAddrPort(garble(r, junk[:min(1, len(junk))]), h.addr())
+		})
+	}
+}
+
+// end ends all connections and servers, and checks that nothing is left.
+func (w *world) end() {
+	time.Sleep(calm / 2)
+	w.probe()
+	time.Sleep(calm / 2)
+	w.weigh()
+	w.overdue(overdueAfter / 2)
+	var all sync.WaitGroup
+	for _, h := range w.clients() {
+		all.Go(h.leave)
+	}
+	all.Wait()
+	time.Sleep(lag)
+	w.weigh()
+	for _, h := range w.servers() {
+		h.mu.Lock()
+		h.over = true
+		h.mu.Unlock()
+		all.Go(func() {
+			if err := h.server.shutdown(); err != nil {
+				w.book.fail("host %d: its server has connections a minute after all clients have left: %v", h.number, err)
+			}
+			<-h.run
+			h.server.check(true)
+			for e := range h.ends {
+				e.close()
+				<-e.done
+				<-e.settled
+			}
+			clear(h.ends)
+			h.serve(nil)
+			h.server = nil // what is closed may hold memory as long as somebody holds it
+		})
+	}
+	all.Wait()
+	time.Sleep(8 * lag)
+	w.book.collect()
+	w.book.counts.Datagrams = w.net.Stats().Sent
+	w.net.Close()
+}
+
+// hostOf returns the number of the host with an address, or -1.
+func (w *world) hostOf(a net.Addr) int {
+	addr := a.(*net.UDPAddr).AddrPort().Addr().Unmap()
+	for i := range w.hosts {
+		if w.plan.addr(i) == addr {
+			return i
+		}
+	}
+	return -1
+}
+
+// schedule returns what has happened by plan: the faults and the steps of each client.
+func (w *world) schedule() string {
+	all := w.log.String()
+	for _, h := range w.clients() {
+		all += fmt.Sprintf("host %d: %x\n", h.number, sha256.Sum256([]byte(h.log.String())))
+	}
+	return all
+}
