@@ -18,8 +18,8 @@ var (
 	dtlsSuite = dtls.WithCipherSuites(dtls.TLS_PSK_WITH_AES_128_GCM_SHA256)
 )
 
-// secure makes a DTLS connection on two sockets, and shakes hands.
-func secure(t *testing.T, a, b net.PacketConn) (client, server *dtls.Conn) {
+// dtlsPair makes a DTLS connection on two sockets, and shakes hands.
+func dtlsPair(t *testing.T, a, b net.PacketConn) (client, server *dtls.Conn) {
 	t.Helper()
 	server, err := dtls.ServerWithOptions(b, a.LocalAddr(), dtlsKey, dtlsHint, dtlsSuite)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func echo(t *testing.T, client, server net.Conn, size int) {
 // DTLS protects the messages of a volley connection, which it takes for a socket.
 func TestDTLSOverVolley(t *testing.T) {
 	a, b := pair(t, nil)
-	client, server := secure(t, a, b)
+	client, server := dtlsPair(t, a, b)
 	for _, size := range []int{1, 1200, 6000} {
 		echo(t, client, server, size)
 	}
@@ -66,7 +66,7 @@ func TestVolleyOverDTLS(t *testing.T) {
 	require.NoError(t, err)
 	y, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	inner, outer := secure(t, x, y)
+	inner, outer := dtlsPair(t, x, y)
 	a, err := volley.NewConn(inner, nil)
 	require.NoError(t, err)
 	b, err := volley.NewConn(outer, nil)

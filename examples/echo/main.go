@@ -137,6 +137,6 @@ func send(address string, in io.Reader, out io.Writer, patience time.Duration) e
 	}
 	s := c.Stats()
 	fmt.Fprintf(out, "sent %d, acknowledged %d, received %d, RTT %v, loss %.1f %%\n",
-		s.MessagesSent, s.MessagesDelivered, s.MessagesReceived, s.RTT.Round(time.Microsecond), s.PacketLoss)
+		s.MessagesSent, s.MessagesDelivered, s.MessagesReceived, s.RTT.Round(time.Microsecond), 100*s.Loss)
 	return lines.Err()
 }
