@@ -114,7 +114,7 @@ func BenchmarkOneWay(b *testing.B) {
 			oneWay(b, from, to, size)
 			s := from.Stats()
 			b.ReportMetric(100*float64(s.MessagesDelivered)/float64(s.MessagesSent), "%acked")
-			b.ReportMetric(s.PacketLoss, "%loss")
+			b.ReportMetric(100*s.Loss, "%loss")
 			b.ReportMetric(float64(s.MessagesSent)/float64(s.Transport.SendCalls), "msgs/send")
 			r := to.Stats().Transport
 			b.ReportMetric(float64(s.MessagesSent)/float64(r.ReadCalls), "msgs/read")

@@ -11,6 +11,7 @@ import (
 	"volley/capture"
 	"volley/internal/datagram"
 	"volley/internal/inbox"
+	"volley/internal/inner"
 	"volley/internal/listen"
 	"volley/internal/recording"
 	"volley/reliable"
@@ -55,7 +56,7 @@ type Config struct {
 	// LostAfter is the longest until a message that the peer does not
 	// acknowledge is presumed lost, see [Conn.AppendReceipts]. Mostly it is
 	// known much earlier; this is for a peer that has fallen silent. Default
-	// 10 s. Negative, or with a negative MaxWindow: age decides nothing.
+	// 10 s. Negative, or in a ReferenceConfig: age decides nothing.
 	LostAfter time.Duration
 	// KeepAlive is the longest silence before an empty packet is sent.
 	// Default 5 s, or a third of IdleTimeout if that is less. Negative: none
@@ -67,7 +68,9 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// ProtocolID keeps two programs, or two versions of one, apart: connections
-	// between sides with different numbers end with a *RefusedError. 0 goes with
+	// between sides with different numbers end with a *RefusedError. A PacketConn
+	// takes no messages of a peer with another number once both have greeted, and
+	// with RequireProtocol none before. 0 goes with
 	// any number, and so does a peer of the reference; see also RequireProtocol. Over
 	// sessions, as of package netcode, it means nothing.
 	ProtocolID uint64
@@ -82,15 +85,6 @@ type Config struct {
 	// MaxMessageSize, rounded up to whole fragments, and some 400 bytes more.
 	// Default 1 MiB, or room for four messages if that is more.
 	ReassemblyBuffer int
-	// ReassemblyTimeout is how long a message may wait for missing fragments.
-	// Default 5 s. Negative: until newer messages push it out.
-	ReassemblyTimeout time.Duration
-	// MaxWindow limits how many packets each way are remembered, a power of
-	// two from 256 to 16384. A connection remembers few at first and more as
-	// its rate needs. A message gets its true fate if fewer packets than this
-	// are sent in a round trip. Default 16384. Negative: always 256, as the
-	// reference implementation, and no guard against jumps of the sequence.
-	MaxWindow int
 	// Receipts limits how many receipts wait for AppendReceipts; a receipt
 	// takes 24 bytes. Default 16384. Negative: none are kept.
 	Receipts int
@@ -120,27 +114,24 @@ type Config struct {
 	// leaves them out.
 	Capture *capture.Recorder
 
-	// DisableOffload sends and receives datagram by datagram, without
-	// segmentation offload, where a UDP socket would otherwise use it. The
-	// environment variable VOLLEY_DISABLE_OFFLOAD=1 does so for all.
-	DisableOffload bool
-
 	reference     bool       // as ReferenceConfig has it
+	maxWindow     int        // a power of two; 0: defaultMaxWindow; negative: fixedWindow
 	firstSequence func() int // of each connection, in tests; nil: random
 }
 
 // ReferenceConfig returns a Config with which a connection sends nothing that
 // the reference implementation in C would not: no packets that only
-// acknowledge, keepalives, greeting or idle timeout, and fixed windows. Use it
+// acknowledge, keepalives, greeting or idle timeout. A connection remembers 256
+// packets each way, where others remember up to 16384, and keeps a message that lacks
+// fragments until newer ones push it out, where others give it up after 5 s. Use it
 // with peers in C, which hand empty packets to their application. Peers built on
 // yojimbo need it, because they disconnect at an empty packet; set MaxMessageSize
 // to 8192, too.
 func ReferenceConfig() *Config {
 	return &Config{
 		FragmentAbove: defaultFragment,
-		AckDelay:      -1, KeepAlive: -1, IdleTimeout: -1, ReassemblyTimeout: -1,
-		MaxWindow: -1,
-		reference: true,
+		AckDelay:      -1, KeepAlive: -1, IdleTimeout: -1,
+		maxWindow: -1, reference: true,
 	}
 }
 
@@ -149,11 +140,11 @@ const (
 	defaultFragment     = 1024
 	defaultWhole        = 1200                   // with all headers 1257 bytes, of 1280
 	defaultAckDelay     = 125 * time.Millisecond // what carries acks at 10 messages a second
-	rttSmoothing        = 0.125                  // RFC 6298; samples are about a second apart
+	rttSmoothing        = 1. / 6                 // samples are up to 1.4 s apart
 	defaultLostAfter    = 10 * time.Second       // the endpoint's
 	defaultKeepAlive    = 5 * time.Second
 	defaultIdleTimeout  = 30 * time.Second
-	defaultReassembly   = 5 * time.Second
+	reassemblyTimeout   = 5 * time.Second
 	defaultBuffer       = 4 << 20
 	defaultReassemblies = 1 << 20
 	defaultMaxWindow    = 16384
@@ -181,16 +172,20 @@ type settings struct {
 	reserve, reserveTrusted func(delta int) bool
 	budget                  *listen.Budget // what these go to; nil where there is no limit
 	onClose                 func(*Conn)    // may be nil; of the Listener
+	onCome                  func(*Conn)    // of a Listener, when a hidden connection no longer is
 	logger                  *slog.Logger
 	capture                 *recording.Recorder // nil: none
 	socketBuffer            int                 // as asked for; 0: nothing was
 	protocol                uint64
+	requires                bool          // a hello with it, of those who come
 	firstSequence           func() int    // as in Config
 	greets                  bool          // exchanges control datagrams
 	session                 bool          // the layer below knows the peer, and tells it of the end
+	below                   int           // with session: the largest datagram of that layer
 	packets                 bool          // they are peers of a PacketConn
-	answers                 bucket        // of all
-	misfits                 atomic.Uint64 // datagrams of peers refused for their size
+	answers                 bucket        // of all connections
+	departed                *departed     // nil: of no Listener
+	rejected                atomic.Uint64 // datagrams of peers refused for their size
 	reliable                reliable.Config
 }
 
@@ -291,7 +286,7 @@ func (s *settings) setBuffers(cfg *Config) error {
 		return configError("ReadBuffer", "%d does not hold one message, which takes %d", s.readBuffer, one)
 	}
 	r := &s.reliable
-	one = r.MaxFragments*r.FragmentSize + reliable.MaxReassemblyOverhead
+	one = r.MaxFragments*r.FragmentSize + inner.ReassemblyOverhead
 	r.ReassemblyBytes = cmp.Or(cfg.ReassemblyBuffer, max(defaultReassemblies, 4*one))
 	if r.ReassemblyBytes < one {
 		return configError("ReassemblyBuffer", "%d does not hold one message of %d, which takes %d",
@@ -313,20 +308,19 @@ func (s *settings) finish(cfg *Config) error {
 	}
 	r.LostAfter = min(max(cfg.LostAfter, -1), century)
 	r.SmoothingInterval = smoothingInterval
-	r.ReassemblyTimeout = duration(cfg.ReassemblyTimeout, defaultReassembly)
+	if !cfg.reference {
+		r.ReassemblyTimeout = reassemblyTimeout
+	}
 	s.window = fixedWindow
-	if cfg.MaxWindow >= 0 {
-		r.MaxWindow = cmp.Or(cfg.MaxWindow, defaultMaxWindow)
+	if cfg.maxWindow >= 0 {
+		r.MaxWindow = cmp.Or(cfg.maxWindow, defaultMaxWindow)
 		r.JumpGuard, r.MidStream = true, true
-		if w := r.MaxWindow; w < fixedWindow || w > defaultMaxWindow || w&(w-1) != 0 {
-			return configError("MaxWindow", "%d is not a power of two from %d to %d", w, fixedWindow, defaultMaxWindow)
-		}
 		s.window = r.MaxWindow
 	}
 	if err := r.Validate(); err != nil {
 		var ce *reliable.ConfigError
 		if errors.As(err, &ce) {
-			return configError(ce.Field, "%v %s", ce.Value, ce.Reason)
+			return configError(ce.Field, "%s", ce.Reason)
 		}
 		return err
 	}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"math"
 	"net"
+	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/inner"
 	"volley/internal/pattern"
-	"volley/reliable"
 	"volley/simnet"
 )
 
@@ -49,8 +52,6 @@ func TestConfigErrors(t *testing.T) {
 		{"Config.FragmentSize", "70000 is more than 65507", Config{FragmentSize: 70000}, 0},
 		{"Config.ReadBuffer", "16396", Config{ReadBuffer: 1000}, 0},
 		{"Config.ReassemblyBuffer", "16384", Config{ReassemblyBuffer: 1000}, 0},
-		{"Config.MaxWindow", "16384", Config{MaxWindow: 1000}, 0},
-		{"Config.MaxWindow", "16384", Config{MaxWindow: 1 << 15}, 0},
 		{"Config.KeepAlive", "30s", Config{KeepAlive: time.Minute}, 0},
 		{"Config.IdleTimeout", "1ns", Config{IdleTimeout: 1}, 0}, // of which a third is nothing
 		{"Config.FragmentSize", "65507", Config{FragmentSize: math.MaxInt32}, 0},
@@ -166,8 +167,8 @@ func TestExtremeConfigs(t *testing.T) {
 	}{
 		{"bytes", Config{FragmentSize: 1, MaxMessageSize: 256}},
 		{"huge", Config{FragmentSize: 32768, MaxMessageSize: 256 * 32768}},
-		{"one at a time", Config{ReadBuffer: 16384 + 12, ReassemblyBuffer: 16384 + reliable.MaxReassemblyOverhead}},
-		{"one byte", Config{FragmentSize: 1, MaxMessageSize: 1, ReadBuffer: 13, ReassemblyBuffer: 1 + reliable.MaxReassemblyOverhead}},
+		{"one at a time", Config{ReadBuffer: 16384 + 12, ReassemblyBuffer: 16384 + inner.ReassemblyOverhead}},
+		{"one byte", Config{FragmentSize: 1, MaxMessageSize: 1, ReadBuffer: 13, ReassemblyBuffer: 1 + inner.ReassemblyOverhead}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,4 +195,32 @@ func TestExtremeConfigs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A negative number is an error, or off as the comment of the field says. It means nothing
+// else.
+func TestNegativeIsOffOrAnError(t *testing.T) {
+	source, err := os.ReadFile("config.go")
+	require.NoError(t, err)
+	typ, numbers := reflect.TypeFor[Config](), 0
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if !f.IsExported() || !f.Type.ConvertibleTo(reflect.TypeFor[float64]()) || f.Type.Kind() == reflect.Uint64 {
+			continue
+		}
+		numbers++
+		var cfg Config
+		reflect.ValueOf(&cfg).Elem().Field(i).SetInt(-1)
+		_, err := newSettings(&cfg, datagram.MaxUDP, nil)
+		if err != nil {
+			var ce *ConfigError
+			require.ErrorAs(t, err, &ce, f.Name)
+			require.Equal(t, "Config."+f.Name, ce.Field)
+			continue
+		}
+		comment := regexp.MustCompile(`((?:\t//.*\n)+)\t` + f.Name + ` `).FindSubmatch(source)
+		require.NotNil(t, comment, f.Name)
+		require.Contains(t, string(comment[1]), "Negative", f.Name)
+	}
+	require.Equal(t, 11, numbers)
 }

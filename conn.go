@@ -24,9 +24,10 @@ type Conn struct {
 	// Two that mu guards, here for the sake of size.
 	compact bool // no message since the endpoint was compacted
 	known   bool // the peer has shown to be at its address, or nobody asks
-	// And two more: Accept has returned it, and the peer may have to be asked.
-	accepted, asking bool
-	renewals         uint8 // of the endpoint, see numberLocked
+	// And three more: Accept has returned it, and the peer may have to be asked. A hidden one
+	// was begun by a hello alone, and Accept does not know it yet.
+	accepted, asking, hidden bool
+	renewals                 uint8 // of the endpoint, see numberLocked
 
 	seat serve.Seat[*Conn] // where it is served
 
@@ -38,7 +39,7 @@ type Conn struct {
 	out      outbox.Outbox // knows why writes fail, nil while the connection lives
 	endpoint core          // its Start is constant after start
 	greeting *greeting     // nil before there is one
-	rare     *rare         // what few connections need before they end; nil before
+	attached *attached     // nil before something is
 	newest   uint64        // number of a received message, see numberLocked
 	receipts *receipts
 
@@ -56,7 +57,6 @@ var (
 	_ outbox.Framer    = (*framer)(nil)
 )
 
-// start sets up c on dc and attaches it.
 func (c *Conn) start(dc datagram.Conn, set *settings) error {
 	c.set = set
 	c.askFirst()
@@ -77,7 +77,7 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 	if err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*sink)(c)); err != nil {
 		return err
 	}
-	c.endpoint.Inner().Doubt(!c.known)
+	c.endpoint.inner().Doubt(!c.known)
 	if e := features.Errors; e != nil {
 		e.OnRefusal(c.user.In.Notice)
 	}
@@ -92,12 +92,11 @@ func (c *Conn) startAfter(dc datagram.Conn, set *settings, earlier datagram.Stat
 	return nil
 }
 
-// A clock is a time since born, which costs far less to read and to reckon with than
-// a time.Time. Variables named now are clocks here, those named t are times.
+// A clock is a time since born, cheaper than a time.Time. Those are named t, clocks now.
 type clock = time.Duration
 
 // born returns when the connection was made: the endpoint and its clocks begin then.
-func (c *Conn) born() time.Time { return c.endpoint.Inner().Start() }
+func (c *Conn) born() time.Time { return c.endpoint.inner().Start() }
 
 func (c *Conn) now() clock { return time.Since(c.born()) }
 
@@ -164,10 +163,10 @@ func (c *Conn) RemoteAddr() net.Addr { return c.out.Below.RemoteAddr() }
 func (c *Conn) NetConn() net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rare == nil {
+	if c.attached == nil {
 		return nil
 	}
-	return c.rare.inner
+	return c.attached.inner
 }
 
 // SetDeadline sets the deadlines of Read and Write. The zero time is none. A
@@ -202,47 +201,70 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // below.
 func (c *Conn) Close() error { return c.CloseWithReason("") }
 
-// A rare holds what a connection has no need of until something happens that
-// mostly does not.
-type rare struct {
+// An attached has what belongs to a connection at its edges, and the extra.
+type attached struct {
+	inner net.Conn // what NewConn was given, or the dialed socket; constant
+	value any      // of SetValue
+	extra *extra   // what few connections need before they end; nil before
+}
+
+func (c *Conn) attachedLocked() *attached {
+	if c.attached == nil {
+		c.attached = new(attached)
+	}
+	return c.attached
+}
+
+// An extra holds what most connections never need.
+type extra struct {
 	closed    chan struct{} // closed when the first call of Close is over; nil before that
 	closeErr  error         // the result of all, set before that
 	suspicion suspicion
 	ending    error     // why the connection is about to end at the peer's word; nil: it is not
 	last      *Stats    // of the end, once the endpoint is gone
 	partedAt  clock     // of a goodbye to a PacketConn
+	reason    string    // of that, or of our own Close
+	foreign   bool      // it said that the peer has another ProtocolID
+	moves     uint64    // to another way to the peer
+	movedAt   clock     // when the last was; 0: never
 	farewell  *farewell // nil unless Close has left something to be said
 	restAt    clock     // no rest before, see RestUnlocking
 
-	inner     net.Conn // what NewConn was given, or the dialed socket; constant
-	value     any      // of SetValue
-	missing   uint64   // packets of the peer that have been passed by, and have not come
-	forgotten uint64   // messages that have left the window before their fate was known
-	undecided uint64   // messages whose fate only the end has decided
-	looks     *looks   // nil before Explain
-	watched   *looks   // the same for package volleydebug
+	missing   uint64 // packets of the peer that have been passed by, and have not come
+	forgotten uint64 // messages that have left the window before their fate was known
+	undecided uint64 // messages whose fate only the end has decided
+	looks     *looks // nil before Explain
+	watched   *looks // the same for package volleydebug
 	earlier   earlier
-	misfits   *misfits          // nil: there were none
+	rejected  *rejected         // nil: there were none
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }
 
 // over returns the figures of the end; nil before.
 func (c *Conn) over() *Stats {
-	if c.rare == nil {
+	if c.extra() == nil {
 		return nil
 	}
-	return c.rare.last
+	return c.extra().last
 }
 
-func (c *Conn) rareLocked() *rare {
-	if c.rare == nil {
-		c.rare = new(rare)
+// extra returns what few connections need; nil before.
+func (c *Conn) extra() *extra {
+	if c.attached == nil {
+		return nil
 	}
-	return c.rare
+	return c.attached.extra
 }
 
-// end ends the connection from below or by timeout: what has been received can
-// still be read.
+func (c *Conn) extraLocked() *extra {
+	a := c.attachedLocked()
+	if a.extra == nil {
+		a.extra = new(extra)
+	}
+	return a.extra
+}
+
+// end ends the connection from below or by timeout. Received messages can still be read.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,32 +290,29 @@ func (c *Conn) endUnlocking(err error) {
 	}
 }
 
-// finishUnlocking gives what is queued to the network before the connection is
-// closed, with a last acknowledgement if one is owed and a goodbye, and frees the
-// endpoint. It reports whether the connection lingers to say goodbye again.
+// finishUnlocking sends what is queued and a goodbye, and frees the endpoint. True: it lingers.
 func (c *Conn) finishUnlocking(reason string) (lingers bool) {
 	c.out.DrainUnlocking(func() {
 		now := c.now()
-		if c.endpoint.Inner().AckOwed() {
+		if c.endpoint.inner().AckOwed() {
 			c.queueEmptyLocked(now)
 		}
 		if f := c.partLocked(now, reason); f != nil {
-			c.rareLocked().farewell = f
+			c.extraLocked().farewell = f
 		}
 	})
 	c.releaseLocked()
-	f := c.rare.farewell
+	f := c.extra().farewell
 	if f != nil { // else the peer has heard already
 		c.out.Below.Schedule(c.at(min(f.next, f.over)))
 	}
 	return f != nil
 }
 
-// releaseLocked gives the endpoint's memory back. Messages without a fate are
-// lost.
+// releaseLocked gives the endpoint's memory back. Messages without a fate are lost.
 func (c *Conn) releaseLocked() {
 	last := c.statsLocked()
-	c.rareLocked().last = &last
+	c.extraLocked().last = &last
 	c.buryLocked()
 	c.free()
 	c.noteUndecidedLocked()
@@ -302,18 +321,21 @@ func (c *Conn) releaseLocked() {
 	c.receipts.tell()
 }
 
-// strayTime is how long after Close a first packet of the peer may still be a
-// copy that the network delayed.
+// strayTime is how long after Close a first packet may still be a delayed copy.
 const strayTime = time.Second
 
-// buryLocked says how long the peer's address stays closed, so that datagrams
-// sent before it notices make no new connection. A peer that has heard us
-// sends none that could, but for stray copies of its first; one that timed out
-// sends none at all, and one that has started again may have a new connection.
+// buryLocked says how long the peer's address stays closed to its late datagrams. A new hello
+// opens it before. A peer that has heard us sends only copies of its first ones; a peer that timed
+// out sends none, and a peer that has started again may have a new connection.
 func (c *Conn) buryLocked() {
 	tombstone := c.out.Below.Features().Tombstone
+	if c.greeting != nil {
+		c.set.departed.add(c.greeting.peer)
+	}
 	switch {
 	case tombstone == nil:
+	case parting(c.ending()):
+		tombstone.SetTombstone(strayTime)
 	case c.out.Err() != net.ErrClosed:
 		tombstone.SetTombstone(0)
 	case c.over().PacketsAcked > 0:
@@ -321,8 +343,7 @@ func (c *Conn) buryLocked() {
 	}
 }
 
-// A handler is a Conn as the layer below sees it; the type keeps these methods
-// out of the public API.
+// A handler is a Conn as the layer below sees it. The type hides these methods.
 type handler Conn
 
 // A sink is a Conn as its endpoint sees it.

@@ -14,9 +14,7 @@ import (
 // coreProtocol names captures of endpoints of package reliable.
 const coreProtocol = "reliable"
 
-// coreConfig returns the configuration of the endpoint of a new connection, and
-// begins to capture the endpoint at the time now if that is wanted. The endpoint's
-// first packet will have the id first.
+// coreConfig returns the configuration of an endpoint, and begins to capture it if wanted.
 func (c *Conn) coreConfig(now time.Time, first uint64) *reliable.Config {
 	cfg := &c.set.reliable
 	if c.set.capture == nil {
@@ -35,7 +33,7 @@ func (c *Conn) coreConfig(now time.Time, first uint64) *reliable.Config {
 		return cfg
 	}
 	c.mu.Lock()
-	c.rareLocked().tape = tape
+	c.extraLocked().tape = tape
 	c.mu.Unlock()
 	if cfg.Reserve == nil {
 		return cfg
@@ -47,10 +45,10 @@ func (c *Conn) coreConfig(now time.Time, first uint64) *reliable.Config {
 
 // tape returns where the connection is captured, or nil.
 func (c *Conn) tape() *recording.Stream {
-	if c.set.capture == nil || c.rare == nil {
+	if c.set.capture == nil || c.extra() == nil {
 		return nil
 	}
-	return c.rare.tape
+	return c.extra().tape
 }
 
 // do makes a call of the core, which is noted if the connection is captured.
@@ -71,14 +69,12 @@ func (c *Conn) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (
 	return result, err
 }
 
-// begin notes the beginning of a call at t. Calls that change nothing are not
-// noted, and may have told the endpoint a later time, by which it goes then.
+// begin notes a call at t, no earlier than the endpoint's time, which calls without a note move.
 func (c *Conn) begin(tape *recording.Stream, kind recording.Kind, t time.Time) {
-	tape.Begin(kind, max(c.endpoint.Inner().Elapsed(), t.Sub(c.born())))
+	tape.Begin(kind, max(c.endpoint.inner().Elapsed(), t.Sub(c.born())))
 }
 
-// noteMessage notes a message that the endpoint has given out, and whether it was
-// taken.
+// noteMessage notes a message that the endpoint has given out, and whether it was taken.
 func (c *Conn) noteMessage(sequence uint16, payload []byte, taken bool) {
 	if tape := c.tape(); tape != nil {
 		tape.Outputs().Delivered(uint64(sequence), payload)
@@ -100,6 +96,6 @@ func (c *Conn) free() {
 	c.do(recording.Close, c.born(), nil, nil)
 	if tape := c.tape(); tape != nil {
 		tape.Close()
-		c.rare.tape = nil
+		c.extra().tape = nil
 	}
 }

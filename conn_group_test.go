@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/inner"
 	"volley/internal/wire"
 	"volley/reliable"
 )
@@ -99,7 +100,7 @@ func (f *groupFlood) batch(n, size int, talk bool) {
 	for i := range out.Len() {
 		if f.sent++; !f.drop(f.sent) {
 			f.b.Receive(f.now, out.At(i))
-			if f.b.Inner().ControlPresses() {
+			if inner.Of(f.b).ControlPresses() {
 				f.control(back)
 			}
 		}

@@ -35,13 +35,11 @@ func (e *otherPeerError) Error() string { return "volley: " + e.at.Error() }
 // Unwrap returns what the error matches.
 func (e *otherPeerError) Unwrap() []error { return []error{net.ErrWriteToConnected, &e.at} }
 
-// isNil reports whether an address is missing.
 func isNil(addr net.Addr) bool {
 	udp, ok := addr.(*net.UDPAddr)
 	return addr == nil || ok && udp == nil
 }
 
-// sameAddr reports whether two addresses are of one socket.
 func sameAddr(a, b net.Addr) bool {
 	x, ok := a.(*net.UDPAddr)
 	if y, too := b.(*net.UDPAddr); ok && too {
@@ -50,8 +48,7 @@ func sameAddr(a, b net.Addr) bool {
 	return a.Network() == b.Network() && a.String() == b.String()
 }
 
-// plainAddrPort returns an address as a Socket knows it, none for a port that
-// there is not.
+// plainAddrPort returns an address as a Socket knows it, none for a port that there is not.
 func plainAddrPort(a *net.UDPAddr) netip.AddrPort {
 	if a.Port != int(uint16(a.Port)) {
 		return netip.AddrPort{}
@@ -64,9 +61,7 @@ func plainAddrPort(a *net.UDPAddr) netip.AddrPort {
 
 var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// plain returns an address to which packets may come back from: an IPv4 one is
-// not in its IPv6-mapped form, and what goes to no address in particular goes to
-// this machine.
+// plain returns an address that packets come back from: never mapped or unspecified.
 func plain(a netip.AddrPort) netip.AddrPort {
 	ip := a.Addr().Unmap()
 	switch ip {

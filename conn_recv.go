@@ -8,9 +8,7 @@ import (
 	"volley/reliable"
 )
 
-// HandleBatch takes datagrams from the layer below, under one lock and with
-// one wake-up for all of them. Acknowledgements leave in the order of all that
-// is sent, so they are not given to the caller to send.
+// HandleBatch takes a batch under one lock. Acknowledgements leave in order, so not by out.
 func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
@@ -20,7 +18,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		return
 	}
 	now := t.Sub(c.born())
-	received := c.counts.messagesReceived
+	received, hidden := c.counts.messagesReceived, c.hidden
 	before := c.out.Pending()
 	c.user.In.Lock()
 	for _, b := range bufs {
@@ -39,18 +37,22 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.lastMessage = max(c.lastMessage, now) // the batch may be older than a Write
 		c.activeLocked(now)
 	}
-	err := c.ending()
+	err, came := c.ending(), hidden && !c.hidden
 	if err == nil {
 		c.scheduleLocked(t, now)
 	}
 	c.out.SendFreshUnlocking(before)
+	if came {
+		c.mu.Unlock()
+		c.set.onCome(c)
+		c.mu.Lock()
+	}
 	if err != nil {
 		c.endUnlocking(err)
 	}
 }
 
-// receiveLocked handles one datagram, and acknowledges at once if that is due:
-// a header speaks of 32 sequences only, fewer than a batch may hold.
+// receiveLocked handles a datagram, and acknowledges if due: a batch may hold more than 32.
 func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	if isControl(b) && c.controlledLocked(t, now, b) {
 		return
@@ -59,13 +61,13 @@ func (c *Conn) receiveLocked(t time.Time, now clock, b []byte) {
 	v := reliable.Verdict(result)
 	switch {
 	case v.Live():
-		c.lastHeard = now
+		c.lastHeard, c.hidden = now, false
 	case v.Valid():
 		c.inquireLocked(t, now)
 	default:
-		c.noteMisfitLocked(v, b)
+		c.noteRejectedLocked(v, b)
 	}
-	if c.endpoint.Inner().ControlPresses() {
+	if c.endpoint.inner().ControlPresses() {
 		c.controlLocked(t, now)
 	}
 }
@@ -77,8 +79,12 @@ func (c *Conn) controlLocked(t time.Time, now clock) {
 	}
 }
 
-// inquireLocked asks a peer that may have started again, if that is due.
+// inquireLocked asks a peer that may have started again, if that is due. The packet may begin
+// a connection at another Listener, so it goes to no address that may be forged.
 func (c *Conn) inquireLocked(t time.Time, now clock) {
+	if !c.proved() && !c.endpoint.Acked() {
+		return
+	}
 	if due, _ := c.do(recording.InquiryDue, t, nil, nil); due != 0 && !c.out.Crowded() {
 		c.do(recording.Inquire, t, nil, c.out.Batch(now))
 		c.counts.acksSent++
@@ -86,8 +92,7 @@ func (c *Conn) inquireLocked(t time.Time, now clock) {
 	}
 }
 
-// HandleMessage takes a message from the endpoint; false leaves it
-// unacknowledged.
+// HandleMessage takes a message from the endpoint; false leaves it unacknowledged.
 func (s *sink) HandleMessage(sequence uint16, payload []byte) bool {
 	c := (*Conn)(s)
 	taken := c.takeLocked(sequence, payload)
@@ -121,17 +126,32 @@ func (s *sink) HandleFate(id uint64, fate reliable.Fate, rtt time.Duration) {
 	} else {
 		c.counts.messagesLost++
 		if c.endpoint.NextID()-id > uint64(c.set.window) {
-			c.rareLocked().forgotten++
+			c.extraLocked().forgotten++
 		}
 	}
 	c.receipts.add(Receipt{ID: id, Fate: fate, RTT: rtt})
 }
 
+// HandleMove learns that the peer is reached by another way.
+func (h *handler) HandleMove(t time.Time) {
+	c := (*Conn)(h)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.Err() != nil {
+		return
+	}
+	c.do(recording.Move, t, nil, nil)
+	r := c.extraLocked()
+	r.moves++
+	r.movedAt = max(c.now(), 1)
+	c.seat.Moved(c.out.Below.Features().After)
+	c.scheduleLocked(t, t.Sub(c.born()))
+}
+
 // HandleClose learns that the layer below has ended: io.EOF in order.
 func (h *handler) HandleClose(err error) { (*Conn)(h).end(err) }
 
-// WaitRoom waits until a message of n bytes would be taken, and while so much
-// waits to leave that its acknowledgement would be late.
+// WaitRoom waits for room for n bytes, and while acknowledgements would leave late.
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	for {

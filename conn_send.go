@@ -63,8 +63,8 @@ func (c *Conn) WriteBatch(ids []uint64, msgs [][]byte) (n int, err error) {
 }
 
 func (c *Conn) write(b []byte, receipts bool) (id uint64, err error) {
-	if l := c.seat.Loop(); l != nil {
-		if id, done, err := c.writeServed(l, b, receipts); done {
+	if c.seat.Taken() {
+		if id, done, err := c.writeServed(b, receipts); done {
 			return id, err
 		}
 	}
@@ -88,14 +88,16 @@ func (f *framer) Check(b []byte) error {
 	return nil
 }
 
-// Frame gives a message to the endpoint. The error is that of Check, or that a
-// Listener's limit leaves no memory for its window.
+// Frame gives a message to the endpoint. Its errors are Check's, or that memory is refused.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	if err := f.Check(b); err != nil {
 		return 0, err
 	}
 	c := (*Conn)(f)
 	t := c.at(now)
+	if c.asking && c.set.packets && c.set.protocol != 0 {
+		c.askLocked(now, out) // first, so that it is known whose the message is
+	}
 	id, err := c.do(recording.Send, t, b, out)
 	if err != nil {
 		return 0, err
@@ -112,14 +114,13 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 	return uint64(id), nil
 }
 
-// RestUnlocking lets acknowledgements in, now and then, when so many messages
-// wait for theirs that the window will soon forget the oldest. With all
-// processors busy the scheduler looks at the sockets only each 10 ms, in which a
-// flood sends more than any window holds.
+// RestUnlocking lets acknowledgements in when so much waits for them that the window will
+// soon forget some. With all processors busy, the scheduler looks at sockets only each 10
+// ms, in which a flood sends more than a window holds.
 func (f *framer) RestUnlocking(now time.Duration) {
 	c := (*Conn)(f)
 	before := c.endpoint.InFlight()
-	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < c.rareLocked().restAt {
+	if before < c.set.reliable.MaxWindow/2 || c.set.reliable.MaxWindow == 0 || now < c.extraLocked().restAt {
 		return
 	}
 	for d := restFor; d <= restMost; d *= 2 {
@@ -127,9 +128,9 @@ func (f *framer) RestUnlocking(now time.Duration) {
 		time.Sleep(d)
 		c.mu.Lock()
 		if c.endpoint.InFlight() < before {
-			c.rareLocked().restAt = c.now() + restEvery
+			c.extraLocked().restAt = c.now() + restEvery
 			return
 		}
 	}
-	c.rareLocked().restAt = c.now() + restInVain
+	c.extraLocked().restAt = c.now() + restInVain
 }

@@ -93,7 +93,7 @@ func TestEndDuringFlood(t *testing.T) {
 // Listener that has none left makes Write fail.
 func TestWriteWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{Config: &Config{MaxWindow: -1}})
+		_, l, dial := network(t, &ListenConfig{Config: &Config{maxWindow: -1}})
 		l.budget.Init(1)
 		dial("10.0.0.2:1", &Dialer{})
 		c := accept(t, l)

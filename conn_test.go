@@ -19,6 +19,7 @@ import (
 
 	"volley/internal/loopback"
 	"volley/internal/pattern"
+	"volley/internal/socket"
 	"volley/internal/socketpair"
 	"volley/simnet"
 )
@@ -30,12 +31,8 @@ var conns = []struct {
 }{
 	{"UDP", udpPair},
 	{"UDPWithoutOffload", func(tb testing.TB, cfg *Config) (a, b *Conn) {
-		var c Config
-		if cfg != nil {
-			c = *cfg
-		}
-		c.DisableOffload = true
-		return udpPair(tb, &c)
+		tb.Setenv(socket.DisableOffloadEnv, "1")
+		return udpPair(tb, cfg)
 	}},
 	{"Pipe", func(tb testing.TB, cfg *Config) (a, b *Conn) {
 		a, b = Pipe(cfg)

@@ -10,9 +10,7 @@ import (
 	"volley/internal/wire"
 )
 
-// HandleTick does what is due by time alone: acknowledgements that found no
-// message to travel with, keepalives, the timeouts of the connection and of
-// messages that lack fragments, and giving memory back.
+// HandleTick does what is due: acknowledgements, keepalives, timeouts, giving memory back.
 func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	c := (*Conn)(h)
 	now := t.Sub(c.born())
@@ -35,8 +33,11 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 		c.counts.keepAlivesSent++
 		c.queueEmptyLocked(now)
 	}
-	if wait, pending := c.endpoint.Inner().LossDue(t); pending && wait == 0 {
+	if wait, pending := c.endpoint.inner().LossDue(t); pending && wait == 0 {
 		c.do(recording.Update, t, nil, nil)
+	}
+	if due, ok := c.askHiddenLocked(); ok && now >= due {
+		c.saluteLocked(now, c.out.Batch(now), answerPrefix, c.greeting.peer)
 	}
 	c.freeLocked(t, now)
 	next := c.nextTickLocked(t, now)
@@ -48,8 +49,7 @@ func (h *handler) HandleTick(t time.Time, out *wire.Batch) time.Time {
 	return c.at(next)
 }
 
-// silence returns the error of a silent peer, which tells the last error of the socket
-// but does not match it: errors that match syscall.ECONNREFUSED are passing ones.
+// silence returns the error of a silent peer, with the socket's last error, without matching it.
 func (c *Conn) silence() error {
 	if last := netconn.LastError(c.out.Below); last != nil {
 		return fmt.Errorf("%w; the socket's last error: %v", ErrIdleTimeout, last)
@@ -57,13 +57,11 @@ func (c *Conn) silence() error {
 	return ErrIdleTimeout
 }
 
-// freeLocked gives memory back that has been held for too long: reassemblies,
-// and in idleness all that only a busy connection needs. Fragments alone do not
-// make an idle one busy.
+// freeLocked frees old reassemblies, and in idleness, whatever fragments come, the rest.
 func (c *Conn) freeLocked(t time.Time, now clock) {
 	idle := now-c.lastMessage >= idleAfter
 	compact := idle && !c.compact
-	if wait, pending := c.endpoint.Inner().ReassemblyDue(t); pending && wait == 0 {
+	if wait, pending := c.endpoint.inner().ReassemblyDue(t); pending && wait == 0 {
 		c.do(recording.Expire, t, nil, nil)
 		compact = idle
 	}
@@ -73,9 +71,7 @@ func (c *Conn) freeLocked(t time.Time, now clock) {
 	}
 }
 
-// nextTickLocked returns when HandleTick has something to do; zero: never. It is
-// told the time as both kinds, since one costs more to make of the other than what
-// it is for.
+// nextTickLocked returns when HandleTick has something to do; zero: never.
 func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 	const never = math.MaxInt64
 	next := clock(never)
@@ -99,11 +95,14 @@ func (c *Conn) nextTickLocked(t time.Time, now clock) clock {
 			next = min(next, due)
 		}
 	}
-	if wait, pending := c.endpoint.Inner().ReassemblyDue(t); pending {
+	if wait, pending := c.endpoint.inner().ReassemblyDue(t); pending {
 		next = min(next, now+wait)
 	}
-	if wait, pending := c.endpoint.Inner().LossDue(t); pending {
+	if wait, pending := c.endpoint.inner().LossDue(t); pending {
 		next = min(next, now+wait)
+	}
+	if due, ok := c.askHiddenLocked(); ok {
+		next = min(next, due)
 	}
 	if next == never {
 		return 0
@@ -125,14 +124,14 @@ const (
 // keepAliveLocked returns when the next keepalive is due, if there is to be one.
 func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	pause := c.set.keepAlive
-	if pause <= 0 {
+	if pause <= 0 || c.hidden {
 		return 0, false
 	}
 	timeout := c.set.idleTimeout
 	if timeout <= 0 || now-c.lastSent >= pause || !c.endpoint.Acked() {
 		return c.lastSent + pause, true
 	}
-	acked := c.endpoint.Inner().AckedAt().Sub(c.born())
+	acked := c.endpoint.inner().AckedAt().Sub(c.born())
 	urgentAt := acked + min(2*pause+pause/8, timeout*2/3)
 	if now < urgentAt {
 		return min(c.lastSent+pause, max(urgentAt, c.lastSent+urgentMin)), true
@@ -141,8 +140,7 @@ func (c *Conn) keepAliveLocked(now clock) (due clock, ok bool) {
 	return c.lastSent + min(pause, max(urgentMin, left/urgentShare)), true
 }
 
-// scheduleLocked asks for a tick if none is asked for that is early enough. It is
-// told the time as nextTickLocked is.
+// scheduleLocked asks for a tick unless one is due early enough. See nextTickLocked for now.
 func (c *Conn) scheduleLocked(t time.Time, now clock) {
 	if c.out.Err() != nil {
 		return // the endpoint is gone
@@ -155,14 +153,12 @@ func (c *Conn) scheduleLocked(t time.Time, now clock) {
 	c.out.Below.Schedule(c.at(next))
 }
 
-// tickSoon is how far ahead a tick may be that a Write leaves as it is: what the
-// message may need later is looked at then.
+// tickSoon: a Write leaves a tick this near alone, which then looks at the new message.
 const tickSoon = 100 * time.Millisecond
 
-// activeLocked notes that there was a message: figures are brought up to date
-// now and then.
+// activeLocked notes that there was a message: figures are brought up to date now and then.
 func (c *Conn) activeLocked(now clock) {
-	if now-c.endpoint.Inner().Updated() >= updateEvery {
+	if now-c.endpoint.inner().Updated() >= updateEvery {
 		c.updateLocked(now)
 	}
 	if c.compact {
@@ -171,22 +167,19 @@ func (c *Conn) activeLocked(now clock) {
 	}
 }
 
-// updateEvery is how often messages bring the figures up to date, which are smoothed
-// by the time that has passed. Who asks for them gets fresher ones.
+// updateEvery is how often messages update the smoothed figures.
 const updateEvery = 100 * time.Millisecond
 
 func (c *Conn) updateLocked(now clock) {
-	if now-c.endpoint.Inner().Updated() >= smoothingInterval {
+	if now-c.endpoint.inner().Updated() >= smoothingInterval {
 		c.do(recording.Update, c.at(now), nil, nil)
 	}
 }
 
-// controlRetry is when a control packet is tried again for which there was no
-// room or no memory.
+// controlRetry is when a control packet without room or memory is tried again.
 const controlRetry = 10 * time.Millisecond
 
-// sendControlLocked queues the control packet that is due. While so many wait to
-// leave that the peer has forgotten what they speak of it stays due.
+// sendControlLocked queues the due control packet, unless so many wait that it is no use yet.
 func (c *Conn) sendControlLocked(now clock) {
 	if c.out.Crowded() {
 		return
@@ -201,8 +194,7 @@ func (c *Conn) sendControlLocked(now clock) {
 	c.out.Answered()
 }
 
-// queueEmptyLocked queues a packet without payload, which the peer's application
-// does not see.
+// queueEmptyLocked queues a packet without payload, which the peer's application never sees.
 func (c *Conn) queueEmptyLocked(now clock) {
 	out := c.out.Batch(now)
 	c.do(recording.Send, c.at(now), nil, out)

@@ -30,12 +30,10 @@ const (
 	maxReason  = 64                       // bytes of that of a goodbye
 )
 
-// isControl reports whether a datagram may be one of these.
 func isControl(b []byte) bool {
 	return len(b) > 0 && b[0]&1 != 0 && b[0] != 1 && b[0] <= lastPrefix
 }
 
-// putNotice writes a notice about the packet with a sequence.
 func putNotice(b []byte, sequence uint16) {
 	b[0] = noticePrefix
 	binary.LittleEndian.PutUint16(b[1:noticeSize], sequence)

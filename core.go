@@ -6,22 +6,22 @@ import (
 	"math"
 	"time"
 
+	"volley/internal/inner"
 	"volley/internal/recording"
 	"volley/internal/wire"
 	"volley/reliable"
 )
 
-// A core is an endpoint as a connection and a replay call it: each call that
-// changes the endpoint goes through do. So a capture can note every call, and a
-// replay can make every call that was noted.
+// A core is an endpoint whose changes all go through do, for captures and replays.
 type core struct{ reliable.Endpoint }
+
+// inner returns the calls of the endpoint that package reliable does not export.
+func (k *core) inner() inner.Endpoint { return inner.Of(&k.Endpoint) }
 
 // errNoCall is what do says of a kind that is no call of an endpoint.
 var errNoCall = errors.New("an endpoint has no such call")
 
-// do makes a call at t. b is the message to send or the datagram that came in, and
-// datagrams to send go to out. The result is that of the call: the id of a message
-// or -1, a Verdict, or 1 for true.
+// do makes a call with b at t, and returns an id or -1, a Verdict, or 1 for true.
 func (k *core) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (result int64, err error) {
 	switch kind {
 	case recording.Send:
@@ -37,17 +37,19 @@ func (k *core) do(kind recording.Kind, t time.Time, b []byte, out *wire.Batch) (
 	case recording.Control:
 		k.SendControl(t, out)
 	case recording.Expire:
-		k.Inner().ExpireReassemblies(t)
+		k.inner().ExpireReassemblies(t)
 	case recording.Compact:
 		k.Compact(t)
 	case recording.InquiryDue:
-		if k.Inner().InquiryDue(t) {
+		if k.inner().InquiryDue(t) {
 			return 1, nil
 		}
 	case recording.Inquire:
-		k.Inner().SendInquiry(t, out)
+		k.inner().SendInquiry(t, out)
 	case recording.Renew:
-		k.Inner().Renew()
+		k.inner().Renew()
+	case recording.Move:
+		k.inner().Move(t)
 	case recording.Close:
 		k.Free()
 	default:
@@ -74,7 +76,6 @@ func (k *core) doNoted(notes *recording.Outputs, kind recording.Kind, t time.Tim
 	return result, err
 }
 
-// noteFigures notes the counters and figures of the endpoint.
 func (k *core) noteFigures(notes *recording.Outputs) {
 	if notes == nil {
 		return
@@ -104,8 +105,7 @@ func headSize(d []byte) int {
 	return n
 }
 
-// regularHead is headSize for a packet. Where there is no header, the bytes that
-// look like one are taken for it.
+// regularHead is headSize for a packet. Without a header, the first bytes are taken for one.
 func regularHead(d []byte) int {
 	_, n, err := reliable.ParseHeader(d)
 	if err != nil {
@@ -128,9 +128,7 @@ func captured(cfg *reliable.Config, first uint64) (json.RawMessage, error) {
 	return json.Marshal(c)
 }
 
-// possible reports whether newSettings leaves the sizes as they are: with some of
-// those that an endpoint takes, each call would walk over tens of thousands of
-// entries.
+// possible reports whether newSettings allows the sizes: some of an endpoint's take too long.
 func (c *coreConfig) possible() bool {
 	return c.SentBuffer|c.ReceivedBuffer|c.ReassemblyBuffer|c.RTTHistory == 0 && c.AckBuffer == -1
 }

@@ -87,7 +87,7 @@ func (d *Dialer) connect(inner net.Conn) (*Conn, error) {
 		inner.Close()
 		return nil, err
 	}
-	c := &Conn{rare: &rare{inner: inner}}
+	c := &Conn{attached: &attached{inner: inner}}
 	stop := set.watchDialed(dc)
 	if err := c.start(dc, set); err != nil {
 		stop()
@@ -121,9 +121,8 @@ func socketConfig(cfg *Config) socket.Config {
 		return socket.Config{}
 	}
 	return socket.Config{
-		ReadBuffer:     cfg.SocketBuffer,
-		WriteBuffer:    cfg.SocketBuffer,
-		DisableOffload: cfg.DisableOffload,
+		ReadBuffer:  cfg.SocketBuffer,
+		WriteBuffer: cfg.SocketBuffer,
 	}
 }
 

@@ -64,7 +64,6 @@ func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, raddr net.Addr) 
 	return c, nil
 }
 
-// dialConnected makes a connection of a socket that has a peer.
 func (d *Dialer) dialConnected(udp *net.UDPConn, raddr net.Addr) (*Conn, error) {
 	if peer := udp.RemoteAddr(); !sameAddr(raddr, peer) {
 		return nil, &net.OpError{Op: "dial", Net: "udp", Source: udp.LocalAddr(), Addr: raddr, Err: &otherPeerError{net.AddrError{

@@ -53,7 +53,7 @@
 // Sequence numbers have 16 bits, so beyond that limit a message may arrive
 // twice, and a receipt may name the wrong message. When nothing has arrived for
 // 10 s, the sender may have lost its place: then an old datagram from before that
-// silence may arrive twice, too, if it is older than the last [Config].MaxWindow
+// silence may arrive twice, too, if it is older than the last 16,384
 // messages. Messages may be lost and may overtake each other. If the reader's buffer
 // is full, messages are refused, not acknowledged, and show in the sender's loss.
 //
@@ -61,15 +61,20 @@
 //
 // The wire has no authentication and no encryption: anybody who can forge the
 // peer's address can inject messages, and one forged datagram can disturb a
-// connection. On the open internet run it over a secure session, such as
-// package netcode's. Memory that a peer can make this side hold is bounded in
+// connection. On the open internet run it over encrypted sessions, such as those
+// of package secure. Memory that a peer can make this side hold is bounded in
 // bytes, for one Conn by its [Config] and for all of a [Listener] by
 // [ListenConfig].MaxMemory.
 //
 // # Ending
 //
-// The wire has no close. Close is local: the other side learns nothing, until
-// its IdleTimeout has passed without a datagram and its calls fail with
-// [ErrIdleTimeout]. Both sides send a keepalive when they have nothing else to
-// send, so an idle connection lives.
+// [Conn.Close] tells the peer. Its Read returns what has arrived, and then io.EOF,
+// or a *[CloseError] after [Conn.CloseWithReason]. A Listener that is full or closes
+// refuses a new peer, whose calls return a *[RefusedError].
+//
+// A peer that was killed says nothing. Then calls fail with [ErrPeerRestarted] as
+// soon as its successor answers at the same address, or with [ErrIdleTimeout] after
+// IdleTimeout without a datagram. Peers of the reference know no goodbye, and end by
+// silence only. Both sides send a keepalive when they have nothing else to send, so
+// an idle connection lives.
 package volley

@@ -1,88 +1,83 @@
 package volley
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
 
-// A FindingKind says what limits or hurts a connection.
-type FindingKind int
-
-// The kinds, the most serious first.
+// The kinds of findings, the most serious first.
 const (
-	// FindingEnded: the connection has been closed or has ended.
-	FindingEnded FindingKind = 1 + iota
-	// FindingPeerRefuses: the peer's machine says that nobody listens on the port
-	// (ICMP), and nothing has been heard since. Anybody may have sent that.
-	FindingPeerRefuses
-	// FindingPeerSilent: nothing has been heard for Duration, though the peer should
-	// have answered or sent a keepalive.
-	FindingPeerSilent
-	// FindingPeerDeaf: the peer is heard, but acknowledges nothing of what is sent, for
-	// Duration, so that Count messages wait: the way to it is interrupted, as by a
-	// firewall.
-	FindingPeerDeaf
-	// FindingSizesDiffer: Count datagrams of the peer, and with them the Share of its
-	// messages, were refused, because they are larger than Config.MaxMessageSize
-	// allows or cut by another Config.FragmentSize.
-	FindingSizesDiffer
-	// FindingSocketFull: Count datagrams have found the receive buffer of our own
-	// socket full, of Value bytes: those of all connections of a Listener.
-	FindingSocketFull
-	// FindingMemoryFull: what all connections of the Listener hold has reached
-	// ListenConfig.MaxMemory, of Limit bytes, and Count requests for more were
-	// refused.
-	FindingMemoryFull
-	// FindingInboxFull: Count messages have found Config.ReadBuffer full, or at least
-	// half of its Limit bytes wait for Read, Value bytes.
-	FindingInboxFull
-	// FindingSendBlocked: what is sent does not leave: the system or the connection
-	// below takes nothing for Duration, or has refused Count datagrams, of all
-	// connections of a Listener.
-	FindingSendBlocked
-	// FindingWindowShort: Count messages have left the window of Limit packets before
-	// their acknowledgement could come. They count as lost and have perhaps
-	// arrived. It is not told where no acknowledgements come at all.
-	FindingWindowShort
-	// FindingLossSending: Count of our messages, the Share of those whose fate was
-	// decided, have not been acknowledged. Whether the network has lost them or
-	// the peer has, only the peer can tell. Messages without an answer when the
-	// connection ended are not among them.
-	FindingLossSending
-	// FindingLossReceiving: Count messages of the peer, as the Share of what it sent,
-	// have been lost in the network.
-	FindingLossReceiving
-	// FindingMalformed: Count datagrams from the peer's address, the Share of all, were
-	// none of this protocol.
-	FindingMalformed
-	// FindingJitter: the latest round-trip times lie Duration away from the smoothed one
-	// on average.
-	FindingJitter
-	// FindingOneWay: all messages go one way, which is nothing wrong, but limits what
-	// is known: loss and round-trip times are measured by who sends.
-	FindingOneWay
+	findingEnded         = "ended"
+	findingPeerRefuses   = "peer refuses"
+	findingPeerSilent    = "peer silent"
+	findingPeerDeaf      = "peer deaf"
+	findingMoved         = "moved"
+	findingSizesDiffer   = "sizes differ"
+	findingHandlerBlocks = "handler blocks"
+	findingSocketFull    = "socket full"
+	findingMemoryFull    = "memory full"
+	findingInboxFull     = "inbox full"
+	findingSendBlocked   = "send blocked"
+	findingWindowShort   = "window short"
+	findingLossSending   = "loss sending"
+	findingLossReceiving = "loss receiving"
+	findingMalformed     = "malformed"
+	findingJitter        = "jitter"
+	findingOneWay        = "one way"
 )
-
-var findingNames = [...]string{"nothing", "ended", "peer refuses", "peer silent", "peer deaf", "sizes differ", "socket full", "memory full",
-	"inbox full", "send blocked", "window short", "loss sending", "loss receiving", "malformed", "jitter", "one way"}
-
-func (k FindingKind) String() string {
-	if k < 0 || int(k) >= len(findingNames) {
-		return fmt.Sprintf("FindingKind(%d)", int(k))
-	}
-	return findingNames[k]
-}
 
 // A Finding is one thing that limits or hurts a connection. Which figures it has
 // follows from its Kind; the others are zero.
 type Finding struct {
-	Kind     FindingKind
+	// Kind is one of these, the most serious first:
+	//
+	//   - "ended": the connection has been closed or has ended.
+	//   - "peer refuses": the peer's machine says that nobody listens on the port
+	//     (ICMP), and nothing has been heard since. Anybody may have sent that.
+	//   - "peer silent": nothing has been heard for Duration, though the peer should
+	//     have answered or sent a keepalive.
+	//   - "peer deaf": the peer is heard, but acknowledges nothing of what is sent, for
+	//     Duration, so that Count messages wait: the way to it is interrupted, as by a
+	//     firewall.
+	//   - "moved": Duration ago, the peer came to be reached by another way, Count times
+	//     within the period. Messages that were under way are lost, and round-trip times
+	//     begin anew.
+	//   - "sizes differ": Count datagrams of the peer, and with them the Share of its
+	//     messages, were refused, because they are larger than Config.MaxMessageSize
+	//     allows or cut by another Config.FragmentSize.
+	//   - "handler blocks": the Handler of [Listener.Serve] or Poll has taken 20 ms or more
+	//     for the messages at hand, Count times and for Duration in all, whatever
+	//     connections of the socket they were of.
+	//   - "socket full": Count datagrams have found the receive buffer of our own
+	//     socket full, of Value bytes: those of all connections of a Listener.
+	//   - "memory full": what all connections of the Listener hold has reached
+	//     ListenConfig.MaxMemory, of Limit bytes, and Count requests for more were
+	//     refused.
+	//   - "inbox full": Count messages have found Config.ReadBuffer full, or at least
+	//     half of its Limit bytes wait for Read, Value bytes.
+	//   - "send blocked": what is sent does not leave: the system or the connection
+	//     below takes nothing for Duration, or has refused Count datagrams, of all
+	//     connections of a Listener.
+	//   - "window short": Count messages have left the window of Limit packets before
+	//     their acknowledgement could come. They count as lost and have perhaps
+	//     arrived. It is not told where no acknowledgements come at all.
+	//   - "loss sending": Count of our messages, the Share of those whose fate was
+	//     decided, have not been acknowledged. Whether the network has lost them or
+	//     the peer has, only the peer can tell. Messages without an answer when the
+	//     connection ended are not among them.
+	//   - "loss receiving": Count messages of the peer, as the Share of what it sent,
+	//     have been lost in the network.
+	//   - "malformed": Count datagrams from the peer's address, the Share of all, were
+	//     none of this protocol.
+	//   - "jitter": the latest round-trip times lie Duration away from the smoothed one
+	//     on average.
+	//   - "one way": all messages go one way, which is nothing wrong, but limits what
+	//     is known: the side that sends measures loss and round-trip times.
+	Kind     string
 	Count    uint64  // cases within Explanation.Period
 	Share    float64 // 0 to 1
 	Duration time.Duration
-	// Value is what there is, and Limit the most there may be, both in bytes or
-	// packets.
+	// Value is what there is, and Limit the most there may be, both in bytes or packets.
 	Value, Limit int64
 	// Text says it in a sentence. Advice says, in another one, what mends it,
 	// and is empty where nothing at this side does. The wording is for people
@@ -94,17 +89,16 @@ type Finding struct {
 type Explanation struct {
 	// Period is the time that counts in the findings are about, up to now.
 	Period time.Duration
-	// Findings are what was found, the most serious first. Fields and kinds may
-	// be added.
+	// Findings are what was found, the most serious first. Fields and kinds may be added.
 	Findings []Finding
 	// Missed tells of Period where messages of the peer got lost.
 	Missed MissedMessages
 }
 
-// OK reports whether nothing is wrong: there is no finding but OneWay.
+// OK reports whether nothing is wrong: the only finding, if any, is "one way".
 func (e Explanation) OK() bool {
 	for _, f := range e.Findings {
-		if f.Kind != FindingOneWay {
+		if f.Kind != findingOneWay {
 			return false
 		}
 	}
@@ -148,6 +142,7 @@ const (
 //     without an acknowledgement for twice that time though the peer is heard;
 //   - any datagram of the peer that was refused for its size or that of its
 //     fragments, and three malformed ones, if they are 1 %;
+//   - a Handler that takes 20 ms or more at a time, while nobody is heard;
 //   - any datagram that found the socket's receive buffer full, any message or
 //     memory refused, and a ReadBuffer that is half full;
 //   - any message that left the window before its fate was known, and what waits
@@ -164,7 +159,7 @@ const (
 func (c *Conn) Explain() Explanation {
 	now := c.look()
 	c.mu.Lock()
-	r := c.rareLocked()
+	r := c.extraLocked()
 	if r.looks == nil {
 		r.looks = new(looks)
 	}

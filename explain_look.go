@@ -4,11 +4,11 @@ import (
 	"cmp"
 
 	"volley/internal/datagram"
+	"volley/internal/serve"
 	"volley/internal/socket"
 )
 
-// A look is what Explain goes by: how a connection stands at one moment. The zero
-// look is that of the time before there was a connection.
+// A look is a connection at one moment, for Explain. The zero look is before its life.
 type look struct {
 	at    clock
 	stats Stats
@@ -17,13 +17,14 @@ type look struct {
 	ended                 error  // why, if it has
 	refusal               error  // of the peer's machine, since the peer was heard
 	silent                clock  // since anything was heard
+	movedAt               clock  // when the peer came to be reached by another way
 	heard                 bool   // anything ever was
 	open                  int    // messages whose fate is not known
 	variation             clock  // of the latest round-trip times
 	oldest                clock  // age of the oldest of them, 0 if it is not known
 	forgotten             uint64
 	undecided             uint64 // counted as lost by the end
-	misfits               uint64 // datagrams refused for their size
+	rejected              uint64 // datagrams refused for their size
 	malformed             uint64 // and for another reason
 	fragment, maxMessage  int    // sizes, here
 	pendingFor            clock  // what is framed waits for that
@@ -33,12 +34,12 @@ type look struct {
 	socketBuffer          int    // asked for
 	memoryUsed, memoryMax int64  // of all connections
 	memoryRefused         uint64 // times
+	late                  serve.Late
 }
 
-// look returns how the connection stands.
 func (c *Conn) look() *look {
 	stats, below := c.stats()
-	l := &look{stats: stats, writeErrors: below.WriteErrors}
+	l := &look{stats: stats, writeErrors: below.WriteErrors, late: c.seat.Late()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.set
@@ -52,21 +53,23 @@ func (c *Conn) look() *look {
 	if b := s.budget; b != nil {
 		l.memoryUsed, l.memoryMax, l.memoryRefused = b.Used(), b.Limit(), b.Refused()
 	}
-	if r := c.rare; r != nil {
-		l.forgotten, l.undecided = r.forgotten, r.undecided
+	if r := c.extra(); r != nil {
+		l.forgotten, l.undecided, l.movedAt = r.forgotten, r.undecided, r.movedAt
 		l.stats.Transport.Drops = since(r.earlier.drops, l.stats.Transport.Drops)
-		if r.misfits != nil {
-			l.misfits, l.malformed = r.misfits.sizes, r.misfits.malformed
+		if r.rejected != nil {
+			l.rejected, l.malformed = r.rejected.sizes, r.rejected.malformed
 		}
 		l.writeErrors = since(r.earlier.writeErrors, l.writeErrors)
 		l.memoryRefused = since(r.earlier.memoryRefused, l.memoryRefused)
+		l.late.Times -= r.earlier.late.Times
+		l.late.Total -= r.earlier.late.Total
 	}
 	if c.over() != nil {
 		return l
 	}
 	l.open = c.endpoint.InFlight()
-	l.variation = c.endpoint.Inner().RTTVariation()
-	if wait, pending := c.endpoint.Inner().LossDue(c.at(l.at)); pending {
+	l.variation = c.endpoint.inner().RTTVariation()
+	if wait, pending := c.endpoint.inner().LossDue(c.at(l.at)); pending {
 		l.oldest = cmp.Or(s.reliable.LostAfter, defaultLostAfter) - wait
 	}
 	l.pendingFor, l.busy = c.out.Waiting(l.at)
@@ -76,12 +79,14 @@ func (c *Conn) look() *look {
 	return l
 }
 
-// An earlier is what had happened to the others that share a socket or a limit of
-// memory before a connection began.
-type earlier struct{ drops, writeErrors, memoryRefused uint64 }
+// An earlier is what others had met on the shared socket and memory before.
+type earlier struct {
+	drops, writeErrors, memoryRefused uint64
 
-// noteEarlier keeps what is not to be blamed for what happens from now on. Mostly
-// that is nothing.
+	late serve.Late
+}
+
+// noteEarlier keeps what was there before, which is mostly nothing.
 func (c *Conn) noteEarlier(s datagram.Stats) {
 	e := earlier{drops: uint64(s.Socket.Drops), writeErrors: s.WriteErrors}
 	if b := c.set.budget; b != nil {
@@ -89,19 +94,17 @@ func (c *Conn) noteEarlier(s datagram.Stats) {
 	}
 	if e != (earlier{}) {
 		c.mu.Lock()
-		c.rareLocked().earlier = e
+		c.extraLocked().earlier = e
 		c.mu.Unlock()
 	}
 }
 
-// noteUndecidedLocked keeps, once the end has counted all that was not acknowledged
-// as lost, how many of the messages these are: it does not mean that they are.
+// noteUndecidedLocked keeps how many messages count as lost only because of the end.
 func (c *Conn) noteUndecidedLocked() {
 	if n := c.counts.messagesLost - c.over().MessagesLost; n > 0 {
-		c.rareLocked().undecided = n
+		c.extraLocked().undecided = n
 	}
 }
 
-// since returns by how much a counter has grown. One that a late arrival has taken
-// back a little has not.
+// since returns by how much a counter has grown; 0 if a late arrival has taken some back.
 func since(before, now uint64) uint64 { return now - min(before, now) }

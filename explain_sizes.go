@@ -8,9 +8,8 @@ import (
 	"volley/reliable"
 )
 
-// misfits are the datagrams of the peer that were refused, as far as that was not
-// for their age or for want of memory.
-type misfits struct {
+// rejected are refused datagrams of the peer, not for their age or for want of memory.
+type rejected struct {
 	sizes     uint64 // for they were too large, or cut otherwise than here
 	malformed uint64 // for another reason
 	messages  uint64 // that those of sizes were of
@@ -25,24 +24,23 @@ type misfits struct {
 	aheadTo uint64
 }
 
-// noteMisfitLocked counts a datagram that the endpoint has refused. Where that was
-// for its size, its message is not lost in the network.
-func (c *Conn) noteMisfitLocked(v reliable.Verdict, b []byte) {
+// noteRejectedLocked counts a refused datagram. One of a wrong size is not lost in the network.
+func (c *Conn) noteRejectedLocked(v reliable.Verdict, b []byte) {
 	if _, ok := parseSalute(b); ok {
 		return // where the connection does not greet
 	}
-	r := c.rareLocked()
-	if r.misfits == nil {
-		r.misfits = new(misfits)
+	r := c.extraLocked()
+	if r.rejected == nil {
+		r.rejected = new(rejected)
 	}
-	m := r.misfits
-	sequence, known, size := c.set.misfit(v, b)
+	m := r.rejected
+	sequence, known, size := c.set.classify(v, b)
 	if !size {
 		m.malformed++
 		return
 	}
 	m.sizes++
-	c.set.misfits.Add(1)
+	c.set.rejected.Add(1)
 	if !known || !m.first(sequence) {
 		return
 	}
@@ -60,9 +58,8 @@ func (c *Conn) noteMisfitLocked(v reliable.Verdict, b []byte) {
 	}
 }
 
-// misfit returns the sequence of a datagram that was refused, if it is known, and
-// whether it was refused for its size.
-func (s *settings) misfit(v reliable.Verdict, b []byte) (sequence uint16, known, size bool) {
+// classify returns the sequence of a refused datagram, if known, and if its size was the reason.
+func (s *settings) classify(v reliable.Verdict, b []byte) (sequence uint16, known, size bool) {
 	size = v == reliable.TooLarge
 	if !wire.IsFragment(b) {
 		h, _, err := reliable.ParseHeader(b)
@@ -76,9 +73,8 @@ func (s *settings) misfit(v reliable.Verdict, b []byte) (sequence uint16, known,
 	return uint16(b[1]) | uint16(b[2])<<8, true, size || reason.OtherSize()
 }
 
-// first reports whether a sequence is the first of its message, as far as it is not
-// far from those that were refused last.
-func (m *misfits) first(sequence uint16) bool {
+// first reports whether a sequence is the first of its message, going by the latest refusals.
+func (m *rejected) first(sequence uint16) bool {
 	const span = 64
 	if m.recent == 0 {
 		m.newest = sequence
@@ -97,9 +93,8 @@ func (m *misfits) first(sequence uint16) bool {
 	return !seen
 }
 
-// passed returns how many of the packets that an accepted one has passed by, as the
-// first after another, were refused for their size.
-func (m *misfits) passed(before, number uint64) uint64 {
+// passed returns how many of the packets passed by were refused for their size.
+func (m *rejected) passed(before, number uint64) uint64 {
 	if m == nil || m.aheadTo > number {
 		return 0
 	}
@@ -111,13 +106,13 @@ func (m *misfits) passed(before, number uint64) uint64 {
 	return n
 }
 
-// misfitEvent is what the Logger is told of these datagrams.
-func (s *settings) misfitEvent() watch.Event {
+// rejectedEvent is what the Logger is told of these datagrams.
+func (s *settings) rejectedEvent() watch.Event {
 	return watch.Event{
 		Level: slog.LevelWarn,
-		Message: "volley: datagrams are refused, for they are too large or cut otherwise than here: " +
+		Message: "volley: datagrams are refused, because they are too large or cut otherwise than here: " +
 			"FragmentSize has to be the same on both sides, and MaxMessageSize large enough",
-		Total: s.misfits.Load,
+		Total: s.rejected.Load,
 		Attrs: func() []slog.Attr {
 			return []slog.Attr{slog.Int("fragment_size", s.reliable.FragmentSize), slog.Int("max_message_size", s.maxMessage)}
 		},

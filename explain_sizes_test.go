@@ -63,7 +63,7 @@ func TestExplainSizesDiffer(t *testing.T) {
 					}
 					time.Sleep(100 * time.Millisecond)
 					e := s.b.Explain()
-					f := finding(t, e, FindingSizesDiffer)
+					f := finding(t, e, findingSizesDiffer)
 					require.GreaterOrEqual(t, f.Count, uint64(refused))
 					require.Contains(t, f.Advice, "Config.FragmentSize")
 					require.Contains(t, f.Advice, "MaxMessageSize")
@@ -71,7 +71,7 @@ func TestExplainSizesDiffer(t *testing.T) {
 					require.Equal(t, e.Missed, s.b.Stats().Missed)
 					require.False(t, e.OK())
 					for _, f := range e.Findings {
-						require.NotContains(t, []FindingKind{FindingLossReceiving, FindingMalformed}, f.Kind)
+						require.NotContains(t, []string{findingLossReceiving, findingMalformed}, f.Kind)
 					}
 					time.Sleep(explainRecent)
 					s.b.Explain()
@@ -108,8 +108,8 @@ func TestExplainSizesAndLoss(t *testing.T) {
 			require.InDelta(t, 900, float64(m.Sizes), 30)
 			require.InDelta(t, 300, float64(m.Network), 60)
 			e := s.b.Explain()
-			finding(t, e, FindingSizesDiffer)
-			finding(t, e, FindingLossReceiving)
+			finding(t, e, findingSizesDiffer)
+			finding(t, e, findingLossReceiving)
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestExplainMalformed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		e := s.b.Explain()
-		require.EqualValues(t, 20, only(t, e, FindingMalformed).Count)
+		require.EqualValues(t, 20, only(t, e, findingMalformed).Count)
 		require.Zero(t, e.Missed)
 		for range 10 {
 			var b [noticeSize]byte
@@ -140,7 +140,7 @@ func TestExplainMalformed(t *testing.T) {
 // TestSizesLog: the Logger is told of it on every side that has one, once in ten
 // seconds.
 func TestSizesLog(t *testing.T) {
-	const line = `level=WARN msg="volley: datagrams are refused, for they are too large or cut otherwise than here: ` +
+	const line = `level=WARN msg="volley: datagrams are refused, because they are too large or cut otherwise than here: ` +
 		`FragmentSize has to be the same on both sides, and MaxMessageSize large enough" count=`
 	cfg := func() (*logBuffer, *Config) {
 		log, logger := newLog()
@@ -199,10 +199,10 @@ func TestSizesLog(t *testing.T) {
 	})
 }
 
-// TestMisfitSequences: each message counts once, in whatever order its datagrams
+// TestRejectedSequences: each message counts once, in whatever order its datagrams
 // come.
-func TestMisfitSequences(t *testing.T) {
-	var m misfits
+func TestRejectedSequences(t *testing.T) {
+	var m rejected
 	for _, test := range []struct {
 		sequence uint16
 		first    bool
@@ -216,9 +216,9 @@ func TestMisfitSequences(t *testing.T) {
 	}
 }
 
-// TestMisfitsPassed: what is refused is missing at no time, whether an accepted
+// TestRejectedPassed: what is refused is missing at no time, whether an accepted
 // packet passes it by before it comes or after.
-func TestMisfitsPassed(t *testing.T) {
+func TestRejectedPassed(t *testing.T) {
 	set, err := newSettings(&Config{MaxMessageSize: 10}, 1200, nil)
 	require.NoError(t, err)
 	c := &Conn{set: set}
@@ -230,13 +230,13 @@ func TestMisfitsPassed(t *testing.T) {
 	refuse := func(sequences ...uint16) {
 		for _, s := range sequences {
 			b := reliable.AppendHeader(nil, reliable.Header{Sequence: s})
-			c.noteMisfitLocked(reliable.TooLarge, append(b, make([]byte, 11)...))
+			c.noteRejectedLocked(reliable.TooLarge, append(b, make([]byte, 11)...))
 		}
 	}
 	check := func(missing, messages uint64) {
 		t.Helper()
-		require.Equal(t, missing, c.rare.missing)
-		require.Equal(t, messages, c.rare.misfits.messages)
+		require.Equal(t, missing, c.extra().missing)
+		require.Equal(t, messages, c.extra().rejected.messages)
 	}
 	refuse(1, 2, 3) // before the first one
 	take(5)

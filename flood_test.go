@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 	"time"
+
 	"volley/internal/pattern"
+	"volley/internal/socket"
 )
 
 // tellsDrops reports whether the system counts what a socket's buffer has no room
@@ -78,9 +80,10 @@ func TestWriteBatchFates(t *testing.T) {
 // What an open loop sends and the program does not get is accounted for: it
 // was dropped in the socket's buffer, or found the read buffer full, or came
 // when so many had been refused that the jump guard waited for a second one.
-// Without offload, for the kernel counts a run that it drops as one.
+// Without offload, because the kernel counts a run that it drops as one.
 func TestOpenLoopIsAccountedFor(t *testing.T) {
-	a, b := udpPair(t, &Config{ReadBuffer: 64 << 10, SocketBuffer: 64 << 10, DisableOffload: true})
+	t.Setenv(socket.DisableOffloadEnv, "1")
+	a, b := udpPair(t, &Config{ReadBuffer: 64 << 10, SocketBuffer: 64 << 10})
 	s := b.Stats()
 	if !tellsDrops(&s.Transport) {
 		t.Skip("the platform does not tell what it drops")

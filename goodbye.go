@@ -37,8 +37,8 @@ const (
 // peer may have to be told again.
 type farewell struct {
 	datagram []byte
-	token    uint64 // that the peer believes
-	own      uint64 // that we do
+	token    uint64 // that the peer believes; 0: its hello is yet to come
+	own      uint64 // that we do; 0: there is none
 	left     int    // so often it may be sent
 	answers  bool   // only in answer to the peer, which has not shown to be at its address
 	gap      clock
@@ -46,7 +46,6 @@ type farewell struct {
 	over     clock
 }
 
-// sayGoodbyeLocked frames n copies of a goodbye.
 func (c *Conn) sayGoodbyeLocked(now clock, token uint64, reason string, n int) {
 	for range n {
 		c.frameTokenLocked(now, goodbyePrefix, token, reason)
@@ -63,13 +62,19 @@ func (c *Conn) partLocked(now clock, reason string) *farewell {
 		}
 		return nil
 	}
-	if g == nil || g.peer == 0 {
-		return nil
-	}
 	below := c.out.Below.Features()
 	lingers := !c.set.packets && below.Linger != nil && !below.Waits // else Close closes what was given to NewConn
+	f := &farewell{datagram: make([]byte, tokenSize+len(reason)), left: goodbyes, answers: true, gap: unknownGap}
 	n := atOnce
 	switch {
+	case g == nil && lingers && c.set.greets && c.endpoint.Counters().PacketsReceived <= 1:
+		// Accept has returned it before the hello, which follows the first packet, was handled.
+		putToken(f.datagram, goodbyePrefix, 0, reason)
+		f.next = now + farewellGaps*f.gap
+		f.over = f.next
+		return f
+	case g == nil || g.peer == 0:
+		return nil
 	case !g.proved:
 		n = 1
 	case !lingers:
@@ -79,9 +84,8 @@ func (c *Conn) partLocked(now clock, reason string) *farewell {
 	if !lingers {
 		return nil
 	}
-	f := &farewell{datagram: make([]byte, tokenSize+len(reason)), token: g.peer, own: g.own, left: goodbyes - n, answers: !g.proved}
+	f.token, f.own, f.left, f.answers = g.peer, g.own, goodbyes-n, !g.proved
 	putToken(f.datagram, goodbyePrefix, g.peer, reason)
-	f.gap = unknownGap
 	if rtt := c.statsLocked().RTT; rtt > 0 {
 		f.gap = min(max(rtt/2, minGap), maxGap)
 	}
@@ -109,22 +113,44 @@ func (f *farewell) tick(now clock, out *wire.Batch) (next clock, done bool) {
 // hear handles what comes after Close. It reports true if no more is to be said: the
 // peer has heard, or has begun anew.
 func (f *farewell) hear(bufs [][]byte, out *wire.Batch) (done, anew bool) {
+	if f.token == 0 && !f.learn(bufs) {
+		return false, false
+	}
 	for _, b := range bufs {
 		if token, _, ok := parseToken(b, heardPrefix, 0); ok && token == f.token {
 			return true, false
 		}
-		if token, _, ok := parseToken(b, goodbyePrefix, maxReason); ok && token == f.own {
+		if token, _, ok := parseToken(b, goodbyePrefix, maxReason); ok && f.own != 0 && token == f.own {
 			return true, false // both have closed
 		}
 		if s, ok := parseSalute(b); ok && b[0] == helloPrefix && s.token != f.token {
-			return true, true
+			anew = true
 		}
 	}
-	if f.answers && f.left > 0 {
-		f.left--
+	n := min(f.left, 1)
+	switch {
+	case anew && !f.answers:
+		n = f.left // the hello may be forged
+	case !f.answers:
+		n = 0
+	}
+	for range n {
 		out.Append(f.datagram)
 	}
-	return false, false
+	f.left -= n
+	return anew, anew
+}
+
+// learn finds the token that the peer believes in its hello.
+func (f *farewell) learn(bufs [][]byte) bool {
+	for _, b := range bufs {
+		if s, ok := parseSalute(b); ok && b[0] == helloPrefix {
+			f.token = s.token
+			putToken(f.datagram, goodbyePrefix, s.token, string(f.datagram[tokenSize:]))
+			return true
+		}
+	}
+	return false
 }
 
 // CloseWithReason is Close, and tells the peer why: its calls return a *[CloseError]
@@ -132,7 +158,7 @@ func (f *farewell) hear(bufs [][]byte, out *wire.Batch) (done, anew bool) {
 func (c *Conn) CloseWithReason(reason string) error {
 	c.seat.Flush()
 	c.mu.Lock()
-	this := c.rareLocked()
+	this := c.extraLocked()
 	if this.closed != nil {
 		c.mu.Unlock()
 		<-this.closed
@@ -141,7 +167,10 @@ func (c *Conn) CloseWithReason(reason string) error {
 	this.closed = make(chan struct{})
 	defer close(this.closed)
 	open := c.user.CloseLocked(&c.out)
-	lingers := open && c.finishUnlocking(cutReason(reason))
+	if reason = cutReason(reason); open {
+		this.reason = reason
+	}
+	lingers := open && c.finishUnlocking(reason)
 	c.mu.Unlock()
 	c.user.In.Fail(net.ErrClosed)
 	c.seat.Ended((*served)(c))
@@ -159,8 +188,8 @@ func (c *Conn) CloseWithReason(reason string) error {
 // tickAfterUnlocking is HandleTick of a connection that has ended.
 func (c *Conn) tickAfterUnlocking(now clock, out *wire.Batch) (next time.Time) {
 	var f *farewell
-	if c.rare != nil {
-		f = c.rare.farewell
+	if c.extra() != nil {
+		f = c.extra().farewell
 	}
 	if f == nil {
 		return time.Time{}
@@ -175,10 +204,15 @@ func (c *Conn) tickAfterUnlocking(now clock, out *wire.Batch) (next time.Time) {
 
 // hearAfterUnlocking is HandleBatch of a connection that has ended.
 func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
-	if c.rare == nil || c.rare.farewell == nil {
+	if c.extra() == nil || c.extra().farewell == nil {
 		return
 	}
-	done, anew := c.rare.farewell.hear(bufs, out)
+	f := c.extra().farewell
+	before := f.token
+	done, anew := f.hear(bufs, out)
+	if f.token != before {
+		c.set.departed.add(f.token)
+	}
 	if !done {
 		return
 	}
@@ -190,9 +224,8 @@ func (c *Conn) hearAfterUnlocking(bufs [][]byte, out *wire.Batch) {
 	c.partedUnlocking()
 }
 
-// partedUnlocking ends a farewell.
 func (c *Conn) partedUnlocking() {
-	c.rare.farewell = nil
+	c.extra().farewell = nil
 	if c.over() == nil {
 		return // CloseWithReason is still at it, and closes what is below
 	}
@@ -210,7 +243,7 @@ func parted(h datagram.Handler) bool {
 	c := (*Conn)(hc)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rare == nil || c.rare.farewell == nil {
+	if c.extra() == nil || c.extra().farewell == nil {
 		return false
 	}
 	c.partedUnlocking()

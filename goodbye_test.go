@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/capture"
+	"volley/internal/registry"
 	"volley/internal/testenv"
 	"volley/simnet"
 )
@@ -281,6 +283,34 @@ func TestGreetingIsShort(t *testing.T) {
 	})
 }
 
+// A game at 30 messages a second each way takes 1.03 packets a message, and one at 60 takes
+// 1.02, with the greeting and the goodbye.
+func TestPacketsAMessage(t *testing.T) {
+	for rate, most := range map[time.Duration]float64{30: 1.03, 60: 1.02} {
+		synctest.Test(t, func(t *testing.T) {
+			n, l, _ := network(t, &ListenConfig{})
+			n.SetDefault(simnet.Link{Latency: simRTT / 2, Ordered: true})
+			c := dialShared(t, n, "10.0.0.2:5000", nil)
+			s := accept(t, l)
+			messages := 0
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); messages += 2 {
+				c.Write([]byte("input"))
+				s.Write([]byte("state"))
+				time.Sleep(time.Second / rate)
+			}
+			c.Close()
+			time.Sleep(time.Second)
+			s.Close()
+			a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+			packets := n.LinkStats(a, b).Sent + n.LinkStats(b, a).Sent
+			require.Greater(t, packets, uint64(messages))
+			share := float64(packets) / float64(messages)
+			t.Logf("%d a second: %d packets for %d messages: %.3f", rate, packets, messages, share)
+			require.LessOrEqual(t, share, most)
+		})
+	}
+}
+
 // What a PacketConn does with a goodbye: it forgets the peer after a while, and begins
 // anew with the next message. Its own Close tells the peers that have greeted.
 func TestPacketConnGoodbyes(t *testing.T) {
@@ -309,6 +339,7 @@ func TestPacketConnGoodbyes(t *testing.T) {
 		require.Equal(t, 1, pc.Stats().Peers)
 		time.Sleep(partedLife/2 + 2*simRTT)
 		require.Zero(t, pc.Stats().Peers)
+		require.Equal(t, "closed by the peer: nobody reads this", registry.Ends()[0].Reason)
 		require.Contains(t, heard(), "timeout", "nothing twice")
 
 		c = dialShared(t, n, "10.0.0.2:5000", nil)
@@ -382,4 +413,57 @@ func TestGoodbyesCross(t *testing.T) {
 		require.Zero(t, l.Stats().Conns)
 		require.True(t, l.side.Over(), "it lingers though the other side is gone")
 	})
+}
+
+// A server may close a connection before the hello of its peer, which comes after the
+// first packet, was handled. The hello is answered by the goodbye, and opens no
+// connection, nor does its copy.
+func TestCloseBeforeHello(t *testing.T) {
+	for packets := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			n, l, _ := network(t, &ListenConfig{})
+			peer, err := n.Listen("10.0.0.2:5000")
+			require.NoError(t, err)
+			defer peer.Close()
+			send := func(b []byte) {
+				_, err := peer.WriteTo(b, l.Addr())
+				require.NoError(t, err)
+				time.Sleep(simRTT)
+			}
+			dc, err := l.side.Muxes()[0].Dial(udpAddr(peer.LocalAddr()))
+			require.NoError(t, err)
+			(*acceptor)(l).admit(time.Now(), dc)
+			s := accept(t, l)
+			for i := range packets {
+				send(midStream(t, uint16(i), 100)[0])
+			}
+			require.NoError(t, s.CloseWithReason("full"))
+			peer.SetReadDeadline(time.Now().Add(time.Second))
+			for range 2 {
+				send(tokened(goodbyePrefix, 0, "")) // says nothing, before the hello and after it
+				send(tokened(heardPrefix, 0, ""))
+				send(hello(77))
+			}
+			if packets > 1 {
+				require.Equal(t, 1, l.Stats().Conns) // the hello that came so late may be that of a new connection
+				return
+			}
+			var got [][]byte
+			for b := make([]byte, 100); ; {
+				k, _, err := peer.ReadFrom(b)
+				if err != nil {
+					break
+				}
+				if b[0] == goodbyePrefix {
+					got = append(got, bytes.Clone(b[:k]))
+				}
+			}
+			bye := tokened(goodbyePrefix, 77, "full")
+			require.Equal(t, [][]byte{bye, bye, bye, bye}, got, "an answer for each, once the token is known")
+			time.Sleep(maxFarewell)
+			require.Nil(t, l.side.Muxes()[0].Handler(udpAddr(peer.LocalAddr())))
+			send(hello(77))
+			wantNoConn(t, l)
+		})
+	}
 }

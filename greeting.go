@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"io"
+	"sync"
 	"time"
 
 	"volley/internal/wire"
@@ -19,6 +20,9 @@ type greeting struct {
 	askedAt clock
 	asks    uint8 // so many have left
 	proved  bool  // the peer has sent own back, and peer is its own
+
+	answered   bool
+	answeredAt clock
 }
 
 const (
@@ -28,6 +32,9 @@ const (
 	// twice that of the one before: a peer that does not answer is of the reference.
 	maxAsks  = 14
 	fastAsks = 8
+	// answerEvery is the shortest time between two answers, so that questions in the name
+	// of one peer use up no more than a tenth of what all may be answered.
+	answerEvery = time.Millisecond
 )
 
 // askFirst has the first packet to the peer ask it.
@@ -56,6 +63,18 @@ func (c *Conn) askLocked(now clock, out *wire.Batch) {
 	default:
 		c.saluteLocked(now, out, questionPrefix, 0)
 	}
+}
+
+// hiddenAsks is how many answers a hidden connection sends, at doubling distances, lest the
+// loss of one leave it hidden until the peer's next packet.
+const hiddenAsks = 4
+
+// askHiddenLocked returns when the next of these is due, if there is to be one.
+func (c *Conn) askHiddenLocked() (due clock, ok bool) {
+	if g := c.greeting; c.hidden && g != nil && g.peer != 0 && g.asks < hiddenAsks {
+		return g.askedAt + askEvery<<g.asks, true
+	}
+	return 0, false
 }
 
 // saluteLocked frames one of the datagrams of the greeting.
@@ -102,6 +121,9 @@ func (c *Conn) controlledLocked(t time.Time, now clock, b []byte) bool {
 	case confirmPrefix:
 		if c.isOwn(s.echo) {
 			c.proveLocked(s.token)
+			if c.extra() != nil {
+				c.extra().foreign = false
+			}
 		}
 	}
 	return true
@@ -110,13 +132,14 @@ func (c *Conn) controlledLocked(t time.Time, now clock, b []byte) bool {
 // askedLocked answers a question. Its token may be forged, and so it is kept only
 // until there is one that is not.
 func (c *Conn) askedLocked(t time.Time, now clock, s salute, hello bool) {
-	if !c.set.answers.take(t) {
-		return
-	}
 	if c.greeting == nil {
 		c.greeting = new(greeting)
 	}
 	g := c.greeting
+	if g.answered && now-g.answeredAt < answerEvery || !c.set.answers.take(t) {
+		return
+	}
+	g.answered, g.answeredAt = true, now
 	if !g.proved && (hello || g.peer == 0) {
 		g.peer = s.token
 	}
@@ -128,16 +151,16 @@ func (c *Conn) askedLocked(t time.Time, now clock, s salute, hello bool) {
 
 // answeredLocked handles an answer: the peer is there, and knows the connection.
 func (c *Conn) answeredLocked(t time.Time, now clock, s salute) {
-	if c.rare != nil && c.rare.suspicion.clear(s.echo) || !c.isOwn(s.echo) {
+	if c.extra() != nil && c.extra().suspicion.clear(s.echo) || !c.isOwn(s.echo) {
 		return
 	}
 	c.proveLocked(s.token)
 	if !c.set.answers.take(t) {
 		return
 	}
-	if !c.set.packets && c.set.protocol != 0 && s.protocol != 0 && s.protocol != c.set.protocol {
+	if c.set.protocol != 0 && s.protocol != 0 && s.protocol != c.set.protocol {
 		c.sayGoodbyeLocked(now, s.token, refusedProtocol, goodbyes)
-		c.rareLocked().ending = &RefusedError{refusedProtocol}
+		c.extraLocked().ending = &RefusedError{refusedProtocol}
 		return
 	}
 	c.saluteLocked(now, c.out.Batch(now), confirmPrefix, s.token)
@@ -146,14 +169,13 @@ func (c *Conn) answeredLocked(t time.Time, now clock, s salute) {
 
 // proveLocked notes that the peer has shown to be at its address, and its token.
 func (c *Conn) proveLocked(token uint64) {
-	c.greeting.peer, c.greeting.proved, c.asking = token, true, false
-	c.endpoint.Inner().Doubt(false)
+	c.greeting.peer, c.greeting.proved, c.asking, c.hidden = token, true, false, false
+	c.endpoint.inner().Doubt(false)
 }
 
 // proved reports whether the peer has shown to be at its address.
 func (c *Conn) proved() bool { return c.greeting != nil && c.greeting.proved }
 
-// isOwn reports whether a token is ours.
 func (c *Conn) isOwn(token uint64) bool {
 	return token != 0 && c.greeting != nil && c.greeting.own == token
 }
@@ -165,10 +187,10 @@ func (c *Conn) refusalLocked(b []byte) bool {
 	switch {
 	case !ok:
 		return false
-	case c.rare != nil && c.rare.suspicion.clear(token):
-		c.rare.ending = ErrPeerRestarted
+	case c.extra() != nil && c.extra().suspicion.clear(token):
+		c.extra().ending = ErrPeerRestarted
 	case c.isOwn(token) && !c.proved() && reason != "":
-		c.rareLocked().ending = &RefusedError{reason}
+		c.extraLocked().ending = &RefusedError{reason}
 	}
 	return true
 }
@@ -187,10 +209,11 @@ func (c *Conn) goodbyeLocked(now clock, b []byte) bool {
 		c.frameTokenLocked(now, heardPrefix, token, "")
 		c.out.Answered()
 	}
-	r := c.rareLocked()
+	r := c.extraLocked()
 	if c.set.packets {
+		r.foreign = reason == refusedProtocol
 		if r.partedAt <= c.lastMessage {
-			r.partedAt = max(now, c.lastMessage+1)
+			r.partedAt, r.reason = max(now, c.lastMessage+1), reason
 			c.out.Below.Schedule(c.at(r.partedAt + partedLife))
 		}
 		return true
@@ -216,10 +239,56 @@ func (c *Conn) frameTokenLocked(now clock, prefix byte, token uint64, reason str
 // ending returns why the connection is about to end at the peer's word; nil: it is
 // not.
 func (c *Conn) ending() error {
-	if c.rare == nil {
+	if c.extra() == nil {
 		return nil
 	}
-	return c.rare.ending
+	return c.extra().ending
+}
+
+// parting reports whether the peer has said goodbye.
+func parting(end error) bool {
+	_, reason := end.(*CloseError)
+	return reason || end == io.EOF
+}
+
+// A departed remembers the tokens of the last peers whose connections have ended: copies of
+// their hellos open none.
+type departed struct {
+	mu     sync.Mutex
+	tokens map[uint64]struct{}
+	ring   []uint64
+	oldest int
+}
+
+const maxDeparted = 4096
+
+func (d *departed) add(token uint64) {
+	if d == nil || token == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.tokens[token]; known {
+		return
+	}
+	if len(d.ring) < maxDeparted {
+		d.ring = append(d.ring, token)
+	} else {
+		delete(d.tokens, d.ring[d.oldest])
+		d.ring[d.oldest] = token
+		d.oldest = (d.oldest + 1) % maxDeparted
+	}
+	if d.tokens == nil {
+		d.tokens = make(map[uint64]struct{})
+	}
+	d.tokens[token] = struct{}{}
+}
+
+func (d *departed) has(token uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.tokens[token]
+	return known
 }
 
 // newToken returns a random number that is not 0.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"volley/internal/leaktest"
 	"volley/simnet"
 )
 
@@ -72,3 +73,6 @@ func mustConn(inner net.Conn, cfg *Config) *Conn {
 	}
 	return c
 }
+
+// TestMain fails if goroutines are left behind.
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/inbox"
 	"volley/internal/listen"
+	"volley/internal/netconn"
 	"volley/internal/registry"
 	"volley/internal/serve"
 	"volley/internal/watch"
@@ -43,7 +45,7 @@ type ListenConfig struct {
 	// which those of the reference cannot. Messages wait for Read in pieces of 1, 8
 	// or 64 KiB, and one in fragments takes its size once more until it is complete. Default 256 MiB;
 	// at least 16 KiB, which one connection needs for messages of one datagram,
-	// or more if Config.MaxWindow is negative or Config.FragmentAbove above 8 KiB.
+	// or more with a ReferenceConfig or Config.FragmentAbove above 8 KiB.
 	MaxMemory int64
 	// Filter, if not nil, is asked whether a new peer at the given address is
 	// welcome, and whether a stranger at that address may be told that it is
@@ -57,10 +59,9 @@ type ListenConfig struct {
 	// old connection do not. Those learn that they are unknown
 	// ([ErrPeerRestarted]), and dial again.
 	AdmitMidStream bool
-	// Control is called with the socket before it is bound, as in
-	// net.ListenConfig.
+	// Control is called with the socket before it is bound, as in net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
-	// RequireProtocol refuses peers that do not tell of Config.ProtocolID, which must
+	// RequireProtocol refuses peers that come without Config.ProtocolID, which must
 	// not be 0 then. Peers of the reference are among them.
 	RequireProtocol bool
 	// Sockets is how many sockets share the port, each with a reader of its
@@ -80,15 +81,14 @@ const (
 
 // A Listener accepts message connections on a UDP address.
 type Listener struct {
-	over       *listen.Over[*Conn] // of NewListener; nil: the rest counts
-	overConfig *Config
+	over    *listen.Over[*Conn] // of NewListener; nil: the rest counts
+	wrapper wrapper             // the same
 
 	set      *settings
 	maxConns int
 	filter   func(netip.AddrPort) bool
 	midway   bool
-	requires bool // a hello with our ProtocolID
-	told     strangers
+	told     unknownPeers
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
 	serving  serve.Server[*Conn]
@@ -119,23 +119,20 @@ func Listen(network, address string) (*Listener, error) {
 // Listen listens on a UDP address. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if err := listen.CheckNetwork("listen", network); err != nil {
-		return nil, err
-	}
+	return lc.listen(listen.At(ctx, network, address))
+}
+
+func (lc *ListenConfig) listen(open listen.Opener) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
 	}
-	port, err := listen.Open(ctx, network, address, lc.options())
+	port, err := open(listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)})
 	if err != nil {
 		return nil, err
 	}
 	l.serve(port)
 	return l, nil
-}
-
-func (lc *ListenConfig) options() listen.Options {
-	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
 // ListenOn listens on a UDP socket or any other net.PacketConn. The Listener takes it
@@ -146,16 +143,7 @@ func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if err := checkPacketConn(pc); err != nil {
 		return nil, err
 	}
-	l, err := lc.newListener()
-	if err != nil {
-		return nil, err
-	}
-	port, err := listen.OpenPacket(pc, lc.options())
-	if err != nil {
-		return nil, err
-	}
-	l.serve(port)
-	return l, nil
+	return lc.listen(listen.On(pc))
 }
 
 func (lc *ListenConfig) newListener() (*Listener, error) {
@@ -175,15 +163,14 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, err
 	}
 	l.set.budget = &l.budget
-	l.set.onClose = l.forget
-	l.requires = lc.RequireProtocol
+	l.set.onClose, l.set.onCome = l.forget, l.come
+	l.set.requires, l.set.departed = lc.RequireProtocol, new(departed)
 	l.told.set, l.told.filter = l.set, lc.Filter
-	l.serving.Init()
+	l.serving.Init((*source)(l), toServed)
 	return l, nil
 }
 
-// What the windows of a connection take until it is busy, and some more, and what
-// those of a fixed size take.
+// What the windows of a connection take until it is busy, and those of a fixed size.
 const (
 	connMemory      = 4 << 10
 	fixedConnMemory = 8 << 10
@@ -210,7 +197,6 @@ func (lc *ListenConfig) check(set *settings) error {
 	return nil
 }
 
-// serve begins to serve on the sockets of a port.
 func (l *Listener) serve(port *listen.Port) {
 	l.watch = l.newWatch()
 	l.side.Serve(port, datagram.MuxConfig{
@@ -221,30 +207,27 @@ func (l *Listener) serve(port *listen.Port) {
 		Closing:       l.handleClosing,
 	}, listen.Hooks{
 		Farewell: maxFarewell,
-		Stop:     l.serving.Stop,
 		End:      func(h datagram.Handler) { (*Conn)(h.(*handler)).Close() },
 		Broken:   l.logBroken,
 		Over:     l.watch.Stop,
 	})
 	listeners.Add(l)
-	l.logBuffers()
+	watch.Buffers(l.set.logger, "volley", l.set.socketBuffer, l.side.Stats()[0])
 	l.watch.Start()
 }
 
 // Accept waits for a connection of a new peer, a *[Conn]. Its error matches
 // net.ErrClosed after Close, and os.ErrDeadlineExceeded past the deadline.
-func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
+func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(context.Background())) }
 
 // AcceptConn is Accept until ctx ends. Then the error is the cause of that.
 func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
 	if l.over != nil {
-		return l.acceptOver(ctx)
+		inner, err := l.over.Accept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return l.wrap(inner)
 	}
 	c, err := l.side.Accept(ctx)
 	if err == nil {
@@ -283,7 +266,9 @@ func (l *Listener) Close() error {
 	if l.over != nil {
 		return l.over.Close()
 	}
-	return l.side.Close()
+	err := l.side.Close()
+	l.closeHidden()
+	return err
 }
 
 // Shutdown ends the Listener as Close does, and waits for its connections.
@@ -307,13 +292,14 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	if l.over != nil {
 		return l.over.Shutdown(ctx, func(c *Conn) { c.Close() })
 	}
+	l.Close()
 	return l.side.Shutdown(ctx)
 }
 
 // ListenerStats tells what a Listener has done. Fields may be added.
 type ListenerStats struct {
 	Conns  int   // connections at present
-	Memory int64 // bytes held of ListenConfig.MaxMemory
+	Memory int64 // bytes held of ListenConfig.MaxMemory, or of what NewListener allows
 	// Accepted counts connections made. Refused counts new peers turned away
 	// by MaxConns, Backlog or ProtocolID, Filtered those by Filter. Unknown counts all
 	// datagrams that belonged to no connection and made none.
@@ -327,7 +313,7 @@ type ListenerStats struct {
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
 	if l.over != nil {
-		return ListenerStats{Conns: l.over.Conns(), Accepted: l.accepted.Load()}
+		return ListenerStats{Conns: l.over.Conns(), Memory: l.budget.Used(), Accepted: l.accepted.Load()}
 	}
 	s := ListenerStats{
 		Conns:    l.side.Conns(),
@@ -355,28 +341,30 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 
 // HandleUnknown admits a peer by its first datagram, or one that overtook it.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
-	hello, greeted := salute{}, false
-	if a.set.greets {
-		hello, greeted = firstHello(bufs)
-	}
+	hello, greeted := a.set.hello(bufs)
 	opens := a.midway || slices.ContainsFunc(bufs, a.opens)
-	if late || !greeted && (a.requires || !opens) {
+	if greeted && a.set.departed.has(hello.token) {
+		return nil
+	}
+	if !greeted && (late || a.set.requires || !opens) {
 		a.told.tell(now, from, bufs, "", out)
 		return nil
 	}
 	var reason string
 	var count *atomic.Uint64
-	switch own := a.set.protocol; {
+	switch {
 	case a.filter != nil && !a.filter(from):
 		count = &a.filtered
-	case greeted && own != 0 && hello.protocol != own && (hello.protocol != 0 || a.requires):
+	case greeted && a.set.foreign(hello):
 		reason, count = refusedProtocol, &a.foreign
 	case a.side.Conns() >= a.maxConns:
 		reason, count = refusedFull, &a.crowded
 	case a.side.Full():
 		reason, count = refusedFull, &a.waiting
-	default:
+	case opens:
 		return a.admit
+	default:
+		return a.admitHidden
 	}
 	if opens { // else that has come before, or is to come
 		count.Add(1)
@@ -387,36 +375,82 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, 
 	return nil
 }
 
-// handleClosing answers strangers after Close.
 func (l *Listener) handleClosing(now time.Time, from netip.AddrPort, bufs [][]byte, out *wire.Batch) {
 	l.told.tell(now, from, bufs, refusedClosing, out)
 }
 
-// opens reports whether a datagram can be the first of a connection.
 func (a *acceptor) opens(datagram []byte) bool {
 	seen, ok := reliable.Inspect(&a.set.reliable, datagram)
 	return ok && seen.Opening
 }
 
-// admit makes a connection and queues it for Accept.
 func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
+	if c := (*Listener)(a).begin(dc, false); c != nil {
+		(*Listener)(a).come(c)
+	}
+}
+
+// admitHidden admits a peer of which only a hello has come. That may be forged in the name of
+// another Listener, for which our first packets would begin a connection, so that the two
+// would hold each other for ever. So it is sent nothing but answers, and Accept does not return
+// the connection, until a packet has come or the peer has shown to be at its address.
+func (a *acceptor) admitHidden(_ time.Time, dc datagram.Conn) {
 	l := (*Listener)(a)
-	c := new(Conn)
+	if c := l.begin(dc, true); c != nil && l.closed() {
+		c.Close() // Close may have missed it
+	}
+}
+
+// begin makes the connection of a peer; nil: it cannot.
+func (l *Listener) begin(dc datagram.Conn, hidden bool) *Conn {
+	c := &Conn{hidden: hidden}
 	l.side.Add()
 	if c.startAfter(dc, l.set, glance(dc)) != nil {
 		l.forget(c)
 		dc.Close()
-		return
+		return nil
 	}
-	if !l.adopt(c, dc) && !l.side.Push(c) {
+	return c
+}
+
+// come queues a connection for Accept.
+func (l *Listener) come(c *Conn) {
+	if !l.side.Push(c) {
 		c.Close()
 		return
 	}
 	l.accepted.Add(1)
 }
 
-// glance returns the Stats of a Conn that is being admitted, without a system call if
-// that can be: a flood of strangers makes many.
+func (l *Listener) closed() bool {
+	select {
+	case <-l.side.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// closeHidden closes the connections that Accept does not know.
+func (l *Listener) closeHidden() {
+	for c := range l.side.Each(hiddenConn) {
+		c.Close()
+	}
+}
+
+// hiddenConn returns the connection of a Handler if it is hidden.
+func hiddenConn(h datagram.Handler) (*Conn, bool) {
+	hc, ok := h.(*handler)
+	if !ok {
+		return nil, false
+	}
+	c := (*Conn)(hc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c, c.hidden
+}
+
+// glance returns the Stats of a new Conn, without a system call if possible.
 func glance(dc datagram.Conn) datagram.Stats {
 	if g := dc.Features().Glance; g != nil {
 		return g.Glance()
@@ -424,8 +458,41 @@ func glance(dc datagram.Conn) datagram.Stats {
 	return dc.Stats()
 }
 
-// forget counts a connection that has ended.
 func (l *Listener) forget(c *Conn) {
 	l.ended.Add((*handler)(c), (*listenerView)(l).ID())
 	l.side.Gone(c, c.user.In.Len() > 0)
+}
+
+// Conns returns an iterator over the connections that Accept and Dial have
+// returned and that have not ended, in no order. It may be used at any time and by
+// several goroutines at once. The body of the loop may do anything, also accept,
+// close connections and write for as long as it takes: no lock is held meanwhile.
+//
+// Each connection that is open during the whole loop comes once. One that ends
+// before its turn does not come, though it may end right after; one that is
+// accepted during the loop may come or not. After Close of the Listener, those
+// come that live on.
+func (l *Listener) Conns() iter.Seq[*Conn] {
+	if l.over != nil {
+		return l.over.Each()
+	}
+	return l.side.Each(acceptedConn)
+}
+
+// acceptedConn returns the connection of a Handler if it is one for Conns.
+func acceptedConn(h datagram.Handler) (*Conn, bool) {
+	hc, ok := h.(*handler)
+	if !ok {
+		return nil, false
+	}
+	c := (*Conn)(hc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c, c.accepted && c.out.Err() == nil
+}
+
+func (c *Conn) markAccepted() {
+	c.mu.Lock()
+	c.accepted = true
+	c.mu.Unlock()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
@@ -52,7 +53,7 @@ func (l *Listener) Dial(ctx context.Context, address string) (*Conn, error) {
 func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 	muxes := l.side.Muxes()
 	if len(muxes) > 1 {
-		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial, for the answers would come out at any of them"}
+		return nil, &ConfigError{Field: "ListenConfig.Sockets", Reason: "a Listener of several sockets cannot dial, because an answer may arrive at any of them"}
 	}
 	dc, err := muxes[0].Dial(addr)
 	if errors.Is(err, datagram.ErrPeerExists) {
@@ -71,19 +72,44 @@ func (l *Listener) dial(addr netip.AddrPort) (*Conn, error) {
 		dc.Close()
 		return nil, err
 	}
-	if l.set.keepAlive > 0 {
-		c.greet()
-	}
+	l.greet(c)
 	return c, nil
 }
 
-// take returns a connection that nobody has accepted yet; nil if there is room for a
-// new one now, since the old one had been closed.
+// greet greets the peer of a connection that the application asks for.
+func (l *Listener) greet(c *Conn) {
+	if l.set.keepAlive > 0 {
+		c.greet()
+	}
+}
+
+// uncover reports whether a connection was hidden, which it is no more.
+func (c *Conn) uncover() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.hidden || c.out.Err() != nil {
+		return false
+	}
+	c.hidden = false
+	c.scheduleLocked(time.Now(), c.now()) // keepalives are due from now on
+	return true
+}
+
+// take returns a connection that waits for Accept; nil: an old one has left room for a new one.
 func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
 	first, others := l.side.Muxes()[0].HandlersOf(addr)
 	for _, h := range append([]datagram.Handler{first}, others...) {
-		if h, ok := h.(*handler); ok && l.side.Take((*Conn)(h)) {
-			return (*Conn)(h), nil
+		h, ok := h.(*handler)
+		if !ok {
+			continue
+		}
+		c := (*Conn)(h)
+		if c.uncover() {
+			l.greet(c)
+			return c, nil
+		}
+		if l.side.Take(c) {
+			return c, nil
 		}
 	}
 	for _, h := range append(others, first) {

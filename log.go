@@ -12,27 +12,22 @@ import (
 func (l *Listener) newWatch() *watch.Watch {
 	events := []watch.Event{{
 		Level:   slog.LevelWarn,
-		Message: "volley: new peers are turned away, for MaxConns is reached",
+		Message: "volley: new peers are turned away, because MaxConns is reached",
 		Total:   l.crowded.Load,
 		Attrs:   func() []slog.Attr { return []slog.Attr{slog.Int("limit", l.maxConns)} },
 	}, {
 		Level:   slog.LevelWarn,
-		Message: "volley: new peers are turned away, for the Backlog is full: Accept is called too rarely",
+		Message: "volley: new peers are turned away, because the Backlog is full: Accept is called too rarely",
 		Total:   l.waiting.Load,
 	}, {
 		Level:   slog.LevelWarn,
-		Message: "volley: messages are refused, for MaxMemory is reached",
+		Message: "volley: messages are refused, because MaxMemory is reached",
 		Total:   l.budget.Refused,
 		Attrs: func() []slog.Attr {
 			return []slog.Attr{slog.Int64("limit", l.budget.Limit()), slog.Int64("held", l.budget.Used())}
 		},
-	}, l.set.misfitEvent()}
+	}, l.set.rejectedEvent()}
 	return watch.New(l.set.logger, append(events, watch.Transport("volley", l.side.Stats)...)...)
-}
-
-// logBuffers tells if the system has granted less than was asked for.
-func (l *Listener) logBuffers() {
-	watch.Buffers(l.set.logger, "volley", l.set.socketBuffer, l.side.Stats()[0])
 }
 
 // logBroken tells that a socket is gone.
@@ -40,16 +35,14 @@ func (l *Listener) logBroken(err error) {
 	l.watch.Tell(slog.LevelError, "volley: the socket is broken, and the Listener ends", slog.Any("error", err))
 }
 
-// watchDialed begins to tell Config.Logger of the socket of the one connection that
-// is going to have these settings. It returns how to end that without the
-// connection. Settings that connections share have no Logger.
+// watchDialed begins to log a dialed connection's socket, and returns how to end that.
 func (s *settings) watchDialed(dc datagram.Conn) (stop func()) {
 	if s.logger == nil {
 		return func() {}
 	}
 	watch.Buffers(s.logger, "volley", s.socketBuffer, dc.Stats())
 	below := watch.Transport("volley", func() []datagram.Stats { return []datagram.Stats{dc.Stats()} })
-	w := watch.New(s.logger, append(below, s.misfitEvent())...)
+	w := watch.New(s.logger, append(below, s.rejectedEvent())...)
 	w.Start()
 	s.onClose = func(c *Conn) {
 		dialedConns.Ended(c)
@@ -70,11 +63,11 @@ func (pc *PacketConn) newWatch() *watch.Watch {
 	watch.Buffers(pc.set.logger, "volley", pc.set.socketBuffer, stats()[0])
 	return watch.New(pc.set.logger, append(watch.Transport("volley", stats), watch.Event{
 		Level:   slog.LevelWarn,
-		Message: "volley: new peers are turned away, for MaxConns is reached",
+		Message: "volley: new peers are turned away, because MaxConns is reached",
 		Total:   pc.refused.Load,
 	}, watch.Event{
 		Level:   slog.LevelWarn,
-		Message: "volley: messages are refused, for MaxMemory is reached",
+		Message: "volley: messages are refused, because MaxMemory is reached",
 		Total:   pc.budget.Refused,
-	}, pc.set.misfitEvent())...)
+	}, pc.set.rejectedEvent())...)
 }

@@ -73,17 +73,17 @@ func TestListenerLog(t *testing.T) {
 		}
 		come(5)
 		time.Sleep(time.Second)
-		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for the Backlog is full: Accept is called too rarely" count=3`}, log.lines())
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, because the Backlog is full: Accept is called too rarely" count=3`}, log.lines())
 		come(2)
 		time.Sleep(7 * time.Second)
 		require.Empty(t, log.lines(), "not before ten seconds")
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for the Backlog is full: Accept is called too rarely" count=2`}, log.lines())
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, because the Backlog is full: Accept is called too rarely" count=2`}, log.lines())
 		server := accept(t, l)
 		conns = append(conns, server, accept(t, l))
 		come(3)
 		time.Sleep(time.Second)
-		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for MaxConns is reached" count=2 limit=3`}, log.lines())
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, because MaxConns is reached" count=2 limit=3`}, log.lines())
 		require.EqualValues(t, 7, l.Stats().Refused)
 
 		i := slices.IndexFunc(conns, func(c *Conn) bool { return c.LocalAddr().String() == server.RemoteAddr().String() })
@@ -93,14 +93,14 @@ func TestListenerLog(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		lines := log.lines()
 		require.Len(t, lines, 1)
-		require.Regexp(t, `^level=WARN msg="volley: messages are refused, for MaxMemory is reached" count=\d+ limit=40000 held=\d+$`, lines[0])
+		require.Regexp(t, `^level=WARN msg="volley: messages are refused, because MaxMemory is reached" count=\d+ limit=40000 held=\d+$`, lines[0])
 		come(1)
 		l.Close()
 		for _, c := range conns {
 			c.Close()
 		}
 		time.Sleep(maxFarewell)
-		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for MaxConns is reached" count=1 limit=3`}, log.lines())
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, because MaxConns is reached" count=1 limit=3`}, log.lines())
 		time.Sleep(time.Minute)
 		require.Empty(t, log.lines())
 	})
@@ -192,7 +192,7 @@ func TestPacketConnLog(t *testing.T) {
 			defer peer.Close()
 		}
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, for MaxConns is reached" count=2`}, log.lines())
+		require.Equal(t, []string{`level=WARN msg="volley: new peers are turned away, because MaxConns is reached" count=2`}, log.lines())
 		pc.Close()
 	})
 }

@@ -154,7 +154,6 @@ func (p *pass) free() {
 	passes.Put(p)
 }
 
-// message returns the message for connection i.
 func (p *pass) message(i int) []byte {
 	if len(p.ends) == 0 {
 		return p.msg
@@ -166,7 +165,6 @@ func (p *pass) message(i int) []byte {
 	return p.text[begin:p.ends[i]]
 }
 
-// run writes. The error is a *WriteAllError.
 func (p *pass) run() error {
 	p.write()
 	if len(p.errs) == 0 {
@@ -193,8 +191,7 @@ func (p *pass) write() {
 	}
 }
 
-// gather frames the message for connection i. It reports false for a connection
-// that cannot gather, or never without waiting.
+// gather frames the message of connection i. False: the connection cannot gather at once.
 func (p *pass) gather(i int, c *Conn) bool {
 	gatherer := c.out.Below.Features().Gather
 	if gatherer == nil || len(p.full) > 0 && slices.Contains(p.full, c) {
@@ -230,7 +227,6 @@ func (c *Conn) gather(g *datagram.Gathering, gatherer datagram.Gatherer, now tim
 	return id, how, err
 }
 
-// note notes the error of a message, if there is one.
 func (p *pass) note(c *Conn, err error) {
 	if err == nil {
 		return
@@ -244,8 +240,7 @@ func (p *pass) note(c *Conn, err error) {
 	}
 }
 
-// noteFailures notes on which of the first n connections a socket has broken. What
-// else a connection has to tell is told where its message is tried.
+// noteFailures notes on which of n connections a socket broke. Other errors are noted later.
 func (p *pass) noteFailures(n int) {
 	later := p.later
 	for i, c := range p.conns[:n] {

@@ -9,9 +9,12 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/require"
+
 	"volley/internal/leaktest"
 	"volley/internal/pattern"
 	"volley/internal/testenv"
+	"volley/reliable"
 	"volley/simnet"
 )
 
@@ -20,6 +23,32 @@ func TestConnSize(t *testing.T) {
 	if size := unsafe.Sizeof(Conn{}); size > 1016 {
 		t.Errorf("a Conn has %d bytes, want at most 1016", size)
 	}
+	if size := unsafe.Sizeof(greeting{}); size > 48 {
+		t.Errorf("a greeting adds %d bytes to a connection, want at most 48", size)
+	}
+}
+
+// A value costs a served connection little memory, and it has the settings of its Listener.
+func TestServedConnIsSmall(t *testing.T) {
+	c := new(Conn)
+	require.Nil(t, c.Value())
+	c.SetValue(7)
+	require.Equal(t, 7, c.Value())
+	require.Nil(t, c.extra())
+	require.LessOrEqual(t, unsafe.Sizeof(*c.attached), uintptr(48))
+
+	w := &wrapper{cfg: &Config{}}
+	first, err := w.sessionSettings(1200)
+	require.NoError(t, err)
+	again, err := w.sessionSettings(1200)
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	require.Equal(t, 1200, first.reliable.FragmentAbove+reliable.MaxHeaderSize)
+	smaller, err := w.sessionSettings(1100)
+	require.NoError(t, err)
+	require.Equal(t, 1100, smaller.reliable.FragmentAbove+reliable.MaxHeaderSize)
+	_, err = w.sessionSettings(100)
+	require.Error(t, err)
 }
 
 // TestIdleConnsAreSmall makes many accepted connections busy, with losses, and
@@ -162,7 +191,7 @@ func TestNoAllocations(t *testing.T) {
 // An acknowledgement that finds no memory is tried again, at a measured pace.
 func TestAckWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, dial := network(t, &ListenConfig{Config: &Config{MaxWindow: -1}})
+		_, l, dial := network(t, &ListenConfig{Config: &Config{maxWindow: -1}})
 		l.budget.Init(2000)
 		c := dial("10.0.0.2:1", &Dialer{})
 		accept(t, l)

@@ -32,28 +32,26 @@ func (c *Conn) noteGapLocked(before, number uint64, empty bool) {
 	switch {
 	case before > 0 && number > before+1 && number-before <= believedGap:
 		missing, refused := number-before-1, uint64(0)
-		if c.rare != nil {
-			refused = c.rare.misfits.passed(before, number)
+		if c.extra() != nil {
+			refused = c.extra().rejected.passed(before, number)
 		}
 		if empty && missing > refused {
 			missing--
 		}
 		if missing > 0 {
-			r := c.rareLocked()
+			r := c.extraLocked()
 			r.missing += missing
 			r.missing -= min(r.missing, refused)
 		}
-	case number < before && c.rare != nil && c.rare.missing > 0:
-		c.rare.missing--
+	case number < before && c.extra() != nil && c.extra().missing > 0:
+		c.extra().missing--
 	}
 }
 
-// numberLocked returns the number of a packet that the endpoint has accepted:
-// one within the window behind the newest, or one ahead of it. The packet with which
-// a peer begins anew is ahead by a turn of the sequences at least.
+// numberLocked returns an accepted packet's number, within the window or ahead of the newest.
 func (c *Conn) numberLocked(sequence uint16) uint64 {
 	behind := uint64(uint16(c.newest) - sequence)
-	n := c.endpoint.Inner().Renewals()
+	n := c.endpoint.inner().Renewals()
 	anew := c.newest == 0 || n != c.renewals
 	if !anew && behind < uint64(c.set.window) {
 		return c.newest - behind
@@ -66,14 +64,12 @@ func (c *Conn) numberLocked(sequence uint16) uint64 {
 	return c.newest
 }
 
-// firstID is the number of the first message at least. Its low 16 bits are the first
-// sequence.
+// firstID is the least number of a first message. Its low 16 bits are the first sequence.
 const firstID = 1 << 16
 
-// firstID returns the number of the first packet of a connection, with a random
-// sequence from 1 to 32,511, which is all that the reference takes. So two connections
-// that have an address one after the other are told apart. A connection that does as the
-// reference begins at 0.
+// firstID returns the number of a first packet, with a random sequence from 1 to 32,511, the
+// reference's range. It tells apart connections that had an address one after the other.
+// Those that do as the reference begin at 0.
 func (s *settings) firstID() uint64 {
 	switch {
 	case !s.reliable.MidStream:

@@ -72,7 +72,7 @@ func TestOpeningAsksNothing(t *testing.T) {
 	c, err := l.AcceptConn(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, asked, s.asked.Load())
-	require.EqualValues(t, 93, c.rare.earlier.drops)
+	require.EqualValues(t, 93, c.extra().earlier.drops)
 	require.NoError(t, c.Close())
 	require.NoError(t, l.Close())
 }

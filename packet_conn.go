@@ -63,6 +63,7 @@ type PacketConn struct {
 	sock socket.Socket
 	ipv4 bool // the socket is one of the system that takes no other addresses
 
+	told     unknownPeers // to be told that they are refused
 	maxPeers int64
 	filter   func(netip.AddrPort) bool
 	budget   listen.Budget
@@ -175,7 +176,8 @@ func (lc *ListenConfig) newPacketConn() (*PacketConn, error) {
 	pc.idle, pc.receipts.max = set.idleTimeout, set.receipts
 	set.idleTimeout, set.keepAlive = 0, 0
 	set.onClose, set.packets = pc.gone, true
-	pc.set = set
+	set.requires = lc.RequireProtocol
+	pc.set, pc.told.set, pc.told.filter = set, set, lc.Filter
 	return pc, nil
 }
 
@@ -193,7 +195,6 @@ func (pc *PacketConn) serve(below net.PacketConn, cfg *Config) error {
 	return nil
 }
 
-// serveOn begins to read a socket.
 func (pc *PacketConn) serveOn(sock socket.Socket) {
 	pc.sock = sock
 	pc.mux = datagram.NewMux(sock, datagram.MuxConfig{
@@ -235,9 +236,10 @@ func (pc *PacketConn) ReadFrom(b []byte) (n int, addr net.Addr, err error) {
 	return n, from.Addr, nil
 }
 
-// ReadFromUDPAddrPort is ReadFrom with the address in another form, an IPv4 one
-// never mapped to IPv6. Where addresses are not of UDP it is a stand-in, which
-// WriteToUDPAddrPort takes.
+// ReadFromUDPAddrPort is ReadFrom with the address in another form. An IPv4 address
+// is never mapped to IPv6. Where addresses are not of UDP it is a stand-in, which
+// WriteToUDPAddrPort takes. The name is that of *net.UDPConn, so that a program
+// compiles unchanged when its socket becomes a PacketConn.
 func (pc *PacketConn) ReadFromUDPAddrPort(b []byte) (n int, addr netip.AddrPort, err error) {
 	n, from, err := pc.read(b)
 	if err != nil {
@@ -270,7 +272,8 @@ func (pc *PacketConn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// WriteToUDPAddrPort is WriteTo with the address in another form.
+// WriteToUDPAddrPort is WriteTo with the address in another form. The name is that
+// of *net.UDPConn, as for ReadFromUDPAddrPort.
 func (pc *PacketConn) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
 	_, err := pc.send(b, plain(addr), nil, false)
 	if err != nil {
@@ -431,8 +434,7 @@ func (pc *PacketConn) opError(op string, addr net.Addr, err error) error {
 	if err == nil {
 		return nil
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
+	if _, wrapped := errors.AsType[*net.OpError](err); wrapped {
 		return err
 	}
 	local := pc.sock.LocalAddr()

@@ -35,7 +35,6 @@ var errForgotten = errors.New("volley: the peer has been forgotten")
 // idShift leaves the peers' own numbers of messages room for 2^40 of them.
 const idShift = 40
 
-// meet begins to know a peer.
 func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	p := &packetPeer{pc: pc, ids: pc.born.Add(1) << idShift}
 	c := &p.conn
@@ -46,7 +45,7 @@ func (pc *PacketConn) meet(dc datagram.Conn) (*packetPeer, error) {
 	now := time.Now()
 	first := c.set.firstID()
 	err := c.endpoint.Init(c.coreConfig(now, first), now, first, (*peerSink)(p))
-	c.endpoint.Inner().Doubt(true)
+	c.endpoint.inner().Doubt(true)
 	if err == nil {
 		err = dc.Attach((*peerHandler)(p))
 	}
@@ -75,20 +74,27 @@ func (pc *PacketConn) gone(c *Conn) {
 // A packetAcceptor is a PacketConn as its socket sees it.
 type packetAcceptor PacketConn
 
-// HandleUnknown admits a peer by a message, wherever in a stream of them that is.
-func (a *packetAcceptor) HandleUnknown(_ time.Time, from netip.AddrPort, _ bool, bufs [][]byte, _ *wire.Batch) datagram.Admit {
-	if !slices.ContainsFunc(bufs, a.carries) {
-		return nil
-	}
-	if a.filter != nil && !a.filter(from) {
+// HandleUnknown admits a peer by a message, wherever in a stream of them that is, or by a
+// hello, where that is looked at.
+func (a *packetAcceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
+	hello, greeted := a.set.hello(bufs)
+	foreign := greeted && a.set.foreign(hello)
+	opens := slices.ContainsFunc(bufs, a.carries) || greeted && a.set.protocol != 0
+	switch {
+	case !opens && !a.set.requires:
+	case a.filter != nil && !a.filter(from):
 		a.filtered.Add(1)
-		return nil
-	}
-	if a.peers.Load() >= a.maxPeers {
+	case !opens || !greeted && a.set.requires:
+		a.told.tell(now, from, bufs, "", out)
+	case foreign:
 		a.refused.Add(1)
-		return nil
+		a.told.tell(now, from, bufs, refusedProtocol, out)
+	case a.peers.Load() >= a.maxPeers:
+		a.refused.Add(1)
+	default:
+		return a.admit
 	}
-	return a.admit
+	return nil
 }
 
 func (a *packetAcceptor) carries(datagram []byte) bool {
@@ -205,8 +211,8 @@ const partedLife = 10 * time.Second
 func (p *packetPeer) dueLocked() (due clock, ok bool) {
 	c := &p.conn
 	due, ok = c.lastMessage+p.pc.idle, p.pc.idle > 0
-	if c.rare != nil && c.rare.partedAt > c.lastMessage {
-		if end := c.rare.partedAt + partedLife; !ok || end < due {
+	if c.extra() != nil && c.extra().partedAt > c.lastMessage {
+		if end := c.extra().partedAt + partedLife; !ok || end < due {
 			return end, true
 		}
 	}
@@ -278,7 +284,7 @@ func (s *peerSink) takeLocked(payload []byte) bool {
 		return true // it only carried acknowledgements
 	}
 	n := &s.conn.counts
-	if !s.pc.in.PushFrom(payload, s.origin) {
+	if r := s.conn.extra(); r != nil && r.foreign || !s.pc.in.PushFrom(payload, s.origin) {
 		n.messagesRefused++
 		return false
 	}
@@ -312,7 +318,6 @@ func (w *writeDeadline) set(t time.Time, m *datagram.Mux) {
 	}
 }
 
-// setWriteDeadline gives a peer the newest deadline.
 func (p *packetPeer) setWriteDeadline(w *writeDeadline) {
 	n := w.number.Load()
 	if n == 0 {

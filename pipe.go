@@ -21,7 +21,7 @@ func (a pipeAddr) String() string { return string(a) }
 // Both work in real time and in a testing/synctest bubble, where real sockets have
 // no place.
 func Pipe(cfg *Config) (a, b *Conn) {
-	set, err := sessionSettings(cfg, datagram.MaxUDP)
+	set, err := (&wrapper{cfg: cfg}).sessionSettings(datagram.MaxUDP)
 	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
 	a, b = new(Conn), new(Conn)
 	if err == nil {

@@ -58,8 +58,7 @@ func (r *receipts) take(dst []Receipt) []Receipt {
 	return dst
 }
 
-// armReceiptsLocked turns receipts on, and makes those of messages that were
-// written before as far as their fate is still remembered.
+// armReceiptsLocked turns receipts on, also for earlier messages still remembered.
 func (c *Conn) armReceiptsLocked() {
 	if c.receipts != nil || c.set.receipts == 0 {
 		return
@@ -67,8 +66,8 @@ func (c *Conn) armReceiptsLocked() {
 	r := &receipts{max: c.set.receipts}
 	c.receipts = r
 	if c.out.Err() == nil {
-		c.endpoint.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) {
-			r.add(Receipt{ID: id, Fate: fate, RTT: rtt})
+		c.endpoint.inner().SentFates(func(id uint64, fate uint8, rtt time.Duration) {
+			r.add(Receipt{ID: id, Fate: Fate(fate), RTT: rtt})
 		})
 	}
 }
@@ -83,7 +82,7 @@ func (c *Conn) armReceiptsLocked() {
 // short. So a loss is known within about three round trips and the interval to the
 // next message. Behind the last message
 // before silence, probes ask for it. It is also lost when it leaves the window
-// (Config.MaxWindow), and when nothing has told of it for Config.LostAfter. With a
+// of 16,384 messages, and when nothing has told of it for Config.LostAfter. With a
 // negative AckDelay, it is lost when the peer's acknowledgements are 64 packets
 // past it.
 //

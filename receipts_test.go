@@ -11,7 +11,7 @@ import (
 )
 
 // The last message before a pause gets its fate too, whatever else the peer
-// says meanwhile, and PacketLoss shows an outage.
+// says meanwhile, and Loss shows an outage.
 func TestReceiptOfLastMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l, dial := network(t, &ListenConfig{})
@@ -36,8 +36,8 @@ func TestReceiptOfLastMessage(t *testing.T) {
 			c.Write([]byte("nobody hears"))
 			time.Sleep(time.Second / 60)
 		}
-		if loss := c.Stats().PacketLoss; loss < 90 {
-			t.Errorf("loss figure %.1f after 6 s without an answer, want nearly 100", loss)
+		if loss := c.Stats().Loss; loss < 0.9 {
+			t.Errorf("loss figure %.2f after 6 s without an answer, want nearly 1", loss)
 		}
 	})
 }

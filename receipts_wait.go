@@ -14,8 +14,8 @@ import (
 //
 //   - one that matches ctx's, when ctx is over;
 //   - once the connection has ended and all receipts have been taken, one that
-//     matches net.ErrClosed (and io.ErrClosedPipe, if the peer has closed), or the
-//     cause of the end;
+//     matches net.ErrClosed after Close, io.ErrClosedPipe after the peer has closed,
+//     or the cause of another end;
 //   - a *[ConfigError] at once, if Config.Receipts is negative.
 //
 // Deadlines of the connection do
@@ -51,7 +51,6 @@ func (c *Conn) WaitReceipts(ctx context.Context, dst []Receipt) ([]Receipt, erro
 	return dst, c.opError("wait", ctx.Err())
 }
 
-// endedLocked returns what ended the connection, as Write does.
 func (c *Conn) endedLocked() error {
 	if err := c.out.Err(); err != io.EOF {
 		return err
@@ -75,8 +74,7 @@ func (r *receipts) waitUnlocking(ctx context.Context, mu *sync.Mutex) {
 	r.waiting--
 }
 
-// tell wakes one who waits. If there are several, it is for the others to
-// wake the next when there is more.
+// tell wakes one that waits. Each wakes the next when there is more.
 func (r *receipts) tell() {
 	if r == nil || r.waiting == 0 {
 		return

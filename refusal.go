@@ -33,12 +33,13 @@ const (
 	noticesAtOnce    = 1_000
 )
 
-// A strangers tells addresses without a connection that they are unknown, or refused.
+// An unknownPeers tells addresses without a connection that they are unknown, or refused.
 // It keeps nothing of them.
-type strangers struct {
+type unknownPeers struct {
 	set     *settings
 	filter  func(netip.AddrPort) bool
 	notices bucket
+	answers bucket
 	sent    atomic.Uint64
 }
 
@@ -46,12 +47,12 @@ type strangers struct {
 // larger than the one it answers: a refusal of a question, if there is one among them,
 // else a notice about the newest packet in mid-stream. Everything else gets no answer,
 // so that two of us never answer each other. A hello is refused if there is a reason.
-func (s *strangers) tell(now time.Time, from netip.AddrPort, bufs [][]byte, reason string, out *wire.Batch) {
+func (s *unknownPeers) tell(now time.Time, from netip.AddrPort, bufs [][]byte, reason string, out *wire.Batch) {
 	if !s.set.greets {
 		return
 	}
 	if token, ok := firstQuestion(bufs, reason != ""); ok {
-		if s.may(&s.set.answers, now, from) {
+		if s.may(&s.answers, now, from) {
 			putToken(out.Extend(tokenSize+len(reason)), refusalPrefix, token, reason)
 		}
 	} else if sequence, ok := s.lastMidStream(bufs); ok {
@@ -61,7 +62,7 @@ func (s *strangers) tell(now time.Time, from netip.AddrPort, bufs [][]byte, reas
 	}
 }
 
-func (s *strangers) may(limit *bucket, now time.Time, from netip.AddrPort) bool {
+func (s *unknownPeers) may(limit *bucket, now time.Time, from netip.AddrPort) bool {
 	if !limit.take(now) || s.filter != nil && !s.filter(from) {
 		return false
 	}
@@ -79,19 +80,25 @@ func firstQuestion(bufs [][]byte, hellos bool) (token uint64, ok bool) {
 	return 0, false
 }
 
-// firstHello returns the first hello.
-func firstHello(bufs [][]byte) (s salute, ok bool) {
+// hello returns the first hello, where there are greetings.
+func (set *settings) hello(bufs [][]byte) (s salute, ok bool) {
 	for _, b := range bufs {
-		if len(b) == greetingSize && b[0] == helloPrefix {
+		if set.greets && len(b) == greetingSize && b[0] == helloPrefix {
 			return parseSalute(b)
 		}
 	}
 	return salute{}, false
 }
 
+// foreign reports whether a hello is of another program, or of one that is not told apart
+// and has to be.
+func (set *settings) foreign(hello salute) bool {
+	return set.protocol != 0 && hello.protocol != set.protocol && (hello.protocol != 0 || set.requires)
+}
+
 // lastMidStream returns the sequence of the last packet or fragment that does
 // not begin a connection.
-func (s *strangers) lastMidStream(bufs [][]byte) (sequence uint16, ok bool) {
+func (s *unknownPeers) lastMidStream(bufs [][]byte) (sequence uint16, ok bool) {
 	for _, b := range slices.Backward(bufs) {
 		if seen, ok := reliable.Inspect(&s.set.reliable, b); ok && !seen.Opening {
 			return seen.Sequence, true

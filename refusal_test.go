@@ -27,6 +27,7 @@ func wantRefused(t *testing.T, c *Conn, reason string, limit time.Duration) {
 	require.Equal(t, reason, re.Reason)
 	require.LessOrEqual(t, after, limit)
 	require.ErrorContains(t, err, "refused: "+reason)
+	require.Contains(t, c.Explain().String(), "The connection has ended: refused: "+reason+".")
 	require.NotErrorIs(t, err, net.ErrClosed)
 	_, err = c.Write([]byte("late"))
 	require.ErrorAs(t, err, &re)
@@ -117,6 +118,105 @@ func TestProtocolID(t *testing.T) {
 	var ce *ConfigError
 	require.ErrorAs(t, err, &ce)
 	require.Equal(t, "ListenConfig.RequireProtocol", ce.Field)
+}
+
+// A PacketConn takes no messages of peers with another ProtocolID once they have greeted, or
+// none at all with RequireProtocol. A peer that it refuses is told, and forgets it.
+func TestPacketConnProtocolID(t *testing.T) {
+	for _, c := range []struct {
+		server, client uint64
+		require, takes bool
+	}{
+		{7, 7, false, true}, {7, 7, true, true}, {0, 7, false, true}, {7, 0, false, true},
+		{7, 8, false, false}, {7, 8, true, false}, {7, 0, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnet.New(1)
+			defer n.Close()
+			n.SetDefault(simnet.Link{Latency: simRTT / 2})
+			open := func(addr string, lc *ListenConfig) *PacketConn {
+				below, err := n.Listen(addr)
+				require.NoError(t, err)
+				pc, err := NewPacketConn(below, lc)
+				require.NoError(t, err)
+				return pc
+			}
+			s := open("10.0.0.1:7", &ListenConfig{Config: &Config{ProtocolID: c.server}, RequireProtocol: c.require})
+			defer s.Close()
+			p := open("10.0.0.2:7", &ListenConfig{Config: &Config{ProtocolID: c.client}})
+			defer p.Close()
+			const messages = 20
+			read := 0
+			for range messages {
+				p.WriteTo([]byte("hello"), s.LocalAddr())
+				s.SetReadDeadline(time.Now().Add(2 * simRTT))
+				if _, _, err := s.ReadFrom(make([]byte, 10)); err == nil {
+					read++
+				}
+				time.Sleep(3 * simRTT)
+			}
+			switch {
+			case c.takes:
+				require.Equal(t, messages, read, "%+v", c)
+				require.Equal(t, 1, s.Stats().Peers)
+			case c.require:
+				require.Zero(t, read, "%+v", c)
+				require.Zero(t, s.Stats().Peers)
+				require.GreaterOrEqual(t, s.Stats().Refused+s.Stats().Unknown, uint64(messages))
+			default:
+				require.LessOrEqual(t, read, 2, "%+v", c)
+				require.Zero(t, p.Stats().Peers)
+			}
+		})
+	}
+}
+
+// With RequireProtocol a PacketConn takes nothing of peers that do not greet. A peer of ours
+// that it has forgotten learns that, and greets again.
+func TestPacketConnRequiresProtocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: simRTT / 2})
+		var s *PacketConn
+		begin := func() {
+			below, err := n.Listen("10.0.0.1:7777")
+			require.NoError(t, err)
+			s, err = NewPacketConn(below, &ListenConfig{Config: &Config{ProtocolID: 7}, RequireProtocol: true})
+			require.NoError(t, err)
+		}
+		heard := func() bool {
+			s.SetReadDeadline(time.Now().Add(2 * simRTT))
+			_, _, err := s.ReadFrom(make([]byte, 10))
+			return err == nil
+		}
+		begin()
+		ref := dialShared(t, n, "10.0.0.2:1", ReferenceConfig())
+		defer ref.Close()
+		for range 5 {
+			ref.Write([]byte("hello"))
+			require.False(t, heard())
+		}
+		require.Zero(t, s.Stats().Peers)
+		require.Zero(t, n.LinkStats(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")).Sent)
+
+		p := packetAt(t, n, "10.0.0.3:1", &Config{ProtocolID: 7})
+		defer p.Close()
+		p.WriteTo([]byte("hello"), s.LocalAddr())
+		require.True(t, heard())
+		s.WriteTo([]byte("hello"), p.LocalAddr())
+		time.Sleep(2 * simRTT)
+		n.SetDefault(simnet.Link{Loss: 1}) // so that no goodbye arrives
+		require.NoError(t, s.Close())
+		n.SetDefault(simnet.Link{Latency: simRTT / 2})
+		begin()
+		defer s.Close()
+		p.WriteTo([]byte("lost"), s.LocalAddr())
+		require.False(t, heard())
+		time.Sleep(2 * simRTT)
+		p.WriteTo([]byte("hello"), s.LocalAddr())
+		require.True(t, heard())
+	})
 }
 
 // A hello that comes first, or with its packet, decides at once.

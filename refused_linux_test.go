@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -75,7 +77,9 @@ func TestRefusedRead(t *testing.T) {
 
 // A refusal wakes a Read that waits.
 func TestRefusedWhileReading(t *testing.T) {
-	l, err := Listen("udp4", loopback.Addr())
+	var killed atomic.Bool // then the socket, while it is still open, tells nobody of a restart
+	lc := ListenConfig{Filter: func(netip.AddrPort) bool { return !killed.Load() }}
+	l, err := lc.Listen(context.Background(), "udp4", loopback.Addr())
 	require.NoError(t, err)
 	c, err := Dial("udp4", l.Addr().String())
 	require.NoError(t, err)
@@ -92,6 +96,7 @@ func TestRefusedWhileReading(t *testing.T) {
 			result <- err
 		}()
 	}
+	killed.Store(true)
 	kill(s)
 	l.Close()
 	c.Write([]byte("anybody?"))

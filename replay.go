@@ -44,7 +44,7 @@ func newReplayed(info *recording.Connection) (replay.Core, error) {
 		return nil, err
 	}
 	if !cfg.possible() {
-		return nil, errors.New("configuration: no connection can have it")
+		return nil, errors.New("configuration: a connection of this package has other values")
 	}
 	p := &replayed{cfg: cfg.Config, start: info.Start, first: cfg.FirstID}
 	if cfg.Reserve {

@@ -8,15 +8,13 @@ import "errors"
 // Dial to the same address makes a new connection at once.
 var ErrPeerRestarted = errors.New("volley: the peer does not know the connection, as after a restart")
 
-// A suspicion is what a connection keeps once it was told that its peer does not
-// know it: anybody may have said so.
+// A suspicion is kept after a claim that the peer does not know us: anybody may make it.
 type suspicion struct {
 	token uint64 // of the question, which only the peer's path has seen; 0: there is none
 	asked clock  // when it was sent last
 }
 
-// clear ends the suspicion with what answers its question, and reports whether that
-// is so.
+// clear ends the suspicion with what answers its question, and reports whether that is so.
 func (s *suspicion) clear(token uint64) bool {
 	ok := s.token != 0 && s.token == token
 	if ok {
@@ -25,15 +23,14 @@ func (s *suspicion) clear(token uint64) bool {
 	return ok
 }
 
-// noticeLocked handles a notice. It is believed to the point that a question is worth
-// it: the peer must have known us once, and the packet must be one that it has not
-// acknowledged.
+// noticeLocked handles a notice. It is worth a question if the peer must have known us, and
+// has not acknowledged the packet.
 func (c *Conn) noticeLocked(now clock, b []byte) bool {
 	sequence, ok := parseNotice(b)
-	if !ok || !c.endpoint.Acked() || !c.endpoint.Inner().Unacknowledged(sequence) {
+	if !ok || !c.endpoint.Acked() || !c.endpoint.inner().Unacknowledged(sequence) {
 		return ok
 	}
-	s := &c.rareLocked().suspicion
+	s := &c.extraLocked().suspicion
 	if s.asked != 0 && now-s.asked < askEvery {
 		return true
 	}

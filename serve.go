@@ -1,12 +1,13 @@
 package volley
 
 import (
-	"errors"
+	"context"
 	"net"
 	"time"
 
 	"volley/internal/datagram"
 	"volley/internal/deadline"
+	"volley/internal/listen"
 	"volley/internal/outbox"
 	"volley/internal/serve"
 )
@@ -25,10 +26,6 @@ type Handler struct {
 	Closed func(c *Conn, err error)
 }
 
-// ErrServed is the error of Accept on a Listener that serves, and of a call of
-// Serve or Poll beside another one.
-var ErrServed = errors.New("volley: the Listener serves its connections by a Handler")
-
 // Serve calls h for the messages of all connections, on the goroutine that
 // reads the socket. It returns when the Listener is closed, with an error that
 // matches net.ErrClosed; connections that live on are served until they end. No
@@ -36,19 +33,20 @@ var ErrServed = errors.New("volley: the Listener serves its connections by a Han
 //
 // Everything that h writes, to any connection of the Listener, leaves together
 // when h has handled the messages that are there. While h blocks, the Listener
-// hears nobody, and what h has written before waits. So work that takes longer
-// than a millisecond belongs on a goroutine of its own, which may write to the
-// connections.
+// hears nobody, and what h has written before waits; [Conn.Explain] tells. So
+// work that takes longer than a millisecond belongs on a goroutine of its own,
+// which may write to the connections.
 //
-// Serve takes the place of Accept, which returns [ErrServed]. Connections that
-// nobody has accepted yet are served, too. Those that Accept or Dial has
-// returned are read as before. Do not read a connection that is served.
+// Serve takes the place of Accept, which returns an error from then on, as a
+// second Serve does. Connections that nobody has accepted yet are served, too.
+// Those that Accept or Dial has returned are read as before. Do not read a
+// connection that is served.
+//
+// A Listener on another one ([NewListener]) serves its connections, too. Over listeners of
+// this module that costs no goroutine either; over others, each connection has the one that
+// reads it. Connections that the Config does not fit are closed.
 func (l *Listener) Serve(h Handler) error {
-	if err := l.startServing(h, false); err != nil {
-		return l.serveError("serve", err)
-	}
-	l.serving.Wait()
-	return l.serveError("serve", net.ErrClosed)
+	return l.serving.Serve(serve.Handler[*Conn](h))
 }
 
 // Poll is [Listener.Serve] for a server that ticks: it calls h for the messages
@@ -64,21 +62,7 @@ func (l *Listener) Serve(h Handler) error {
 // Close, go on until its error matches net.ErrClosed: then the last connection
 // has ended, and its peer has been told.
 func (l *Listener) Poll(h Handler) error {
-	if err := l.startServing(h, true); err != nil {
-		return l.serveError("poll", err)
-	}
-	for _, m := range l.side.Muxes() {
-		m.Poll()
-	}
-	l.serving.Poll()
-	if l.side.Over() {
-		return l.serveError("poll", net.ErrClosed)
-	}
-	return nil
-}
-
-func (l *Listener) serveError(op string, err error) error {
-	return &net.OpError{Op: op, Net: l.Addr().Network(), Addr: l.Addr(), Err: err}
+	return l.serving.Poll(serve.Handler[*Conn](h))
 }
 
 // SetValue keeps a value with the connection, for [Conn.Value]: what a server
@@ -86,55 +70,78 @@ func (l *Listener) serveError(op string, err error) error {
 func (c *Conn) SetValue(v any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rareLocked().value = v
+	c.attachedLocked().value = v
 }
 
 // Value returns what SetValue was given last, nil before.
 func (c *Conn) Value() any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rare == nil {
+	if c.attached == nil {
 		return nil
 	}
-	return c.rare.value
+	return c.attached.value
 }
 
-// startServing begins to serve. Connections that nobody has accepted are served, too.
-func (l *Listener) startServing(h Handler, polled bool) error {
-	if l.over != nil {
-		return errors.ErrUnsupported
+// A source is a Listener as what serves its connections sees it.
+type source Listener
+
+var _ listen.Source[*Conn] = (*source)(nil)
+
+func (s *source) listener() *Listener { return (*Listener)(s) }
+
+func (s *source) Addr() net.Addr { return s.listener().Addr() }
+
+func (s *source) AcceptConn(ctx context.Context) (*Conn, error) { return s.listener().AcceptConn(ctx) }
+
+func (s *source) Divert(err error, take func(*Conn)) bool {
+	if s.over != nil {
+		return s.over.Divert(err, func(inner net.Conn) {
+			if c, err := s.listener().wrap(inner); err == nil {
+				take(c)
+			}
+		})
 	}
-	if h.Message == nil {
-		return &ConfigError{Field: "Handler.Message", Reason: "it is nil"}
-	}
-	return l.serving.Start(serve.Handler[*Conn](h), polled, ErrServed, func() (list []serve.Conn[*Conn], ok bool) {
-		conns, ok := l.side.HandOver(ErrServed)
-		for _, c := range conns {
-			c.markAccepted()
-			list = append(list, (*served)(c))
-		}
-		return list, ok
-	}, func(c serve.Conn[*Conn]) datagram.AfterReader { return c.Conn().out.Below.Features().After })
+	return s.side.Divert(err, func(c *Conn) {
+		c.markAccepted()
+		take(c)
+	})
 }
 
-// adopt serves a new connection. It reports false if that is for Accept.
-func (l *Listener) adopt(c *Conn, dc datagram.Conn) bool {
-	if !l.serving.On() {
-		return false
+// below is what accepts: another listener, or our sockets.
+func (s *source) below() listen.Ends {
+	if s.over != nil {
+		return s.over
 	}
-	c.markAccepted()
-	l.serving.Adopt((*served)(c), dc.Features().After)
-	return true
+	return &s.side
 }
+
+func (s *source) Done() <-chan struct{}  { return s.below().Done() }
+func (s *source) Muxes() []*datagram.Mux { return s.below().Muxes() }
+func (s *source) Over() bool             { return s.below().Over() }
 
 // A served is a Conn as its loop sees it.
 type served Conn
+
+func toServed(c *Conn) serve.Conn[*Conn] { return (*served)(c) }
 
 // Conn implements serve.Conn.
 func (s *served) Conn() *Conn { return (*Conn)(s) }
 
 // Seat implements serve.Conn.
 func (s *served) Seat() *serve.Seat[*Conn] { return &s.seat }
+
+// Adopted implements serve.Conn.
+func (s *served) Adopted(late serve.Late) {
+	if c := (*Conn)(s); late != (serve.Late{}) {
+		c.mu.Lock()
+		c.extraLocked().earlier.late = late
+		c.mu.Unlock()
+	}
+}
+
+// Below implements serve.Conn.
+func (s *served) Below() datagram.Conn { return s.out.Below }
 
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
@@ -150,20 +157,14 @@ var forever deadline.Deadline
 
 // writeServed is write within the handler: the message leaves with what else it
 // writes. It reports false if no handler runs, or there is no room.
-func (c *Conn) writeServed(l *serve.Loop[*Conn], b []byte, receipts bool) (id uint64, done bool, err error) {
-	pass, ok := l.Join()
-	if !ok {
-		return 0, false, nil
-	}
-	now := time.Now()
-	defer l.Leave(now)
-	gatherer := c.out.Below.Features().Gather
-	for try := 0; gatherer != nil && try < 2; try++ {
-		id, how, err := c.gather(pass, gatherer, now, b, receipts)
-		if how != outbox.Blocked {
-			return id, true, err
+func (c *Conn) writeServed(b []byte, receipts bool) (id uint64, done bool, err error) {
+	done = c.seat.Write(func(g *datagram.Gathering, now time.Time) (how outbox.Gathered) {
+		gatherer := c.out.Below.Features().Gather
+		if gatherer == nil {
+			return outbox.Blocked
 		}
-		pass.Flush() // it may be blocked by the pass itself
-	}
-	return 0, false, nil
+		id, how, err = c.gather(g, gatherer, now, b, receipts)
+		return how
+	})
+	return id, done, err
 }

@@ -20,18 +20,18 @@ type Stats struct {
 	// JitterMean and JitterMax are how far the samples lie above RTTMin on
 	// average and at most; JitterStddev is their standard deviation.
 	JitterMean, JitterMax, JitterStddev time.Duration
-	// PacketLoss is the smoothed share of lost packets in percent, 0 to 100.
+	// Loss is the smoothed share of lost packets, from 0 to 1.
 	// A packet is a message with all of its fragments, so large messages are
 	// lost more often than datagrams are. It is the share among the last 63
 	// messages whose fate was decided, or of 16 if they are fewer. Messages
 	// without an answer for 2 s, or twice RTT if that is more, count as lost.
 	// It falls to 0 after 11 s without a message.
-	PacketLoss float64
-	// SentBandwidth, ReceivedBandwidth and AckedBandwidth are smoothed rates
-	// in bits per second, with IP and UDP headers for one datagram a packet.
+	Loss float64
+	// SendRate, ReceiveRate and AckedRate are smoothed rates in bytes a
+	// second, with IP and UDP headers for one datagram a packet.
 	// They fall in silence, within some seconds and at the latest after 11 s,
 	// to what keepalives take.
-	SentBandwidth, ReceivedBandwidth, AckedBandwidth float64
+	SendRate, ReceiveRate, AckedRate float64
 
 	// MessagesSent counts messages that Write took, MessagesReceived those
 	// that were queued for Read, MessagesRefused those that found the
@@ -62,6 +62,10 @@ type Stats struct {
 	// FragmentsSent, FragmentsReceived and FragmentsInvalid count the
 	// datagrams of messages that take several.
 	FragmentsSent, FragmentsReceived, FragmentsInvalid uint64
+
+	// Moves counts how often the peer came to be reached by another way. Only the
+	// sessions of package secure move. The figures from RTT to JitterStddev begin anew.
+	Moves uint64
 
 	// Missed tells where messages of the peer got lost on their way to Read.
 	Missed MissedMessages
@@ -96,7 +100,6 @@ type MissedMessages struct {
 	Inbox uint64
 }
 
-// missed splits so many missing packets.
 func missed(missing, drops, sizes, refused uint64) MissedMessages {
 	socket := min(missing, drops)
 	return MissedMessages{Network: missing - socket, Socket: socket, Sizes: sizes, Inbox: refused}
@@ -158,10 +161,10 @@ func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 		stats.ReceiptsDropped = c.receipts.overflowed
 	}
 	var missing, sizes, earlier uint64
-	if r := c.rare; r != nil {
+	if r := c.extra(); r != nil {
 		missing, earlier = r.missing, r.earlier.drops
-		if r.misfits != nil {
-			sizes = r.misfits.messages
+		if r.rejected != nil {
+			sizes = r.rejected.messages
 		}
 	}
 	c.mu.Unlock()
@@ -175,16 +178,20 @@ func (c *Conn) stats() (stats Stats, below datagram.Stats) {
 
 func (c *Conn) statsLocked() Stats {
 	f, n, m := c.endpoint.Stats(), c.endpoint.Counters(), &c.counts
+	var moves uint64
+	if r := c.extra(); r != nil {
+		moves = r.moves
+	}
 	return Stats{
 		RTT: milliseconds(f.RTT), RTTMin: milliseconds(f.RTTMin),
 		RTTMax: milliseconds(f.RTTMax), RTTMean: milliseconds(f.RTTAvg),
 		JitterMean: milliseconds(f.JitterAvg), JitterMax: milliseconds(f.JitterMax),
 		JitterStddev: milliseconds(f.JitterStddev),
-		PacketLoss:   float64(f.PacketLoss),
+		Loss:         float64(f.PacketLoss) / 100,
 
-		SentBandwidth:     1000 * float64(f.SentBandwidth),
-		ReceivedBandwidth: 1000 * float64(f.ReceivedBandwidth),
-		AckedBandwidth:    1000 * float64(f.AckedBandwidth),
+		SendRate:    bytesPerKilobit * float64(f.SentBandwidth),
+		ReceiveRate: bytesPerKilobit * float64(f.ReceivedBandwidth),
+		AckedRate:   bytesPerKilobit * float64(f.AckedBandwidth),
 
 		MessagesSent: m.messagesSent, MessagesReceived: m.messagesReceived,
 		MessagesRefused:   m.messagesRefused,
@@ -198,9 +205,12 @@ func (c *Conn) statsLocked() Stats {
 		FragmentsSent: n.FragmentsSent, FragmentsReceived: n.FragmentsReceived,
 		FragmentsInvalid: n.FragmentsInvalid,
 
-		Memory: c.endpoint.MemoryUsage(),
+		Moves: moves, Memory: c.endpoint.MemoryUsage(),
 	}
 }
+
+// bytesPerKilobit turns the rates of reliable.Stats into those of Stats.
+const bytesPerKilobit = 1000 / 8
 
 func milliseconds(ms float32) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))

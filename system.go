@@ -73,8 +73,7 @@ func controlOf(s socket.System) (syscall.RawConn, error) {
 	return controlOnly{raw}, nil
 }
 
-// A controlOnly is the part of a syscall.RawConn that does not get in the way of
-// who reads and writes.
+// A controlOnly is a syscall.RawConn that keeps out of reads and writes.
 type controlOnly struct{ syscall.RawConn }
 
 var errNoRawIO = fmt.Errorf("volley: packets are not to be read or written beside it: %w", errors.ErrUnsupported)

@@ -1,6 +1,10 @@
 package volley
 
 import (
+	"fmt"
+	"io"
+	"net"
+
 	"volley/internal/datagram"
 	"volley/internal/listen"
 	"volley/internal/registry"
@@ -23,11 +27,23 @@ func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 // ID implements registry.Viewer.
 func (h *handler) ID() uint64 { return registry.ID((*Conn)(h), (*Conn)(h).born()) }
 
-// Over implements registry.Viewer.
-func (h *handler) Over() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.out.Err() != nil
+// End implements registry.Viewer.
+func (h *handler) End() error {
+	c := (*Conn)(h)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err, x := c.out.Err(), c.extra()
+	switch {
+	case x == nil:
+		return err
+	case err == net.ErrClosed && x.reason != "":
+		return fmt.Errorf("closed: %s", x.reason)
+	case err == errForgotten && x.partedAt > c.lastMessage && x.reason != "":
+		return &CloseError{x.reason}
+	case err == errForgotten && x.partedAt > c.lastMessage:
+		return io.EOF
+	}
+	return err
 }
 
 // View implements registry.Viewer.
@@ -59,7 +75,6 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	return !over
 }
 
-// view fills in what Stats tells.
 func (s *Stats) view(v *registry.Conn) {
 	v.Known |= registry.Rates | registry.Messages | registry.Fates | registry.Packets | registry.Invalid | registry.MissedInbox |
 		registry.Window | registry.InFlight | registry.ReadQueue | registry.Memory | registry.MissedNetwork | registry.MissedSocket
@@ -70,8 +85,8 @@ func (s *Stats) view(v *registry.Conn) {
 		v.Known |= registry.Loss
 	}
 	v.RTT, v.RTTMin, v.Jitter = s.RTT, s.RTTMin, s.JitterMean
-	v.Loss = s.PacketLoss / 100
-	v.SendRate, v.ReceiveRate, v.AckedRate = s.SentBandwidth/8, s.ReceivedBandwidth/8, s.AckedBandwidth/8
+	v.Loss = s.Loss
+	v.SendRate, v.ReceiveRate, v.AckedRate = s.SendRate, s.ReceiveRate, s.AckedRate
 	v.MessagesSent, v.MessagesReceived = s.MessagesSent, s.MessagesReceived
 	v.MessagesDelivered, v.MessagesLost = s.MessagesDelivered, s.MessagesLost
 	v.PacketsSent, v.PacketsReceived = s.PacketsSent, s.PacketsReceived
@@ -80,11 +95,10 @@ func (s *Stats) view(v *registry.Conn) {
 	v.ReadQueue, v.Memory = s.ReadQueue, s.Memory
 }
 
-// watch is Explain of what a look has seen, with a period of its own, so that whoever
-// watches the process does not shorten that of the application.
+// watch is Explain with a period of its own, which does not shorten the application's.
 func (c *Conn) watch(now *look) Explanation {
 	c.mu.Lock()
-	r := c.rareLocked()
+	r := c.extraLocked()
 	if r.watched == nil {
 		r.watched = new(looks)
 	}
@@ -111,8 +125,7 @@ func (v *listenerView) View(r *registry.Listener) {
 	r.Ended = l.ended.Totals()
 }
 
-// A packetView is a PacketConn as the registry sees it: a listener whose
-// connections are its peers.
+// A packetView is a PacketConn as the registry sees it: a listener of its peers.
 type packetView PacketConn
 
 func (v *packetView) ID() uint64 { return registry.ID((*PacketConn)(v), v.since) }
@@ -135,19 +148,17 @@ func (v *packetView) View(r *registry.Listener) {
 // ID implements registry.Viewer.
 func (h *peerHandler) ID() uint64 { return registry.ID(&h.conn, h.conn.born()) }
 
-// Over implements registry.Viewer.
-func (h *peerHandler) Over() bool { return (*handler)(&h.conn).Over() }
+// End implements registry.Viewer.
+func (h *peerHandler) End() error { return (*handler)(&h.conn).End() }
 
-// View implements registry.Viewer. Of a peer only the inbox's losses are known,
-// and its share of that is what waits.
+// View implements registry.Viewer, with a peer's share of the inbox as its queue.
 func (h *peerHandler) View(v *registry.Conn, explain bool) bool {
 	lives := lostPeer{(*handler)(&h.conn)}.View(v, explain)
 	v.ReadQueue = h.origin.Len()
 	return lives
 }
 
-// A lostPeer is a Conn of a PacketConn as far as its messages are not those of
-// all.
+// A lostPeer is a Conn of a PacketConn as far as its messages are not those of all.
 type lostPeer struct{ *handler }
 
 // View implements registry.Viewer.

@@ -1,8 +1,8 @@
 package volley
 
 import (
-	"context"
 	"net"
+	"sync/atomic"
 
 	"volley/internal/datagram"
 	"volley/internal/listen"
@@ -23,10 +23,16 @@ import (
 // No greeting is sent. Over another protocol with keepalives of its own, set
 // Config.KeepAlive and IdleTimeout to negative values. Over package netcode that is the
 // default.
-func NewConn(inner net.Conn, cfg *Config) (*Conn, error) { return wrap(inner, cfg, nil) }
+func NewConn(inner net.Conn, cfg *Config) (*Conn, error) { return (&wrapper{cfg: cfg}).wrap(inner) }
 
-// wrap is NewConn. At the end of the connection gone is called, if it is not nil.
-func wrap(inner net.Conn, cfg *Config, gone func(*Conn)) (*Conn, error) {
+// A wrapper makes connections on others.
+type wrapper struct {
+	cfg  *Config
+	of   *Listener                // nil: none
+	last atomic.Pointer[settings] // over a session; the next one mostly needs the same
+}
+
+func (w *wrapper) wrap(inner net.Conn) (*Conn, error) {
 	if reason := netconn.Unfit(inner); reason != "" {
 		return nil, &ConfigError{Field: "inner", Reason: reason}
 	}
@@ -35,22 +41,15 @@ func wrap(inner net.Conn, cfg *Config, gone func(*Conn)) (*Conn, error) {
 	dc := datagram.Below(inner)
 	shown := dc != nil // through a session
 	if shown {
-		set, err = sessionSettings(cfg, dc.MaxDatagram())
-	} else if set, err = newSettings(cfg, datagram.MaxUDP, nil); err == nil {
-		dc, err = transport(inner, cfg, set)
+		set, err = w.sessionSettings(dc.MaxDatagram())
+	} else if set, err = newSettings(w.cfg, datagram.MaxUDP, w.share()); err == nil {
+		set.onClose, set.budget = w.ended, w.budget()
+		dc, err = transport(inner, w.cfg, set)
 	}
 	if err != nil {
 		return nil, err
 	}
-	set.onClose = func(c *Conn) {
-		if !shown {
-			wrappedConns.Ended(c)
-		}
-		if gone != nil {
-			gone(c)
-		}
-	}
-	c := &Conn{rare: &rare{inner: inner}}
+	c := &Conn{attached: &attached{inner: inner}}
 	if err := c.start(dc, set); err != nil {
 		return nil, err
 	}
@@ -60,18 +59,53 @@ func wrap(inner net.Conn, cfg *Config, gone func(*Conn)) (*Conn, error) {
 	return c, nil
 }
 
-// sessionSettings is newSettings over a layer that knows the peer, and tells it of the
-// end.
-func sessionSettings(cfg *Config, maxDatagram int) (*settings, error) {
-	set, err := newSettings(sessionConfig(cfg), maxDatagram, nil)
+// ended is called at the end of a connection that is over no session.
+func (w *wrapper) ended(c *Conn) {
+	wrappedConns.Ended(c)
+	if w.of != nil {
+		w.of.over.Gone(c)
+	}
+}
+
+// budget returns what the connections share; nil: nothing.
+func (w *wrapper) budget() *listen.Budget {
+	if w.of == nil {
+		return nil
+	}
+	return &w.of.budget
+}
+
+// share returns how one more connection asks for memory; nil: it does not.
+func (w *wrapper) share() func(delta int, acked bool) bool {
+	if w.of == nil {
+		return nil
+	}
+	s := listen.NewShare(w.budget(), w.of.over.Conns)
+	return func(delta int, _ bool) bool { return s.Reserve(delta) }
+}
+
+// sessionSettings is newSettings over a layer that knows the peer, and tells it of the end.
+func (w *wrapper) sessionSettings(maxDatagram int) (*settings, error) {
+	if set := w.last.Load(); set != nil && set.below == maxDatagram {
+		return set, nil
+	}
+	var reserve func(delta int, acked bool) bool
+	if b := w.budget(); b != nil { // sessions have shown who they are, and have no shares
+		reserve = func(delta int, _ bool) bool { return b.ReserveKnown(delta) }
+	}
+	set, err := newSettings(sessionConfig(w.cfg), maxDatagram, reserve)
 	if err == nil {
 		set.session, set.greets = set.greets, false
+		set.below, set.budget = maxDatagram, w.budget()
+		if w.of != nil {
+			set.onClose = w.of.over.Gone
+		}
+		w.last.Store(set)
 	}
 	return set, err
 }
 
-// sessionConfig turns keepalive and idle timeout off by default, for a
-// transport that has both.
+// sessionConfig turns keepalive and idle timeout off, for a transport that has both.
 func sessionConfig(cfg *Config) *Config {
 	var s Config
 	if cfg != nil {
@@ -96,16 +130,16 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 	if _, err := newSettings(cfg, datagram.MaxUDP, nil); err != nil {
 		return nil, err
 	}
-	return &Listener{over: listen.NewOver[*Conn](inner), overConfig: cfg}, nil
+	l := &Listener{over: listen.NewOver[*Conn](inner)}
+	l.wrapper.cfg, l.wrapper.of = cfg, l
+	l.budget.Init(defaultMaxMemory)
+	l.serving.Init((*source)(l), toServed)
+	return l, nil
 }
 
-// acceptOver is AcceptConn over another listener.
-func (l *Listener) acceptOver(ctx context.Context) (*Conn, error) {
-	inner, err := l.over.Accept(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := wrap(inner, l.overConfig, l.over.Gone)
+// wrap makes the connection on an inner one, which it closes if it cannot.
+func (l *Listener) wrap(inner net.Conn) (*Conn, error) {
+	c, err := l.wrapper.wrap(inner)
 	if err != nil {
 		inner.Close()
 		return nil, err

@@ -15,7 +15,9 @@
 //
 // Replays are functions of the protocols, such as volley.Replay and porous.Replay. The
 // command volley replay runs them, and volley capture turns a capture into pcapng.
-// [Reader] reads captures, for tools.
+// [Reader] reads captures, for tools. A version of this module may acknowledge at
+// other times than the one before, and then a replay of an older capture diverges.
+// Replay with the version that made the capture, which is [Header].Library.
 //
 // # Privacy
 //

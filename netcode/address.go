@@ -11,8 +11,7 @@ const (
 	familyIPv6 = 2
 )
 
-// checkServer returns why ap cannot be the address of a server; "": it can. It
-// does not apply to tokens of other issuers.
+// checkServer returns why ap is no address of a server, "" if it is. It is for our own tokens.
 func checkServer(ap netip.AddrPort) string {
 	switch addr := ap.Addr().Unmap(); {
 	case !ap.IsValid():
@@ -50,9 +49,7 @@ func unmap(ap netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// appendAddr appends the wire form of an address: family, address, port. Each of
-// the eight groups of an IPv6 address is little-endian, so each pair of bytes is
-// swapped.
+// appendAddr appends family, address and port. Each IPv6 group is little-endian.
 func appendAddr(b []byte, ap netip.AddrPort) []byte {
 	if ap.Addr().Is4() {
 		a := ap.Addr().As4()
@@ -67,8 +64,7 @@ func appendAddr(b []byte, ap netip.AddrPort) []byte {
 	return binary.LittleEndian.AppendUint16(b, ap.Port())
 }
 
-// consumeAddr reads an address and returns how many bytes it takes, -1 if b holds
-// none.
+// consumeAddr reads an address and returns how many bytes it takes, -1 if b holds none.
 func consumeAddr(b []byte) (netip.AddrPort, int) {
 	if len(b) < 1 {
 		return netip.AddrPort{}, -1
@@ -98,7 +94,6 @@ func swapPairs(a *[16]byte) {
 	}
 }
 
-// appendAddrs appends a count of four bytes and the addresses.
 func appendAddrs(b []byte, addrs []netip.AddrPort) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(addrs)))
 	for _, ap := range addrs {
@@ -107,14 +102,13 @@ func appendAddrs(b []byte, addrs []netip.AddrPort) []byte {
 	return b
 }
 
-// consumeAddrs reads what appendAddrs wrote, and returns the number of addresses
-// and of bytes.
-func consumeAddrs(b []byte, addrs *[MaxServers]netip.AddrPort) (count, n int, reason dropReason) {
+// consumeAddrs reads what appendAddrs wrote, and returns the addresses and bytes read.
+func consumeAddrs(b []byte, addrs *[maxServers]netip.AddrPort) (count, n int, reason dropReason) {
 	if len(b) < 4 {
 		return 0, 0, dropTokenLength
 	}
 	c := binary.LittleEndian.Uint32(b)
-	if c < 1 || c > MaxServers {
+	if c < 1 || c > maxServers {
 		return 0, 0, dropServerCount
 	}
 	n = 4

@@ -25,7 +25,7 @@ func TestMappedAddresses(t *testing.T) {
 	given := is.Servers[0]
 	tok, err := is.Issue(1, nil)
 	require.NoError(t, err)
-	require.Equal(t, []netip.AddrPort{outer}, tok.Servers())
+	require.Equal(t, []netip.AddrPort{outer}, tok.servers)
 	b, err := tok.MarshalBinary()
 	require.NoError(t, err)
 	require.Equal(t, byte(familyIPv4), b[tokenServers+4], "family in the public part")
@@ -106,7 +106,7 @@ func TestLongDurations(t *testing.T) {
 	is.Lifetime, is.Timeout = longest, longest
 	tok, err := is.Issue(1, nil)
 	require.NoError(t, err)
-	require.Equal(t, time.Duration(longest), tok.Timeout())
+	require.Equal(t, time.Duration(longest), tok.Info().Timeout)
 	require.Equal(t, time.Duration(longest), tok.lifetime())
 }
 

@@ -34,8 +34,7 @@ func (t *challengeToken) parse(b []byte) {
 	copy(t.token[:], b[n:])
 }
 
-// A challengeCipher seals and opens challenge tokens, with a new key at each start of a
-// server.
+// A challengeCipher seals and opens challenge tokens. Its key is new at each start.
 type challengeCipher struct {
 	aead  cipher.AEAD
 	nonce [chacha20poly1305.NonceSize]byte
@@ -45,14 +44,12 @@ func newChallengeCipher(key *Key) challengeCipher {
 	return challengeCipher{aead: newAEAD(key)}
 }
 
-// seal writes the sealed token into the 300 bytes of b.
 func (c *challengeCipher) seal(b []byte, seq uint64, t *challengeToken) {
 	t.put(b)
 	binary.LittleEndian.PutUint64(c.nonce[4:], seq)
 	c.aead.Seal(b[:0], c.nonce[:], b[:challengePlain], nil)
 }
 
-// open opens the 300 bytes of b in place.
 func (c *challengeCipher) open(b []byte, seq uint64, t *challengeToken) bool {
 	binary.LittleEndian.PutUint64(c.nonce[4:], seq)
 	plain, err := c.aead.Open(b[:0], c.nonce[:], b, nil)

@@ -10,8 +10,7 @@ import (
 	"volley/internal/wire"
 )
 
-// A packetCipher is the cipher of one direction of a session, with its buffers, so that
-// no packet allocates.
+// A packetCipher is the cipher of one direction, with buffers, so that nothing allocates.
 type packetCipher struct {
 	aead  cipher.AEAD
 	nonce [chacha20poly1305.NonceSize]byte // four zeros, the sequence
@@ -23,6 +22,12 @@ func newPacketCipher(key *Key, protocolID uint64) packetCipher {
 	copy(c.data[:], version)
 	binary.LittleEndian.PutUint64(c.data[versionSize:], protocolID)
 	return c
+}
+
+// wipe overwrites the key. The cipher must not be used again.
+func (c *packetCipher) wipe() {
+	wipeCipher(c.aead)
+	*c = packetCipher{}
 }
 
 // newAEAD returns the IETF construction with its nonce of 12 bytes.
@@ -38,15 +43,13 @@ func must(aead cipher.AEAD, err error) cipher.AEAD {
 	return aead
 }
 
-// checkCrypto returns an error if the ciphers must not be used, as in a program that is
-// restricted to FIPS 140.
+// checkCrypto returns an error if the ciphers are forbidden, as under FIPS 140.
 func checkCrypto() error {
 	_, err := chacha20poly1305.New(make([]byte, keySize))
 	return err
 }
 
-// prepare sets nonce and associated data. The nonce binds the sequence, and the prefix
-// its width on the wire.
+// prepare sets nonce and associated data, which bind the sequence and the prefix.
 func (c *packetCipher) prepare(prefix byte, seq uint64) {
 	binary.LittleEndian.PutUint64(c.nonce[4:], seq)
 	c.data[len(c.data)-1] = prefix
@@ -55,7 +58,6 @@ func (c *packetCipher) prepare(prefix byte, seq uint64) {
 // sequenceSize returns the number of bytes that seq takes on the wire.
 func sequenceSize(seq uint64) int { return max(1, (bits.Len64(seq)+7)/8) }
 
-// seal appends the packet with the given body to out.
 func (c *packetCipher) seal(out *wire.Batch, t packetType, seq uint64, body []byte) {
 	n := sequenceSize(seq)
 	pkt := out.Extend(1 + n + len(body) + tagSize)
@@ -63,6 +65,19 @@ func (c *packetCipher) seal(out *wire.Batch, t packetType, seq uint64, body []by
 	putSequence(pkt[1:1+n], seq)
 	c.prepare(pkt[0], seq)
 	c.aead.Seal(pkt[:1+n], c.nonce[:], body, c.data[:])
+}
+
+// sealBanded seals a payload packet whose body is a byte and b.
+func (c *packetCipher) sealBanded(out *wire.Batch, seq uint64, band byte, b []byte) {
+	n := 1 + sequenceSize(seq)
+	pkt := out.Extend(n + 1 + len(b) + tagSize)
+	pkt[0] = byte(n-1)<<4 | byte(packetPayload)
+	putSequence(pkt[1:n], seq)
+	body := pkt[n : n+1+len(b)]
+	body[0] = band
+	copy(body[1:], b)
+	c.prepare(pkt[0], seq)
+	c.aead.Seal(pkt[:n], c.nonce[:], body, c.data[:])
 }
 
 func putSequence(b []byte, seq uint64) {
@@ -85,10 +100,9 @@ type packet struct {
 	body []byte // part of the datagram
 }
 
-// open checks the datagram b and decrypts it in place. On failure b is lost. For the
-// types that it protects, the replay window w is checked before decryption and moved
-// after. It may be nil for a reader that takes none of them. A nil cipher means that the
-// address has no keys.
+// open checks and decrypts the datagram b in place. On failure b is lost. The replay window
+// w is checked before, and moved after; nil for a reader without protected types. A nil
+// cipher: the address has no keys.
 func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet, dropReason) {
 	p, n, reason := parseHeader(b, takes, c != nil)
 	if reason != dropNone {
@@ -109,8 +123,7 @@ func (c *packetCipher) open(b []byte, takes packetSet, w *replayWindow) (packet,
 	return p, checkBody(p)
 }
 
-// parseHeader makes the checks before any cryptography, in the order of the standard. n
-// is the length of the prefix and the sequence, if there is no reason.
+// parseHeader makes the checks before cryptography. n is the length of prefix and sequence.
 func parseHeader(b []byte, takes packetSet, key bool) (p packet, n int, reason dropReason) {
 	if len(b) == 0 {
 		return p, n, dropTooSmall

@@ -14,15 +14,13 @@ type clientConfig struct {
 	// paced makes the client answer a challenge at its next regular time to
 	// send, as the reference does, instead of at once.
 	paced bool
-	// fromZero makes the client count from 0 with any token, as the reference
-	// does.
+	// fromZero makes the client count from 0 with any token, as the reference does.
 	fromZero bool
 }
 
-// A client is the core of a client: one connect token, from the first request
-// to the end of the session. It does no I/O and has no lock. After every batch
-// of datagrams and at the time it names, advance is called. Once connected, only
-// its session is used, whose halves are independent.
+// A client is the core of a client: a connect token, from the first request to the end. It
+// has no I/O and no lock. advance is called after every batch and at the time it names. Once
+// connected, only its session is used.
 type client struct {
 	session
 	cfg      clientConfig
@@ -43,8 +41,7 @@ type client struct {
 	slots     uint32 // of the server
 }
 
-// A state is the state of a client, with the numbers of the standard: a negative
-// one is an error.
+// A state is that of a client, with the standard's numbers: a negative one is an error.
 type state int
 
 const (
@@ -70,8 +67,7 @@ type attempt struct {
 
 func newClient(cfg clientConfig) *client { return &client{cfg: cfg} }
 
-// connect begins with the first server of a token. The token must not have
-// been used: its keys are good for one counter of nonces.
+// connect begins with the first server of a fresh token, whose keys are good for one counter.
 func (c *client) connect(now time.Time, t *Token) {
 	*c = client{
 		cfg:      c.cfg,
@@ -79,7 +75,7 @@ func (c *client) connect(now time.Time, t *Token) {
 		token:    t,
 		lifetime: t.lifetime(),
 		start:    now,
-		session:  session{client: true, confirmed: true, strict: 1, interval: c.cfg.interval, timeout: t.Timeout()},
+		session:  session{client: true, confirmed: true, strict: 1, interval: c.cfg.interval, timeout: secondsToTimeout(t.timeout)},
 	}
 	c.send.cipher = newPacketCipher(&t.clientKey, t.protocolID)
 	if t.lasts() && !c.cfg.fromZero {
@@ -90,8 +86,7 @@ func (c *client) connect(now time.Time, t *Token) {
 	c.begin(now)
 }
 
-// begin begins with the server in use. The send counter goes on, because the
-// servers of a token share its keys.
+// begin begins with the server in use. The counter goes on: a token's servers share keys.
 func (c *client) begin(now time.Time) {
 	c.state = stateRequesting
 	c.addr = unmap(c.serverAddr())
@@ -104,11 +99,9 @@ func (c *client) begin(now time.Time) {
 	c.challenge = [challengeBodySize]byte{}
 }
 
-// serverAddr returns the address of the server in use.
 func (c *client) serverAddr() netip.AddrPort { return c.token.servers[c.server] }
 
-// receive handles a datagram. It returns a payload, part of the datagram, or
-// nil.
+// receive handles a datagram. It returns a payload, part of the datagram, or nil.
 func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload []byte) {
 	if c.state <= stateDisconnected {
 		return nil
@@ -131,8 +124,7 @@ func (c *client) receive(now time.Time, from netip.AddrPort, b []byte) (payload 
 	return nil
 }
 
-// handle does what an authentic packet asks for and reports whether it was of
-// any use.
+// handle does what an authentic packet asks for and reports whether it was of any use.
 func (c *client) handle(now time.Time, p packet) bool {
 	switch {
 	case c.state == stateConnected:
@@ -165,9 +157,7 @@ func (c *client) leave(s state) {
 	c.leaveWith = s
 }
 
-// advance sends what is due, gives up a server that has failed, and returns when
-// to be called again, the zero time for never. It may turn to the next server: the
-// packets in out are for the former one.
+// advance sends what is due and returns its next time, zero for never. out is for the old server.
 func (c *client) advance(now time.Time, out *wire.Batch) (next time.Time) {
 	if c.state <= stateDisconnected {
 		return time.Time{}
@@ -210,7 +200,6 @@ func (c *client) sendDue(now time.Time, out *wire.Batch) {
 // sendAt returns when the next request or response is due.
 func (c *client) sendAt() time.Time { return c.send.last.Add(sendInterval + c.strict) }
 
-// silence gives the server in use up.
 func (c *client) silence(now time.Time) {
 	switch c.state {
 	case stateRequesting:
@@ -222,8 +211,7 @@ func (c *client) silence(now time.Time) {
 	}
 }
 
-// tryNext turns to the next server of the token, or ends in state s after the
-// last.
+// tryNext turns to the next server of the token, or ends in state s after the last.
 func (c *client) tryNext(now time.Time, s state) {
 	if c.server+1 >= len(c.token.servers) {
 		c.end(now, s)
@@ -244,8 +232,8 @@ func (c *client) end(now time.Time, s state) {
 		c.noteAttempt(now, s)
 	}
 	c.state = s
-	c.send.cipher = packetCipher{}
-	c.recv.cipher = packetCipher{}
+	c.send.cipher.wipe()
+	c.recv.cipher.wipe()
 	c.challenge = [challengeBodySize]byte{}
 }
 
@@ -277,8 +265,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// abandon gives up the server in use, or all of them if it was the last,
-// because of an error of the network below.
+// abandon gives up the server in use after an error below. After the last one, all is over.
 func (c *client) abandon(now time.Time, err error) {
 	if c.state <= stateDisconnected {
 		return
@@ -287,14 +274,11 @@ func (c *client) abandon(now time.Time, err error) {
 	c.attempts[len(c.attempts)-1].err = err
 }
 
-// refusalPatience is how long a server may take to answer after the network first
-// said that it does not listen. So forged messages of that kind stop no handshake
-// with a server that answers within this time.
+// refusalPatience is how long a server may take to answer after the network first said that
+// it does not listen: such messages may be forged.
 const refusalPatience = time.Second
 
-// refuse notes that the network says nobody listens at the server in use, and
-// gives the server up if the network goes on saying so. After a challenge it
-// does nothing.
+// refuse notes that nobody listens at the server, and gives it up if that lasts.
 func (c *client) refuse(now time.Time) {
 	switch {
 	case c.state != stateRequesting || c.leaving:

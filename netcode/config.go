@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"volley/internal/inbox"
+	"volley/internal/sideband"
 	"volley/internal/socket"
 )
 
@@ -30,6 +31,9 @@ type Config struct {
 	// a UDP socket. The system may grant less. Default 4 MiB. Negative: no
 	// request.
 	SocketBuffer int
+
+	owner sideband.Owner // gives the sessions out as its own; nil: nobody
+	move  bool           // a session that is dialed is for another one to go on as
 }
 
 const (
@@ -46,6 +50,8 @@ type settings struct {
 	window     int
 	readBuffer int
 	socket     socket.Config
+	owner      sideband.Owner
+	move       bool
 }
 
 // A ConfigError names a field of a configuration that cannot be used.
@@ -74,6 +80,8 @@ func newSettings(cfg *Config) (*settings, error) {
 		interval:   cfg.KeepAlive,
 		window:     cmp.Or(cfg.ReplayWindow, defaultWindow),
 		readBuffer: cmp.Or(cfg.ReadBuffer, defaultReadBuffer),
+		owner:      cfg.owner,
+		move:       cfg.move,
 		socket:     socket.Config{ReadBuffer: cfg.SocketBuffer, WriteBuffer: cfg.SocketBuffer},
 	}
 	if err := checkSeconds("Config.KeepAlive", s.interval); err != nil {

@@ -9,6 +9,8 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/netconn"
 	"volley/internal/outbox"
+	"volley/internal/serve"
+	"volley/internal/sideband"
 )
 
 // A Conn is a session: an encrypted connection on which each Write sends one
@@ -17,15 +19,18 @@ import (
 // [Dial], a server from [Listener.Accept].
 type Conn struct {
 	// constant after start
-	dc      datagram.Conn
-	remote  net.Addr
-	sess    *session // its halves are guarded by sendMu and recvMu
-	shared  *shared  // of the Listener; nil at a client
-	slot    uint32   // the client's index
-	slots   uint32
-	born    time.Time
-	onClose func() // may be nil
+	dc       datagram.Conn // a *datagram.Moving if there is an owner
+	remote   net.Addr
+	sess     *session // its halves are guarded by sendMu and recvMu
+	shared   *shared  // of the Listener; nil at a client
+	slot     uint32   // the client's index
+	slots    uint32
+	born     time.Time
+	listener *Listener      // nil at a client
+	onClose  func()         // at a client, may be nil
+	owner    sideband.Owner // may be nil
 
+	seat                serve.Seat[*Conn] // where it is served
 	user                netconn.Side
 	closeOnce, goneOnce sync.Once
 	closeErr            error
@@ -38,6 +43,10 @@ type Conn struct {
 	above  datagram.Sender // sender of the gathered datagrams; set while out is busy with them
 
 	accepted bool // Accept has returned it
+	left     bool // Close has ended it, and nothing before
+	value    any  // of SetValue
+	kept     any  // of the owner
+	on       goesOn
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
 	// while the layer above is called.
@@ -70,7 +79,10 @@ var (
 
 // init prepares c for a session on dc, which the caller attaches.
 func (c *Conn) init(dc datagram.Conn, sess *session, set *settings, reserve func(int) bool) {
-	c.dc, c.sess, c.born = dc, sess, time.Now()
+	c.dc, c.sess, c.born, c.owner = dc, sess, time.Now(), set.owner
+	if c.owner != nil {
+		c.sess.timeout = sideband.Grace
+	}
 	c.remote = net.UDPAddrFromAddrPort(sess.addr)
 	c.user.Init(dc, set.readBuffer, reserve)
 	c.out.Init(&c.sendMu, dc, (*framer)(c), dc.Features().Waits)
@@ -115,7 +127,12 @@ func (c *Conn) ClientIndex() (index, slots int) { return int(c.slot), int(c.slot
 
 // MaxMessageSize returns the constant [MaxMessageSize]. It lets programs that take
 // any net.Conn know message connections.
-func (c *Conn) MaxMessageSize() int { return MaxMessageSize }
+func (c *Conn) MaxMessageSize() int {
+	if c.owner != nil {
+		return MaxMessageSize - 1
+	}
+	return MaxMessageSize
+}
 
 // KeepsOrder reports whether each message arrives, in the order of the Writes, as
 // on a [Pipe]. Over a network, messages may be lost or reordered.
@@ -125,7 +142,12 @@ func (c *Conn) KeepsOrder() bool { return c.dc.Features().Lossless }
 func (c *Conn) LocalAddr() net.Addr { return c.dc.LocalAddr() }
 
 // RemoteAddr returns the peer's address.
-func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.owner != nil {
+		return c.dc.RemoteAddr()
+	}
+	return c.remote
+}
 
 // SetDeadline sets the deadlines of reads and writes, also for pending calls. The
 // zero time is none. After Close the error matches net.ErrClosed.
@@ -153,62 +175,97 @@ func (c *Conn) setDeadline(t time.Time, read, write bool) error {
 // not acknowledge them. Messages that nobody has read are dropped, and pending
 // calls return an error that matches net.ErrClosed. Later calls return the result
 // of the first.
-func (c *Conn) Close() error {
+func (c *Conn) Close() error { return c.close(nil) }
+
+// close is Close. A control message, if not nil, takes the place of the packets that end the session.
+func (c *Conn) close(bye []byte) error {
+	c.seat.Flush()
 	c.closeOnce.Do(func() {
-		c.disconnect()
+		c.disconnect(bye)
 		c.user.In.Fail(net.ErrClosed)
+		c.seat.Ended((*served)(c))
 		c.closeErr = c.opError("close", c.dc.Close())
 		c.gone()
 	})
 	return c.closeErr
 }
 
-// disconnect makes writes fail from now on. Unless the session had ended, it sends
-// the queued packets, tells the peer and forgets the key.
-func (c *Conn) disconnect() {
+// disconnect ends writes. If the session lives, it sends what is queued and tells the peer.
+func (c *Conn) disconnect(bye []byte) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if !c.user.CloseLocked(&c.out) {
 		return
 	}
-	c.out.Take() // the peer's end is worth waiting for
-	c.out.DrainUnlocking(func() {
-		c.sess.send.disconnect(time.Now(), c.out.Batch(0))
-	})
-	c.sess.send.cipher = packetCipher{}
+	c.left = true
+	c.partUnlocking(bye)
 }
 
-// stopSending makes writes fail with err from now on and forgets the key. It
-// returns false if the session had ended.
-func (c *Conn) stopSending(err error) bool {
+// partUnlocking sends what is queued after the end, and tells the peer.
+func (c *Conn) partUnlocking(bye []byte) {
+	c.out.Take() // the peer's end is worth waiting for
+	c.out.DrainUnlocking(func() {
+		if bye == nil {
+			c.sess.send.disconnect(time.Now(), c.out.Batch(0))
+			return
+		}
+		for range disconnectPackets {
+			c.sess.sendBanded(time.Now(), controlBand, bye, c.out.Batch(0))
+		}
+	})
+	c.sess.send.cipher.wipe()
+}
+
+// stopSending makes writes fail with err and forgets the key. A control message, if not nil, tells
+// the peer. False: it had ended before.
+func (c *Conn) stopSending(err error, bye []byte) bool {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if !c.user.EndLocked(&c.out, err) {
 		return false
 	}
-	c.sess.send.cipher = packetCipher{}
+	if bye != nil {
+		c.partUnlocking(bye)
+		return true
+	}
+	c.sess.send.cipher.wipe()
 	return true
 }
 
-// end ends the session from the other side or below. Received messages can still
-// be read. It is called without a lock.
-func (c *Conn) end(upper datagram.Handler, err error) {
-	if !c.stopSending(err) {
+// end ends the session from outside. Received messages can still be read. No lock is held.
+func (c *Conn) end(upper datagram.Handler, err error) { c.endTelling(upper, err, nil) }
+
+// endTelling is end. A control message, if not nil, tells the peer.
+func (c *Conn) endTelling(upper datagram.Handler, err error, bye []byte) {
+	if !c.stopSending(err, bye) {
 		return
 	}
 	if upper != nil {
 		upper.HandleClose(err)
 	}
 	c.user.In.End(err)
+	c.seat.Ended((*served)(c))
 	c.dc.Close()
 	c.gone()
 }
 
-// gone calls onClose, once.
+// gone forgets the key of received packets, and calls onClose, once.
 func (c *Conn) gone() {
-	if c.onClose != nil {
-		c.goneOnce.Do(c.onClose)
-	}
+	c.goneOnce.Do(func() {
+		c.recvMu.Lock()
+		c.ended = true
+		c.sess.recv.cipher.wipe()
+		c.recvMu.Unlock()
+		switch {
+		case c.listener != nil:
+			c.listener.forget(c)
+		case c.onClose != nil:
+			c.onClose()
+		}
+		if c.owner != nil {
+			c.owner.Ended(c)
+		}
+	})
 }
 
 // opError wraps err, once, as functions of package net do.
@@ -216,7 +273,7 @@ func (c *Conn) opError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return netconn.OpError(op, c.dc.LocalAddr(), c.remote, err)
+	return netconn.OpError(op, c.dc.LocalAddr(), c.RemoteAddr(), err)
 }
 
 // A handler is a Conn as the layer below sees it.

@@ -8,11 +8,9 @@ import (
 	"volley/internal/wire"
 )
 
-// HandleBatch takes datagrams from the layer below, opens them in place, and passes
-// the messages on, with one lock and one wake-up for all. It calls the layer above
-// without the lock, because answers may come from the other side before the call
-// returns. What the layer above answers leaves in the order of the sequence numbers,
-// so the caller does not send it.
+// HandleBatch opens datagrams in place and passes the messages on, with one lock and one
+// wake-up. It calls the layer above without the lock, because answers may come before the
+// call returns. Answers leave in the order of sequences, so the caller does not send them.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	c := (*Conn)(h)
 	c.recvMu.Lock()
@@ -21,6 +19,14 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 		return
 	}
 	payloads, over := c.openLocked(now, bufs)
+	var control [][]byte
+	if c.owner != nil {
+		payloads, control = c.splitLocked(payloads)
+		c.noteHeard(c.sess.recv.last)
+	}
+	for _, p := range payloads {
+		c.received.add(len(p))
+	}
 	c.ended = over
 	upper := c.upper
 	if upper == nil && len(payloads) > 0 {
@@ -30,13 +36,15 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, _ *wire.Batch) {
 	if upper != nil && len(payloads) > 0 {
 		c.deliver(now, upper, payloads)
 	}
+	for _, msg := range control {
+		c.owner.Control(now, c, msg)
+	}
 	if over {
 		c.end(upper, io.EOF)
 	}
 }
 
-// openLocked opens datagrams and returns their messages, in the same list. Over means
-// that the peer has ended the session.
+// openLocked opens datagrams in place and returns their messages. Over: the peer has ended.
 func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over bool) {
 	payloads = bufs[:0]
 	for _, b := range bufs {
@@ -55,7 +63,6 @@ func (c *Conn) openLocked(now time.Time, bufs [][]byte) (payloads [][]byte, over
 			}
 			return payloads, true
 		case packetPayload:
-			c.received.add(len(p.body))
 			payloads = append(payloads, p.body)
 		}
 		if !c.alive {
@@ -76,7 +83,6 @@ func (c *Conn) deliver(now time.Time, upper datagram.Handler, payloads [][]byte)
 	c.answer(now, up)
 }
 
-// queueLocked queues messages for Read.
 func (c *Conn) queueLocked(payloads [][]byte) {
 	c.user.In.Lock()
 	for _, p := range payloads {
@@ -86,10 +92,10 @@ func (c *Conn) queueLocked(payloads [][]byte) {
 		}
 	}
 	c.user.In.Unlock()
+	c.seat.Received((*served)(c))
 }
 
-// HandleTick sends a keep alive if one is due, ends the session if the peer has been
-// silent too long, and calls the layer above if its time has come.
+// HandleTick does what is due: a keep alive, the timeout, and the layer above.
 func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	c := (*Conn)(h)
 	next, spent := c.keepAlive(now)
@@ -122,9 +128,7 @@ func (h *handler) HandleTick(now time.Time, _ *wire.Batch) (next time.Time) {
 	return next
 }
 
-// keepAlive sends a keep alive if one is due. It returns the time of the next one, the
-// zero time if the session has ended. Spent means that the session has to end for lack
-// of sequence numbers; the peer has been told.
+// keepAlive sends one if due and returns the next time. Spent: sequences are used up.
 func (c *Conn) keepAlive(now time.Time) (next time.Time, spent bool) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -160,8 +164,7 @@ func (c *Conn) exhaust() {
 	c.end(upper, errExhausted)
 }
 
-// tickUpper calls the layer above if its time has come. It returns the time of the
-// next call, the zero time for never.
+// tickUpper calls the layer above if it is time, and returns its next time, zero for never.
 func (c *Conn) tickUpper(now time.Time, upper datagram.Handler) (next time.Time) {
 	c.tickMu.Lock()
 	due := !c.upperAt.IsZero() && !c.upperAt.After(now)
@@ -180,8 +183,7 @@ func (c *Conn) tickUpper(now time.Time, upper datagram.Handler) (next time.Time)
 	return c.upperBy(at)
 }
 
-// upperBy notes when the layer above wants to be called, if at is not zero. It returns
-// the time of its next call, the zero time for never.
+// upperBy notes when the layer above wants a call, and returns when it gets one; zero: never.
 func (c *Conn) upperBy(at time.Time) time.Time {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
@@ -194,6 +196,9 @@ func (c *Conn) upperBy(at time.Time) time.Time {
 // HandleClose ends the session, because the layer below has ended.
 func (h *handler) HandleClose(err error) {
 	c := (*Conn)(h)
+	if c.owner != nil && c.owner.Broken(c, err) {
+		return
+	}
 	c.recvMu.Lock()
 	upper := c.upper
 	c.ended = true
@@ -201,8 +206,7 @@ func (h *handler) HandleClose(err error) {
 	c.end(upper, err)
 }
 
-// WaitRoom waits until there is room for a message of n bytes, and until answers to
-// it would not wait behind too much.
+// WaitRoom waits for room for n bytes, and until answers would not wait behind too much.
 func (h *handler) WaitRoom(n int, cancel <-chan struct{}) error {
 	c := (*Conn)(h)
 	c.recvMu.Lock()

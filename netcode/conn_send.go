@@ -18,6 +18,13 @@ func (c *Conn) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
+	if c.seat.Taken() {
+		if done, err := c.writeServed(b); err != nil {
+			return 0, c.opError("write", err)
+		} else if done {
+			return len(b), nil
+		}
+	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if _, err := c.out.WriteUnlocking((*framer)(c), c.born, b); err != nil {
@@ -34,13 +41,12 @@ func (f *framer) Check(b []byte) error {
 	switch {
 	case f.sess.send.exhausted():
 		return errExhausted
-	case len(b) > MaxMessageSize:
-		return &MessageTooLargeError{Size: len(b), Max: MaxMessageSize}
+	case len(b) > (*Conn)(f).MaxMessageSize():
+		return &MessageTooLargeError{Size: len(b), Max: (*Conn)(f).MaxMessageSize()}
 	}
 	return nil
 }
 
-// Frame seals a message.
 func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, error) {
 	if err := f.Check(b); err != nil {
 		return 0, err
@@ -53,13 +59,19 @@ func (f *framer) Frame(now time.Duration, b []byte, out *wire.Batch) (uint64, er
 func (f *framer) RestUnlocking(time.Duration) {}
 
 func (c *Conn) sealLocked(now time.Time, b []byte, out *wire.Batch) {
-	c.sess.sendPayload(now, b, out)
+	if c.owner != nil {
+		c.noteAskedLocked(now)
+		c.sess.sendBanded(now, applicationBand, b, out)
+	} else {
+		c.sess.sendPayload(now, b, out)
+	}
 	c.sent.add(len(b))
 }
 
 // WriteBatch sends each of msgs as Write does, in as few system calls as the platform
 // allows. It returns how many it has sent, and if not all, the error that stopped it.
 func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
+	c.seat.Flush()
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if c.dc.Features().Waits {
@@ -81,8 +93,7 @@ func (c *Conn) WriteBatch(msgs [][]byte) (n int, err error) {
 // batchMessages is how many messages WriteBatch seals before it sends them.
 const batchMessages = 64
 
-// writeSomeUnlocking sends some messages; the caller is busy. It gives up packets that
-// cannot be sent before the deadline, because gaps in the sequence do no harm.
+// writeSomeUnlocking sends messages; the caller is busy. Late packets are given up.
 func (c *Conn) writeSomeUnlocking(msgs [][]byte) (n int, err error) {
 	out := datagram.GetBatch()
 	defer datagram.PutBatch(out)
@@ -112,8 +123,7 @@ func (c *Conn) writeSomeUnlocking(msgs [][]byte) (n int, err error) {
 	return n, err
 }
 
-// packetsLocked returns how many packets a message takes. Until the client is known to
-// have its index, a keep alive goes before each.
+// packetsLocked returns how many packets a message takes, with keep alives at first.
 func (c *Conn) packetsLocked() int {
 	if c.sess.confirmed {
 		return 1
@@ -134,13 +144,12 @@ func indexOfPacket(msgs [][]byte, i int) int {
 	return len(msgs)
 }
 
-// sealBatchLocked seals what the layer above wants to send. It returns the first
-// error; the rest is sealed all the same.
+// sealBatchLocked seals the datagrams of the layer above. It returns the first error.
 func (c *Conn) sealBatchLocked(now time.Time, from, out *wire.Batch) (first error) {
 	for i := range from.Len() {
 		switch b := from.At(i); {
-		case len(b) > MaxMessageSize:
-			first = &MessageTooLargeError{Size: len(b), Max: MaxMessageSize}
+		case len(b) > c.MaxMessageSize():
+			first = &MessageTooLargeError{Size: len(b), Max: c.MaxMessageSize()}
 		case len(b) == 0:
 			first = errEmptyBatch
 		case c.sess.send.exhausted():
@@ -152,8 +161,7 @@ func (c *Conn) sealBatchLocked(now time.Time, from, out *wire.Batch) (first erro
 	return first
 }
 
-// answer sends the answers of the layer above, behind all packets that were sealed
-// before. It does not wait for room.
+// answer sends the answers of the layer above in order. It does not wait for room.
 func (c *Conn) answer(now time.Time, from *wire.Batch) {
 	if from.Len() == 0 {
 		return

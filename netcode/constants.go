@@ -8,11 +8,9 @@ const (
 	MaxMessageSize = 1200
 	// UserDataSize is the size of the user data in a connect token.
 	UserDataSize = 256
-	// MaxServers is the largest number of servers in a connect token.
-	MaxServers = 32
-	// TokenSize is the size of a marshaled connect token.
-	TokenSize = 2048
 
+	maxServers         = 32 // in a connect token
+	tokenSize          = 2048
 	keySize            = 32
 	tagSize            = 16
 	tokenNonceSize     = 24
@@ -46,8 +44,7 @@ const (
 	// disconnectPackets is how often a disconnect is sent, because the peer does not
 	// acknowledge it.
 	disconnectPackets = 10
-	// referenceWindow is the size of the replay window that the standard
-	// describes.
+	// referenceWindow is the size of the replay window that the standard describes.
 	referenceWindow = 256
 	// defaultWindow suits faster senders: 2048 packets are 20 ms at 100,000
 	// packets a second.
@@ -56,7 +53,7 @@ const (
 
 const (
 	// anywhereStart is the least sequence of sessions with a random start. They have
-	// MaxServers shares, up to globalSequenceStart.
+	// maxServers shares, up to globalSequenceStart.
 	anywhereStart = 1 << 62
 	// globalSequenceStart is the least sequence of challenge and denied packets, so
 	// that their nonces are never those of a session.
@@ -78,7 +75,6 @@ const (
 	numPacketTypes
 )
 
-// replayProtected reports whether packets of this type pass the replay window.
 func (t packetType) replayProtected() bool { return t >= packetKeepAlive }
 
 // A packetSet is a set of packet types.

@@ -2,6 +2,7 @@ package netcode
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -128,7 +129,7 @@ func resolve(ctx context.Context, address string) (addrs []netip.AddrPort, err e
 	if err != nil {
 		return nil, err
 	}
-	for _, ip := range ips[:min(len(ips), MaxServers)] {
+	for _, ip := range ips[:min(len(ips), maxServers)] {
 		ap := netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port))
 		if !slices.Contains(addrs, ap) {
 			addrs = append(addrs, ap)
@@ -157,7 +158,6 @@ type dialing struct {
 	seen   uint64        // refusals that the core knows of
 }
 
-// dial runs a handshake.
 func dial(ctx context.Context, t *Token, set *settings, open opener) (*Conn, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
@@ -176,15 +176,36 @@ func dial(ctx context.Context, t *Token, set *settings, open opener) (*Conn, err
 		next:   make(chan struct{}, 1),
 		core:   newClient(clientConfig{interval: set.interval, window: set.window}),
 	}
-	if end := t.Expires(); !end.IsZero() && !now.Before(end) {
+	if end := t.end(); !end.IsZero() && !now.Before(end) {
 		d.expired = max(1, now.Sub(end))
 	}
 	d.core.connect(now, t)
+	if set.owner != nil {
+		open = d.moving(open)
+	}
 	return d.run(ctx, open)
 }
 
-// run opens connections to one server after the other until the handshake has
-// succeeded or failed.
+// moving returns an opener of connections that can move, and whose failures the owner learns.
+func (d *dialing) moving(open opener) opener {
+	return func(ctx context.Context, server netip.AddrPort) (datagram.Conn, error) {
+		dc, err := open(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		m := datagram.NewMoving(dc)
+		m.OnFailure(func() {
+			if c := d.conn.Load(); c != nil {
+				go d.set.owner.Broken(c, errUnreachable) // not here, among locks of whoever writes
+			}
+		})
+		return m, nil
+	}
+}
+
+var errUnreachable = errors.New("netcode: no way leads to the server")
+
+// run tries one server after the other until the handshake has succeeded or failed.
 func (d *dialing) run(ctx context.Context, open opener) (*Conn, error) {
 	for {
 		d.begin(ctx, open)
@@ -196,7 +217,9 @@ func (d *dialing) run(ctx context.Context, open opener) (*Conn, error) {
 		case <-d.done:
 		}
 		if c := d.conn.Load(); c != nil {
-			dialedConns.Add(c)
+			if !d.set.move {
+				dialedConns.Add(c)
+			}
 			return c, nil
 		}
 		return nil, d.failure()
@@ -231,8 +254,7 @@ func (d *dialing) begin(ctx context.Context, open opener) {
 	}
 }
 
-// refusals returns how often the network has said that nobody listens at the other
-// end of dc.
+// refusals returns how often the network has said that nobody listens behind dc.
 func refusals(dc datagram.Conn) uint64 {
 	if r := dc.Features().Refusals; r != nil {
 		return r.Refused()
@@ -240,8 +262,7 @@ func refusals(dc datagram.Conn) uint64 {
 	return 0
 }
 
-// advanceLocked calls the core. It returns when to be called again, the zero time
-// if it is not for this connection.
+// advanceLocked calls the core, and returns its next time, zero if that is not for dc.
 func (d *dialing) advanceLocked(now time.Time, out *wire.Batch) (next time.Time) {
 	before, server := d.core.state, d.core.server
 	if before <= stateDisconnected {
@@ -299,7 +320,11 @@ func (d *dialing) cancel(cause error) {
 		now := time.Now()
 		d.core.noteAttempt(now, d.core.state)
 		d.core.attempts[len(d.core.attempts)-1].err = cause
-		d.core.disconnect(now, out)
+		if d.set.move { // the server may have moved already, and there is another way yet
+			d.core.end(now, stateDisconnected)
+		} else {
+			d.core.disconnect(now, out)
+		}
 	}
 	dc := d.dc
 	d.mu.Unlock()
@@ -324,7 +349,6 @@ func (d *dialing) failure() error {
 	return e
 }
 
-// connectedLocked makes the Conn once the core is connected.
 func (d *dialing) connectedLocked(dc datagram.Conn) *Conn {
 	c := &Conn{slot: d.core.slot, slots: d.core.slots, alive: true}
 	sess := d.core.session // its halves are the Conn's from now on
@@ -336,8 +360,7 @@ func (d *dialing) connectedLocked(dc datagram.Conn) *Conn {
 	return c
 }
 
-// A dialHandler stands on a connection to a server. It drives the handshake, and
-// then passes calls on to the Conn.
+// A dialHandler drives the handshake over a connection, and then passes calls to the Conn.
 type dialHandler struct {
 	*dialing
 	dc datagram.Conn
@@ -345,8 +368,7 @@ type dialHandler struct {
 
 var _ datagram.Handler = (*dialHandler)(nil)
 
-// WaitRoom waits until the session takes a message of n bytes. Before the session,
-// nobody sends any.
+// WaitRoom waits until the session takes n bytes. Before the session, nobody sends any.
 func (h *dialHandler) WaitRoom(n int, cancel <-chan struct{}) error {
 	if c := h.conn.Load(); c != nil {
 		return (*handler)(c).WaitRoom(n, cancel)
@@ -366,8 +388,7 @@ func (h *dialHandler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch)
 	}
 }
 
-// handshake gives datagrams to the core. If the core connects, it returns the Conn
-// and the remaining datagrams.
+// handshake gives datagrams to the core. Once connected, it returns the Conn and the rest.
 func (h *dialHandler) handshake(now time.Time, bufs [][]byte, out *wire.Batch) (*Conn, [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -407,8 +428,7 @@ func (h *dialHandler) HandleTick(now time.Time, out *wire.Batch) (next time.Time
 	return h.advanceLocked(now, out)
 }
 
-// staleLocked reports whether the core has turned to another server than the
-// one below.
+// staleLocked reports whether the core has turned to another server than the one below.
 func (h *dialHandler) staleLocked() bool {
 	return h.dialing.dc != h.dc || h.server != h.core.server
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"volley/internal/wire"
 	"volley/simnet"
 )
 
@@ -160,4 +163,22 @@ func TestFallThroughServers(t *testing.T) {
 		client.Write([]byte("x"))
 		wantRead(t, server, "x")
 	})
+}
+
+// A dial for a move that was cancelled does nothing any more, because its token may be
+// overwritten. It does not tell the server, which may have moved the session.
+func TestCancelledMoveEnds(t *testing.T) {
+	is := Issuer{PrivateKey: GenerateKey(), Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}
+	tok, err := is.Issue(1, nil)
+	require.NoError(t, err)
+	d := &dialing{set: &settings{move: true}, core: newClient(clientConfig{interval: time.Second, window: 256}), finish: func() {}}
+	now := time.Now()
+	d.core.connect(now, tok)
+	d.cancel(context.Canceled)
+	*tok = Token{}
+	out := new(wire.Batch)
+	require.Zero(t, d.advanceLocked(now.Add(time.Minute), out))
+	require.Zero(t, out.Len())
+	require.Len(t, d.core.attempts, 1)
+	require.Equal(t, context.Canceled, d.core.attempts[0].err)
 }

@@ -13,8 +13,8 @@ import (
 
 var (
 	// ErrIdleTimeout ends a session whose peer has been silent for the timeout of
-	// its connect token. Messages that arrived before are read first. Its Timeout
-	// is false, because the session does not come back.
+	// its connect token. Messages that arrived before are read first. It is no
+	// timeout by net.Error, because the session does not come back.
 	ErrIdleTimeout = errors.New("netcode: no packet from the peer within the timeout of the connect token")
 	// ErrServerFull is matched by the error of Dial if the server has denied the
 	// connection because no slot is free.
@@ -87,7 +87,7 @@ type HandshakeError struct {
 // An Attempt is the failure of one of the servers in a connect token.
 type Attempt struct {
 	Server     netip.AddrPort // an address from the connect token
-	Challenged bool           // the server took the token, and not the answer to its challenge
+	Challenged bool           // the server accepted the token, but not the answer to its challenge
 	Elapsed    time.Duration  // since the first request to this server
 	Err        error          // as HandshakeError.Err
 }

@@ -205,7 +205,8 @@ func ExampleToken() {
 	if err := token.UnmarshalBinary(b); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(len(b), token.ProtocolID(), token.Servers(), token.Expires().Sub(token.Created()))
+	info := token.Info()
+	fmt.Println(len(b), info.ProtocolID, info.Servers, info.Expires.Sub(info.Created))
 
 	claims, err := token.Claims(key)
 	if err != nil {

@@ -95,7 +95,7 @@ func FuzzToken(f *testing.F) {
 		if _, err := tok.Claims(testKey); err == nil && !bytes.Equal(tok.nonce[:], b[tokenNonce:tokenPrivate]) {
 			t.Error("nonce misread")
 		}
-		_, _, _ = tok.String(), tok.Expires(), tok.lifetime()
+		_, _, _ = tok.String(), tok.Info(), tok.lifetime()
 		again, _ := tok.MarshalBinary()
 		back, err := parseToken(again)
 		if err != nil {
@@ -128,10 +128,10 @@ func FuzzPrivateToken(f *testing.F) {
 	var b [privateTokenSize]byte
 	p.put(&b)
 	f.Add(b[:])
-	for i := range MaxServers {
+	for i := range maxServers {
 		p.servers[i] = netip.AddrPortFrom(netip.IPv6LinkLocalAllNodes(), uint16(i))
 	}
-	p.numServers = MaxServers
+	p.numServers = maxServers
 	p.put(&b)
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -10,16 +10,14 @@ import (
 	"volley/internal/wire"
 )
 
-// Gather implements datagram.Gatherer. The layer above appends to the Gathering's
-// spare batch, which Gathered seals into that of the layer below.
+// Gather implements datagram.Gatherer, with the Gathering's spare batch for the layer above.
 func (s *stacked) Gather(g *datagram.Gathering) *wire.Batch {
 	b := g.Scratch()
 	b.Reset()
 	return b
 }
 
-// Gathered implements datagram.Gatherer. It is WriteBatch, except that the packets
-// leave with g.
+// Gathered implements datagram.Gatherer: WriteBatch, but the packets leave with g.
 func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	c := (*Conn)(s)
 	below := c.dc.Features().Gather
@@ -41,8 +39,7 @@ func (s *stacked) Gathered(g *datagram.Gathering, from datagram.Sender) {
 	}
 }
 
-// gather seals b into out, or into the pending packets, on behalf of from. After an
-// error none of them is sent.
+// gather seals b into out, or behind what is pending, for from. After an error, none is sent.
 func (c *Conn) gather(now time.Time, b, out *wire.Batch, from datagram.Sender) (outbox.Gathered, error) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -72,8 +69,7 @@ func (c *Conn) gather(now time.Time, b, out *wire.Batch, from datagram.Sender) (
 // A gathered is a Conn with gathered packets.
 type gathered Conn
 
-// Sent implements datagram.Sender. Packets that found no room are pending again, and
-// count as done for the layer above.
+// Sent implements datagram.Sender. Packets without room are pending again, and count as sent.
 func (s *gathered) Sent(unsent *wire.Batch, err error) {
 	c := (*Conn)(s)
 	c.sendMu.Lock()

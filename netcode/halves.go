@@ -18,10 +18,9 @@ type sender struct {
 	body   [keepAliveBodySize]byte // kept, so that keep alives don't allocate
 }
 
-// startAt gives a server its share of the sequences, by its place in the list of a
-// token. The servers in the list have the same keys, and a client whose answers were
-// lost may have a session at several of them. The first share begins at 0, the last
-// does not end.
+// startAt gives a server its share of the sequences by its place in the token. The token's
+// servers have the same keys, and a client may have sessions at several. The first share
+// begins at 0, the last has no end.
 func (s *sender) startAt(place int, last bool) {
 	s.start = uint64(place) << sessionShareBits
 	s.seq = s.start
@@ -30,10 +29,8 @@ func (s *sender) startAt(place int, last bool) {
 	}
 }
 
-// startAnywhere is startAt for a token that the same server or client may use again
-// without knowing. The start is random, so that earlier packets with the same keys
-// had other sequences. It is above all shares of startAt, and leaves at least 2^56
-// sequences.
+// startAnywhere is startAt for a token that may be used again unnoticed. The random start
+// avoids the sequences of earlier packets. It is above all shares, and leaves at least 2^56.
 func (s *sender) startAnywhere(place int, random uint64) {
 	share := anywhereStart + uint64(place)<<anywhereShareBits
 	s.start = share + random>>(64-anywhereShareBits+1)
@@ -50,12 +47,21 @@ func (s *sender) exhausted() bool { return s.end > 0 && s.seq >= s.end-sequenceR
 // packets returns how many packets have been sent.
 func (s *sender) packets() uint64 { return s.seq - s.start }
 
-// send appends a packet to out.
 func (s *sender) send(now time.Time, t packetType, body []byte, out *wire.Batch) {
 	if s.end > 0 && s.seq >= s.end {
 		return // do not repeat a nonce
 	}
 	s.cipher.seal(out, t, s.seq, body)
+	s.seq++
+	s.last = now
+}
+
+// sendBanded sends a payload with a byte in front.
+func (s *sender) sendBanded(now time.Time, band byte, body []byte, out *wire.Batch) {
+	if s.end > 0 && s.seq >= s.end {
+		return
+	}
+	s.cipher.sealBanded(out, s.seq, band, body)
 	s.seq++
 	s.last = now
 }
@@ -66,7 +72,6 @@ func (s *sender) keepAlive(now time.Time, index, maxClients uint32, out *wire.Ba
 	s.send(now, packetKeepAlive, s.body[:], out)
 }
 
-// readKeepAlive reads the body of a keep alive.
 func readKeepAlive(b []byte) (index, maxClients uint32) {
 	return binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 }

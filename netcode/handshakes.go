@@ -17,16 +17,15 @@ type handshake struct {
 	place     uint8         // of this server in the token's list
 	last      bool          // no server follows in the list
 	anywhere  bool          // the session's sequence starts at random
+	moves     bool          // a session is to go on as the one to be
 	shown     time.Time     // when we saw the token first
 
 	before, behind *handshake // in a queue
 }
 
-// wipe forgets the keys.
 func (h *handshake) wipe() { *h = handshake{} }
 
-// expired reports whether the answer comes too late. The token's expiry counts only
-// without a timeout.
+// expired reports whether the answer is late. The token's expiry counts without a timeout only.
 func (h *handshake) expired(now time.Time, wall uint64) bool {
 	if h.timeout > 0 {
 		return h.deadline.Before(now)
@@ -72,20 +71,18 @@ func newRing() *handshake {
 	return h
 }
 
-// putBefore puts h into the ring of other.
 func (h *handshake) putBefore(other *handshake) {
 	h.before, h.behind = other.before, other
 	h.before.behind, other.before = h, h
 }
 
-// overdue reports whether the token has had its time.
 func (h *handshake) overdue(now time.Time) bool { return now.Sub(h.shown) >= handshakeShare }
 
-// put adds or replaces the handshake of an address and reports whether there
-// was room.
-func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *handshake) bool {
+// put adds or replaces the handshake of an address and reports whether there was room.
+// Reserve is how many places are not for this one.
+func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *handshake, reserve int) bool {
 	former := t.entries[addr]
-	if former == nil && len(t.entries) >= t.max && !t.makeRoom(now, wall) {
+	if most := t.max - reserve; former == nil && len(t.entries) >= most && !t.makeRoom(now, wall, most) {
 		return false
 	}
 	h.addr = addr
@@ -102,14 +99,13 @@ func (t *handshakes) put(now time.Time, wall uint64, addr netip.AddrPort, h *han
 	return true
 }
 
-// makeRoom forgets expired handshakes, or one whose token has had its time. It reports
-// whether there is room now.
-func (t *handshakes) makeRoom(now time.Time, wall uint64) bool {
+// makeRoom forgets expired handshakes, or one that has had its time. True: there is room.
+func (t *handshakes) makeRoom(now time.Time, wall uint64, most int) bool {
 	if now.Sub(t.swept) >= sweepInterval {
 		t.sweep(now, wall)
 	}
-	if len(t.entries) < t.max {
-		return true
+	if len(t.entries) != most {
+		return len(t.entries) < most
 	}
 	first := t.late.behind
 	if first == t.late {
@@ -149,7 +145,6 @@ func (t *handshakes) wipe() {
 	*t = newHandshakes(0)
 }
 
-// sweep forgets expired handshakes.
 func (t *handshakes) sweep(now time.Time, wall uint64) {
 	t.swept = now
 	for addr, h := range t.entries {

@@ -121,7 +121,7 @@ func TestAskingAgainKeepsPlace(t *testing.T) {
 	put := func(at, shown time.Duration, i int) bool {
 		h := &handshake{id: tokenID{byte(i)}, timeout: time.Hour, shown: testStart.Add(shown)}
 		h.deadline = testStart.Add(at + time.Hour)
-		return table.put(testStart.Add(at), 0, clientAddr(i), h)
+		return table.put(testStart.Add(at), 0, clientAddr(i), h, 0)
 	}
 	require.True(t, put(0, 0, 1))
 	require.True(t, put(time.Second, time.Second, 2))
@@ -162,7 +162,7 @@ func TestHandshakesModel(t *testing.T) {
 		}
 		id := tokenID(fmt.Appendf(nil, "%16d", shown[i].UnixNano()%1e16))
 		h := &handshake{id: id, timeout: time.Hour, deadline: now.Add(time.Hour), shown: shown[i]}
-		ok := table.put(now, 0, clientAddr(i), h)
+		ok := table.put(now, 0, clientAddr(i), h, 0)
 		require.LessOrEqual(t, len(table.entries), 8)
 		if ok {
 			made++

@@ -12,12 +12,14 @@ import (
 // session could be played again, with the same keys and nonces.
 //
 // A clock that is set back must not bring forgotten tokens back. So the history keeps the
-// latest expiry of a forgotten token, and takes no token that expires by then.
+// latest expiry of a forgotten token, and takes no token that expires by then. For tokens
+// under a fresh key, that of a forgotten one under this key counts.
 type history struct {
 	max       int
 	entries   map[tokenID]historyEntry
-	earliest  uint64 // no entry expires before
-	forgotten uint64 // the latest expiry of an entry that was freed
+	earliest  uint64   // no entry expires before
+	forgotten uint64   // the latest expiry of an entry that was freed
+	keys      *keyRing // learn of it, too; may be nil
 	start     time.Time
 
 	// Tokens that expire later than in this many seconds keep their entries for long,
@@ -47,10 +49,9 @@ func newHistory(start time.Time, maxEntries int, lastingAfter time.Duration) his
 	}
 }
 
-// admit decides about a request with a token that has not expired by the wall clock, in
-// unix seconds. A new token becomes pending. If the token is admitted, shown is when it
-// was seen first, rounded up to whole seconds from the start.
-func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrPort, expires uint64) (shown time.Time, reason dropReason) {
+// admit decides about a request with a valid token. For an old one, shown is when it came first.
+// Tokens that expire by spent may have been used. Reserve is how many places are not for this one.
+func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrPort, expires, spent uint64, reserve int) (shown time.Time, reason dropReason) {
 	if e, ok := h.entries[id]; ok {
 		if e.consumed || e.addr != addr {
 			return time.Time{}, dropTokenUsed
@@ -58,13 +59,13 @@ func (h *history) admit(now time.Time, wall uint64, id tokenID, addr netip.AddrP
 		return h.shown(e), dropNone // a retransmission
 	}
 	lasting := expires-wall > h.lastingAfter
-	if h.full(lasting) {
+	if h.full(lasting, reserve) {
 		h.sweep(wall)
 	}
 	switch {
-	case expires <= h.forgotten:
+	case expires <= spent:
 		return time.Time{}, dropTokenExpired
-	case h.full(lasting):
+	case h.full(lasting, reserve):
 		return time.Time{}, dropHistoryFull
 	}
 	if lasting {
@@ -83,8 +84,8 @@ func (h *history) shown(e historyEntry) time.Time {
 }
 
 // full reports whether there is no entry left for a token.
-func (h *history) full(lasting bool) bool {
-	return len(h.entries) >= h.max || lasting && h.lasting >= h.max/2
+func (h *history) full(lasting bool, reserve int) bool {
+	return len(h.entries) >= h.max-reserve || lasting && h.lasting >= h.max/2
 }
 
 // consume marks a token as used. If it has no entry it has expired.
@@ -95,8 +96,7 @@ func (h *history) consume(id tokenID) {
 	}
 }
 
-// sweep forgets expired tokens. It searches the table at most once a second, because
-// expiry is in whole seconds.
+// sweep forgets expired tokens, at most once a second, since expiry is in whole seconds.
 func (h *history) sweep(now uint64) {
 	if now < h.earliest {
 		return
@@ -117,6 +117,9 @@ func (h *history) sweep(now uint64) {
 func (h *history) forget(id tokenID, e historyEntry) {
 	delete(h.entries, id)
 	h.forgotten = max(h.forgotten, e.expires)
+	if h.keys != nil {
+		h.keys.forget(e.expires)
+	}
 	if e.lasting {
 		h.lasting--
 	}

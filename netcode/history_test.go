@@ -132,7 +132,7 @@ func TestLastingTokens(t *testing.T) {
 func TestTokenLifetimeSetsLasting(t *testing.T) {
 	s := newTestServer(func(c *serverConfig) { c.lifetime = 72 * time.Hour })
 	for i := range minTokens {
-		_, reason := s.history.admit(testStart, 1000, tokenID{byte(i), byte(i >> 8)}, netip.AddrPort{}, 1000+72*3600)
+		_, reason := s.history.admit(testStart, 1000, tokenID{byte(i), byte(i >> 8)}, netip.AddrPort{}, 1000+72*3600, 0, 0)
 		require.Equal(t, dropNone, reason)
 	}
 }
@@ -145,9 +145,9 @@ func TestWhichTokensLast(t *testing.T) {
 		0: 24 * hour, 30 * time.Second: 24 * hour, 12 * time.Hour: 24 * hour, 12*time.Hour + time.Second: 24*hour + 2, 72 * time.Hour: 144 * hour,
 	} {
 		s := newTestServer(func(c *serverConfig) { c.lifetime = lifetime })
-		s.history.admit(testStart, 1000, tokenID{1}, netip.AddrPort{}, 1000+most)
+		s.history.admit(testStart, 1000, tokenID{1}, netip.AddrPort{}, 1000+most, 0, 0)
 		require.Zero(t, s.history.lasting, "lifetime %v", lifetime)
-		s.history.admit(testStart, 1000, tokenID{2}, netip.AddrPort{}, 1000+most+1)
+		s.history.admit(testStart, 1000, tokenID{2}, netip.AddrPort{}, 1000+most+1, 0, 0)
 		require.Equal(t, 1, s.history.lasting, "lifetime %v", lifetime)
 	}
 }

@@ -112,8 +112,8 @@ func (is *Issuer) checkSizes(userData []byte) error {
 	switch n := len(is.Servers); {
 	case is.PrivateKey == (Key{}):
 		return configError("Issuer.PrivateKey", "it is missing")
-	case n < 1 || n > MaxServers:
-		return configError("Issuer.Servers", "the number of addresses, %d, is not from 1 to %d", n, MaxServers)
+	case n < 1 || n > maxServers:
+		return configError("Issuer.Servers", "the number of addresses, %d, is not from 1 to %d", n, maxServers)
 	case is.InternalServers != nil && len(is.InternalServers) != n:
 		return configError("Issuer.InternalServers", "it has %d addresses, but Servers has %d", len(is.InternalServers), n)
 	case len(userData) > UserDataSize:
@@ -143,8 +143,7 @@ func checkSeconds(field string, d time.Duration) error {
 // longest is the largest duration that a token holds.
 const longest = math.MaxInt32 * time.Second
 
-// wholeSeconds converts a duration up to longest for a field of the wire form: zero
-// is def, and negative is -1.
+// wholeSeconds converts a duration for the wire: zero is def, and negative is -1.
 func wholeSeconds(d, def time.Duration) int32 {
 	switch {
 	case d < 0:

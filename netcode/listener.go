@@ -16,6 +16,7 @@ import (
 	"volley/internal/listen"
 	"volley/internal/netconn"
 	"volley/internal/registry"
+	"volley/internal/serve"
 	"volley/internal/watch"
 )
 
@@ -68,8 +69,7 @@ type ListenConfig struct {
 	// Config.SocketBuffer. Its Handler must not call methods of the Listener or its
 	// connections, because their locks may be held.
 	Logger *slog.Logger
-	// Control is called with the socket before it is bound, as in
-	// net.ListenConfig.
+	// Control is called with the socket before it is bound, as in net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 	// Sockets is how many sockets share the port (SO_REUSEPORT), each with its own
 	// reader, for machines with many cores. They are one server: a session keeps its
@@ -93,6 +93,7 @@ type Listener struct {
 	set     *settings
 	shared  shared
 	side    listen.Listener[*Conn]
+	serving serve.Server[*Conn]
 	refused atomic.Uint64 // because Accept was not called
 	born    time.Time
 	ended   registry.Ended
@@ -123,26 +124,26 @@ func Listen(network, address string, privateKey Key, protocolID uint64) (*Listen
 // a client that dialed another address does not hear the answer. On these systems,
 // start a Listener on each address of the machine.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if err := listen.CheckNetwork("listen", network); err != nil {
-		return nil, err
-	}
-	l, err := lc.newListener()
-	if err != nil {
-		return nil, err
-	}
-	port, err := listen.Open(ctx, network, address, l.options())
-	if err != nil {
-		return nil, err
-	}
-	if err := l.serve(port, lc.PrivateKey); err != nil {
+	l, port, err := lc.listen(listen.At(ctx, network, address))
+	if err != nil && port != nil {
 		port.Close()
-		return nil, err
 	}
-	return l, nil
+	return l, err
 }
 
-func (l *Listener) options() listen.Options {
-	return listen.Options{Sockets: l.cfg.Sockets, Control: l.cfg.Control, Socket: l.set.socket}
+func (lc *ListenConfig) listen(open listen.Opener) (*Listener, *listen.Port, error) {
+	l, err := lc.newListener()
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := open(listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: l.set.socket})
+	if err == nil {
+		err = l.serve(port, lc.PrivateKey)
+	}
+	if err != nil {
+		return nil, port, err
+	}
+	return l, port, nil
 }
 
 // ListenOn starts a server on a socket that exists, a UDP socket or any other
@@ -153,21 +154,10 @@ func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if netconn.IsNil(pc) {
 		return nil, configError("pc", "it is nil")
 	}
-	l, err := lc.newListener()
-	if err != nil {
-		return nil, err
-	}
-	port, err := listen.OpenPacket(pc, l.options())
-	if err != nil {
-		return nil, err
-	}
-	if err := l.serve(port, lc.PrivateKey); err != nil {
-		return nil, err
-	}
-	return l, nil
+	l, _, err := lc.listen(listen.On(pc))
+	return l, err
 }
 
-// newListener checks the options.
 func (lc *ListenConfig) newListener() (*Listener, error) {
 	set, err := newSettings(lc.Config)
 	if err != nil {
@@ -196,6 +186,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, err
 	}
 	l.side.Init(cmp.Or(lc.Backlog, l.cfg.MaxClients))
+	l.serving.Init((*source)(l), toServed)
 	return l, nil
 }
 
@@ -213,6 +204,7 @@ func (l *Listener) serve(port *listen.Port, privateKey Key) error {
 		lifetime:   l.cfg.TokenLifetime,
 		interval:   l.set.interval,
 		window:     l.set.window,
+		ask:        askOf(l.set.owner),
 	})
 	w := watch.New(l.cfg.Logger, watch.Transport("netcode", l.side.Stats)...)
 	l.side.Serve(port, datagram.MuxConfig{
@@ -264,13 +256,7 @@ func machineAddresses(port uint16) (addrs []netip.AddrPort, err error) {
 
 // Accept waits for a session of a new client, a *[Conn]. The error matches
 // net.ErrClosed after Close, and os.ErrDeadlineExceeded after the deadline.
-func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
+func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(context.Background())) }
 
 // AcceptConn is Accept, but returns a *Conn, and an error that matches the cause of
 // ctx's end if that comes first.
@@ -279,10 +265,15 @@ func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.markAccepted()
+	return c, nil
+}
+
+// markAccepted has Conns return the session.
+func (c *Conn) markAccepted() {
 	c.sendMu.Lock()
 	c.accepted = true
 	c.sendMu.Unlock()
-	return c, nil
 }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close

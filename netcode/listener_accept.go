@@ -13,9 +13,7 @@ type acceptor Listener
 
 var _ datagram.Acceptor = (*acceptor)(nil)
 
-// HandleUnknown handles the datagrams of an address without a session. It empties
-// them. As soon as a client has proved its address, the remaining datagrams are for
-// its session.
+// HandleUnknown handles and empties datagrams. After a proof, the rest is the session's.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	if l.cfg.Filter != nil && !l.cfg.Filter(from) {
@@ -37,15 +35,15 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 		}
 		bufs[i] = b[:0]
 		if sess != nil {
-			return func(_ time.Time, dc datagram.Conn) { l.admit(dc, sess) }
+			return func(now time.Time, dc datagram.Conn) { l.admit(now, dc, sess) }
 		}
 	}
-	l.sweepLocked(now)
+	l.sweepLocked()
 	return nil
 }
 
 // sweepLocked schedules a tick of the core, if anything can expire.
-func (l *Listener) sweepLocked(now time.Time) {
+func (l *Listener) sweepLocked() {
 	if l.armed || l.core.idle() {
 		return
 	}
@@ -62,17 +60,23 @@ func (l *Listener) sweep() {
 	l.armed = false
 	now := time.Now()
 	l.core.tick(now)
-	l.sweepLocked(now)
+	l.sweepLocked()
 }
 
 // admit makes the Conn of a client, and queues it for Accept.
-func (l *Listener) admit(dc datagram.Conn, sess *session) {
-	c := &Conn{shared: &l.shared, slot: sess.index, slots: sess.maxClients}
+func (l *Listener) admit(now time.Time, dc datagram.Conn, sess *session) {
+	c := &Conn{listener: l, shared: &l.shared, slot: sess.index, slots: sess.maxClients}
+	if l.set.owner != nil {
+		dc = datagram.NewMoving(dc)
+		c.on.place = sess
+	}
 	c.init(dc, sess, l.set, l.shared.memory.ReserveKnown)
-	c.onClose = func() { l.forget(c) }
 	l.side.Add()
 	dc.Attach((*handler)(c))
 	dc.Schedule(sess.keepAliveAt())
+	if c.owner != nil && c.owner.Admit(now, c) {
+		return
+	}
 	if !l.side.Push(c) {
 		l.refused.Add(1)
 		c.Close()
@@ -83,7 +87,11 @@ func (l *Listener) admit(dc datagram.Conn, sess *session) {
 func (l *Listener) forget(c *Conn) {
 	l.ended.Add((*handler)(c), (*listenerView)(l).ID())
 	l.mu.Lock()
-	l.core.remove(c.sess)
+	sess := c.sess
+	if c.owner != nil {
+		sess = c.on.place
+	}
+	l.core.remove(sess)
 	l.mu.Unlock()
 	l.side.Gone(c, c.user.In.Len() > 0)
 }

@@ -29,7 +29,6 @@ func (l *Listener) Close() error { return l.side.Close() }
 // It may be called after Close, more than once, and concurrently.
 func (l *Listener) Shutdown(ctx context.Context) error { return l.side.Shutdown(ctx) }
 
-// stop ends the handshakes.
 func (l *Listener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ type privateToken struct {
 	clientID   uint64
 	timeout    int32 // seconds; not positive: no timeouts
 	numServers int
-	servers    [MaxServers]netip.AddrPort
+	servers    [maxServers]netip.AddrPort
 	clientKey  Key // client to server
 	serverKey  Key // server to client
 	userData   [UserDataSize]byte
@@ -58,13 +58,11 @@ func (p *privateToken) parse(b []byte) dropReason {
 	return dropNone
 }
 
-// wipe forgets everything.
 func (p *privateToken) wipe() { *p = privateToken{} }
 
 func (p *privateToken) idleTimeout() time.Duration { return secondsToTimeout(p.timeout) }
 
-// secondsToTimeout converts the timeout field of a token. Zero means none, as negative
-// values do, because otherwise it would end each session at once.
+// secondsToTimeout converts a token's timeout. Zero is none, or it would end all sessions.
 func secondsToTimeout(s int32) time.Duration {
 	return time.Duration(max(s, 0)) * time.Second
 }
@@ -75,8 +73,7 @@ func sealPrivate(aead cipher.AEAD, nonce *[tokenNonceSize]byte, d *privateData, 
 	aead.Seal(plain[:0], nonce[:], plain, d[:])
 }
 
-// openPrivate opens the sealed private part b in place and reports whether it was
-// authentic. If not, b is lost.
+// openPrivate opens the sealed private part b in place. If it is not authentic, b is lost.
 func openPrivate(aead cipher.AEAD, nonce, d, b []byte) bool {
 	_, err := aead.Open(b[:0], nonce, b, d)
 	return err == nil

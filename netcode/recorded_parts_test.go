@@ -59,10 +59,10 @@ func recordWindows(s *tape.Scene) {
 
 func recordSlots(s *tape.Scene) {
 	rng := tape.Rand(2)
-	l := slotList{max: 20}
+	var l slotList
 	var used []uint32
 	for i := range 2000 {
-		if s.Note(tape.Truth(l.full())); !l.full() && rng.Chance(300+400*(i/200%2)) {
+		if s.Note(tape.Truth(l.full(20))); !l.full(20) && rng.Chance(300+400*(i/200%2)) {
 			used = append(used, l.take())
 			s.Note(int64(used[len(used)-1]))
 		} else if len(used) > 0 {
@@ -92,10 +92,10 @@ func recordHistory(s *tape.Scene) {
 			h.sweep(now)
 		default:
 			expires := now + 1 + uint64(rng.Below(30)*rng.Below(8))
-			_, reason := h.admit(testStart, now, id, clientAddr(rng.Below(2)), expires)
+			_, reason := h.admit(testStart, now, id, clientAddr(rng.Below(2)), expires, h.forgotten, 0)
 			s.Note(int64(reason))
 		}
-		s.Note(int64(now), int64(len(h.entries)), int64(h.lasting), int64(h.forgotten), int64(h.earliest), tape.Truth(h.full(false)), tape.Truth(h.full(true)))
+		s.Note(int64(now), int64(len(h.entries)), int64(h.lasting), int64(h.forgotten), int64(h.earliest), tape.Truth(h.full(false, 0)), tape.Truth(h.full(true, 0)))
 		if i%500 == 499 {
 			s.Phase("tokens", "now", now, "entries", len(h.entries), "lasting", h.lasting, "forgotten", h.forgotten)
 		}
@@ -125,7 +125,7 @@ func recordHandshakes(s *tape.Scene) {
 		default:
 			h := &handshake{clientKey: recordedKey(&rng), expires: wall + uint64(rng.Below(8)), timeout: time.Duration(rng.Below(4)) * time.Second, shown: now}
 			h.deadline = now.Add(h.timeout)
-			s.Note(tape.Truth(t.put(now, wall, addr, h)))
+			s.Note(tape.Truth(t.put(now, wall, addr, h, 0)))
 		}
 		s.Note(int64(len(t.entries)))
 		if i%1000 == 999 {
@@ -133,7 +133,7 @@ func recordHandshakes(s *tape.Scene) {
 		}
 	}
 	t.wipe()
-	s.Phase("wiped", "entries", len(t.entries), "room", t.put(now, 0, clientAddr(1), new(handshake)))
+	s.Phase("wiped", "entries", len(t.entries), "room", t.put(now, 0, clientAddr(1), new(handshake), 0))
 }
 
 // Headers of every first byte, and of every length up to 40.
@@ -215,7 +215,7 @@ func recordPackets(s *tape.Scene) {
 func recordTokens(s *tape.Scene) {
 	rng := tape.Rand(7)
 	key := recordedKey(&rng)
-	for n := range MaxServers + 1 {
+	for n := range maxServers + 1 {
 		p := &privateToken{clientID: rng.Uint64(), timeout: int32(rng.Uint64()), numServers: n, clientKey: recordedKey(&rng), serverKey: recordedKey(&rng)}
 		rng.Bytes(p.userData[:])
 		for i := range n {
@@ -253,7 +253,7 @@ func recordRequests(s *tape.Scene) {
 	rng := tape.Rand(8)
 	w := &recordedWorld{now: testStart, rng: rng}
 	tok := w.token(7, nil)
-	rr := requestReader{aead: newAEADX(&testKey), protocolID: testProtocol, minExpires: tok.expires - 5}
+	rr := requestReader{keys: ringOf(&testKey), protocolID: testProtocol, minExpires: tok.expires - 5}
 	b := make([]byte, requestSize)
 	read := func(change func(b []byte) []byte, now uint64) {
 		putRequest(b, tok)
@@ -282,7 +282,7 @@ func recordRequests(s *tape.Scene) {
 	for rr.minExpires = tok.expires - 1; rr.minExpires < tok.expires+2; rr.minExpires++ {
 		read(nil, tok.created)
 	}
-	rr.aead = nil
+	rr.keys = nil
 	read(nil, tok.created)
 	s.Phase("requests")
 }

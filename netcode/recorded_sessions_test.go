@@ -220,7 +220,7 @@ func (w *recordedWorld) serve(addr netip.AddrPort, s *server) {
 	}
 	next := tick(s, w.now)
 	w.tape.Note(tape.Truth(next.IsZero()), int64(next.Sub(testStart)), int64(len(s.handshakes.entries)), int64(len(s.history.entries)),
-		int64(s.history.lasting), int64(s.history.forgotten), int64(len(s.sessions)), tape.Truth(s.slots.full()))
+		int64(s.history.lasting), int64(s.history.forgotten), int64(len(s.sessions)), tape.Truth(s.slots.full(uint32(s.cfg.maxClients))))
 }
 
 func (w *recordedWorld) phase(name string) {

@@ -8,8 +8,7 @@ type replayWindow struct {
 	size   uint64   // a power of two, at least 64
 }
 
-// newReplayWindow returns a window of size numbers, rounded up to a power of
-// two.
+// newReplayWindow returns a window of size numbers, rounded up to a power of two.
 func newReplayWindow(size int) replayWindow {
 	n := uint64(64)
 	for n < uint64(size) {

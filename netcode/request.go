@@ -1,17 +1,15 @@
 package netcode
 
-import (
-	"crypto/cipher"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // A tokenID identifies a connect token: the tag of its sealed private part.
 type tokenID [tagSize]byte
 
-// A request is a connection request: the parts of a connect token that a
-// client shows a server.
+// A request is the parts of a connect token that a client shows a server.
 type request struct {
 	expires uint64 // unix seconds
+	fresh   bool   // no token under this key was used before our start
+	spent   uint64 // with fresh: tokens that expire by then may have been used
 	id      tokenID
 	token   privateToken
 }
@@ -24,7 +22,6 @@ const (
 	requestPrivate  = requestNonce + tokenNonceSize
 )
 
-// putRequest writes the request datagram for token t.
 func putRequest(b []byte, t *Token) {
 	b[0] = byte(packetRequest)
 	copy(b[1:], version)
@@ -36,19 +33,18 @@ func putRequest(b []byte, t *Token) {
 
 // A requestReader holds what a server checks requests against.
 type requestReader struct {
-	aead       cipher.AEAD // for the private part; nil without a private key
+	keys       keyRing // for the private part
 	protocolID uint64
 	minExpires uint64 // tokens that expire earlier may have been used before our start
 }
 
-// read makes the checks of a request that need no state, in the order of the standard.
-// It opens the private part in place and then clears it, because it holds keys. now is in
-// unix seconds.
+// read makes the stateless checks of a request, in the standard's order. It opens the
+// private part in place and clears it, because it holds keys. now is in unix seconds.
 func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
 	if len(b) != requestSize {
 		return dropRequestLength
 	}
-	if rr.aead == nil {
+	if len(rr.keys) == 0 {
 		return dropNoPrivateKey
 	}
 	if string(b[1:requestProtocol]) != version {
@@ -61,13 +57,17 @@ func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
 	if r.expires <= now {
 		return dropTokenExpired
 	}
-	if r.expires < rr.minExpires {
+	key := rr.keys.find(r.expires)
+	if r.fresh = key != nil && key.fresh; r.fresh {
+		r.spent = key.forgotten
+	}
+	if !r.fresh && r.expires < rr.minExpires {
 		return dropTokenTooOld
 	}
 	private := b[requestPrivate:]
 	r.id = tokenID(private[privateTokenSize-tagSize:])
 	// The associated data are a part of the request.
-	if !openPrivate(rr.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
+	if key == nil || !openPrivate(key.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
 		return dropTokenDecrypt
 	}
 	reason := r.token.parse(private)

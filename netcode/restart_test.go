@@ -139,9 +139,9 @@ func TestWhichSessionsStartAnywhere(t *testing.T) {
 // challenges, and none of those that others count from their place.
 func TestAnywhereShares(t *testing.T) {
 	var last sender
-	last.startAt(MaxServers-1, false)
+	last.startAt(maxServers-1, false)
 	end := last.end
-	for place := range MaxServers {
+	for place := range maxServers {
 		for _, random := range []uint64{0, randomUint64(), math.MaxUint64} {
 			var s sender
 			s.startAnywhere(place, random)

@@ -19,11 +19,13 @@ type serverConfig struct {
 	lifetime   time.Duration // of tokens, for the restart rule; not positive: off
 	interval   time.Duration // of keep alives
 	window     int           // size of replay windows
+	// ask, if not nil, tells of a token's user data whether a session goes on with it, and
+	// whether that is refused, or too early.
+	ask func(now time.Time, userData []byte) (moves, refused, early bool)
 }
 
-// A server is the core of a server: its handshakes and the list of its sessions. It
-// does no I/O and has no lock, so only one method may run at a time. The packets of
-// a session touch only the session.
+// A server is the core of a server: handshakes and a list of sessions. It has no I/O and no
+// lock. A session's packets touch only the session.
 type server struct {
 	cfg        serverConfig
 	requests   requestReader
@@ -58,9 +60,8 @@ type handshakeCounts struct {
 	drops      dropCounts
 }
 
-// Capacities as multiples of the number of clients, as in the reference. They are
-// not below those of the reference with its 256 clients, because even a few slots
-// can serve many clients one after the other.
+// Capacities as multiples of the number of clients, not below the reference's with 256
+// clients, because even a few slots can serve many clients in turn.
 const (
 	handshakesPerClient = 4
 	tokensPerClient     = 8
@@ -77,17 +78,15 @@ func newServer(now time.Time, cfg serverConfig) *server {
 		wall:       unixSeconds,
 		sessions:   make(map[netip.AddrPort]*session),
 		ids:        make(map[uint64]*session),
-		slots:      slotList{max: uint32(cfg.maxClients)},
 		handshakes: newHandshakes(max(minHandshakes, handshakesPerClient*cfg.maxClients)),
 		history:    newHistory(now, max(minTokens, tokensPerClient*cfg.maxClients), max(lastingAfter, 2*cfg.lifetime)),
 	}
 	key := GenerateKey()
 	s.challenges = newChallengeCipher(&key)
 	s.requests.protocolID = cfg.protocolID
-	if cfg.privateKey != (Key{}) {
-		s.requests.aead = newAEADX(&cfg.privateKey)
-		s.cfg.privateKey = Key{}
-	}
+	s.requests.keys = ringOf(&cfg.privateKey)
+	s.history.keys = &s.requests.keys
+	s.cfg.privateKey = Key{}
 	if cfg.lifetime > 0 {
 		s.requests.minExpires = unixSeconds(now) + s.lifetime()
 	}
@@ -97,8 +96,7 @@ func newServer(now time.Time, cfg serverConfig) *server {
 // lifetime returns the seconds that the restart rule looks ahead.
 func (s *server) lifetime() uint64 { return uint64(wholeSeconds(s.cfg.lifetime, 0)) }
 
-// lasts reports whether a server that starts in a later second may admit a token
-// that we have seen.
+// lasts reports whether a server that starts later may admit a token that we have seen.
 func (s *server) lasts(wall, expires uint64) bool {
 	return s.cfg.lifetime <= 0 || expires-wall > s.lifetime()
 }
@@ -111,10 +109,8 @@ func randomUint64() uint64 {
 
 func unixSeconds(now time.Time) uint64 { return uint64(max(now.Unix(), 0)) }
 
-// receive handles a datagram from an address without a session and appends the
-// answer, if any, to out. The answer is always smaller than the datagram. If the
-// client has proved its address, receive returns its session, and the answer is the
-// session's first packet.
+// receive handles a datagram without a session and appends a smaller answer, if any. If the
+// client has proved its address, it returns the session, and the answer is its first packet.
 func (s *server) receive(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) (*session, dropReason) {
 	sess, reason := s.handle(now, from, b, out)
 	if reason != dropNone {
@@ -143,10 +139,9 @@ func (s *server) handle(now time.Time, from netip.AddrPort, b []byte, out *wire.
 	return s.handleResponse(now, from, h, b, out)
 }
 
-// The servers in the list of a token share its keys, so each of them needs nonces of
-// its own. Sessions get them by the sequence at which they start. Packets to a client
-// without a session have the highest bit set, and the server's place in the bits
-// below.
+// A token's servers share its keys, so each needs its own nonces: sessions start at
+// different sequences. Packets without a session have the highest bit set, and the server's
+// place below.
 const (
 	sessionShareBits  = 40
 	anywhereShareBits = 57
@@ -163,11 +158,11 @@ func (s *server) nextGlobal(place int) uint64 {
 // deny tells the holder of a valid token that no slot is free.
 func (s *server) deny(key *Key, place int, out *wire.Batch) {
 	c := newPacketCipher(key, s.cfg.protocolID)
+	defer c.wipe()
 	c.seal(out, packetDenied, s.nextGlobal(place), nil)
 	s.counts.denied++
 }
 
-// remove frees the slot of a session that is over.
 func (s *server) remove(sess *session) {
 	if s.sessions[sess.addr] != sess {
 		return
@@ -184,15 +179,15 @@ func (s *server) tick(now time.Time) {
 	s.history.sweep(wall)
 }
 
-// idle reports whether nothing can expire.
 func (s *server) idle() bool { return len(s.handshakes.entries) == 0 && len(s.history.entries) == 0 }
 
 // tickInterval is the time between two calls of tick.
 const tickInterval = 5 * time.Second
 
-// stop ends all handshakes and forgets keys and history. The garbage collector frees
-// the cipher of the private key. Sessions are the caller's to end.
+// stop ends all handshakes and forgets keys and history. Sessions are the caller's to end.
 func (s *server) stop() {
+	wipeCipher(s.challenges.aead)
+	s.requests.keys.wipe()
 	s.challenges = challengeCipher{}
 	s.requests = requestReader{}
 	s.handshakes.wipe()

@@ -8,8 +8,7 @@ import (
 	"volley/internal/wire"
 )
 
-// handleRequest answers a connection request with a challenge if every rule admits it,
-// in the order of the standard. Only the holder of a valid token gets an answer.
+// handleRequest answers a request that every rule admits with a challenge.
 func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) dropReason {
 	wall := s.wall(now)
 	r := &s.req
@@ -27,17 +26,32 @@ func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out
 	if s.ids[r.token.clientID] != nil {
 		return dropIDConnected
 	}
-	shown, reason := s.history.admit(now, wall, r.id, from, r.expires)
+	moves := false
+	if s.cfg.ask != nil {
+		var refused, early bool
+		switch moves, refused, early = s.cfg.ask(now, r.token.userData[:]); {
+		case refused:
+			return dropTokenUsed
+		case early:
+			return dropNone // the client asks again
+		}
+	}
+	spent := s.history.forgotten
+	if r.fresh {
+		spent = r.spent
+	}
+	shown, reason := s.history.admit(now, wall, r.id, from, r.expires, spent, s.reserve(moves, s.history.max))
 	if reason != dropNone {
 		return reason
 	}
-	if s.slots.full() {
+	if s.slots.full(s.most(moves)) {
 		s.deny(&r.token.serverKey, place, out)
 		return dropServerFull
 	}
 	h := newHandshake(now, shown, r, place)
-	h.anywhere = s.lasts(wall, r.expires) && !s.fromZero
-	if !s.handshakes.put(now, wall, from, h) {
+	h.anywhere = !r.fresh && s.lasts(wall, r.expires) && !s.fromZero
+	h.moves = moves
+	if !s.handshakes.put(now, wall, from, h, s.reserve(moves, s.handshakes.max)) {
 		return dropPendingFull
 	}
 	s.challenge(r, place, out)
@@ -69,14 +83,19 @@ func (s *server) challenge(r *request, place int, out *wire.Batch) {
 	s.challenges.seal(s.body[8:], s.challengeSeq, &t)
 	s.challengeSeq++
 	c := newPacketCipher(&r.token.serverKey, s.cfg.protocolID)
+	defer c.wipe()
 	c.seal(out, packetChallenge, s.nextGlobal(place), s.body[:])
 	s.counts.challenges++
 }
 
-// handleResponse makes a session for a client that answers its challenge, with the
-// checks in the order of the standard.
-func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake, b []byte, out *wire.Batch) (*session, dropReason) {
+// handleResponse makes a session for an answered challenge, checking in the standard's order.
+func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake, b []byte, out *wire.Batch) (sess *session, _ dropReason) {
 	c := newPacketCipher(&h.clientKey, s.cfg.protocolID)
+	defer func() {
+		if sess == nil {
+			c.wipe()
+		}
+	}()
 	p, reason := c.open(b, setOf(packetResponse), nil)
 	if reason != dropNone {
 		return nil, reason
@@ -94,17 +113,16 @@ func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake
 	if s.ids[t.clientID] != nil {
 		return nil, dropIDConnected
 	}
-	if s.slots.full() {
+	if s.slots.full(s.most(h.moves)) {
 		s.deny(&h.serverKey, int(h.place), out)
 		return nil, dropServerFull
 	}
 	s.history.consume(h.id)
-	sess := s.accept(now, from, h, c, &t, out)
+	sess = s.accept(now, from, h, c, &t, out)
 	s.handshakes.remove(from)
 	return sess, dropNone
 }
 
-// accept makes the session and sends its first packet.
 func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c packetCipher, t *challengeToken, out *wire.Batch) *session {
 	sess := &session{
 		addr:       from,
@@ -129,4 +147,22 @@ func (s *server) accept(now time.Time, from netip.AddrPort, h *handshake, c pack
 	s.counts.accepted++
 	sess.sendKeepAlive(now, out)
 	return sess
+}
+
+// reserve returns how many of a table's places are not for a token: where sessions can move,
+// a quarter is for those that do.
+func (s *server) reserve(moves bool, places int) int {
+	if s.cfg.ask == nil || moves {
+		return 0
+	}
+	return places / 4
+}
+
+// most returns how many slots there are for a token. A session that moves has two for a moment.
+func (s *server) most(moves bool) uint32 {
+	n := uint32(s.cfg.maxClients)
+	if moves {
+		n += max(1, n/4)
+	}
+	return n
 }

@@ -7,8 +7,7 @@ import (
 	"volley/internal/wire"
 )
 
-// A session is one side of an established connection. Its halves are independent;
-// methods say which of them they touch.
+// A session is one side of a connection. Its halves are independent; methods name theirs.
 type session struct {
 	addr     netip.AddrPort // of the peer
 	timeout  time.Duration  // zero: none
@@ -33,9 +32,7 @@ type session struct {
 	recv receiver
 }
 
-// receive handles a datagram from the peer; the receiving half. If there is no reason
-// to drop it, it is authentic and a keep alive, a payload or a disconnect, which ends
-// the session.
+// receive handles a datagram; the receiving half. Without a drop reason it is authentic.
 func (s *session) receive(now time.Time, b []byte) (p packet, reason dropReason) {
 	if p, reason = s.open(b); reason == dropNone {
 		reason = s.accept(now, p)
@@ -75,14 +72,23 @@ func (s *session) accept(now time.Time, p packet) dropReason {
 	return dropNone
 }
 
-// sendPayload seals a payload of 1 to 1200 bytes; the sending half. Until the client
-// is known to have its index, a keep alive tells it before each payload.
+// sendPayload seals 1 to 1200 bytes; the sending half. Keep alives go before it at first.
 func (s *session) sendPayload(now time.Time, payload []byte, out *wire.Batch) {
+	s.introduce(now, out)
+	s.send.send(now, packetPayload, payload, out)
+}
+
+// sendBanded is sendPayload with a byte in front, for a payload of at most 1199 bytes.
+func (s *session) sendBanded(now time.Time, band byte, payload []byte, out *wire.Batch) {
+	s.introduce(now, out)
+	s.send.sendBanded(now, band, payload, out)
+}
+
+func (s *session) introduce(now time.Time, out *wire.Batch) {
 	if !s.confirmed {
 		s.sendKeepAlive(now, out)
 	}
 	s.spoken = true
-	s.send.send(now, packetPayload, payload, out)
 }
 
 func (s *session) sendKeepAlive(now time.Time, out *wire.Batch) {
@@ -90,8 +96,7 @@ func (s *session) sendKeepAlive(now time.Time, out *wire.Batch) {
 	s.send.keepAlive(now, s.index, s.maxClients, out)
 }
 
-// keepAlive sends a keep alive if it is due and returns the time of the next one; the
-// sending half.
+// keepAlive sends a keep alive if due, and returns the next time; of the sending half.
 func (s *session) keepAlive(now time.Time, out *wire.Batch) (next time.Time) {
 	if !now.Before(s.keepAliveAt()) {
 		s.sendKeepAlive(now, out)
@@ -99,8 +104,7 @@ func (s *session) keepAlive(now time.Time, out *wire.Batch) (next time.Time) {
 	return s.keepAliveAt()
 }
 
-// keepAliveAt returns the time of the next keep alive. The default interval is short
-// until both sides know that there is a session, and then follows the timeout.
+// keepAliveAt returns when the next one is due: soon at first, then by the timeout.
 func (s *session) keepAliveAt() time.Time {
 	interval := s.interval
 	switch {
@@ -116,8 +120,7 @@ func (s *session) keepAliveAt() time.Time {
 	return s.send.last.Add(interval + s.strict)
 }
 
-// deadline returns when the session times out if nothing arrives, the zero time for
-// never; the receiving half.
+// deadline returns when the session times out, zero for never; of the receiving half.
 func (s *session) deadline() time.Time {
 	if s.timeout <= 0 {
 		return time.Time{}

@@ -11,8 +11,7 @@ import (
 	"volley/internal/listen"
 )
 
-// shared belongs to all sessions of a Listener: counters, and a log of drops. A nil
-// *shared counts nothing.
+// shared has the counters and the log of a Listener's sessions. A nil *shared does nothing.
 type shared struct {
 	drops    [numDropReasons]atomic.Uint64
 	timeouts atomic.Uint64
@@ -33,7 +32,6 @@ type logState struct {
 
 const logInterval = time.Second
 
-// drop counts a dropped datagram.
 func (s *shared) drop(r dropReason, from netip.AddrPort) {
 	if s == nil {
 		return
@@ -50,8 +48,7 @@ func (s *shared) timedOut() {
 	}
 }
 
-// logLevel returns the level of a reason. It is higher for reasons that an operator can
-// act on.
+// logLevel returns the level of a reason, higher if an operator can act on it.
 func (r dropReason) logLevel() slog.Level {
 	switch r {
 	case dropProtocolID, dropTokenDecrypt, dropTokenExpired, dropTokenTooOld, dropNotListed,
@@ -92,10 +89,9 @@ func (s *shared) logDue(r dropReason) int {
 // maxDeparted bounds how many addresses departed knows.
 const maxDeparted = 1024
 
-// departed knows the addresses whose sessions the peer has just ended. A peer tells the
-// end in ten packets. The nine that follow the first are no drops that an operator has
-// to look for. They cannot be checked, because the keys are gone, so a forged one is
-// not counted either. With too many addresses, all are forgotten.
+// departed knows the addresses whose peers have just ended. The nine packets that follow the
+// first of an end are no drops worth a look. Their keys are gone, so forged ones are not
+// counted either. When full, it forgets all.
 type departed struct {
 	mu     sync.Mutex
 	expect map[netip.AddrPort]uint8 // how many more

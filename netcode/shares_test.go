@@ -116,7 +116,7 @@ func TestChallengesShareNoNonce(t *testing.T) {
 				require.Len(t, answers, 1)
 				seen.add(t, answers...)
 			}
-			s.slots.max = 0
+			s.cfg.maxClients = 0
 			_, answers := serverHandles(s, testStart, clientAddr(1), req)
 			require.Equal(t, packetDenied, packetType(answers[0][0]&0xf))
 			seen.add(t, answers...)
@@ -180,7 +180,7 @@ func (r *referenceReplay) accepts(s uint64) bool {
 // TestReferenceWindowTakesAnyStart: a client in C takes each packet once of a
 // server that begins anywhere, also out of order.
 func TestReferenceWindowTakesAnyStart(t *testing.T) {
-	for i := range 3 * MaxServers {
+	for i := range 3 * maxServers {
 		var snd sender
 		place := i / 3
 		switch i % 3 {

@@ -6,18 +6,15 @@ import "container/heap"
 type slotList struct {
 	free indexHeap // below next
 	next uint32    // from here on all are free
-	max  uint32
 }
 
-func (l *slotList) full() bool { return len(l.free) == 0 && l.next >= l.max }
+// full reports whether so many indexes are taken.
+func (l *slotList) full(most uint32) bool { return l.next-uint32(len(l.free)) >= most }
 
-// take returns the lowest free index; there must be one.
+// take returns the lowest free index.
 func (l *slotList) take() uint32 {
 	if len(l.free) > 0 {
 		return heap.Pop(&l.free).(uint32)
-	}
-	if l.next >= l.max {
-		panic("BUG: no free slot")
 	}
 	l.next++
 	return l.next - 1
@@ -26,7 +23,7 @@ func (l *slotList) take() uint32 {
 func (l *slotList) put(i uint32) {
 	heap.Push(&l.free, i)
 	if len(l.free) == int(l.next) { // nobody is left: forget the heap
-		*l = slotList{max: l.max}
+		*l = slotList{}
 	}
 }
 

@@ -26,8 +26,12 @@ var errAttached = errors.New("netcode: another layer has taken the session over"
 // Attach sets the layer above. It first gets the messages that nobody has read.
 func (s *stacked) Attach(h datagram.Handler) error {
 	c := (*Conn)(s)
+	before := c.moves()
 	if err := c.attach(time.Now(), h); err != nil {
 		return err
+	}
+	if m, ok := h.(datagram.Mover); ok && c.moves() != before { // see takeOver, which may have come too early
+		m.HandleMove(time.Now())
 	}
 	if err := c.failure(); err != nil { // the peer's end may have come before
 		h.HandleClose(err)
@@ -35,9 +39,7 @@ func (s *stacked) Attach(h datagram.Handler) error {
 	return nil
 }
 
-// attach gives the early messages to the layer above, until none is left. Only then
-// the layer gets new ones. So the order is kept, and the layer is called without a
-// lock.
+// attach gives early messages to the layer above until none is left, in order.
 func (c *Conn) attach(now time.Time, h datagram.Handler) error {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -90,8 +92,7 @@ func (s *stacked) WriteBatch(b *wire.Batch) error {
 	return err
 }
 
-// WriteBatchBy implements datagram.Conn. Datagrams that find no room in time are sealed
-// again at the next try.
+// WriteBatchBy implements datagram.Conn. Datagrams without room are sealed again later.
 func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	c := (*Conn)(s)
 	c.sendMu.Lock()
@@ -133,8 +134,7 @@ func (s *stacked) WriteBatchBy(b *wire.Batch, d *deadline.Deadline) (n int, err 
 	return b.Len(), first
 }
 
-// unsentLocked returns the result of WriteBatchBy if only n datagrams of b have been
-// sent. After the end of the session, the others count as done.
+// unsentLocked returns WriteBatchBy's result if only n have left. After the end all count.
 func (c *Conn) unsentLocked(b *wire.Batch, n int, err error) (int, error) {
 	if err != os.ErrDeadlineExceeded {
 		n = b.Len()
@@ -156,8 +156,7 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 // Stats returns the figures of the layer below.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those of the layer below, except that the session gathers and has a
-// view of its own.
+// Features are those below, except that the session gathers and has its own view.
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
 	f.Viewer = (*handler)(s)
@@ -168,7 +167,7 @@ func (s *stacked) Features() datagram.Features {
 	return f
 }
 
-func (s *stacked) MaxDatagram() int     { return MaxMessageSize }
+func (s *stacked) MaxDatagram() int     { return (*Conn)(s).MaxMessageSize() }
 func (s *stacked) LocalAddr() net.Addr  { return (*Conn)(s).LocalAddr() }
 func (s *stacked) RemoteAddr() net.Addr { return (*Conn)(s).RemoteAddr() }
 func (s *stacked) Close() error         { return (*Conn)(s).Close() }

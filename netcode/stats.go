@@ -8,6 +8,7 @@ type Stats struct {
 	MessagesReceived, BytesReceived uint64
 	PacketsSent                     uint64 // with keep alives
 	ReadsTruncated                  uint64 // calls of Read with too short a buffer
+	Moves                           uint64 // to another way to the peer; always 0 without package secure
 	// Drops counts useless datagrams by reason, such as "replay". A reason that
 	// did not occur is not in it. docs/netcode.md explains the reasons.
 	Drops map[string]uint64
@@ -23,6 +24,7 @@ func (c *Conn) Stats() Stats {
 	c.sendMu.Lock()
 	s.MessagesSent, s.BytesSent = c.sent.messages, c.sent.bytes
 	s.PacketsSent = c.sess.send.packets()
+	s.Moves = c.on.moved
 	c.sendMu.Unlock()
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -33,27 +34,33 @@ type Token struct {
 
 const neverExpires = math.MaxUint64
 
-// ProtocolID returns the number of the program and its version.
-func (t *Token) ProtocolID() uint64 { return t.protocolID }
+// TokenInfo is the public part of a connect token, which clients read.
+type TokenInfo struct {
+	ProtocolID uint64           // the number of the program and its version
+	Created    time.Time        // when the token was issued
+	Expires    time.Time        // from when on servers refuse the token; zero: never
+	Timeout    time.Duration    // silence after which both sides give up the session; zero: none
+	Servers    []netip.AddrPort // the addresses to try, in order
+}
 
-// Created returns the time of issue.
-func (t *Token) Created() time.Time { return unixTime(t.created) }
+// Info returns the public part.
+func (t *Token) Info() TokenInfo {
+	return TokenInfo{
+		ProtocolID: t.protocolID,
+		Created:    unixTime(t.created),
+		Expires:    t.end(),
+		Timeout:    secondsToTimeout(t.timeout),
+		Servers:    slices.Clone(t.servers),
+	}
+}
 
-// Expires returns the time from which servers refuse the token; the zero time:
-// never.
-func (t *Token) Expires() time.Time {
+// end returns when the token expires; the zero time: never.
+func (t *Token) end() time.Time {
 	if t.expires == neverExpires {
 		return time.Time{}
 	}
 	return unixTime(t.expires)
 }
-
-// Timeout returns the silence after which both sides give up a session; zero:
-// never.
-func (t *Token) Timeout() time.Duration { return secondsToTimeout(t.timeout) }
-
-// Servers returns the addresses to try, in order.
-func (t *Token) Servers() []netip.AddrPort { return append([]netip.AddrPort(nil), t.servers...) }
 
 // usable returns an error for a token that nothing was read into.
 func (t *Token) usable() error {
@@ -75,9 +82,8 @@ func (t *Token) lifetime() time.Duration {
 	return max(1, time.Duration(s)*time.Second) // never the zero that means forever
 }
 
-// maxOnce is the longest life of a token that a client takes to be used once. A
-// token with a longer life may be kept, and admitted again by a server that has
-// restarted.
+// maxOnce is the longest life of a token that a client takes to be used once. A longer one
+// may be admitted again by a restarted server.
 const maxOnce = time.Hour
 
 // lasts reports whether the token is likely to be used again.
@@ -86,15 +92,14 @@ func (t *Token) lasts() bool {
 	return life == 0 || life > maxOnce
 }
 
-// unixTime converts a timestamp. It limits those that are too large for package
-// time.
+// unixTime converts a timestamp. It limits those that are too large for package time.
 func unixTime(s uint64) time.Time { return time.Unix(int64(min(s, math.MaxInt32<<8)), 0) }
 
 // String describes the public part, without any secret.
 func (t *Token) String() string {
 	expires := "never"
 	if t.expires != neverExpires {
-		expires = t.Expires().UTC().Format(time.RFC3339)
+		expires = t.end().UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("netcode.Token(protocol %#x, expires %s, servers %v)", t.protocolID, expires, t.servers)
 }
@@ -112,7 +117,7 @@ func (t *Token) MarshalBinary() ([]byte, error) {
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
-	b := make([]byte, 0, TokenSize)
+	b := make([]byte, 0, tokenSize)
 	b = append(b, version...)
 	b = binary.LittleEndian.AppendUint64(b, t.protocolID)
 	b = binary.LittleEndian.AppendUint64(b, t.created)
@@ -123,7 +128,7 @@ func (t *Token) MarshalBinary() ([]byte, error) {
 	b = appendAddrs(b, t.servers)
 	b = append(b, t.clientKey[:]...)
 	b = append(b, t.serverKey[:]...)
-	return b[:TokenSize], nil
+	return b[:tokenSize], nil
 }
 
 // Offsets in the wire form.
@@ -140,7 +145,7 @@ const (
 // UnmarshalBinary reads what MarshalBinary returned. It does not check the time.
 // The error is a *[TokenError].
 func (t *Token) UnmarshalBinary(b []byte) error {
-	if len(b) != TokenSize {
+	if len(b) != tokenSize {
 		return tokenError(dropTokenLength)
 	}
 	if string(b[:versionSize]) != version {
@@ -155,7 +160,7 @@ func (t *Token) UnmarshalBinary(b []byte) error {
 	copy(t.nonce[:], b[tokenNonce:])
 	copy(t.private[:], b[tokenPrivate:])
 	t.timeout = int32(binary.LittleEndian.Uint32(b[tokenTimeout:]))
-	var servers [MaxServers]netip.AddrPort
+	var servers [maxServers]netip.AddrPort
 	count, n, reason := consumeAddrs(b[tokenServers:], &servers)
 	if reason != dropNone {
 		return tokenError(reason)
@@ -192,14 +197,16 @@ func (t *Token) sealPrivate(p *privateToken, key *Key) {
 	defer p.wipe()
 	p.put(&t.private)
 	d := newPrivateData(version, t.protocolID, t.expires)
-	sealPrivate(newAEADX(key), &t.nonce, &d, &t.private)
+	aead := newAEADX(key)
+	defer wipeCipher(aead)
+	sealPrivate(aead, &t.nonce, &d, &t.private)
 }
 
 // Claims is the private part of a connect token, which servers read.
 type Claims struct {
 	ClientID uint64             // the backend's number for the client
 	UserData [UserDataSize]byte // from the backend
-	Timeout  time.Duration      // silence that ends the session; zero: none
+	Timeout  time.Duration      // as TokenInfo.Timeout
 	Servers  []netip.AddrPort   // as the servers know their addresses
 }
 
@@ -210,13 +217,14 @@ func (t *Token) Claims(privateKey Key) (*Claims, error) {
 	return t.claims(&privateKey, &b, new(privateToken))
 }
 
-// claims is Claims in the memory of the caller. b has the sealed part. It wipes b
-// and p.
+// claims is Claims in the memory of the caller. b has the sealed part. It wipes b and p.
 func (t *Token) claims(key *Key, b *[privateTokenSize]byte, p *privateToken) (*Claims, error) {
 	defer clear(b[:])
 	defer p.wipe()
 	d := newPrivateData(version, t.protocolID, t.expires)
-	if !openPrivate(newAEADX(key), t.nonce[:], d[:], b[:]) {
+	aead := newAEADX(key)
+	defer wipeCipher(aead)
+	if !openPrivate(aead, t.nonce[:], d[:], b[:]) {
 		return nil, tokenError(dropTokenDecrypt)
 	}
 	if reason := p.parse(b[:]); reason != dropNone {
@@ -226,6 +234,6 @@ func (t *Token) claims(key *Key, b *[privateTokenSize]byte, p *privateToken) (*C
 		ClientID: p.clientID,
 		UserData: p.userData,
 		Timeout:  p.idleTimeout(),
-		Servers:  append([]netip.AddrPort(nil), p.servers[:p.numServers]...),
+		Servers:  slices.Clone(p.servers[:p.numServers]),
 	}, nil
 }

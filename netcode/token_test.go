@@ -23,13 +23,13 @@ func TestIssuer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tok.ProtocolID() != testProtocol || tok.Timeout() != 5*time.Second || tok.Created().Unix() < before {
+	if tok.Info().ProtocolID != testProtocol || tok.Info().Timeout != 5*time.Second || tok.Info().Created.Unix() < before {
 		t.Errorf("token = %v", tok)
 	}
-	if life := tok.Expires().Sub(tok.Created()); life != 30*time.Second {
+	if life := tok.Info().Expires.Sub(tok.Info().Created); life != 30*time.Second {
 		t.Errorf("lifetime = %v, want 30 s", life)
 	}
-	if s := tok.Servers(); len(s) != 1 || s[0] != testServerAddr {
+	if s := tok.Info().Servers; len(s) != 1 || s[0] != testServerAddr {
 		t.Errorf("servers = %v", s)
 	}
 	c, err := tok.Claims(testKey)
@@ -63,11 +63,11 @@ func TestIssuerDurations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tok.lifetime() != test.wantLifetime || tok.Timeout() != test.wantTimeout {
-			t.Errorf("%v, %v: lifetime %v, timeout %v", test.lifetime, test.timeout, tok.lifetime(), tok.Timeout())
+		if tok.lifetime() != test.wantLifetime || tok.Info().Timeout != test.wantTimeout {
+			t.Errorf("%v, %v: lifetime %v, timeout %v", test.lifetime, test.timeout, tok.lifetime(), tok.Info().Timeout)
 		}
-		if tok.Expires().IsZero() != (test.lifetime < 0) {
-			t.Errorf("%v: expires %v", test.lifetime, tok.Expires())
+		if tok.Info().Expires.IsZero() != (test.lifetime < 0) {
+			t.Errorf("%v: expires %v", test.lifetime, tok.Info().Expires)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func testConnectTokens(t *testing.T, data []byte) {
 // readBack reads the request as the server would.
 func (c *connectTokenCase) readBack(t *testing.T, req []byte, want *privateToken) {
 	key := c.PrivateKey.key()
-	rr := requestReader{aead: newAEADX(&key), protocolID: uint64(c.ProtocolID)}
+	rr := requestReader{keys: ringOf(&key), protocolID: uint64(c.ProtocolID)}
 	var r request
 	if reason := rr.read(bytes.Clone(req), uint64(c.Expires)-1, &r); reason != dropNone {
 		t.Fatalf("request refused: %v", reason)
@@ -409,7 +409,7 @@ func testPacketReads(t *testing.T, data []byte) {
 			rr := requestReader{protocolID: uint64(c.ProtocolID)}
 			if len(c.PrivateKey) > 0 {
 				key := c.PrivateKey.key()
-				rr.aead = newAEADX(&key)
+				rr.keys = ringOf(&key)
 			}
 			var r request
 			checkReason(t, c.Name, rr.read(b, uint64(c.Now), &r), c.Accept, c.Reason)

@@ -1,6 +1,7 @@
 package netcode
 
 import (
+	"cmp"
 	"fmt"
 
 	"volley/internal/registry"
@@ -18,8 +19,7 @@ var (
 
 func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 
-// upperView returns the connection on top of the session, nil if there is none or
-// it has no view. Moving says that one is being attached.
+// upperView returns the viewer on top, or nil. Moving: one is being attached.
 func (h *handler) upperView() (v registry.Viewer, moving bool) {
 	h.recvMu.Lock()
 	defer h.recvMu.Unlock()
@@ -35,21 +35,27 @@ func (h *handler) ID() uint64 {
 	return registry.ID((*Conn)(h), h.born)
 }
 
-// Over implements registry.Viewer.
-func (h *handler) Over() bool { return (*Conn)(h).failure() != nil }
+// End implements registry.Viewer, with what ended the connection on top, if there is one.
+func (h *handler) End() error {
+	err := (*Conn)(h).failure()
+	if up, _ := h.upperView(); up != nil && err != nil {
+		return cmp.Or(up.End(), err)
+	}
+	return err
+}
 
 // View implements registry.Viewer.
 func (h *handler) View(v *registry.Conn, explain bool) bool {
 	c := (*Conn)(h)
 	up, moving := h.upperView()
-	lives := !moving && !h.Over()
+	lives := !moving && c.failure() == nil
 	s := c.Stats()
 	if up != nil {
 		lives = up.View(v, explain) && lives
-		v.ID, v.Over = up.ID(), "netcode" // it may have come since ID was called
+		v.ID, v.Over = up.ID(), c.protocol() // it may have come since ID was called
 		v.PacketsInvalid += total(s.Drops)
 	} else {
-		v.Protocol, v.Born, v.OK = "netcode", c.born, explain
+		v.Protocol, v.Born, v.OK = c.protocol(), c.born, explain
 		v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()
 		v.Known |= registry.Messages | registry.MissedInbox | registry.ReadQueue | registry.Packets
 		v.MessagesSent, v.MessagesReceived = s.MessagesSent, s.MessagesReceived
@@ -59,6 +65,9 @@ func (h *handler) View(v *registry.Conn, explain bool) bool {
 	}
 	v.Known |= registry.Bytes | registry.Invalid
 	v.BytesSent, v.BytesReceived = s.BytesSent, s.BytesReceived
+	if c.owner != nil && v.Label == "" {
+		v.Label = c.owner.Label(c)
+	}
 	if !c.sess.client && v.Label == "" {
 		v.Label = fmt.Sprintf("client %d", c.sess.id)
 	}
@@ -74,7 +83,7 @@ func (v *listenerView) Each(f func(registry.Viewer)) { v.side.Viewers(f) }
 
 func (v *listenerView) View(r *registry.Listener) {
 	l := (*Listener)(v)
-	r.Protocol, r.Kind, r.Born = "netcode", "listener", l.born
+	r.Protocol, r.Kind, r.Born = protocolOf(l.set.owner), "listener", l.born
 	r.Known |= registry.Memory | registry.Invalid
 	l.side.View(r)
 	s := l.Stats()

@@ -125,5 +125,5 @@ func TestListenerKeepsNoKey(t *testing.T) {
 	require.Equal(t, testKey, lc.PrivateKey)
 	require.Equal(t, Key{}, l.cfg.PrivateKey)
 	require.Equal(t, Key{}, l.core.cfg.privateKey)
-	require.NotNil(t, l.core.requests.aead)
+	require.NotNil(t, l.core.requests.keys)
 }

@@ -37,21 +37,18 @@ type sliceHeader struct {
 	cap  int
 }
 
-// getSlice returns the address of the first element, the length, and whether the slice at p
-// is nil.
-func getSlice(p addr) (data addr, n int, isNil bool) {
+// getSlice returns the first element's address, and the length.
+func getSlice(p addr) (data addr, n int) {
 	h := (*sliceHeader)(p)
-	return h.data, h.len, h.data == nil
+	return h.data, h.len
 }
 
-// getStrings returns the slice of strings at p.
 func getStrings(p addr) []string { return *(*[]string)(p) }
 
 // fields returns n adjacent fields from p on, with the size of T.
 func fields[T uint8 | uint16 | uint32 | uint64](p addr, n int) []T { return unsafe.Slice((*T)(p), n) }
 
-// makeNumbers gives the slice at p n new zero elements without pointers and of 1, 2, 4 or 8
-// bytes, and returns the address of the first.
+// makeNumbers gives the slice at p n zeros of a size of 1, 2, 4 or 8, and returns their address.
 func makeNumbers(p addr, size, n int) addr {
 	switch size {
 	case 1:
@@ -66,8 +63,7 @@ func makeNumbers(p addr, size, n int) addr {
 	return (*sliceHeader)(p).data
 }
 
-// makeSliceOf gives the slice of type t at p n new zero elements and returns the address of
-// the first.
+// makeSliceOf gives the slice of type t at p n zero elements, and returns the first's address.
 func makeSliceOf(t reflect.Type, p addr, n int) addr {
 	v := reflect.NewAt(t, unsafe.Pointer(p)).Elem()
 	if n == 0 {
@@ -98,8 +94,7 @@ type eface struct {
 // typeOf returns the type of v, nil for a nil v.
 func typeOf(v any) typeID { return (*eface)(unsafe.Pointer(&v)).typ }
 
-// pointerIn returns the pointer that v holds. The dynamic type must be a
-// pointer.
+// pointerIn returns the pointer that v holds. The dynamic type must be a pointer.
 func pointerIn(v any) addr { return (*eface)(unsafe.Pointer(&v)).data }
 
 // cacheSlot returns a hash of typ below n, which must be a power of two.

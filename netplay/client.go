@@ -17,18 +17,17 @@ import (
 // the end of the connection. Do not change fields after a call of Run or WriteMessage. A
 // Client must not be copied, and runs once.
 //
-// Messages to the server wait in one queue, also without a connection. Messages that the
-// system has not taken completely when a connection ends go out on the next one, each at
-// most once. Messages that the system has taken may be lost with the connection: only an
-// answer of the server shows that they have arrived.
+// Messages to the server wait in one queue, even while there is no connection. When a
+// connection ends, messages that the operating system has not taken completely go out
+// on the next one. None is sent twice. Messages that the system has taken may be lost
+// with the connection: only an answer of the server shows that they have arrived.
 type Client struct {
 	// Registry has the types of messages. Required.
 	Registry *Registry
 	// Config is for the connection; nil: the default.
 	Config *Config
 
-	// Network and Address are those of the server, as for net.Dial. Default Network
-	// "tcp".
+	// Network and Address are those of the server, as for net.Dial. Default Network "tcp".
 	Network, Address string
 	// Dial, if not nil, makes the connection in place of net.Dialer, for example by
 	// (*tls.Dialer).DialContext. Network and Address are not used then.
@@ -173,7 +172,6 @@ func (cl *Client) isDone() bool {
 	return !cl.Reconnect || cl.stopped || cl.leaving != nil && cl.queue.empty()
 }
 
-// loop makes one connection after another.
 func (cl *Client) loop(ctx context.Context) error {
 	delay := cl.set.minDelay
 	for {
@@ -254,8 +252,7 @@ func (cl *Client) dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, cmp.Or(cl.Network, "tcp"), cl.Address)
 }
 
-// adopt notes the present connection. If Shutdown was called meanwhile, the connection
-// ends as soon as the queue is empty.
+// adopt notes the present connection. After Shutdown it ends as soon as the queue is empty.
 func (cl *Client) adopt(c *Conn, e *ending) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -308,7 +305,7 @@ func (cl *Client) Unsent() []Frame {
 	}
 	select {
 	case <-cl.done:
-		return cl.queue.unsent(cl.set.codec.set)
+		return cl.queue.unsent()
 	default:
 		return nil
 	}
@@ -344,7 +341,7 @@ func (cl *Client) Shutdown(ctx context.Context) error {
 		err = context.Cause(ctx)
 		cl.Close()
 	}
-	if frames := cl.queue.unsent(cl.set.codec.set); len(frames) > 0 {
+	if frames := cl.queue.unsent(); len(frames) > 0 {
 		return errors.Join(err, &UnsentError{Unsent: []Unsent{{Frames: frames}}})
 	}
 	return err
@@ -368,7 +365,6 @@ func (cl *Client) Close() error {
 	return nil
 }
 
-// stopUnused ends a client before Run.
 func (cl *Client) stopUnused() {
 	cl.queue.end(errClientClosed)
 	if !cl.stopped {

@@ -8,8 +8,7 @@ import (
 )
 
 var (
-	// ErrUnknownType means that no type is registered for the number of a
-	// received message.
+	// ErrUnknownType means that no type is registered for the number of a received message.
 	ErrUnknownType = errors.New("netplay: unknown message type")
 	errEncrypted   = errors.New("netplay: the encrypted flag is set, for which no cipher is defined")
 )
@@ -35,8 +34,7 @@ func isMessageError(err error) bool {
 	return errors.As(err, &me)
 }
 
-// isMalformed reports whether err, for OnError, is a message that cannot be read. A
-// handler's error is not, whatever it wraps.
+// isMalformed reports whether err is an unreadable message, which a handler's error never is.
 func isMalformed(err error) bool {
 	_, handler := err.(*HandlerError)
 	return !handler && isMessageError(err)
@@ -62,12 +60,11 @@ func NewCodec(reg *Registry, cfg *Config) (*Codec, error) {
 	return &Codec{reg: reg, set: s}, nil
 }
 
-// Append appends the frame of the message v, a struct or a pointer to one, in V4 with
-// chunk headers. After an error it returns dst as it was. It does not allocate if dst
-// has room and v is a pointer.
+// Append appends the frame of the message v, a struct or a pointer to one. After an error
+// it returns dst as it was. It does not allocate if dst has room and v is a pointer.
 //
-// Errors are those of [Marshal], a *[TypeError] for a type that is not registered, and
-// a *[MessageTooLargeError].
+// Errors are those of [Marshal], also for a type that is not registered, and a
+// *[MessageTooLargeError].
 func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
 	pl, p, err := structOf(v)
 	if err != nil {
@@ -75,7 +72,7 @@ func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
 	}
 	mt := c.reg.load().byPlan[pl]
 	if mt == nil {
-		return dst, &TypeError{Type: pl.typ, Reason: "not registered"}
+		return dst, &ValueError{Type: pl.typ, Reason: "not registered"}
 	}
 	start := len(dst)
 	out := append(dst, 0, 0, 0, byte(mt.number>>8), byte(mt.number))
@@ -88,12 +85,11 @@ func (c *Codec) Append(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// finish compresses the body of the frame that begins at start and fills in its
-// length and options.
+// finish compresses the body of the frame at start, and fills in its length and options.
 func (c *Codec) finish(out []byte, start int, mt *messageType) ([]byte, error) {
 	body := start + minFrame
 	n := len(out) - body
-	if mt.threshold > 0 && n >= mt.threshold && n <= c.set.maxExpanded && c.set.dialect == release {
+	if mt.threshold > 0 && n >= mt.threshold && n <= c.set.maxExpanded {
 		shorter := false
 		if out, shorter = compressBody(out, body, c.set.gzip); shorter {
 			out[start+2] = compressed
@@ -104,9 +100,6 @@ func (c *Codec) finish(out []byte, start int, mt *messageType) ([]byte, error) {
 		return nil, &MessageTooLargeError{Size: size, Max: c.set.maxFrame}
 	}
 	out[start], out[start+1] = byte((size-2)>>8), byte(size-2)
-	if c.set.dialect == V4 {
-		out = cutFrame(out, start)
-	}
 	return out, nil
 }
 

@@ -27,8 +27,8 @@ func (c *compiler) structPlan(t reflect.Type) (*plan, error) {
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		if err := c.field(pl, sf); err != nil {
-			if _, deeper := err.(*TypeError); !deeper {
-				err = &TypeError{Type: t, Field: sf.Name, Reason: err.Error()}
+			if _, deeper := err.(*ValueError); !deeper {
+				err = &ValueError{Type: t, Field: sf.Name, Reason: err.Error()}
 			}
 			return nil, err
 		}
@@ -36,7 +36,7 @@ func (c *compiler) structPlan(t reflect.Type) (*plan, error) {
 	slices.SortFunc(pl.fields, func(a, b field) int { return cmp.Compare(a.order, b.order) })
 	for i := 1; i < len(pl.fields); i++ {
 		if f, before := &pl.fields[i], &pl.fields[i-1]; f.order == before.order {
-			return nil, &TypeError{Type: t, Field: f.name,
+			return nil, &ValueError{Type: t, Field: f.name,
 				Reason: fmt.Sprintf("property number %d is also that of field %s", f.order, before.name)}
 		}
 	}
@@ -83,8 +83,7 @@ var scalars = map[reflect.Kind]value{
 	reflect.String:  {kind: kindString, min: 2},
 }
 
-// value says how to write and read t. The slices that t is an element of,
-// with nothing but slices in between, are in outer.
+// value says how to write and read t; outer has the slice types that t is an element of.
 func (c *compiler) value(t reflect.Type, outer []reflect.Type) (*value, error) {
 	v, ok := scalars[t.Kind()]
 	v.typ, v.size = t, int(t.Size())
@@ -125,7 +124,6 @@ func (c *compiler) pointer(v *value) (err error) {
 	return err
 }
 
-// unsupported says what to use in place of t.
 func unsupported(t reflect.Type) error {
 	hint := ""
 	switch t.Kind() {

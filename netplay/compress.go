@@ -11,8 +11,7 @@ import (
 
 var errExpandedSize = errors.New("expanded size over the limit")
 
-// A compressionError means that a compressed payload is not a whole zlib or gzip
-// stream, or too large.
+// A compressionError: the payload is no whole zlib or gzip stream, or too large.
 type compressionError struct{ Err error }
 
 func (e *compressionError) Error() string { return "netplay: compressed payload: " + e.Err.Error() }
@@ -35,8 +34,7 @@ var expanders = sync.Pool{New: func() any {
 	return &expander{zlib: z}
 }}
 
-// expand appends the body in a compressed payload, at most limit bytes, to dst[:0]. It
-// ignores bytes after the end of the stream.
+// expand appends the body of a compressed payload to dst[:0], ignoring bytes behind it.
 func expand(dst, payload []byte, limit int) ([]byte, error) {
 	dst = dst[:0]
 	if len(payload) == 0 {
@@ -71,8 +69,7 @@ func (e *expander) open(payload []byte) (io.Reader, error) {
 	return e.zlib, nil
 }
 
-// readLimited reads r to its end. The buffer grows with what was read, from about the size
-// guessed.
+// readLimited reads r to its end. The buffer grows from about the size guessed.
 func readLimited(dst []byte, r io.Reader, limit, guess int) ([]byte, error) {
 	if cap(dst) == 0 {
 		dst = make([]byte, 0, min(max(512, guess), limit+1))
@@ -133,8 +130,7 @@ var (
 	}}
 )
 
-// compressBody replaces the body at the end of dst by its compressed form if that is
-// shorter, and reports that.
+// compressBody compresses the body at the end of dst, and reports whether that was shorter.
 func compressBody(dst []byte, start int, asGzip bool) ([]byte, bool) {
 	pool := &zlibCompressors
 	if asGzip {

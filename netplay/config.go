@@ -5,30 +5,12 @@ import (
 	"time"
 )
 
-// A Dialect is a format of a version of the Java library. Nothing on the wire tells them
-// apart, so both sides must be set to the same. The zero Dialect is the format of the
-// public page and of the tag "release".
-type Dialect int
-
-const release Dialect = 0
-
-const (
-	// V3 is the format of 2025-07-29: a presence byte before every value, so that each
-	// can be null, and no compression.
-	V3 Dialect = iota + 3
-	// V4 is the format of 2025-10-26: V3, cut into chunks of at most 1024 bytes.
-	V4
-)
-
 // A Config has options for messages and limits for a peer. A zero field, and a nil
 // *Config, means the default. Do not change a Config after you have passed it in.
 type Config struct {
-	// Dialect is the format on the wire.
-	Dialect Dialect
-
 	// MaxFrame is the length in bytes of the longest frame that is written or read, with
-	// its length field and without the chunk headers of V4. A peer that sends more is
-	// disconnected. From 5 to 65537; default 65537, the limit of the format.
+	// its length field. A peer that sends more is disconnected. From 5 to 65537; default
+	// 65537, the limit of the format.
 	MaxFrame int
 	// MaxExpanded limits bodies before compression and after expansion, in bytes.
 	// Default 1 MiB, at least 1024.
@@ -70,7 +52,6 @@ const (
 
 // settings is a Config with its defaults applied.
 type settings struct {
-	dialect         Dialect
 	maxFrame        int
 	maxExpanded     int
 	maxDecoded      int
@@ -95,7 +76,6 @@ func newSettings(cfg *Config) (*settings, error) {
 		cfg = &Config{}
 	}
 	s := &settings{
-		dialect:         cfg.Dialect,
 		maxFrame:        cmp.Or(cfg.MaxFrame, maxFrame),
 		maxExpanded:     cmp.Or(cfg.MaxExpanded, defaultExpanded),
 		maxDecoded:      cmp.Or(cfg.MaxDecoded, defaultDecoded),
@@ -105,8 +85,6 @@ func newSettings(cfg *Config) (*settings, error) {
 		frameTimeout:    max(0, cmp.Or(cfg.FrameTimeout, defaultFrameLimit)),
 	}
 	switch {
-	case s.dialect != release && s.dialect != V3 && s.dialect != V4:
-		return nil, configError("Config.Dialect", "%d is neither 0, V3 nor V4", s.dialect)
 	case s.maxFrame < minFrame || s.maxFrame > maxFrame:
 		return nil, configError("Config.MaxFrame", "%d is not from %d to %d", s.maxFrame, minFrame, maxFrame)
 	case s.maxExpanded < minLimit:

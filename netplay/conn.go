@@ -108,7 +108,6 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.deadline.set(t
 // taken. Unsent has those that are in the queue of a Server's connection.
 func (c *Conn) Close() error { return c.end(net.ErrClosed) }
 
-// end closes the connection. The first error is its cause.
 func (c *Conn) end(cause error) error {
 	c.mu.Lock()
 	if c.cause != nil {
@@ -123,7 +122,7 @@ func (c *Conn) end(cause error) error {
 		q.end(c.opError("write", cause))
 	}
 	err := c.nc.Close()
-	c.in.deadline.wake() // where Close does not end a Read
+	c.in.deadline.change(func() { c.in.deadline.closed = true }) // where Close does not end a Read
 	return err
 }
 
@@ -142,7 +141,7 @@ func (c *Conn) Unsent() []Frame {
 	if q == nil || !c.out.owned || c.endCause() == nil {
 		return nil
 	}
-	return q.unsent(c.codec.set)
+	return q.unsent()
 }
 
 // Stats are the figures of a [Conn].
@@ -179,8 +178,7 @@ func (c *Conn) opError(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
+	if _, wrapped := errors.AsType[*net.OpError](err); wrapped {
 		return err
 	}
 	e := &net.OpError{Op: op, Source: c.nc.LocalAddr(), Addr: c.nc.RemoteAddr(), Err: err}
@@ -196,9 +194,8 @@ func (c *Conn) closeWrite() bool {
 	return ok && nc.CloseWrite() == nil
 }
 
-// A message connection carries a message with each Write, as the connections of volley
-// do. This package knows it by the method MaxMessageSize, and by a method KeepsOrder
-// that returns true if messages arrive completely and in order.
+// A message connection, as volley's, carries a message with each Write. It has
+// MaxMessageSize, and KeepsOrder that returns true if all arrive in order.
 type (
 	messageConn interface {
 		// MaxMessageSize returns the largest message in bytes.
@@ -211,8 +208,7 @@ type (
 	}
 )
 
-// transportOf returns the largest message of a message connection, 0 for a
-// stream, and an error for what is neither a stream nor in order.
+// transportOf returns the largest message, 0 for a stream, or why neither is the case.
 func transportOf(nc net.Conn) (maxMessage int, err error) {
 	refuse := func(reason string) (int, error) {
 		return 0, &ConfigError{Field: "nc", Reason: fmt.Sprintf("%T: %s", nc, reason)}

@@ -9,8 +9,7 @@ import (
 // past is a deadline that has passed, on any clock.
 var past = time.Unix(1, 0)
 
-// A deadline is what a connection below is told of three: the user's, one of
-// our own, and that of a context which has ended.
+// A deadline merges three: the user's, our own, and that of an ended context.
 type deadline struct {
 	apply func(time.Time) error // of the connection below
 
@@ -22,15 +21,16 @@ type deadline struct {
 	closed   bool
 }
 
-// set sets the user's deadline.
-func (d *deadline) set(t time.Time) error {
+// change changes fields of d, and tells the connection below.
+func (d *deadline) change(change func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.user = t
+	change()
 	return d.apply(d.effective())
 }
 
-// setOwn sets our own deadline.
+func (d *deadline) set(t time.Time) error { return d.change(func() { d.user = t }) }
+
 func (d *deadline) setOwn(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,20 +53,7 @@ func (d *deadline) effective() time.Time {
 }
 
 // poke has calls fail until it is called again with false.
-func (d *deadline) poke(on bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.poked = on
-	d.apply(d.effective())
-}
-
-// wake has all calls fail, now and later.
-func (d *deadline) wake() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	d.apply(d.effective())
-}
+func (d *deadline) poke(on bool) { d.change(func() { d.poked = on }) }
 
 // watch has calls fail once ctx ends, until the returned function is called.
 func (d *deadline) watch(ctx context.Context) (stop func()) {
@@ -76,24 +63,17 @@ func (d *deadline) watch(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
 		defer close(done)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.canceled = true
-		d.apply(d.effective())
+		d.change(func() { d.canceled = true })
 	})
 	return func() {
 		if unregister() {
 			return
 		}
 		<-done
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.canceled = false
-		d.apply(d.effective())
+		d.change(func() { d.canceled = false })
 	}
 }
 
-// userExpired reports whether the user's deadline is over.
 func (d *deadline) userExpired() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,7 +43,7 @@ type inbound struct {
 func (in *inbound) init(c *Conn) {
 	in.turn = newGate()
 	in.deadline.apply = c.nc.SetReadDeadline
-	in.fr = frameReader{set: c.codec.set, read: c.readMore, minRead: c.maxMessage}
+	in.fr = frameReader{maxFrame: c.codec.set.maxFrame, read: c.readMore, minRead: c.maxMessage}
 }
 
 // ReadMessage waits for the next message and returns it as a pointer to a new value of
@@ -141,9 +141,8 @@ func (c *Conn) readMore(b []byte, partial bool) (int, error) {
 	return n, err
 }
 
-// arm sets our own deadline. That of a frame runs from its first byte, or, if that came
-// with the frame before, from the beginning of the wait for the rest. That of silence
-// runs from the beginning of the wait.
+// arm sets our own deadline. A frame's runs from its first byte, or from the beginning of
+// the wait for the rest; that of silence from the beginning of the wait.
 func (in *inbound) arm(partial bool, frameTimeout time.Duration) {
 	switch {
 	case partial && in.partial && !in.whole:

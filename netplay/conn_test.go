@@ -329,8 +329,8 @@ func TestConnConcurrent(t *testing.T) {
 
 func TestConnRefusals(t *testing.T) {
 	a, _ := newPipe(t)
-	require.ErrorAs(t, a.WriteMessage(context.Background(), &struct{ X int32 }{}), new(*netplay.TypeError))
-	require.ErrorAs(t, a.WriteMessage(context.Background(), nil), new(*netplay.TypeError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), &struct{ X int32 }{}), new(*netplay.ValueError))
+	require.ErrorAs(t, a.WriteMessage(context.Background(), nil), new(*netplay.ValueError))
 	require.ErrorAs(t, a.WriteMessage(context.Background(), (*chat)(nil)), new(*netplay.ValueError))
 	require.ErrorAs(t, a.WriteMessage(context.Background(), &chat{Text: strings.Repeat("a", 65536)}), new(*netplay.ValueError))
 	require.ErrorAs(t, a.WriteBatch(context.Background(), &empty{}, &blob{make([]byte, 65531)}), new(*netplay.MessageTooLargeError))
@@ -344,7 +344,7 @@ func TestConnRefusals(t *testing.T) {
 	_, err = netplay.NewConn(x, nil, nil)
 	require.ErrorAs(t, err, new(*netplay.ConfigError))
 	for _, cfg := range []netplay.Config{
-		{Dialect: 5}, {Dialect: -1}, {MaxFrame: 4}, {MaxFrame: 65538}, {MaxFrame: -1}, {MaxExpanded: 1}, {MaxDecoded: -1}, {MaxDepth: 1001}, {MaxDepth: -1},
+		{MaxFrame: 4}, {MaxFrame: 65538}, {MaxFrame: -1}, {MaxExpanded: 1}, {MaxDecoded: -1}, {MaxDepth: 1001}, {MaxDepth: -1},
 	} {
 		_, err = netplay.NewConn(x, newRegistry(), &cfg)
 		require.ErrorAs(t, err, new(*netplay.ConfigError), "%+v", cfg)

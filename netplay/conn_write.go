@@ -15,7 +15,7 @@ var ErrSlowReader = errors.New("netplay: the send queue is full, because the pee
 
 var errWriteTimeout error = &timeoutError{"netplay: the peer has not read within the write timeout", ErrSlowReader}
 
-var errTorn = errors.New("netplay: an earlier write failed within a frame")
+var errTorn = errors.New("netplay: nothing can be written after a write that failed within a frame")
 
 // outbound is the writing side of a Conn.
 type outbound struct {
@@ -45,8 +45,8 @@ func (out *outbound) init(c *Conn) {
 // waits for room if ctx can end. Otherwise it returns [ErrSlowReader], and
 // Server.DropSlow decides about the connection.
 //
-// Nothing is written, and the connection stays usable, after a *[TypeError], a
-// *[ValueError] or a *[MessageTooLargeError].
+// Nothing is written, and the connection stays usable, after a *[ValueError] or a
+// *[MessageTooLargeError].
 func (c *Conn) WriteMessage(ctx context.Context, v any) error {
 	f, err := c.codec.encode(v)
 	if err != nil {
@@ -132,7 +132,6 @@ func (c *Conn) write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// accept puts a frame into the queue.
 func (c *Conn) accept(ctx context.Context, q *queue, f *outFrame) error {
 	if cause := c.endCause(); cause != nil {
 		return cause // the queue of a Client outlives its connections

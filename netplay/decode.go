@@ -9,9 +9,8 @@ import (
 // A decoder reads one body. It never allocates more than the rest of the budget, nor for
 // elements that the remaining bytes cannot hold.
 type decoder struct {
-	budget  int  // bytes that may still be allocated
-	depth   int  // levels of structs that may still be entered
-	present bool // values have presence bytes
+	budget int // bytes that may still be allocated
+	depth  int // levels of structs that may still be entered
 }
 
 // charge takes n bytes from the budget.
@@ -23,7 +22,7 @@ func (d *decoder) charge(n int) error {
 	return nil
 }
 
-// structBody is body for the release dialect.
+// structBody reads the properties of the struct at p from the front of b.
 func (d *decoder) structBody(b []byte, p addr, pl *plan) (err error) {
 	for i := range pl.ops {
 		o := &pl.ops[i]
@@ -176,8 +175,7 @@ func (d *decoder) pointer(b []byte, q addr, pl *plan) ([]byte, error) {
 	return d.nested(b, p, pl)
 }
 
-// nested reads a struct: the presence byte, the length, and exactly as many bytes. The last
-// of them may belong to unknown properties.
+// nested reads presence, length, and that many bytes, the last perhaps of unknown properties.
 func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 	if len(b) < 3 {
 		return nil, errShortBody
@@ -190,22 +188,9 @@ func (d *decoder) nested(b []byte, p addr, pl *plan) ([]byte, error) {
 		return nil, errDepth
 	}
 	d.depth--
-	var err error
-	if d.present { // not d.body, which is a call more
-		err = d.presentBody(b[:n], p, pl)
-	} else {
-		err = d.structBody(b[:n], p, pl)
-	}
+	err := d.structBody(b[:n], p, pl)
 	d.depth++
 	return b[n:], err
-}
-
-// body reads the properties of the struct at p from the front of b.
-func (d *decoder) body(b []byte, p addr, pl *plan) error {
-	if d.present {
-		return d.presentBody(b, p, pl)
-	}
-	return d.structBody(b, p, pl)
 }
 
 // slice reads an array of which b holds at least the count.
@@ -225,7 +210,6 @@ func (d *decoder) slice(b []byte, q addr, v *value) ([]byte, error) {
 	return b[n*elem.min:], nil
 }
 
-// elements reads the n elements of an array one by one.
 func (d *decoder) elements(b []byte, q addr, v *value, n int) (_ []byte, err error) {
 	data := makeSliceOf(v.typ, q, n)
 	for i := range n {

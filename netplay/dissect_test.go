@@ -1,7 +1,6 @@
 package netplay
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,42 +38,4 @@ func checkDissected(t *testing.T, b []byte) {
 		problem = problem || err != nil
 	}
 	require.Equal(t, problem, d.Problem != "", "%s: %x", d.Problem, b)
-}
-
-// TestDissectChunks is TestDissect for the dialect V4.
-func TestDissectChunks(t *testing.T) {
-	files := vectors.Files(t, "netplay")
-	var recorded struct {
-		Cases []struct {
-			Message hexBytes
-			Chunks  []hexBytes
-		}
-	}
-	require.NoError(t, json.Unmarshal(files["v4_chunks.json"], &recorded))
-	require.NotEmpty(t, recorded.Cases)
-	for _, c := range recorded.Cases {
-		var b []byte
-		for _, chunk := range c.Chunks {
-			b = append(b, chunk...)
-		}
-		d := dissect.Decode(dissect.NetplayV4, b, nil)
-		require.Empty(t, d.Problem)
-		f, _, err := ParseFrame(c.Message)
-		require.NoError(t, err)
-		require.Equal(t, f.Payload, d.Bytes("payload"))
-	}
-	vectors.EachDamaged(t, 50, func(b []byte) {
-		d := dissect.Decode(dissect.NetplayV4, b, nil)
-		size, err := chunkedFrameSize(b, maxFrame)
-		if err != nil || size > len(b) {
-			require.NotEmpty(t, d.Problem, "%v: %x", err, b)
-			return
-		}
-		f := frameAt(joinChunks(append([]byte{}, b[:size]...)))
-		require.Equal(t, uint64(f.Type), d.Uint("message"), "%x", b)
-		require.Equal(t, append([]byte{}, f.Payload...), append([]byte{}, d.Bytes("payload")...), "%x", b)
-		next, err := dissect.Next(dissect.NetplayV4, b)
-		require.NoError(t, err)
-		require.Equal(t, size, next)
-	}, "netplay", "chunks", "segments")
 }

@@ -9,9 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// The release dialect: values one after another, a presence byte in front of
-// nested structs only. The other dialects are in presence.go.
-
 const (
 	nanBits   = 0x7fc00000 // how every NaN is written
 	infBits   = 0x7f800000
@@ -23,11 +20,10 @@ const (
 var errUTF8 = errors.New("string is not valid UTF-8")
 
 func tooLarge(what string, n int) error {
-	return fmt.Errorf("%s of %d, more than the %d that the format can count", what, n, maxCount)
+	return fmt.Errorf("%s of %d is more than %d, the most that the format can count", what, n, maxCount)
 }
 
-// appendStruct appends the properties of the struct at p, with up to depth levels of
-// structs in it.
+// appendStruct appends the properties of the struct at p, nested up to depth.
 func appendStruct(dst []byte, p addr, pl *plan, depth int) (_ []byte, err error) {
 	for i := range pl.ops {
 		o := &pl.ops[i]
@@ -145,8 +141,7 @@ func validString(s string) bool {
 // shortString is the length up to which looking at each byte is faster.
 const shortString = 16
 
-// appendValue appends one value of any kind except a pointer to a struct, which its callers
-// write themselves.
+// appendValue appends a value, except a pointer to a struct, which callers write themselves.
 func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 	switch v.kind {
 	default:
@@ -159,7 +154,7 @@ func appendValue(dst []byte, q addr, v *value, depth int) ([]byte, error) {
 		return appendNested(dst, q, v.plan, depth)
 	case kindBoxed:
 		if q = getPointer(q); q == nil {
-			return dst, errors.New("nil, which this dialect can write for structs only")
+			return dst, errors.New("it is nil, which this dialect can write for structs only")
 		}
 		return appendValue(dst, q, v.elem, depth)
 	}
@@ -216,9 +211,8 @@ func appendFlat(dst []byte, p addr, pl *plan) []byte {
 	return dst
 }
 
-// appendSlice appends the count and the elements of the slice at q.
 func appendSlice(dst []byte, q addr, elem *value, depth int) ([]byte, error) {
-	data, n, _ := getSlice(q)
+	data, n := getSlice(q)
 	if n > maxCount {
 		return dst, tooLarge("array with a count", n)
 	}

@@ -20,38 +20,22 @@ func configError(field, format string, args ...any) error {
 	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// A TypeError says why values of a Go type cannot be messages, or not under this
-// number.
-type TypeError struct {
-	Type   reflect.Type // the struct with the field, or the type itself; nil for an untyped nil
-	Field  string       // the name of the field, "" for the type as a whole
-	Reason string
-}
-
-func (e *TypeError) Error() string {
-	if e.Field == "" {
-		return fmt.Sprintf("netplay: type %v: %s", e.Type, e.Reason)
-	}
-	return fmt.Sprintf("netplay: type %v, field %s: %s", e.Type, e.Field, e.Reason)
-}
-
-// A ValueError names a value of a message that cannot be written. Nothing of the
-// message was sent.
+// A ValueError says why a value, or every value of its type, cannot be a message.
+// Nothing of the message was sent.
 type ValueError struct {
-	Type   reflect.Type // of the message
-	Field  string       // the path to the value, such as "Players[3].Name"
+	Type   reflect.Type // of the message, or the struct with the field; nil for an untyped nil
+	Field  string       // the path to the value, such as "Players[3].Name"; "" for the whole
 	Reason string       // with the size and the limit
 }
 
 func (e *ValueError) Error() string {
-	return fmt.Sprintf("netplay: cannot write %v%s: %s", e.Type, dotted(e.Field), e.Reason)
+	return fmt.Sprintf("netplay: %v%s: %s", e.Type, dotted(e.Field), e.Reason)
 }
 
 var (
 	errShortBody   = errors.New("body too short") // or a count or length in it too large
 	errDecodedSize = errors.New("decoded size over the limit")
 	errDepth       = errors.New("nested too deep")
-	errNull        = errors.New("null for a value that cannot be absent") // V3 and V4 only
 )
 
 // A DecodeError names a property of a body that cannot be read.
@@ -101,7 +85,6 @@ func valueError(t reflect.Type, err error) error {
 	return &ValueError{Type: t, Field: path, Reason: err.Error()}
 }
 
-// decodeError turns an error of decoding into a DecodeError.
 func decodeError(t reflect.Type, err error) error {
 	path, err := pathOf(err)
 	return &DecodeError{Type: t, Field: path, Err: err}

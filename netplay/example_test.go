@@ -90,7 +90,7 @@ func ExampleRegistry_Add() {
 	}
 	fmt.Println(new(netplay.Registry).Add(1, Reading{}))
 	// Output:
-	// netplay: type netplay_test.Reading, field Value: float64 cannot be a property; the protocol has no double, use float32
+	// netplay: netplay_test.Reading.Value: float64 cannot be a property; the protocol has no double, use float32
 }
 
 // A client logs in first on every connection, and comes back when it was lost.

@@ -2,7 +2,6 @@ package netplay
 
 // Names that tests of the outside use.
 const (
-	Release          = release
 	MaxPayload       = maxPayload
 	Compressed uint8 = compressed
 	Encrypted  uint8 = encrypted
@@ -13,7 +12,6 @@ var (
 	ErrShortBody    = errShortBody
 	ErrDecodedSize  = errDecodedSize
 	ErrDepth        = errDepth
-	ErrNull         = errNull
 	ErrExpandedSize = errExpandedSize
 	ErrEncrypted    = errEncrypted
 	ErrFrameTimeout = errFrameTimeout
@@ -32,8 +30,4 @@ func (c *Codec) Unmarshal(f Frame, v any) error {
 		return err
 	}
 	return c.decode(f, p, pl)
-}
-
-func (d Dialect) String() string {
-	return map[Dialect]string{release: "release", V3: "v3", V4: "v4"}[d]
 }

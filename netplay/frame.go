@@ -2,8 +2,8 @@ package netplay
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"io"
 )
 
 // Bits of the options.
@@ -50,11 +50,10 @@ func protocolError(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
 }
 
-// ErrShortFrame is the error of [ParseFrame] for an incomplete frame.
-var ErrShortFrame = errors.New("netplay: incomplete frame")
+var errShortFrame = fmt.Errorf("netplay: incomplete frame: %w", io.ErrUnexpectedEOF)
 
-// AppendFrame appends f to dst, without the chunk headers of V4. The error is a
-// *[MessageTooLargeError] if the payload is too long.
+// AppendFrame appends f to dst. The error is a *[MessageTooLargeError] if the payload is
+// too long.
 func AppendFrame(dst []byte, f Frame) ([]byte, error) {
 	if len(f.Payload) > maxPayload {
 		return dst, &MessageTooLargeError{Size: f.size(), Max: maxFrame}
@@ -65,15 +64,15 @@ func AppendFrame(dst []byte, f Frame) ([]byte, error) {
 }
 
 // ParseFrame returns the frame at the front of b, and the rest of b. The payload is
-// part of b. The error is [ErrShortFrame] if the frame does not end within b, and a
-// *[ProtocolError] if its length is impossible.
+// part of b. The error matches io.ErrUnexpectedEOF if the frame does not end within b,
+// and is a *[ProtocolError] if its length is impossible.
 func ParseFrame(b []byte) (f Frame, rest []byte, err error) {
 	size, err := frameSize(b, maxFrame)
 	if err != nil {
 		return Frame{}, b, err
 	}
 	if len(b) < size {
-		return Frame{}, b, ErrShortFrame
+		return Frame{}, b, errShortFrame
 	}
 	return frameAt(b[:size]), b[size:], nil
 }
@@ -81,7 +80,7 @@ func ParseFrame(b []byte) (f Frame, rest []byte, err error) {
 // frameSize returns the length of the frame that begins with b.
 func frameSize(b []byte, limit int) (int, error) {
 	if len(b) < 2 {
-		return 0, ErrShortFrame
+		return 0, errShortFrame
 	}
 	size := 2 + int(binary.BigEndian.Uint16(b))
 	if size < minFrame {
@@ -93,7 +92,6 @@ func frameSize(b []byte, limit int) (int, error) {
 	return size, nil
 }
 
-// frameAt returns the frame that is all of b.
 func frameAt(b []byte) Frame {
 	return Frame{Options: b[2], Type: binary.BigEndian.Uint16(b[3:]), Payload: b[minFrame:]}
 }

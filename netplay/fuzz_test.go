@@ -62,20 +62,17 @@ func sizeOf(v reflect.Value) int {
 // the limit on memory, and what is written for it reads the same.
 func FuzzUnmarshal(f *testing.F) {
 	for i := range fuzzTypes {
-		for _, name := range []string{"decode_body.json", "composite.json", "v3_presence.json"} {
+		for _, name := range []string{"decode_body.json", "composite.json"} {
 			for j, c := range readSeeds(f, name) {
 				if j%len(fuzzTypes) == i {
-					f.Add(c, uint8(i), j%2 == 0)
+					f.Add(c, uint8(i))
 				}
 			}
 		}
 	}
 	const limit = 2048
-	f.Fuzz(func(t *testing.T, body []byte, which uint8, v3 bool) {
+	f.Fuzz(func(t *testing.T, body []byte, which uint8) {
 		s := settings{maxDecoded: limit, maxDepth: 8}
-		if v3 {
-			s.dialect = V3
-		}
 		typ := reflect.TypeOf(fuzzTypes[int(which)%len(fuzzTypes)])
 		v := reflect.New(typ)
 		err := s.decodeBody(body, v.Interface())
@@ -115,16 +112,12 @@ func readSeeds(tb testing.TB, name string) (bodies [][]byte) {
 // FuzzFrames reads any stream, cut anywhere, and compares with a reader that
 // has everything at once.
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte("\x00\x07\x00\x00\x67\x00\x00\x00\x2a\x00\x03\x00\x00\x7b"), []byte{1, 2, 3}, false)
-	f.Add([]byte("\x00\x00\x07\x00\x00\x67\x00\x00\x00\x2a"), []byte{1}, true)
-	f.Add([]byte("\x00\x02"), []byte{}, false)
-	f.Add([]byte("\xff\xff\x00\x00\x67"), []byte{200}, false)
-	f.Add(cutFrame(append([]byte("\x07\xfa\x00\x00\x82"), make([]byte, 2039)...), 0), []byte{255, 7}, true)
-	f.Fuzz(func(t *testing.T, stream, cuts []byte, chunked bool) {
+	f.Add([]byte("\x00\x07\x00\x00\x67\x00\x00\x00\x2a\x00\x03\x00\x00\x7b"), []byte{1, 2, 3})
+	f.Add([]byte("\x00\x02"), []byte{})
+	f.Add([]byte("\xff\xff\x00\x00\x67"), []byte{200})
+	f.Add(append([]byte("\x07\xfa\x00\x00\x82"), make([]byte, 2039)...), []byte{255, 7})
+	f.Fuzz(func(t *testing.T, stream, cuts []byte) {
 		s := &settings{maxFrame: 4000}
-		if chunked {
-			s.dialect = V4
-		}
 		want, wantEnd := modelStream(s, stream)
 		var segments [][]byte
 		rest := bytes.Clone(stream)
@@ -142,30 +135,17 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// modelStream is modelFrames with limit and chunks.
+// modelStream is modelFrames with a limit.
 func modelStream(s *settings, b []byte) (frames []Frame, end string) {
 	for len(b) > 0 {
-		size, err := 0, error(nil)
-		if s.dialect == V4 {
-			size, err = chunkedFrameSize(b, s.maxFrame)
-		} else {
-			size, err = frameSize(b, s.maxFrame)
-		}
-		if err != nil && err != ErrShortFrame {
+		size, err := frameSize(b, s.maxFrame)
+		if err != nil && err != errShortFrame {
 			return frames, "protocol"
 		}
 		if err != nil || size > len(b) {
 			return frames, "partial"
 		}
-		frame := bytes.Clone(b[:size])
-		if s.dialect == V4 {
-			plain := []byte{}
-			for chunk := range slices.Chunk(frame, chunkSize) {
-				plain = append(plain, chunk[1:]...)
-			}
-			frame = plain
-		}
-		f := frameAt(frame)
+		f := frameAt(b[:size])
 		f.Payload = append([]byte{}, f.Payload...)
 		frames = append(frames, f)
 		b = b[size:]
@@ -229,17 +209,14 @@ func expandAll(payload []byte) ([]byte, error) {
 // with a second encoder, and what is read with the value.
 func FuzzGenerated(f *testing.F) {
 	for i := range uint64(50) {
-		f.Add(i, i*i, i%3 == 0)
+		f.Add(i, i*i)
 	}
-	f.Fuzz(func(t *testing.T, a, b uint64, v3 bool) {
-		g := generator{rand.New(rand.NewPCG(a, b)), v3}
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		g := generator{rand.New(rand.NewPCG(a, b))}
 		typ := g.structType(4)
 		v := reflect.New(typ)
 		g.fill(v.Elem(), 4)
 		s := settings{maxDecoded: 1 << 20, maxDepth: 10}
-		if v3 {
-			s.dialect = V3
-		}
 		body, err := s.appendBody([]byte("x"), v.Interface())
 		require.NoError(t, err)
 		require.Equal(t, g.model([]byte("x"), v.Elem()), body, "%v", typ)
@@ -253,10 +230,7 @@ func FuzzGenerated(f *testing.F) {
 }
 
 // A generator makes types and values at random.
-type generator struct {
-	*rand.Rand
-	v3 bool
-}
+type generator struct{ *rand.Rand }
 
 var generatedScalars = []reflect.Type{
 	reflect.TypeFor[bool](), reflect.TypeFor[int8](), reflect.TypeFor[uint8](), reflect.TypeFor[int16](), reflect.TypeFor[uint16](),
@@ -313,14 +287,11 @@ func (g generator) fill(v reflect.Value, depth int) {
 			}
 		}
 	case reflect.Pointer:
-		if g.IntN(4) > 0 || v.Type().Elem().Kind() != reflect.Struct && !g.v3 {
+		if g.IntN(4) > 0 || v.Type().Elem().Kind() != reflect.Struct {
 			v.Set(reflect.New(v.Type().Elem()))
 			g.fill(v.Elem(), depth)
 		}
 	case reflect.Slice:
-		if g.v3 && g.IntN(5) == 0 {
-			return // nil, which only this dialect knows
-		}
 		n := g.IntN(4)
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
@@ -360,18 +331,15 @@ func (g generator) model(dst []byte, v reflect.Value) []byte {
 }
 
 func (g generator) modelValue(dst []byte, v reflect.Value) []byte {
-	if k := v.Kind(); (k == reflect.Pointer || g.v3 && k == reflect.Slice) && v.IsNil() {
-		return append(dst, 0)
-	}
 	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return append(dst, 0)
+		}
 		return g.modelValue(dst, v.Elem())
 	}
 	if v.Kind() == reflect.Struct {
 		body := g.model(nil, v)
 		return append(append(dst, 1, byte(len(body)>>8), byte(len(body))), body...)
-	}
-	if g.v3 {
-		dst = append(dst, 1)
 	}
 	switch v.Kind() {
 	case reflect.Slice:

@@ -70,8 +70,7 @@ func (e *HandlerError) Error() string {
 
 func (e *HandlerError) Unwrap() error { return e.Err }
 
-// decode returns the message in a frame and its handler, both nil if there is
-// no handler.
+// decode returns the message in a frame and its handler, both nil if there is no handler.
 func (r *router) decode(c *Codec, f Frame) (m any, h func(*Conn, any) error, err error) {
 	mt := c.reg.load().byNumber[f.Type]
 	if mt != nil {

@@ -1,10 +1,11 @@
 package netplay
 
-// Marshal returns the body of a message in the default dialect: the values of the
-// properties of v one after another. v is a struct or a pointer to one.
+// Marshal returns the body of a message: the values of the properties of v one after
+// another. v is a struct or a pointer to one.
 //
-// The error is a *[TypeError] if the type cannot be a message, or a *[ValueError] for:
+// The error is a *[ValueError] for
 //
+//   - a type that cannot be a message,
 //   - a string or array too long for its count,
 //   - a string that is not valid UTF-8,
 //   - a nil pointer to a number, bool or string,
@@ -25,11 +26,10 @@ func Append(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// Unmarshal reads a body in the default dialect into the struct that v points to. It sets
-// all properties; all memory behind them is new. It ignores bytes after the last property,
+// Unmarshal reads a body into the struct that v points to. It sets all properties; all memory behind them is new. It ignores bytes after the last property,
 // so that messages can grow at the end.
 //
-// The error is a *[TypeError] if the type cannot be a message, or a *[DecodeError] if the
+// The error is a *[ValueError] if the type cannot be a message, or a *[DecodeError] if the
 // body does not fit the type or takes more than 1 MiB; then v is set in part.
 func Unmarshal(body []byte, v any) error {
 	pl, p := recentOf(v)
@@ -59,25 +59,17 @@ func (s *settings) decodeBody(body []byte, v any) error {
 	return s.decodePlanned(body, p, pl)
 }
 
-// appendPlanned appends the body of the struct at p.
 func (s *settings) appendPlanned(dst []byte, p addr, pl *plan) ([]byte, error) {
-	var out []byte
-	var err error
-	if s.dialect == release {
-		out, err = appendStruct(dst, p, pl, s.maxDepth)
-	} else {
-		out, err = appendPresent(dst, p, pl, s.maxDepth)
-	}
+	out, err := appendStruct(dst, p, pl, s.maxDepth)
 	if err != nil {
 		return dst, valueError(pl.typ, err)
 	}
 	return out, nil
 }
 
-// decodePlanned reads a body into the struct at p.
 func (s *settings) decodePlanned(body []byte, p addr, pl *plan) error {
-	d := decoder{budget: s.maxDecoded, depth: s.maxDepth, present: s.dialect != release}
-	if err := d.body(body, p, pl); err != nil {
+	d := decoder{budget: s.maxDecoded, depth: s.maxDepth}
+	if err := d.structBody(body, p, pl); err != nil {
 		return decodeError(pl.typ, err)
 	}
 	return nil

@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// An outFrame is an encoded message to be written. The connections of a broadcast share
-// one; the last release frees it.
+// An outFrame is an encoded message. A broadcast shares one; the last release frees it.
 type outFrame struct {
 	b    []byte
 	refs atomic.Int32
@@ -16,12 +15,11 @@ type outFrame struct {
 // frameOverhead is what a waiting frame counts beside its bytes.
 const frameOverhead = 64
 
-// outFrames holds frames for reuse by the size of their buffers: class i has room for 1<<i
-// bytes or more, and less than twice that. A message waits in a buffer of its own class, so
-// that a queue takes about as much memory as it counts.
+// outFrames holds frames for reuse: class i has room for 1<<i bytes or more, less than twice
+// that. So a queue takes about as much memory as it counts.
 var outFrames [outClasses]sync.Pool
 
-const outClasses = 18 // the last one has room for a frame in chunks
+const outClasses = 18 // the last one has room for the longest frame
 
 // newOutFrame returns an empty frame with room for size bytes, held once.
 func newOutFrame(size int) *outFrame {
@@ -54,13 +52,10 @@ func (c *Codec) encode(v any) (*outFrame, error) {
 
 // putScratch keeps a buffer for reuse, unless it has become too large.
 func putScratch(b *[]byte) {
-	if cap(*b) <= chunkedSize(maxFrame)*2 {
+	if cap(*b) <= maxFrame*2 {
 		scratches.Put(b)
 	}
 }
-
-// hold requires one more release.
-func (f *outFrame) hold() { f.refs.Add(1) }
 
 func (f *outFrame) release() {
 	if f.refs.Add(-1) > 0 {
@@ -73,12 +68,3 @@ func (f *outFrame) release() {
 
 // cost is what the frame counts while it waits.
 func (f *outFrame) cost() int { return len(f.b) + frameOverhead }
-
-// frame returns a copy of the frame in b, as it went on the wire.
-func (s *settings) frame(b []byte) Frame {
-	b = append([]byte(nil), b...)
-	if s.dialect == V4 {
-		b = joinChunks(b)
-	}
-	return frameAt(b)
-}

@@ -46,7 +46,7 @@ type field struct {
 type plan struct {
 	typ    reflect.Type
 	fields []field
-	ops    []op // the same for the release dialect, in a form that is fast to walk
+	ops    []op // the same, in a form that is fast to walk
 	flat   int  // the bytes on the wire if all are numbers and bools, else -1
 }
 
@@ -59,7 +59,6 @@ type op struct {
 	value  *value
 }
 
-// compileOps fills in ops.
 func (pl *plan) compileOps() {
 	for i := 0; i < len(pl.fields); {
 		f := &pl.fields[i]
@@ -80,8 +79,7 @@ func (pl *plan) compileOps() {
 // minGroup is the number of fields from which a group is faster.
 const minGroup = 6
 
-// alike returns how many fields from the i-th on are adjacent numbers or bools of the same
-// kind.
+// alike returns how many fields from the i-th on are adjacent and of the same simple kind.
 func (pl *plan) alike(i int) int {
 	first := &pl.fields[i]
 	if first.kind > kindFloat {
@@ -124,8 +122,7 @@ type cached struct {
 
 var recent [256]atomic.Pointer[cached]
 
-// recentOf is structOf for a pointer to a struct of a recently used type. It returns nil
-// for others.
+// recentOf is structOf for a pointer to a recently used type, nil for others.
 func recentOf(v any) (*plan, addr) {
 	c := recent[cacheSlot(typeOf(v), uint(len(recent)))].Load()
 	if c == nil || c.typ != typeOf(v) {
@@ -134,8 +131,7 @@ func recentOf(v any) (*plan, addr) {
 	return c.plan, pointerIn(v)
 }
 
-// structOf returns the plan and the address of the struct to which v points, or of a copy
-// if v is a struct.
+// structOf returns the plan and the address of the struct that v points to, or of its copy.
 func structOf(v any) (*plan, addr, error) {
 	if pl, p := recentOf(v); p != nil {
 		return pl, p, nil
@@ -151,7 +147,7 @@ func structOf(v any) (*plan, addr, error) {
 		return pl, addr(p.UnsafePointer()), nil
 	}
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, nil, &TypeError{Type: t, Reason: "neither a struct nor a pointer to one"}
+		return nil, nil, &ValueError{Type: t, Reason: "neither a struct nor a pointer to one"}
 	}
 	pl, err := planFor(t.Elem())
 	if err != nil {
@@ -164,10 +160,9 @@ func structOf(v any) (*plan, addr, error) {
 	return pl, pointerIn(v), nil
 }
 
-// targetOf is structOf for a struct to be read into.
 func targetOf(v any) (*plan, addr, error) {
 	if t := reflect.TypeOf(v); t != nil && t.Kind() == reflect.Struct {
-		return nil, nil, &TypeError{Type: t, Reason: "not a pointer, so that nothing could be read into it"}
+		return nil, nil, &ValueError{Type: t, Reason: "not a pointer, so that nothing could be read into it"}
 	}
 	return structOf(v)
 }

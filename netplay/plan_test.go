@@ -121,7 +121,7 @@ func TestTypesRefused(t *testing.T) {
 		}
 		_, marshaled := Marshal(test.v)
 		for _, err := range []error{new(Registry).Add(0, test.v), marshaled} {
-			var te *TypeError
+			var te *ValueError
 			require.ErrorAs(t, err, &te)
 			if test.field != "" {
 				require.Equal(t, want, te.Type)
@@ -135,7 +135,7 @@ func TestTypesRefused(t *testing.T) {
 	}
 	_, err := Marshal((*withTags)(nil))
 	require.ErrorAs(t, err, new(*ValueError))
-	require.ErrorAs(t, new(Registry).Add(0, nil), new(*TypeError))
+	require.ErrorAs(t, new(Registry).Add(0, nil), new(*ValueError))
 }
 
 // TestTags checks which fields are properties, and their order.
@@ -156,17 +156,14 @@ func TestTags(t *testing.T) {
 func TestRegistry(t *testing.T) {
 	reg := new(Registry)
 	require.NoError(t, reg.Add(7, limitInt{}))
-	require.ErrorContains(t, reg.Add(7, limitString{}), "is that of netplay.limitInt")
+	require.ErrorContains(t, reg.Add(7, limitString{}), "belongs to netplay.limitInt")
 	require.ErrorContains(t, reg.Add(8, &limitInt{}), "already registered")
 	require.ErrorContains(t, reg.Add(-1, limitString{}), "-1 is not from")
 	require.ErrorContains(t, reg.Add(65536, limitString{}), "65536 is not from")
 	require.Panics(t, func() { reg.MustAdd(7, limitString{}) })
-	n, ok := reg.Number(&limitInt{})
-	require.True(t, ok)
-	require.Equal(t, uint16(7), n)
+	require.Equal(t, uint16(7), reg.typeOf(elemOf(&limitInt{})).number)
 	for _, v := range []any{nil, 5, limitString{}, badInner{}} {
-		_, ok = reg.Number(v)
-		require.False(t, ok)
+		require.Nil(t, reg.typeOf(elemOf(v)))
 	}
 	codec, err := NewCodec(reg, nil)
 	require.NoError(t, err)
@@ -213,43 +210,32 @@ func TestValuesRefused(t *testing.T) {
 		require.Equal(t, test.path, ve.Field)
 		require.Equal(t, reflect.TypeOf(test.v), ve.Type)
 		require.ErrorContains(t, err, test.text)
-		v3 := &settings{dialect: V3, maxDepth: defaultDepth}
-		out, err = v3.appendBody(dst, &test.v)
-		if strings.HasPrefix(test.path, "Boxes") { // V3 writes nil
-			require.NoError(t, err)
-			continue
-		}
-		require.Equal(t, dst, out)
-		require.ErrorAs(t, err, &ve)
-		require.Equal(t, test.path, ve.Field)
 	}
 }
 
 // TestDepth checks the limit on both sides.
 func TestDepth(t *testing.T) {
-	for _, dialect := range []Dialect{Release, V3} {
-		s, err := newSettings(&Config{Dialect: dialect, MaxDepth: 5})
+	s, err := newSettings(&Config{MaxDepth: 5})
+	require.NoError(t, err)
+	roomy, err := newSettings(nil)
+	require.NoError(t, err)
+	for depth := range 8 {
+		var v *vectorDeep
+		for range depth + 1 {
+			v = &vectorDeep{V: 1, Next: v}
+		}
+		body, err := roomy.appendBody(nil, v)
 		require.NoError(t, err)
-		roomy, err := newSettings(&Config{Dialect: dialect})
-		require.NoError(t, err)
-		for depth := range 8 {
-			var v *vectorDeep
-			for range depth + 1 {
-				v = &vectorDeep{V: 1, Next: v}
-			}
-			body, err := roomy.appendBody(nil, v)
+		_, err = s.appendBody(nil, v)
+		var back vectorDeep
+		readErr := s.decodeBody(body, &back)
+		if depth <= 5 {
 			require.NoError(t, err)
-			_, err = s.appendBody(nil, v)
-			var back vectorDeep
-			readErr := s.decodeBody(body, &back)
-			if depth <= 5 {
-				require.NoError(t, err)
-				require.NoError(t, readErr)
-				require.Equal(t, v, &back)
-			} else {
-				require.ErrorAs(t, err, new(*ValueError))
-				require.ErrorIs(t, readErr, ErrDepth)
-			}
+			require.NoError(t, readErr)
+			require.Equal(t, v, &back)
+		} else {
+			require.ErrorAs(t, err, new(*ValueError))
+			require.ErrorIs(t, readErr, ErrDepth)
 		}
 	}
 	var tree valueTree // ends with an empty slice
@@ -327,17 +313,15 @@ func TestDecodedSize(t *testing.T) {
 			F []*int64 `netplay:"0"`
 		}{slicesRepeat(&number, 1+3000/(8+int(reflect.TypeFor[*int64]().Size())))},
 	} {
-		for _, dialect := range []Dialect{Release, V3} {
-			s, err := newSettings(&Config{Dialect: dialect, MaxDecoded: 3100})
-			require.NoError(t, err)
-			tight, err := newSettings(&Config{Dialect: dialect, MaxDecoded: 2990})
-			require.NoError(t, err)
-			body, err := s.appendBody(nil, v)
-			require.NoError(t, err)
-			back := reflect.New(reflect.TypeOf(v).Elem()).Interface()
-			require.NoError(t, s.decodeBody(body, back), "%T", v)
-			require.ErrorIs(t, tight.decodeBody(body, back), ErrDecodedSize, "%T", v)
-		}
+		s, err := newSettings(&Config{MaxDecoded: 3100})
+		require.NoError(t, err)
+		tight, err := newSettings(&Config{MaxDecoded: 2990})
+		require.NoError(t, err)
+		body, err := s.appendBody(nil, v)
+		require.NoError(t, err)
+		back := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+		require.NoError(t, s.decodeBody(body, back), "%T", v)
+		require.ErrorIs(t, tight.decodeBody(body, back), ErrDecodedSize, "%T", v)
 	}
 }
 
@@ -378,27 +362,11 @@ func TestHostileCounts(t *testing.T) {
 	}
 }
 
-// TestAbsentValues checks what null means to types that have no nil.
+// TestAbsentValues: structs can be absent, and are zero then.
 func TestAbsentValues(t *testing.T) {
 	type inner struct {
 		N int32 `netplay:"0"`
 	}
-	type values struct {
-		Struct inner    `netplay:"0"`
-		Text   string   `netplay:"1"`
-		List   []int32  `netplay:"2"`
-		Ptr    *inner   `netplay:"3"`
-		Box    *bool    `netplay:"4"`
-		Rows   [][]int8 `netplay:"5"`
-	}
-	s, err := newSettings(&Config{Dialect: V3})
-	require.NoError(t, err)
-	v := values{inner{1}, "x", []int32{1}, &inner{1}, new(bool), nil}
-	require.NoError(t, s.decodeBody(make([]byte, 6), &v))
-	require.Equal(t, values{}, v)
-	require.ErrorIs(t, s.decodeBody([]byte{0}, &inner{}), ErrNull)
-
-	// In the release dialect only structs can be absent.
 	r := struct {
 		Struct inner  `netplay:"0"`
 		Ptr    *inner `netplay:"1"`
@@ -410,27 +378,25 @@ func TestAbsentValues(t *testing.T) {
 // TestDecodedSizeOfBadStrings: a string that is not valid UTF-8 counts three times,
 // since each byte may become a replacement character.
 func TestDecodedSizeOfBadStrings(t *testing.T) {
-	for _, dialect := range []Dialect{Release, V3} {
-		for _, n := range []int{1024, 4000} {
-			good, bad := strings.Repeat("x", n), strings.Repeat("\xff", n)
-			decode := func(text string, most int) (string, error) {
-				s, err := newSettings(&Config{Dialect: dialect, MaxDecoded: most})
-				require.NoError(t, err)
-				body, err := s.appendBody(nil, &limitString{good})
-				require.NoError(t, err)
-				body = append(body[:len(body)-n], text...)
-				var back limitString
-				err = s.decodeBody(body, &back)
-				return reflect.ValueOf(back).Field(0).String(), err
-			}
-			_, err := decode(good, n)
+	for _, n := range []int{1024, 4000} {
+		good, bad := strings.Repeat("x", n), strings.Repeat("\xff", n)
+		decode := func(text string, most int) (string, error) {
+			s, err := newSettings(&Config{MaxDecoded: most})
 			require.NoError(t, err)
-			_, err = decode(bad, 3*n-1)
-			require.ErrorIs(t, err, ErrDecodedSize)
-			s, err := decode(bad, 3*n)
+			body, err := s.appendBody(nil, &limitString{good})
 			require.NoError(t, err)
-			require.NotEmpty(t, s)
-			require.Empty(t, strings.Trim(s, "\uFFFD"))
+			body = append(body[:len(body)-n], text...)
+			var back limitString
+			err = s.decodeBody(body, &back)
+			return reflect.ValueOf(back).Field(0).String(), err
 		}
+		_, err := decode(good, n)
+		require.NoError(t, err)
+		_, err = decode(bad, 3*n-1)
+		require.ErrorIs(t, err, ErrDecodedSize)
+		s, err := decode(bad, 3*n)
+		require.NoError(t, err)
+		require.NotEmpty(t, s)
+		require.Empty(t, strings.Trim(s, "\uFFFD"))
 	}
 }

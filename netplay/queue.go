@@ -1,6 +1,7 @@
 package netplay
 
 import (
+	"bytes"
 	"context"
 	"sync"
 )
@@ -68,7 +69,7 @@ func (q *queue) add(f *outFrame) (ok bool, err error) {
 	if q.bytes+f.cost() > q.limit {
 		return false, nil
 	}
-	f.hold()
+	f.refs.Add(1)
 	if len(q.frames) == cap(q.frames) && q.head > len(q.frames)/2 {
 		n := copy(q.frames, q.frames[q.head:])
 		clear(q.frames[n:])
@@ -125,7 +126,6 @@ func (q *queue) drain() {
 	q.stopAndUnlock()
 }
 
-// stopAndUnlock ends drain.
 func (q *queue) stopAndUnlock() {
 	q.running = false
 	q.signal()
@@ -137,8 +137,7 @@ var batches = sync.Pool{New: func() any {
 	return &b
 }}
 
-// batch returns how many frames to write next, and their bytes: one frame, or copies of
-// several.
+// batch returns how many frames to write next, and their bytes: one, or copies of several.
 func (q *queue) batch(scratch *[]byte) (n int, b []byte) {
 	waiting := q.frames[q.head:]
 	if len(waiting) == 0 {
@@ -222,8 +221,7 @@ func (q *queue) empty() bool {
 	return q.head == len(q.frames)
 }
 
-// disconnect takes the sink away. The connection must have been closed, so that a running
-// write ends.
+// disconnect takes the sink away. The connection is closed already, so a write ends.
 func (q *queue) disconnect() {
 	q.mu.Lock()
 	q.sink = sink{}
@@ -233,23 +231,21 @@ func (q *queue) disconnect() {
 
 // end stops accepting and writing.
 func (q *queue) end(err error) {
+	q.seal(err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.sealed == nil {
-		q.sealed = err
-	}
 	q.ended = true
 	q.signal()
 }
 
-// unsent returns the frames that were not written completely, after the end of the queue
-// and of the connection.
-func (q *queue) unsent(set *settings) (frames []Frame) {
+// unsent returns copies of the frames not written completely, once queue and connection
+// are over.
+func (q *queue) unsent() (frames []Frame) {
 	q.wait(context.Background(), func() bool { return !q.running })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, f := range q.frames[q.head:] {
-		frames = append(frames, set.frame(f.b))
+		frames = append(frames, frameAt(bytes.Clone(f.b)))
 	}
 	return frames
 }

@@ -13,9 +13,9 @@ const (
 // frame, not with the length that the frame claims.
 type frameReader struct {
 	// read reads more bytes. partial says that a frame has begun.
-	read    func(b []byte, partial bool) (int, error)
-	set     *settings
-	minRead int // the room that read must have, for sources of messages
+	read     func(b []byte, partial bool) (int, error)
+	maxFrame int
+	minRead  int // the room that read must have, for sources of messages
 
 	buf  []byte
 	r, w int // the unread bytes in buf
@@ -23,18 +23,17 @@ type frameReader struct {
 	calm int // small frames in a row
 }
 
-// next returns the next frame. It is valid until the next call. The error is
-// that of read, io.ErrUnexpectedEOF if the stream ends within a frame, or a
-// *ProtocolError.
+// next returns the next frame, valid until the next call, or an error of read or format.
 func (fr *frameReader) next() (Frame, error) {
 	fr.take()
 	for {
-		size, err := fr.size()
-		if err != nil && err != ErrShortFrame {
+		size, err := frameSize(fr.buf[fr.r:fr.w], fr.maxFrame)
+		if err != nil && err != errShortFrame {
 			return Frame{}, err
 		}
 		if err == nil && fr.w-fr.r >= size {
-			return fr.frame(size), nil
+			fr.last = size
+			return frameAt(fr.buf[fr.r : fr.r+size]), nil
 		}
 		if err := fr.fill(); err != nil {
 			return Frame{}, err
@@ -60,26 +59,6 @@ func (fr *frameReader) take() {
 	}
 }
 
-// size returns how many bytes the frame takes that begins at fr.r.
-func (fr *frameReader) size() (int, error) {
-	b := fr.buf[fr.r:fr.w]
-	if fr.set.dialect == V4 {
-		return chunkedFrameSize(b, fr.set.maxFrame)
-	}
-	return frameSize(b, fr.set.maxFrame)
-}
-
-// frame returns the frame that is the next size bytes.
-func (fr *frameReader) frame(size int) Frame {
-	b := fr.buf[fr.r : fr.r+size]
-	fr.last = size
-	if fr.set.dialect == V4 {
-		b = joinChunks(b)
-	}
-	return frameAt(b)
-}
-
-// fill reads more.
 func (fr *frameReader) fill() error {
 	fr.makeRoom()
 	partial := fr.w > fr.r

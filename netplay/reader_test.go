@@ -41,39 +41,33 @@ func (s *cutSource) read(b []byte, partial bool) (int, error) {
 // TestFramesCutAnywhere reads frames of lengths around every boundary that are
 // cut at every byte. Compressed ones are no different here.
 func TestFramesCutAnywhere(t *testing.T) {
-	for _, dialect := range []Dialect{Release, V4} {
-		set, err := newSettings(&Config{Dialect: dialect})
-		require.NoError(t, err)
-		for _, n := range []int{5, 6, 7, 1022, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 65535, 65536, 65537} {
-			payload := make([]byte, n-minFrame)
-			r := rand.New(rand.NewPCG(1, uint64(n)))
-			for i := range payload {
-				payload[i] = byte(r.Uint32())
-			}
-			frame, err := AppendFrame(nil, Frame{Type: 7, Options: Compressed, Payload: payload})
-			require.NoError(t, err)
-			wire := bytes.Clone(frame)
-			if dialect == V4 {
-				wire = cutFrame(wire, 0)
-			}
-			src := &cutSource{frame: wire, cut: 1, rounds: len(wire)}
-			step := 1
-			if n > 5000 && (testenv.Race || testing.Short()) {
-				step = 101
-				src.rounds = len(wire) / step
-			}
-			fr := frameReader{set: set, read: src.read}
-			for range src.rounds {
-				f, err := fr.next()
-				require.NoError(t, err)
-				if !bytes.Equal(payload, f.Payload) || f.Type != 7 || f.Options != Compressed {
-					t.Fatalf("%v: frame of %d bytes cut at %d: another one", dialect, n, src.cut)
-				}
-				src.cut += step - 1
-			}
-			_, err = fr.next()
-			require.Equal(t, io.EOF, err)
+	set, err := newSettings(nil)
+	require.NoError(t, err)
+	for _, n := range []int{5, 6, 7, 1022, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 65535, 65536, 65537} {
+		payload := make([]byte, n-minFrame)
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		for i := range payload {
+			payload[i] = byte(r.Uint32())
 		}
+		frame, err := AppendFrame(nil, Frame{Type: 7, Options: Compressed, Payload: payload})
+		require.NoError(t, err)
+		src := &cutSource{frame: frame, cut: 1, rounds: len(frame)}
+		step := 1
+		if n > 5000 && (testenv.Race || testing.Short()) {
+			step = 101
+			src.rounds = len(frame) / step
+		}
+		fr := frameReader{maxFrame: set.maxFrame, read: src.read}
+		for range src.rounds {
+			f, err := fr.next()
+			require.NoError(t, err)
+			if !bytes.Equal(payload, f.Payload) || f.Type != 7 || f.Options != Compressed {
+				t.Fatalf("frame of %d bytes cut at %d: another one", n, src.cut)
+			}
+			src.cut += step - 1
+		}
+		_, err = fr.next()
+		require.Equal(t, io.EOF, err)
 	}
 }
 
@@ -82,7 +76,7 @@ func TestFramesCutAnywhere(t *testing.T) {
 func TestFrameReaderMemory(t *testing.T) {
 	announced := []byte{0xff, 0xff, 0, 0, 1}
 	total := 0
-	fr := frameReader{set: defaults}
+	fr := frameReader{maxFrame: maxFrame}
 	fr.read = func(b []byte, _ bool) (int, error) {
 		if len(fr.buf) > max(readBuffer, 4*total) {
 			t.Fatalf("a buffer of %d bytes after %d", len(fr.buf), total)
@@ -113,7 +107,7 @@ func TestFrameReaderMemory(t *testing.T) {
 // one.
 func TestFrameReaderMinRead(t *testing.T) {
 	sent := 0
-	fr := frameReader{set: defaults, minRead: 3000}
+	fr := frameReader{maxFrame: maxFrame, minRead: 3000}
 	fr.read = func(b []byte, _ bool) (int, error) {
 		require.GreaterOrEqual(t, len(b), 3000)
 		sent++

@@ -14,8 +14,7 @@ type TypeOption func(*messageType)
 
 // Compress compresses bodies of the type that have at least threshold bytes, if that
 // makes them shorter. 0 means 100 bytes, from which English text gets shorter. Negative:
-// never, as without this option. Compressed bodies can be read in any case. Dialects V3
-// and V4 never compress.
+// never, as without this option. Compressed bodies can be read in any case.
 func Compress(threshold int) TypeOption {
 	return func(t *messageType) { t.threshold = max(0, cmp.Or(threshold, 100)) }
 }
@@ -50,19 +49,19 @@ func (r *Registry) load() *types { return cmp.Or(r.types.Load(), &noTypes) }
 // number, from 0 to 65535.
 //
 // Properties are the exported fields with a tag that holds the property number, such as
-// `netplay:"0"`. The error is a *[TypeError] if the format has no values for a field, if
+// `netplay:"0"`. The error is a *[ValueError] if the format has no values for a field, if
 // a property number is there twice, or if the message number or the type is taken.
 func (r *Registry) Add(number int, v any, opts ...TypeOption) error {
 	t := elemOf(v)
 	if t == nil || t.Kind() != reflect.Struct {
-		return &TypeError{Type: t, Reason: "neither a struct nor a pointer to one"}
+		return &ValueError{Type: t, Reason: "neither a struct nor a pointer to one"}
 	}
 	pl, err := planFor(t)
 	if err != nil {
 		return err
 	}
 	if number < 0 || number > maxCount {
-		return &TypeError{Type: t, Reason: fmt.Sprintf("message number %d is not from 0 to %d", number, maxCount)}
+		return &ValueError{Type: t, Reason: fmt.Sprintf("message number %d is not from 0 to %d", number, maxCount)}
 	}
 	mt := &messageType{number: uint16(number), plan: pl}
 	for _, o := range opts {
@@ -76,10 +75,10 @@ func (r *Registry) add(mt *messageType) error {
 	defer r.mu.Unlock()
 	old := r.load()
 	if other := old.byNumber[mt.number]; other != nil {
-		return &TypeError{Type: mt.plan.typ, Reason: fmt.Sprintf("message number %d is that of %v", mt.number, other.plan.typ)}
+		return &ValueError{Type: mt.plan.typ, Reason: fmt.Sprintf("message number %d belongs to %v", mt.number, other.plan.typ)}
 	}
 	if other := old.byPlan[mt.plan]; other != nil {
-		return &TypeError{Type: mt.plan.typ, Reason: fmt.Sprintf("already registered for number %d", other.number)}
+		return &ValueError{Type: mt.plan.typ, Reason: fmt.Sprintf("already registered for number %d", other.number)}
 	}
 	next := &types{map[uint16]*messageType{}, map[*plan]*messageType{}}
 	maps.Copy(next.byNumber, old.byNumber)
@@ -95,14 +94,6 @@ func (r *Registry) MustAdd(number int, v any, opts ...TypeOption) {
 	if err := r.Add(number, v, opts...); err != nil {
 		panic(err)
 	}
-}
-
-// Number returns the message number of the type of v, a struct or a pointer to one.
-func (r *Registry) Number(v any) (number uint16, ok bool) {
-	if mt := r.typeOf(elemOf(v)); mt != nil {
-		return mt.number, true
-	}
-	return 0, false
 }
 
 // elemOf returns the type of v, or that to which it points.

@@ -25,7 +25,7 @@ const (
 
 const (
 	defaultSendBuffer   = 256 << 10
-	minSendBuffer       = 66 << 10 // the longest frame, in chunks, with its overhead
+	minSendBuffer       = 66 << 10 // the longest frame with its overhead
 	defaultWriteTimeout = 10 * time.Second
 	// lingerTime is how long a connection that ended in order waits for the peer to
 	// close its side. Closing at once, with unread data of the peer, would make the
@@ -66,19 +66,17 @@ type ending struct {
 }
 
 // begin asks for the end. Only the first call counts.
-func (e *ending) begin(ctx context.Context, c *Conn, cause error) bool {
+func (e *ending) begin(ctx context.Context, c *Conn, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.asked.Load() {
-		return false
+		return
 	}
 	e.ctx, e.cause = ctx, cause
 	e.asked.Store(true)
 	c.in.deadline.poke(true)
-	return true
 }
 
-// prepare readies the connection to be served.
 func (s *serving) prepare(c *Conn) {
 	c.in.idle = s.idle
 	c.out.policy, c.out.timeout, c.out.owned = s.policy, s.timeout, s.owned
@@ -97,8 +95,7 @@ func (s *serving) attach(c *Conn) {
 	})
 }
 
-// serve reads messages until the connection ends, and closes it. The error is nil after
-// an orderly end by either side.
+// serve reads until the connection ends, and closes it. An orderly end is nil.
 func (s *serving) serve(c *Conn) error {
 	err := s.runGuarded(c)
 	if err == io.EOF {
@@ -120,8 +117,7 @@ func (s *serving) serve(c *Conn) error {
 	return nil
 }
 
-// runGuarded is run, but a panic in a function of the application ends only the
-// connection.
+// runGuarded is run, but a panic in a function of the application ends only the connection.
 func (s *serving) runGuarded(c *Conn) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -134,8 +130,7 @@ func (s *serving) runGuarded(c *Conn) (err error) {
 	return s.run(c)
 }
 
-// run reads messages until the end of the stream, which is io.EOF, or until Kick or
-// Shutdown, which is nil.
+// run reads until the end of the stream, io.EOF, or until Kick or Shutdown, nil.
 func (s *serving) run(c *Conn) error {
 	if s.connected != nil {
 		if err := s.connected(c); err != nil {
@@ -221,8 +216,7 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// caught logs a recovered panic of a function of the application, by the default Logger if
-// there is no other, and returns it as an error.
+// caught logs a panic of the application, and returns it as an error.
 func caught(l *slog.Logger, c *Conn, value any) error {
 	if l == nil {
 		l = slog.Default()

@@ -192,7 +192,6 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// passing reports whether an error of Accept may pass.
 func passing(err error) bool {
 	var ne net.Error
 	//lint:ignore SA1019 Accept has no better way to say it, and net/http uses it, too.
@@ -255,7 +254,6 @@ func (s *Server) admit(c *Conn, sv *serving) error {
 	return nil
 }
 
-// connected is called on the goroutine of a new connection.
 func (s *Server) connected(c *Conn) error {
 	s.log(slog.LevelDebug, "connected", "peer", c.RemoteAddr())
 	if s.OnConnect != nil {
@@ -285,7 +283,6 @@ func (s *Server) problem(c *Conn, err error) error {
 	return err
 }
 
-// ended is called when a connection has ended.
 func (s *Server) ended(c *Conn, err error) {
 	if errors.Is(err, ErrSlowReader) {
 		s.stats.slow.Add(1)
@@ -309,7 +306,6 @@ func (s *Server) ended(c *Conn, err error) {
 	}
 }
 
-// log tells the Logger.
 func (s *Server) log(level slog.Level, msg string, args ...any) { logTo(s.Logger, level, msg, args...) }
 
 func logTo(l *slog.Logger, level slog.Level, msg string, args ...any) {

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Unsent are accepted messages for one peer that the system has not taken completely.
+// Unsent are accepted messages for one peer that were not passed to the operating
+// system completely.
 type Unsent struct {
 	Addr   net.Addr // of the peer; nil for a Client
 	Frames []Frame  // in order; see Codec.Decode
 }
 
-// An UnsentError lists the accepted messages that the system had not taken completely
-// when their connections ended. Other messages may be lost, too: only an answer of the
-// peer shows that they have arrived.
+// An UnsentError lists the accepted messages that were not passed to the operating
+// system completely before their connections ended. The other messages may be lost, too:
+// only an answer of the peer shows that they have arrived.
 type UnsentError struct{ Unsent []Unsent }
 
 func (e *UnsentError) Error() string {
@@ -61,8 +62,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reportUnsent closes the remaining connections and returns the unsent messages of all
-// connections since the server was stopped.
+// reportUnsent closes the rest, and returns all unsent messages since the stop.
 func (s *Server) reportUnsent() []Unsent {
 	s.mu.Lock()
 	left := make([]*Conn, 0, len(s.conns))
@@ -97,7 +97,6 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// stop closes the listeners.
 func (s *Server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,6 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// pause waits and reports whether the server goes on.
 func (s *Server) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -101,7 +101,7 @@ func TestServerBroadcast(t *testing.T) {
 		require.Contains(t, got, &chat{"s", "one"})
 		require.Contains(t, got, &chat{"s", "both"}, "a did not get its own message")
 
-		var te *netplay.TypeError
+		var te *netplay.ValueError
 		require.ErrorAs(t, srv.Broadcast(&struct{}{}), &te)
 	})
 }

@@ -45,42 +45,36 @@ func TestFramesOfEveryLength(t *testing.T) {
 	if testing.Short() {
 		t.Skip("2 GB")
 	}
-	for _, dialect := range []netplay.Dialect{netplay.Release, netplay.V4} {
-		x, y := newTCP(t)
-		cfg := &netplay.Config{Dialect: dialect}
-		a, b := newConn(t, x, cfg), newConn(t, y, cfg)
-		step := 1
-		limit := 65530
-		if dialect == netplay.V4 {
-			limit = 32000 // of bytes that take two each
-		}
-		if dialect == netplay.V4 || testenv.Race {
-			step = 97
-		}
-		written := make(chan error, 1)
-		go func() {
-			data := make([]byte, limit)
-			fill(data, 1)
-			for n := 0; n <= limit; n += step {
-				if err := a.WriteMessage(context.Background(), &blob{data[limit-n:]}); err != nil {
-					written <- fmt.Errorf("%d bytes: %w", n, err)
-					return
-				}
-			}
-			written <- nil
-		}()
+	x, y := newTCP(t)
+	a, b := newConn(t, x, nil), newConn(t, y, nil)
+	step := 1
+	const limit = 65530
+	if testenv.Race {
+		step = 97
+	}
+	written := make(chan error, 1)
+	go func() {
 		data := make([]byte, limit)
 		fill(data, 1)
 		for n := 0; n <= limit; n += step {
-			m := read(t, b).(*blob)
-			if !bytes.Equal(data[limit-n:], m.Data) {
-				t.Fatalf("%v: %d bytes arrived as %d, or changed", dialect, n, len(m.Data))
+			if err := a.WriteMessage(context.Background(), &blob{data[limit-n:]}); err != nil {
+				written <- fmt.Errorf("%d bytes: %w", n, err)
+				return
 			}
 		}
-		require.NoError(t, <-written)
+		written <- nil
+	}()
+	data := make([]byte, limit)
+	fill(data, 1)
+	for n := 0; n <= limit; n += step {
+		m := read(t, b).(*blob)
+		if !bytes.Equal(data[limit-n:], m.Data) {
+			t.Fatalf("%d bytes arrived as %d, or changed", n, len(m.Data))
+		}
 	}
-	x, y := newTCP(t)
-	b := newConn(t, y, nil)
+	require.NoError(t, <-written)
+	x, y = newTCP(t)
+	b = newConn(t, y, nil)
 	for n := range 2 {
 		frame, err := netplay.AppendFrame(nil, netplay.Frame{Type: typeEmpty, Payload: make([]byte, n)})
 		require.NoError(t, err)

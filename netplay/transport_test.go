@@ -77,23 +77,18 @@ func (p *messagePipe) Read(b []byte) (int, error) {
 // TestMessageConnections checks that frames cross message connections that
 // keep order: one each, and several for one that is too large.
 func TestMessageConnections(t *testing.T) {
-	for _, dialect := range []netplay.Dialect{netplay.Release, netplay.V4} {
-		cfg := &netplay.Config{Dialect: dialect}
-		x, y := newMessagePipe(1000, true)
-		a, b := newConn(t, x, cfg), newConn(t, y, cfg)
-		for _, size := range []int{0, 10, 989, 993, 994, 1500, 3000, 30000} {
-			*x.sizes = nil
-			m := &blob{make([]byte, size)}
-			require.NoError(t, a.WriteMessage(context.Background(), m))
-			if dialect == netplay.Release {
-				require.Len(t, *x.sizes, (size+7+999)/1000)
-			}
-			require.Equal(t, m, read(t, b))
-		}
-		a.Close()
-		_, err := b.ReadMessage(context.Background())
-		require.Equal(t, io.EOF, err)
+	x, y := newMessagePipe(1000, true)
+	a, b := newConn(t, x, nil), newConn(t, y, nil)
+	for _, size := range []int{0, 10, 989, 993, 994, 1500, 3000, 30000} {
+		*x.sizes = nil
+		m := &blob{make([]byte, size)}
+		require.NoError(t, a.WriteMessage(context.Background(), m))
+		require.Len(t, *x.sizes, (size+7+999)/1000)
+		require.Equal(t, m, read(t, b))
 	}
+	a.Close()
+	_, err := b.ReadMessage(context.Background())
+	require.Equal(t, io.EOF, err)
 }
 
 // A tagged datagram connection is what volley's are: a message connection

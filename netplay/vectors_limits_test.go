@@ -65,29 +65,29 @@ var limitCases = map[string]limitCase{
 	"null element in string array":                         {message: &limitNulls{[]*string{nil}}, refused: new(*ValueError)},
 	"double": {message: &struct {
 		V float64 `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"char": {message: &struct {
 		V int `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"list": {message: &struct {
 		V []any `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"map": {message: &struct {
 		V map[string]string `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"enum": {message: &struct {
 		V any `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"double array": {message: &struct {
 		V []float64 `netplay:"0"`
-	}{[]float64{1}}, refused: new(*TypeError)},
+	}{[]float64{1}}, refused: new(*ValueError)},
 	"empty double array": {message: &struct {
 		V []float64 `netplay:"0"`
-	}{}, refused: new(*TypeError)},
+	}{}, refused: new(*ValueError)},
 	"Object field holding an Integer": {message: &struct {
 		V any `netplay:"0"`
-	}{int32(5)}, refused: new(*TypeError)},
-	"message type 65536": {message: &limitInt{1}, refused: new(*TypeError)},
+	}{int32(5)}, refused: new(*ValueError)},
+	"message type 65536": {message: &limitInt{1}, refused: new(*ValueError)},
 	// There is no way to set an option by hand; what the library writes then
 	// can be written with AppendFrame.
 	"explicit compressed option":             {message: &limitInt{42}, wire: "00070000670000002a"},

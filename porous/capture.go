@@ -22,6 +22,7 @@ type coreConfig struct {
 	Limited  bool   // there is a Reserve
 
 	Version                             uint8
+	Secure                              bool `json:",omitempty"` // frames have 1199 bytes
 	Channels, MaxPacket                 int
 	SendBandwidth, ReceiveBandwidth     uint32
 	SendBuffer, ReceiveBuffer           int
@@ -34,7 +35,7 @@ type coreConfig struct {
 func newCoreConfig(c *core.Config, id ids) coreConfig {
 	return coreConfig{
 		ID: id.own, OtherID: id.other, Accepted: id.accepted, Limited: c.Reserve != nil,
-		Version: c.Version, Channels: c.Channels, MaxPacket: c.MaxPacket,
+		Version: c.Version, Secure: c.MTU == core.MTUSecure, Channels: c.Channels, MaxPacket: c.MaxPacket,
 		SendBandwidth: c.SendBandwidth, ReceiveBandwidth: c.ReceiveBandwidth,
 		SendBuffer: c.SendBuffer, ReceiveBuffer: c.ReceiveBuffer, LowShare: c.LowShare,
 		Watchdog: c.Watchdog, PingInterval: c.PingInterval, Handshake: c.HandshakeTimeout,
@@ -42,8 +43,7 @@ func newCoreConfig(c *core.Config, id ids) coreConfig {
 	}
 }
 
-// coreConfig returns the Config of a new connection's core, and begins to capture it if
-// that is wanted.
+// coreConfig returns the Config of a new core, and begins to capture it if that is wanted.
 func (c *Conn) coreConfig(id ids) *core.Config {
 	cfg := &c.set.core
 	if c.set.capture == nil {
@@ -88,8 +88,7 @@ func arguments(kind recording.Kind) int {
 	return 0
 }
 
-// do makes the call at now. Datagrams to send go to out. The result of a Send is the id of
-// the message, or -1 if the core did not take it.
+// do makes the call at now, and returns the id of a sent message, or -1.
 func (k call) do(p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
 	switch k.kind {
 	case recording.Receive:
@@ -114,6 +113,8 @@ func (k call) do(p *core.Peer, now core.Clock, out *wire.Batch) (result int64) {
 		p.Abort(now, out, k.args[0] != 0)
 	case recording.Compact:
 		p.Compact()
+	case recording.Move:
+		p.Move(now)
 	}
 	return 0
 }
@@ -152,7 +153,6 @@ func (c *Conn) doLocked(now core.Clock, k call, out *wire.Batch) (result int64) 
 	return result
 }
 
-// endCaptureLocked notes the figures of the end.
 func (c *Conn) endCaptureLocked() {
 	if c.tape != nil {
 		c.doLocked(c.now, call{kind: recording.Close}, nil)

@@ -21,6 +21,7 @@ import (
 	"volley/capture"
 	"volley/internal/recording"
 	"volley/internal/replay"
+	"volley/porous/internal/core"
 	"volley/simnet"
 )
 
@@ -294,4 +295,18 @@ func TestReplayEarlierCapture(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, report.Same(), report)
 	require.Len(t, report.Connections, 2)
+}
+
+// On a session of package secure, frames have one byte less, which a replay knows.
+func TestSecureFrames(t *testing.T) {
+	set, err := newSettings(nil, core.MTUSecure)
+	require.NoError(t, err)
+	require.Equal(t, uint8(1), set.core.Version)
+	require.Equal(t, core.MTUSecure, set.core.MTU)
+	captured := newCoreConfig(&set.core, ids{})
+	again, err := captured.config()
+	require.NoError(t, err)
+	require.Equal(t, core.MTUSecure, again.MTU)
+	_, err = newSettings(nil, core.MTUSecure-1)
+	require.ErrorContains(t, err, "it carries at most 1198 bytes")
 }

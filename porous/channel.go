@@ -47,8 +47,7 @@ type Channel struct {
 
 var _ net.Conn = (*Channel)(nil)
 
-// maxInbox is no limit: the core refuses what exceeds Config.ReceiveBuffer
-// before it is acknowledged.
+// maxInbox is no limit: the core refuses what exceeds Config.ReceiveBuffer.
 const maxInbox = math.MaxInt
 
 func (ch *Channel) init(c *Conn, n int) {
@@ -173,7 +172,6 @@ func (ch *Channel) Close() error {
 	return nil
 }
 
-// closeLocked reports whether the channel was open.
 func (ch *Channel) closeLocked() bool {
 	if ch.closed {
 		return false

@@ -28,33 +28,36 @@ type Config struct {
 	// SmallFrames limits datagrams to 1200 bytes instead of 1472, for IPv6
 	// and tunnels. It must be the same at both sides (on the wire it is
 	// version 1 of the protocol). It is always on where the connection below
-	// carries less than 1472 bytes, such as a session of package netcode.
+	// carries less than 1472 bytes, such as a session of package netcode. On one
+	// of package secure, datagrams have 1199 bytes.
 	SmallFrames bool
 
 	// SendBandwidth and ReceiveBandwidth limit each direction in bytes per second.
 	// The peer is told the latter, and the lower limit of both sides counts.
-	// Default, and the most: 4294967295, which is no limit.
+	// Default 4294967295, the largest value, which is no limit.
 	SendBandwidth, ReceiveBandwidth int64
 	// SendBuffer limits the messages whose fate is not known yet, in bytes, where a
 	// message counts 112 more than its length. Writes wait for room. Default 4 MiB.
 	//
-	// Channels share it so that a channel which the peer does not read blocks
-	// only itself. A channel may have two thirds of what the others leave of three
-	// quarters, or an equal part of the last quarter if that is more. One message
-	// is always allowed.
+	// Channels share it, so that a channel which the peer does not read blocks
+	// only itself. Of n channels, while the others hold x bytes, each may hold
+	//
+	//	max((3/4 * SendBuffer - x) * 2/3, SendBuffer / 4 / n)
+	//
+	// bytes, and one message in any case.
 	SendBuffer int
-	// ReceiveBuffer limits received messages that were not read yet, or that wait
-	// for fragments or for earlier messages, in bytes with overhead. Channels share it
-	// as they share SendBuffer. Each may exceed its share by the one message for
-	// which the others wait. Default 4 MiB.
+	// ReceiveBuffer limits received messages, in bytes with overhead: those that wait
+	// for Read, for fragments, or for earlier messages. Channels share it as they share
+	// SendBuffer. Each may exceed its share by the one message that must come next.
+	// Default 4 MiB.
 	ReceiveBuffer int
 	// Receipts limits the receipts that wait for AppendReceipts; further ones
 	// are dropped and counted. Default 16384. Negative: there are none.
 	Receipts int
 
-	// LowShare is the share of other channels while channels of high priority
-	// have something to send: a fraction up to 0.5, in steps
-	// of 0.01. Default: none, because the protocol's priorities are strict.
+	// LowShare is the fraction of what is sent that other channels get while
+	// channels of high priority have something to send: from 0 to 0.5, in steps of
+	// 0.01. Default 0, because the protocol's priorities are strict.
 	LowShare float64
 
 	// KeepAlive is the silence of the peer after which it is pinged, at most half of
@@ -67,7 +70,8 @@ type Config struct {
 	// as the protocol has it.
 	HandshakeTimeout time.Duration
 	// CloseTimeout limits how long Close waits until accepted messages are
-	// acknowledged, and how long the peer is then asked to end. Default 5 s. Negative: not at all.
+	// acknowledged, and how long the peer is then asked to end. Default 5 s. Negative:
+	// Close waits for neither.
 	CloseTimeout time.Duration
 
 	// Congestion names the congestion control.
@@ -125,8 +129,7 @@ var congestions = map[string]core.ControllerKind{
 	"": core.Cubic, "cubic": core.Cubic, "tolerant": core.Tolerant, "paper": core.Paper,
 }
 
-// settings are a Config with the defaults filled in. Connections of a Listener
-// share them.
+// settings are a Config with the defaults filled in. Connections of a Listener share them.
 type settings struct {
 	core         core.Config
 	receipts     int
@@ -147,8 +150,11 @@ func newSettings(cfg *Config, maxDatagram int) (*settings, error) {
 	}
 	s := &settings{core: core.DefaultConfig(version)}
 	c := &s.core
+	if maxDatagram == core.MTUSecure {
+		c.MTU = core.MTUSecure
+	}
 	if maxDatagram < c.MTU {
-		return nil, configError("inner", "it carries %d bytes, frames have up to %d", maxDatagram, c.MTU)
+		return nil, configError("inner", "it carries at most %d bytes, but frames have up to %d", maxDatagram, c.MTU)
 	}
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -203,7 +209,7 @@ func (cfg *Config) check() error {
 		return configError("Config.LowShare", "%v is not from 0 to 0.5", cfg.LowShare)
 	}
 	if _, ok := congestions[cfg.Congestion]; !ok {
-		return configError("Config.Congestion", "there is no %q", cfg.Congestion)
+		return configError("Config.Congestion", "%q is not cubic, tolerant or paper", cfg.Congestion)
 	}
 	return nil
 }

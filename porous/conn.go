@@ -11,6 +11,7 @@ import (
 	"volley/internal/datagram"
 	"volley/internal/outbox"
 	"volley/internal/recording"
+	"volley/internal/serve"
 	"volley/porous/internal/core"
 )
 
@@ -29,6 +30,9 @@ type Conn struct {
 	onConnect func() // of a Listener; may be nil
 	onGone    func() // may be nil; called once
 
+	seat          serve.Seat[*Conn] // where it is served
+	servedChannel int               // of the message at hand; belongs to who serves
+
 	channels []atomic.Pointer[Channel]
 	gone     sync.Once
 
@@ -39,6 +43,8 @@ type Conn struct {
 	peer      core.Peer
 	connected bool
 	accepted  bool // Accept or Dial has returned it
+	handling  bool // HandleBatch runs
+	value     any  // of SetValue
 	compact   bool
 	released  bool  // dc has been closed
 	vanished  bool  // the peer was silent: the address stays open, for nothing of it comes late
@@ -62,7 +68,7 @@ type Conn struct {
 	closing   *closing     // the first call of Close or Shutdown; nil before it
 	restAt    core.Clock   // until when a closed connection lingers at most; 0: it does not
 	counts    counts
-	hoard     *hoard            // nil: it has no more than its share
+	overuse   *overuse          // nil: it has no more than its share
 	chunks    atomic.Int64      // bytes in which messages wait for Read, of limits
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }
@@ -88,7 +94,6 @@ type ids struct {
 	accepted bool   // the peer has acknowledged own
 }
 
-// start sets up c on dc and attaches it.
 func (c *Conn) start(dc datagram.Conn, set *settings, id ids) error {
 	c.init(dc, set)
 	startPeer(&c.peer, c.coreConfig(id), id, (*sink)(c))
@@ -101,7 +106,6 @@ func (c *Conn) start(dc datagram.Conn, set *settings, id ids) error {
 	return nil
 }
 
-// startPeer sets up the core of a connection.
 func startPeer(p *core.Peer, cfg *core.Config, id ids, h core.Handler) {
 	if id.accepted {
 		p.InitAccepted(0, cfg, id.own, h)
@@ -160,8 +164,7 @@ func (c *Conn) writeErrorLocked() error {
 	return datagram.ErrPeerClosed
 }
 
-// endLocked ends the connection other than by Close: what has arrived can be
-// read. With io.EOF it was the peer.
+// endLocked ends the connection, not by Close: data can be read. io.EOF: it was the peer.
 func (c *Conn) endLocked(err error) {
 	if c.zero.user.EndLocked(&c.out, err) {
 		c.endChannelsLocked()
@@ -183,6 +186,7 @@ func (c *Conn) endChannelsLocked() {
 			c.endChannelLocked(ch)
 		}
 	}
+	c.seat.Ended((*served)(c))
 	c.notifyLocked()
 }
 
@@ -207,7 +211,6 @@ func (c *Conn) finishLocked() {
 	}
 }
 
-// release gives the connection below back.
 func (c *Conn) release() error {
 	c.mu.Lock()
 	c.released = true
@@ -230,8 +233,7 @@ func (c *Conn) forget() {
 	})
 }
 
-// A handler is a Conn as the layer below sees it; the type keeps these methods
-// out of the public API.
+// A handler is a Conn as the layer below sees it. The type hides these methods.
 type handler Conn
 
 // A sink is a Conn as its core sees it.

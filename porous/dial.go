@@ -148,7 +148,6 @@ func (c *Conn) dial(ctx context.Context, dc datagram.Conn, set *settings) (*Conn
 	return c.connect(ctx)
 }
 
-// startIn starts a connection that a registry shows.
 func (c *Conn) startIn(r *registry.Set[Conn], dc datagram.Conn, set *settings) error {
 	c.onGone = func() { r.Ended(c) }
 	if err := c.start(dc, set, randomIDs()); err != nil {
@@ -184,7 +183,6 @@ func (c *Conn) handshakeUnlocking(ctx context.Context) error {
 	return nil
 }
 
-// newSingle makes a connection of the transport of a connection to one peer.
 func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error) {
 	return datagram.Over(inner, datagram.OverConfig{
 		Socket:      socketConfig(cfg),
@@ -194,7 +192,6 @@ func newSingle(inner net.Conn, cfg *Config, set *settings) (datagram.Conn, error
 	})
 }
 
-// randomIDs returns the id of a request.
 func randomIDs() ids {
 	var b [4]byte
 	rand.Read(b[:])

@@ -21,6 +21,7 @@ type Finding struct {
 	// Kind is one of these:
 	//
 	//   - "ended": the connection has been closed or has ended.
+	//   - "moved": the peer came to be reached by another way, less than 10 s ago.
 	//   - "handshake": the peer has not answered yet.
 	//   - "peer silent": the peer acknowledges nothing.
 	//   - "channel unread": the peer takes nothing of Channels, as if nobody read them.
@@ -35,11 +36,11 @@ type Finding struct {
 	Kind     string
 	Count    uint64 // of lost frames, or of timeouts
 	Channels []int
-	// Value is what there is, and Limit the most there may be: bytes in flight and of the
-	// window, or bytes per second.
+	// Value is the bytes in flight. Limit is the most that there may be: bytes of the
+	// congestion window, or bytes per second.
 	Value, Limit int64
-	// Text says it in a sentence, Advice what helps, if anything at this side does. The
-	// wording is for people and may change.
+	// Text says it in a sentence. Advice says, in another one, what mends it, and is
+	// empty where nothing at this side does. The wording is for people and may change.
 	Text, Advice string
 }
 
@@ -71,6 +72,12 @@ func (c *Conn) Explain() Explanation {
 	}
 	k := c.peer.Stats()
 	var found []Finding
+	if ago := time.Since(c.born) - c.counts.movedAt; c.counts.moves > 0 && ago < 10*time.Second {
+		found = append(found, Finding{
+			Kind: "moved", Count: c.counts.moves,
+			Text: fmt.Sprintf("The session moved %v ago: the peer is reached by another way, and the congestion window began anew.", ago.Round(100*time.Millisecond)),
+		})
+	}
 	if f := c.limitLocked(&k); f.Kind != "" {
 		found = append(found, f)
 	}
@@ -130,7 +137,6 @@ func (c *Conn) refusedLocked() (list []int) {
 	return list
 }
 
-// channelNames names channels in a sentence.
 func channelNames(list []int) string {
 	if len(list) == 1 {
 		return "channel " + strconv.Itoa(list[0])

@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/netconn"
 	"volley/internal/recording"
 	"volley/internal/wire"
@@ -19,8 +20,7 @@ const (
 	idleAfter = 2 * time.Second
 )
 
-// HandleBatch takes datagrams from the layer below. Answers leave through the outbox, in
-// front of data that is not framed yet.
+// HandleBatch takes datagrams. Answers leave in front of data that is not framed yet.
 func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	c := (*Conn)(h)
 	c.mu.Lock()
@@ -37,6 +37,9 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 	if !c.manualLocked() {
 		c.doLocked(c.now, call{kind: recording.EndBatch}, out)
 	}
+	c.handling = true
+	c.unlockInboxesLocked()
+	c.handling = false
 	c.handledUnlocking()
 	c.concludeAndUnlock()
 }
@@ -44,7 +47,7 @@ func (h *handler) HandleBatch(now time.Time, bufs [][]byte, out *wire.Batch) {
 // handledUnlocking delivers messages, and sends what may leave.
 func (c *Conn) handledUnlocking() {
 	c.unlockInboxesLocked()
-	c.endHoardLocked()
+	c.endOveruseLocked()
 	if !c.manualLocked() {
 		c.out.PumpUnlocking(nil)
 	}
@@ -57,6 +60,23 @@ func (c *Conn) answersLocked(own *wire.Batch) *wire.Batch {
 		return own
 	}
 	return c.out.Batch(c.now)
+}
+
+// HandleMove learns that the peer is reached by another way.
+func (h *handler) HandleMove(at time.Time) {
+	c := (*Conn)(h)
+	c.mu.Lock()
+	if c.released {
+		c.mu.Unlock()
+		return
+	}
+	c.now = max(c.now, at.Sub(c.born))
+	c.counts.moves++
+	c.counts.movedAt = c.now
+	c.doLocked(c.now, call{kind: recording.Move}, nil)
+	c.seat.Moved(c.out.Below.Features().After)
+	c.handledUnlocking()
+	c.concludeAndUnlock()
 }
 
 // WaitRoom does not wait: frames without room are refused, and come again.
@@ -111,12 +131,10 @@ func (c *Conn) concludeAndUnlock() {
 	}
 }
 
-// wakeAfter is how long there is room for a call that waits before it is woken, unless
-// there is much room.
+// wakeAfter is how long a waiting call sleeps on though there is a little room.
 const wakeAfter = 5 * time.Millisecond
 
-// roomForWritersLocked reports whether calls that wait for room are to be woken. To wake
-// them for each message would cost more than to send it.
+// roomForWritersLocked reports whether to wake waiting calls, not for each message.
 func (c *Conn) roomForWritersLocked() bool {
 	fits := false
 	for n := 0; c.writers > 0 && n < len(c.channels); n++ {
@@ -142,8 +160,7 @@ func (c *Conn) roomForWritersLocked() bool {
 	return false
 }
 
-// handleEventsLocked looks at the core's events. It reports whether the connection has
-// been established, and whether nothing keeps it any more.
+// handleEventsLocked takes the core's events: established, and nothing keeps it any more.
 func (c *Conn) handleEventsLocked() (connected, over bool) {
 	has := func(e core.Event) bool { return c.events>>e&1 != 0 }
 	if connected = has(core.EventConnect); connected {
@@ -190,8 +207,7 @@ func (c *Conn) manualLocked() bool { return c.set.manual && c.out.Err() == nil }
 
 func (f *framer) Arrange(b *wire.Batch) *wire.Batch { return b }
 
-// Refill frames the data that may leave now. One goroutine transmits at a time, so that
-// frames leave in the order of their ids.
+// Refill frames data that may leave now, one goroutine at a time, in the order of ids.
 func (f *framer) Refill() {
 	c := (*Conn)(f)
 	if c.released {
@@ -232,7 +248,6 @@ func (c *Conn) scheduleLocked() {
 	c.out.Below.Schedule(c.born.Add(c.tickAt))
 }
 
-// busyLocked notes that there was a message.
 func (c *Conn) busyLocked(now core.Clock) { c.lastBusy, c.compact = now, false }
 
 // unreadLocked returns the bytes that wait for Read.
@@ -278,15 +293,22 @@ func (s *sink) HandlePacket(n int, b []byte) {
 	c.busyLocked(c.now)
 }
 
-// unlockInboxesLocked wakes the readers of channels that have got messages. It follows
-// every call of the core that may deliver some.
+// unlockInboxesLocked wakes readers, after each call of the core that may deliver.
 func (c *Conn) unlockInboxesLocked() {
+	if len(c.pushed) == 0 {
+		return
+	}
 	for i, ch := range c.pushed {
 		ch.batch = false
 		ch.user.In.Unlock()
 		c.pushed[i] = nil
 	}
 	c.pushed = c.pushed[:0]
+	if c.handling {
+		c.seat.Received((*served)(c))
+	} else {
+		c.seat.Ended((*served)(c)) // or has more, which no packet brought
+	}
 }
 
 // HandleFate learns what became of a message.
@@ -347,4 +369,41 @@ func (c *Conn) Step() {
 	c.unlockInboxesLocked()
 	c.out.PumpUnlocking(c.out.Patience())
 	c.concludeAndUnlock()
+}
+
+// In a flood of Writes messages gather for a moment, so that frames are full and leave in
+// runs. A goroutine that starts with the first one sends them, or a Write when many are
+// there, because it may be long until that goroutine runs. Other Writes send at once.
+
+const (
+	gatherMessages = 1024
+	gatherBytes    = 48 << 10 // about a run of frames
+)
+
+// timeOfWriteLocked returns the time of a Write and whether it is one of a flood. Not all
+// Writes of a flood look at the clock, which takes longer than to queue a message.
+func (c *Conn) timeOfWriteLocked() (now core.Clock, flood bool) {
+	if c.messages > 0 && c.flood.Skip() {
+		return c.now, true
+	}
+	now = c.timeLocked()
+	gap := now - c.wrote
+	c.wrote = now
+	return now, c.flood.Note(gap)
+}
+
+// gatherUnlocking counts a message of a flood, and sends when there is enough.
+func (c *Conn) gatherUnlocking(n int, d *deadline.Deadline) {
+	held := c.peer.Held()
+	if c.messages == 0 && held == core.NotHeld {
+		c.out.PumpSoon()
+	}
+	c.messages++
+	c.gathered += int32(min(n+core.FragmentHeaderSize, gatherBytes))
+	if c.messages >= gatherMessages || c.gathered >= gatherBytes {
+		c.messages, c.gathered = 1, 0 // who is busy, if not we, looks again
+		if held != core.HeldByPeer {
+			c.out.PumpUnlocking(d)
+		}
+	}
 }

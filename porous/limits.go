@@ -17,9 +17,9 @@ type limits struct {
 
 const (
 	leastShare = 16 << 10 // bytes of a connection that the last quarter of MaxMemory is for
-	// hoardTime is how long a connection may have more than its share of unfinished
+	// overuseTime is how long a connection may have more than its share of unfinished
 	// messages while three quarters of MaxMemory are taken.
-	hoardTime = 10 * time.Second
+	overuseTime = 10 * time.Second
 	// reserveSlack is how much less may be taken while a connection finds no room.
 	reserveSlack = 64 << 10
 )
@@ -41,34 +41,33 @@ func (l *limits) reserve(delta, own int) bool {
 // short reports whether only the last quarter is left.
 func (l *limits) short() bool { return l.budget.Used() > l.budget.Limit()/4*3-reserveSlack }
 
-// A hoard is more than a connection's share of unfinished messages.
-type hoard struct {
+// A overuse is more than a connection's share of unfinished messages.
+type overuse struct {
 	since core.Clock // when that began
 	read  uint64     // bytes that had been received by then
 }
 
-// hoardsLocked reports whether the connection keeps others from receiving. For hoardTime
+// overusesLocked reports whether the connection keeps others from receiving. For overuseTime
 // only the last quarter of MaxMemory was left, and the connection had more than its share
 // of unfinished messages and finished fewer bytes than it holds.
-func (c *Conn) hoardsLocked() bool {
+func (c *Conn) overusesLocked() bool {
 	l, held := c.set.limits, c.peer.Unfinished()
 	if l == nil {
 		return false
 	}
 	switch {
 	case held <= leastShare || held <= l.share() || l.conns() == 1 || !l.short():
-		c.hoard = nil
-	case c.hoard == nil || c.counts.bytes-c.hoard.read >= uint64(held):
-		c.hoard = &hoard{c.now, c.counts.bytes}
-	case c.now-c.hoard.since >= hoardTime:
+		c.overuse = nil
+	case c.overuse == nil || c.counts.bytes-c.overuse.read >= uint64(held):
+		c.overuse = &overuse{c.now, c.counts.bytes}
+	case c.now-c.overuse.since >= overuseTime:
 		return true
 	}
 	return false
 }
 
-// endHoardLocked ends a connection that hoards.
-func (c *Conn) endHoardLocked() {
-	if c.out.Err() != nil || !c.hoardsLocked() {
+func (c *Conn) endOveruseLocked() {
+	if c.out.Err() != nil || !c.overusesLocked() {
 		return
 	}
 	out := c.out.Batch(c.now)

@@ -16,19 +16,19 @@ import (
 	"volley/simnet"
 )
 
-// A hoarder is a peer that begins packets and finishes none: it sends the second of
+// A overuser is a peer that begins packets and finishes none: it sends the second of
 // two fragments of each.
-type hoarder struct {
+type overuser struct {
 	conn      net.Conn
 	id        uint32 // of the next data frame
 	packet    uint32
 	connected chan struct{}
 }
 
-func newHoarder(t *testing.T, n *simnet.Network, to string) *hoarder {
+func newOveruser(t *testing.T, n *simnet.Network, to string) *overuser {
 	conn, err := n.Dial("10.0.0.9:0", to)
 	require.NoError(t, err)
-	h := &hoarder{conn: conn, connected: make(chan struct{})}
+	h := &overuser{conn: conn, connected: make(chan struct{})}
 	go h.listen()
 	connect := core.AppendConnect(nil, core.Connect{Channels: 1, ID: 7, Bandwidth: core.NoBandwidthLimit})
 	for {
@@ -42,7 +42,7 @@ func newHoarder(t *testing.T, n *simnet.Network, to string) *hoarder {
 }
 
 // listen takes part in the handshake, and answers nothing else.
-func (h *hoarder) listen() {
+func (h *overuser) listen() {
 	buf := make([]byte, 2000)
 	for connected := false; ; {
 		n, err := h.conn.Read(buf)
@@ -62,8 +62,8 @@ func (h *hoarder) listen() {
 	}
 }
 
-// hoard sends some frames of unfinished packets.
-func (h *hoarder) hoard(frames int) {
+// overuse sends some frames of unfinished packets.
+func (h *overuser) overuse(frames int) {
 	for range frames {
 		b := core.AppendDataHeader(nil, h.id, 1)
 		b = core.AppendMessage(b, &core.Message{Packet: h.packet + 1, Last: 1, Fragment: 1, Data: make([]byte, 700)})
@@ -75,7 +75,7 @@ func (h *hoarder) hoard(frames int) {
 
 // Peers that finish nothing take three quarters of MaxMemory and their shares of the
 // rest. Others go on meanwhile, and after a while have all of it again.
-func TestHoardersStarveNobody(t *testing.T) {
+func TestOverusersStarveNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const limit = 2 << 20
 		n := simnet.New(1)
@@ -83,14 +83,14 @@ func TestHoardersStarveNobody(t *testing.T) {
 		n.SetDefault(simnet.Link{Latency: time.Millisecond})
 		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{MaxMemory: limit})
 		defer l.Close()
-		hoarders := make([]*hoarder, 3)
-		for i := range hoarders {
-			hoarders[i] = newHoarder(t, n, "10.0.0.1:7")
-			defer hoarders[i].conn.Close()
+		overusers := make([]*overuser, 3)
+		for i := range overusers {
+			overusers[i] = newOveruser(t, n, "10.0.0.1:7")
+			defer overusers[i].conn.Close()
 		}
 		for range 40 {
-			for _, h := range hoarders {
-				h.hoard(50)
+			for _, h := range overusers {
+				h.overuse(50)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -119,8 +119,8 @@ func TestHoardersStarveNobody(t *testing.T) {
 		}
 		require.Equal(t, 4, l.Stats().Conns)
 		for range 15 {
-			for _, h := range hoarders {
-				h.hoard(20)
+			for _, h := range overusers {
+				h.overuse(20)
 			}
 			say(40_000, 2*time.Second)
 			time.Sleep(time.Second)
@@ -136,7 +136,7 @@ func TestHoardersStarveNobody(t *testing.T) {
 
 // Unfinished messages end no connection if they keep nobody from receiving: a
 // connection is alone, or there is memory left.
-func TestHoardersMayHold(t *testing.T) {
+func TestOverusersMayHold(t *testing.T) {
 	for _, test := range []struct {
 		limit         int64
 		conns, frames int
@@ -147,20 +147,20 @@ func TestHoardersMayHold(t *testing.T) {
 			n.SetDefault(simnet.Link{Latency: time.Millisecond})
 			l := simListener(t, n, "10.0.0.1:7", &ListenConfig{MaxMemory: test.limit})
 			defer l.Close()
-			hoarders := make([]*hoarder, test.conns)
-			for i := range hoarders {
-				hoarders[i] = newHoarder(t, n, "10.0.0.1:7")
-				defer hoarders[i].conn.Close()
+			overusers := make([]*overuser, test.conns)
+			for i := range overusers {
+				overusers[i] = newOveruser(t, n, "10.0.0.1:7")
+				defer overusers[i].conn.Close()
 			}
 			for range test.frames / 50 {
-				for _, h := range hoarders {
-					h.hoard(50)
+				for _, h := range overusers {
+					h.overuse(50)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
 			for range 60 {
-				for _, h := range hoarders {
-					h.hoard(1)
+				for _, h := range overusers {
+					h.overuse(1)
 				}
 				time.Sleep(250 * time.Millisecond)
 			}

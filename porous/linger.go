@@ -50,7 +50,6 @@ func (c *Conn) abortPeerLocked(out *wire.Batch, linger bool) {
 	c.doLocked(c.now, call{kind: recording.Abort, args: [3]int64{truth(linger)}}, out)
 }
 
-// mayLingerLocked reports whether the connection may linger once it is closed.
 func (c *Conn) mayLingerLocked(answers bool) bool {
 	below := c.out.Below.Features()
 	return (answers || c.peer.State() != core.Disconnected) && below.Linger != nil && below.Tombstone == nil && c.set.closeTimeout > 0

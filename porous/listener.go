@@ -16,6 +16,7 @@ import (
 	"volley/internal/listen"
 	"volley/internal/netconn"
 	"volley/internal/registry"
+	"volley/internal/serve"
 	"volley/internal/wire"
 	"volley/porous/internal/core"
 )
@@ -35,10 +36,12 @@ type ListenConfig struct {
 	// received messages: those that wait for Read, for other messages, or for their
 	// fragments. Frames that would exceed it are refused, and come again.
 	//
-	// The last quarter is for connections with little: at most 16 KiB, or an equal part
-	// of the quarter if that is more. If the rest is taken, a connection ends that had
-	// more unfinished messages than that for 10 s, and finished fewer bytes meanwhile
-	// than it holds.
+	// The last quarter is for connections that hold little: of n connections, each may
+	// hold max(16 KiB, MaxMemory / 4 / n) bytes of it. While only that quarter is left, a
+	// connection ends if for 10 s
+	//
+	//   - its unfinished messages have taken more than that,
+	//   - and it has finished fewer bytes than it holds.
 	//
 	// Default 256 MiB. Three quarters of it must hold the largest message, which takes
 	// as much as the least Config.ReceiveBuffer, rounded up to 4 KiB.
@@ -77,6 +80,7 @@ type Listener struct {
 	filter   func(netip.AddrPort) bool
 	limits   limits
 	side     listen.Listener[waiting]
+	serving  serve.Server[*Conn]
 	born     time.Time
 	ended    registry.Ended
 	sources  sources
@@ -110,30 +114,29 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 	if _, err := newSettings(cfg, datagram.MaxUDP); err != nil {
 		return nil, err
 	}
-	return &Listener{over: listen.NewOver[*Conn](inner), overSet: cfg}, nil
+	l := &Listener{over: listen.NewOver[*Conn](inner), overSet: cfg}
+	l.serving.Init((*servedListener)(l), toServed)
+	return l, nil
 }
 
 // Listen listens on a UDP address. The network is "udp", "udp4" or "udp6"; the
 // address is as for net.ListenPacket. The context bounds the resolution of the
 // address. Errors are those of net.ListenConfig and *[ConfigError].
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
-	if err := listen.CheckNetwork("listen", network); err != nil {
-		return nil, err
-	}
+	return lc.listen(listen.At(ctx, network, address))
+}
+
+func (lc *ListenConfig) listen(open listen.Opener) (*Listener, error) {
 	l, err := lc.newListener()
 	if err != nil {
 		return nil, err
 	}
-	port, err := listen.Open(ctx, network, address, lc.options())
+	port, err := open(listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)})
 	if err != nil {
 		return nil, err
 	}
 	l.serve(port)
 	return l, nil
-}
-
-func (lc *ListenConfig) options() listen.Options {
-	return listen.Options{Sockets: lc.Sockets, Control: lc.Control, Socket: socketConfig(lc.Config)}
 }
 
 // ListenOn listens on a socket that exists, a UDP socket or any other net.PacketConn.
@@ -143,16 +146,7 @@ func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
 	if reason := netconn.UnfitPacket(pc); reason != "" {
 		return nil, configError("pc", "%s", reason)
 	}
-	l, err := lc.newListener()
-	if err != nil {
-		return nil, err
-	}
-	port, err := listen.OpenPacket(pc, lc.options())
-	if err != nil {
-		return nil, err
-	}
-	l.serve(port)
-	return l, nil
+	return lc.listen(listen.On(pc))
 }
 
 func (lc *ListenConfig) newListener() (*Listener, error) {
@@ -178,12 +172,12 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if least := leastMemory(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < least {
 		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one message, which takes %d", lc.MaxMemory, least)
 	}
+	l.serving.Init((*servedListener)(l), toServed)
 	l.limits.conns = l.side.Conns
 	l.set.limits, l.set.core.Reserve = &l.limits, l.limits.reserve
 	return l, nil
 }
 
-// serve begins to serve on the sockets of a port.
 func (l *Listener) serve(port *listen.Port) {
 	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:      (*acceptor)(l),
@@ -199,18 +193,16 @@ func (l *Listener) serve(port *listen.Port) {
 
 // Accept waits for a connection of a new peer, a *[Conn] whose handshake is
 // done. After Close its error matches net.ErrClosed.
-func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
+func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(context.Background())) }
 
 // AcceptConn is Accept with a context, and returns a *Conn.
 func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
 	if l.over != nil {
-		return l.acceptOver(ctx)
+		inner, err := l.over.Accept(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return l.wrap(inner)
 	}
 	w, err := l.side.Accept(ctx)
 	if err != nil {
@@ -221,12 +213,8 @@ func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
 	return w.Conn, nil
 }
 
-// acceptOver is AcceptConn over another listener.
-func (l *Listener) acceptOver(ctx context.Context) (*Conn, error) {
-	inner, err := l.over.Accept(ctx)
-	if err != nil {
-		return nil, err
-	}
+// wrap makes the connection on an inner one, which it closes if it cannot.
+func (l *Listener) wrap(inner net.Conn) (*Conn, error) {
 	c := &Conn{inner: inner}
 	if !l.over.Add(c) {
 		inner.Close()
@@ -281,7 +269,6 @@ type pending struct {
 	queued bool // for Accept
 }
 
-// forget takes a connection out of the pending ones.
 func (l *Listener) forget(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -384,10 +371,9 @@ type acceptor Listener
 
 var _ datagram.Acceptor = (*acceptor)(nil)
 
-// HandleUnknown answers a request of an unknown address with one of our own whose id is a
-// cookie, and keeps nothing. A peer that acknowledges the cookie gets a connection. If a
-// connection of the address has ended lately, its requests to end are acknowledged (S4,
-// D3), and it is told of the end if it goes on.
+// HandleUnknown answers a request with one of ours whose id is a cookie, and keeps nothing.
+// A peer that acknowledges the cookie gets a connection. After the end of one, requests to
+// end are acknowledged (S4, D3), and a peer that goes on is told.
 func (a *acceptor) HandleUnknown(_ time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	l := (*Listener)(a)
 	for _, b := range bufs {
@@ -429,7 +415,6 @@ func answerLate(b []byte, out *wire.Batch) bool {
 	return pings || sends
 }
 
-// welcome reports whether there may be a connection with an address.
 func (l *Listener) welcome(from netip.AddrPort) bool {
 	if l.filter != nil && !l.filter(from) {
 		l.filtered.Add(1)
@@ -465,8 +450,7 @@ func (l *Listener) cookieID(to netip.AddrPort) uint32 {
 	return l.cookie.ID(time.Since(l.born), address(to))
 }
 
-// dialIDs returns the ids of a dialed connection: the cookie with which we may have
-// answered a request of the peer, and the one of the ten seconds before.
+// dialIDs returns a dialed connection's ids: the present cookie and the one before.
 func (l *Listener) dialIDs(to netip.AddrPort) ids {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -475,8 +459,7 @@ func (l *Listener) dialIDs(to netip.AddrPort) ids {
 	return ids{own: id, other: l.cookie.Other(now, addr, id)}
 }
 
-// proves reports whether a peer that acknowledges an id receives at its address, and
-// returns the ids of a connection with it.
+// proves reports whether an acknowledged id proves an address, and returns the ids to use.
 func (l *Listener) proves(from netip.AddrPort, id uint32) (ids, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -494,8 +477,7 @@ func address(ap netip.AddrPort) (a core.Address) {
 	return a
 }
 
-// admit makes the connection of a peer that has proved its address. Accept
-// returns it once the handshake is done.
+// admit makes the connection of a proved peer. Accept returns it after the handshake.
 func (l *Listener) admit(dc datagram.Conn, from netip.AddrPort, id ids) {
 	c := l.newConn(from)
 	c.onConnect = func() {

@@ -7,12 +7,15 @@ type Fate int
 
 const (
 	// Delivered: the peer has acknowledged every part of the message, and of all
-	// reliable messages before it on its channel. A reliable message can be read
-	// there; another one may have come too late, and be skipped.
+	// reliable messages before it on its channel. The peer can read a reliable
+	// message. It may have skipped another one, which came too late.
 	Delivered Fate = 1 + iota
-	// Lost: a part of the message was not acknowledged and is not sent again, its
-	// time was over, or the connection has ended before this message, or a reliable
-	// one before it, was acknowledged. It may have arrived all the same.
+	// Lost: nobody knows whether the message has arrived, because
+	//
+	//   - a part of it was not acknowledged and is not sent again,
+	//   - or its time was over,
+	//   - or the connection ended before the message, or an earlier reliable one of
+	//     its channel, was acknowledged.
 	Lost
 )
 
@@ -49,7 +52,6 @@ func (r *receipts) add(x Receipt) {
 	r.queue = append(r.queue, x)
 }
 
-// armReceiptsLocked turns receipts on.
 func (c *Conn) armReceiptsLocked() {
 	if c.receipts == nil && c.set.receipts > 0 {
 		c.receipts = &receipts{max: c.set.receipts}

@@ -52,8 +52,7 @@ func newReplayed(info *recording.Connection) (replay.Core, error) {
 	return p, nil
 }
 
-// config undoes newCoreConfig by way of a Config, so that a capture can say nothing that a
-// Config cannot.
+// config undoes newCoreConfig through a Config, so a capture says nothing that one cannot.
 func (c *coreConfig) config() (*core.Config, error) {
 	congestion := ""
 	switch {
@@ -62,19 +61,23 @@ func (c *coreConfig) config() (*core.Config, error) {
 	case c.Controller == core.Tolerant:
 		congestion = "tolerant"
 	}
+	datagram := core.MTU0
+	if c.Secure {
+		datagram = core.MTUSecure
+	}
 	set, err := newSettings(&Config{
 		Channels: c.Channels, MaxMessageSize: c.MaxPacket, SmallFrames: c.Version > 0,
 		SendBandwidth: int64(c.SendBandwidth), ReceiveBandwidth: int64(c.ReceiveBandwidth),
 		SendBuffer: c.SendBuffer, ReceiveBuffer: c.ReceiveBuffer, LowShare: float64(c.LowShare) / 100,
 		KeepAlive: c.PingInterval, IdleTimeout: c.Watchdog, HandshakeTimeout: c.Handshake,
 		Congestion: congestion, Redundancy: c.Redundancy, VerifyDisconnect: c.VerifyDisconnect,
-	}, core.MTU0)
+	}, datagram)
 	if err != nil {
 		return nil, err
 	}
 	again := newCoreConfig(&set.core, c.ids())
 	if again.Limited = c.Limited; again != *c {
-		return nil, errors.New("configuration: no connection can have it")
+		return nil, errors.New("configuration: a connection of this package has other values")
 	}
 	return &set.core, nil
 }
@@ -98,7 +101,7 @@ func (p *replayed) Call(r *recording.Record, notes *recording.Outputs) error {
 	}
 	p.now = r.At
 	if len(r.Data) != r.Size {
-		return errors.New("data that were left out")
+		return errors.New("the data that the record needs were left out")
 	}
 	k, err := p.call(r)
 	if err != nil {
@@ -122,7 +125,7 @@ func (p *replayed) call(r *recording.Record) (k call, err error) {
 	for i := range arguments(r.Kind) {
 		v, ok := r.Arg()
 		if !ok {
-			return k, fmt.Errorf("%v without its arguments", r.Kind)
+			return k, fmt.Errorf("a call of %v lacks its arguments", r.Kind)
 		}
 		k.args[i] = v
 	}

@@ -37,7 +37,7 @@ func TestPeerStartsAgain(t *testing.T) {
 					c.Write([]byte("who am I"))
 					require.Equal(t, "who am I", readString(t, s))
 					if i > 0 {
-						require.Less(t, rivalTime, time.Since(start))
+						require.Less(t, restartTime, time.Since(start))
 						_, err := old.Read(make([]byte, 1))
 						require.ErrorIs(t, err, ErrIdleTimeout)
 						require.NotErrorIs(t, err, net.ErrClosed)
@@ -55,8 +55,8 @@ func TestPeerStartsAgain(t *testing.T) {
 	}
 }
 
-// rivalTime is for how long a peer that has started again is not believed.
-const rivalTime = 3 * time.Second
+// restartTime is for how long a peer that has started again is not believed.
+const restartTime = 3 * time.Second
 
 // The same for a Listener that dials: also if it has not died, but only forgotten,
 // and asks with the same id again.

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Requests of unknown addresses cost a hash and an answer. So only so many a second of one
-// host, or one /64 of IPv6, are looked at. Sources share counters by a hash that nobody else
-// can predict, so that the memory is constant. The numbers suffice for all players behind
-// one translator at once, and for a few thousand others on the same counter.
+// A request of an unknown address costs a hash and an answer. So each host, or /64 of IPv6,
+// has a share a second, by counters under a secret hash. It suffices for all players behind
+// one translator and a few thousand others.
 const (
 	sourceSlots = 4096
 	sourceBurst = 512 // requests

@@ -10,6 +10,8 @@ import (
 type counts struct {
 	received, dropped, delivered, lost uint64
 	bytes                              uint64 // of those received
+	moves                              uint64
+	movedAt                            core.Clock // the last time
 }
 
 // Stats tells what a connection has done and how it stands. Fields may be added.
@@ -23,34 +25,42 @@ type Stats struct {
 	Window, InFlight int
 	PacingRate       float64
 	SendBandwidth    int64
-	// Loss is the share of sent frames that counted as lost, 0 to 1, over the
-	// connection's life. Spurious ones of them were not lost.
+	// Loss is the fraction of sent frames that were lost, 0 to 1, over the connection's
+	// life: (FramesLost - FramesSpurious) / (FramesSent + FramesResent).
 	Loss float64
 
-	// MessagesDelivered and MessagesLost count the fates of sent messages. Of those
-	// received, MessagesReceived were queued for Read, MessagesTruncated found too short a
-	// buffer, MessagesDropped were of closed channels.
-	MessagesDelivered, MessagesLost, MessagesReceived, MessagesTruncated, MessagesDropped uint64
+	// MessagesDelivered and MessagesLost count the fates of sent messages.
+	MessagesDelivered, MessagesLost uint64
+	// MessagesReceived counts received messages that were queued for Read,
+	// MessagesTruncated those for which the buffer of Read was too short,
+	// MessagesDropped those of closed channels.
+	MessagesReceived, MessagesTruncated, MessagesDropped uint64
 	// MessagesTooLarge counts messages of the peer that are larger than
 	// Config.MaxMessageSize, and have been skipped.
 	MessagesTooLarge uint64
-	// ReceiptsDropped counts receipts that found Config.Receipts waiting.
+	// ReceiptsDropped counts receipts that were dropped, because Config.Receipts
+	// others waited.
 	ReceiptsDropped uint64
 
-	// FramesSent counts new data frames, FramesResent those that were sent again,
-	// FramesAcked the acknowledged ones. FramesLost counted as lost, FramesSpurious of them
-	// wrongly. Timeouts counts times without any acknowledgement.
+	// FramesSent counts new data frames, FramesResent those that were sent again, and
+	// FramesAcked the acknowledged ones. FramesLost counts those that were taken for
+	// lost, FramesSpurious those of them that had arrived after all. Timeouts counts
+	// retransmission timeouts, in which nothing was acknowledged.
 	FramesSent, FramesResent, FramesAcked, FramesLost, FramesSpurious, Timeouts uint64
 	// FramesReceived counts all datagrams, FramesInvalid those that were no
 	// frame, FramesRefused data frames for which ReceiveBuffer had no room.
 	FramesReceived, FramesInvalid, FramesRefused uint64
+	// Moves counts how often the peer came to be reached by another way. Only the
+	// sessions of package secure move. Then RTT and Window begin anew.
+	Moves uint64
 	// WriteErrors counts passing errors of the socket when frames were written; those of
 	// a Listener are of all its connections.
 	WriteErrors uint64
 
-	// SendQueue is how many bytes of messages have no fate yet, ReceiveQueue
-	// how many bytes have arrived and cannot be delivered yet, ReadQueue how
-	// many wait for Read; all with overhead.
+	// These are bytes of memory, with overhead. SendQueue is that of sent messages
+	// whose fate is not known yet. ReceiveQueue is that of received messages that wait
+	// for fragments or for earlier messages. ReadQueue is that of messages that wait for
+	// Read.
 	SendQueue, ReceiveQueue, ReadQueue int
 }
 
@@ -68,6 +78,7 @@ func (c *Conn) Stats() Stats {
 		FramesSent:       k.FramesSent, FramesResent: k.FramesResent, FramesAcked: k.FramesAcked,
 		FramesLost: k.FramesLost, FramesSpurious: k.Spurious, Timeouts: k.Timeouts,
 		FramesReceived: k.Received, FramesInvalid: k.Invalid, FramesRefused: k.Refused,
+		Moves:       c.counts.moves,
 		WriteErrors: c.out.Below.Stats().WriteErrors,
 		SendQueue:   k.Queued, ReceiveQueue: k.Held, ReadQueue: c.unreadLocked(),
 	}
@@ -100,12 +111,10 @@ func (c *Conn) coreStatsLocked() core.Stats {
 // ChannelStats tells how a channel stands. Fields may be added.
 type ChannelStats struct {
 	HighPriority bool // see Channel.SetHighPriority
-	// SendQueue is how many bytes of its messages have no fate yet,
-	// ReceiveQueue how many bytes have arrived and cannot be delivered yet,
-	// ReadQueue how many wait for Read; all with overhead.
+	// SendQueue, ReceiveQueue and ReadQueue are those of Stats for this channel.
 	SendQueue, ReceiveQueue, ReadQueue int
-	// Refused says that the peer takes nothing of this channel at present, as
-	// if nobody read it there.
+	// Refused: the peer accepts nothing of this channel at present, as if nobody
+	// read it there.
 	Refused bool
 }
 

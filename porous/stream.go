@@ -24,8 +24,7 @@ import (
 // own, closes the Conn.
 func (ch *Channel) Stream() net.Conn { return &stream{ch: ch} }
 
-// A stream is a Channel as a stream of bytes. It has no method of messages, by which it
-// could be taken for a Channel.
+// A stream is a Channel as a stream of bytes, without methods of messages.
 type stream struct {
 	ch *Channel
 	mu sync.Mutex // held by a call that writes
@@ -64,8 +63,7 @@ func (s *stream) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// CloseWrite tells the peer that nothing more is written, behind a Write that is under
-// way.
+// CloseWrite tells the peer that nothing more is written, behind a Write that is under way.
 func (s *stream) CloseWrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

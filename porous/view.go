@@ -17,16 +17,16 @@ func viewConn(c *Conn) registry.Viewer { return (*handler)(c) }
 // ID implements registry.Viewer.
 func (h *handler) ID() uint64 { return registry.ID((*Conn)(h), h.born) }
 
-// Over implements registry.Viewer.
-func (h *handler) Over() bool {
+// End implements registry.Viewer.
+func (h *handler) End() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.out.Err() != nil
+	return h.out.Err()
 }
 
 // View implements registry.Viewer.
 func (h *handler) View(v *registry.Conn, explain bool) bool {
-	c, lives := (*Conn)(h), !h.Over()
+	c, lives := (*Conn)(h), h.End() == nil
 	s := c.Stats()
 	v.Protocol, v.Born, v.Unit, v.OK = "porous", c.born, "bytes", explain
 	v.Local, v.Remote = c.LocalAddr(), c.RemoteAddr()

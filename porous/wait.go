@@ -19,7 +19,6 @@ const (
 	wokenPassed               // or the second
 )
 
-// awaitUnlocking waits for a change.
 func (c *Conn) awaitUnlocking(cancel, passed <-chan struct{}) (w wakeUp) {
 	if c.change == nil {
 		c.change = make(chan struct{})

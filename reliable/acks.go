@@ -42,8 +42,7 @@ const beginnerPause = int64(100 * time.Millisecond)
 // lossyPercent is the PacketLoss above which acks leave more often.
 const lossyPercent = 2
 
-// An ackState knows what our last header said, and whether the other side
-// waits for news.
+// An ackState knows what our last header said, and whether the other side waits for news.
 type ackState struct {
 	gapAt   int64 // when a gap was seen last
 	sentAt  int64 // time of the last packet of ours
@@ -76,8 +75,7 @@ type talk struct {
 // with nothing else: allocations of that size begin at multiples of it.
 const talkSize = int(unsafe.Sizeof(talk{}))
 
-// acks settle when to tell what was received, and when to ask what became of what was
-// sent.
+// acks settle when to tell what was received, and when to ask what became of what was sent.
 type acks struct {
 	talk  *talk // nil before the first message, and with a Config.AckDelay of zero
 	first uint8 // messages sampled, up to sampledFirst
@@ -87,8 +85,9 @@ type acks struct {
 // A view is what acknowledgements depend on beside what is owed.
 type view struct {
 	seen  *seq.Window
-	open  int  // packets that lack fragments
-	lossy bool // our own packets are lost, so theirs may be, too
+	open  int   // packets that lack fragments
+	lossy bool  // our own packets are lost, so theirs may be, too
+	rtt   int64 // smoothed round-trip time; 0: not known
 }
 
 // newest returns the newest sequence seen.
@@ -113,8 +112,7 @@ func (a *ackState) sent(id uint64, newest uint16, now int64) {
 // tellFrom makes s the newest sequence that a header of ours told of.
 func (a *ackState) tellFrom(s uint16) { a.last, a.newest = s, s }
 
-// oweLate notes that the message s came so late that ordinary headers hardly
-// tell of it.
+// oweLate notes that the message s came so late that ordinary headers hardly tell of it.
 func (a *ackState) oweLate(s uint16, now int64) {
 	switch ahead := int(int16(s - a.lateTo)); {
 	case a.late == 0:
@@ -152,8 +150,7 @@ func (a *ackState) confirmed(id uint64) {
 	}
 }
 
-// answeredLate takes the late messages that have to be acknowledged now, if there are
-// any, and returns the newest.
+// answeredLate takes the late messages to acknowledge now, if any, and returns the newest.
 func (a *ackState) answeredLate(now int64) (s uint16, due bool) {
 	if a.late == 0 || a.lateDue(now) > now {
 		return 0, false
@@ -162,10 +159,7 @@ func (a *ackState) answeredLate(now int64) (s uint16, due bool) {
 	return a.lateTo, true
 }
 
-// outOfOrder notes that a packet, with a message or a part of one or without, came
-// behind a gap, or late. That one is missing is no news before the other side may take
-// it for lost, which is when one has come that was sent a round trip later; but a probe
-// wants to know.
+// outOfOrder notes a gap or a late packet. A gap is no news before a round trip.
 func (a *ackState) outOfOrder(gap, message bool, now int64) {
 	if !gap {
 		return
@@ -176,9 +170,8 @@ func (a *ackState) outOfOrder(gap, message bool, now int64) {
 	}
 }
 
-// far reports whether as many sequences wait for an ack as a header should have to tell
-// of, so that it cannot wait for a message of ours. What is arriving ahead of the newest
-// whole message counts before the ack field loses some.
+// far reports whether so many sequences wait for an ack that it cannot wait for a message.
+// Those ahead of the newest whole message count before the ack field loses some.
 func (a *ackState) far(v view) bool {
 	distance := int16(a.newest - a.last) // to the newest whole message
 	return (distance >= ackDistanceLossy || v.open > 0) && a.tooFar(v, distance)
@@ -197,9 +190,7 @@ func (a *ackState) tooFar(v view, distance int16) bool {
 	return v.lossy || a.missing(v)
 }
 
-// missing reports whether a sequence that a header tells of has not come. Of
-// messages that lack fragments those count that others have passed which an ack
-// of ours told of: the rest may be on its way.
+// missing reports whether a sequence has not come, or lacks fragments for too long.
 func (a *ackState) missing(v view) bool {
 	ack, present := v.seen.Acks()
 	absent := ^present &^ 1 // the newest may be such a message, too
@@ -209,10 +200,7 @@ func (a *ackState) missing(v view) bool {
 	return absent != 0
 }
 
-// newestDue returns when the newest messages have to be acknowledged, that is not at once
-// to measure. Gaps make acknowledgements leave more often for a while: the
-// other side takes a packet for lost when one is acknowledged that it sent a
-// round trip later.
+// newestDue returns when to acknowledge the newest, sooner after gaps.
 func (a *ackState) newestDue(delay, watch int64, r *rhythm, soon, late int64) (at int64) {
 	if a.urgent {
 		return a.sentAt + gapPause
@@ -221,7 +209,7 @@ func (a *ackState) newestDue(delay, watch int64, r *rhythm, soon, late int64) (a
 		return min(a.sentAt+watch/4, a.owedAt+delay/2)
 	}
 	if at, ok := r.next(a.owedAt); ok && at <= a.owedAt+delay {
-		return max(at, a.owedAt+delay/8) // a quick exchange would set timers all the time
+		return max(at, a.owedAt+delay/2) // the messages of a busy program come late, too
 	}
 	latest := a.owedAt + delay/2
 	extended := latest + delay/8 // more would have the other side's probes wait
@@ -231,9 +219,8 @@ func (a *ackState) newestDue(delay, watch int64, r *rhythm, soon, late int64) (a
 	return latest
 }
 
-// open returns the talk, which it makes if there is none. All that has been
-// received before, up to newest, counts as acknowledged.
-func (a *acks) open(g *ground, newest uint16) *talk {
+// open returns the talk, made at need, with all up to newest acknowledged.
+func (a *acks) open(g *env, newest uint16) *talk {
 	if a.talk == nil {
 		a.talk = &talk{
 			ackState: ackState{last: newest, newest: newest, gapAt: never, sentAt: g.now, floorAt: g.now},
@@ -245,15 +232,14 @@ func (a *acks) open(g *ground, newest uint16) *talk {
 	return a.talk
 }
 
-func (a *acks) free(g *ground) {
+func (a *acks) free(g *env) {
 	if a.talk != nil {
 		a.talk = nil
 		g.hold(-talkSize)
 	}
 }
 
-// forgetReceived makes a talk as it is before the first packet comes: the first one
-// that does is heard of at once.
+// forgetReceived makes a talk as before the first packet, which is answered at once.
 func (a *acks) forgetReceived() {
 	if t := a.talk; t != nil {
 		t.ackState = ackState{gapAt: never, sentAt: t.sentAt}
@@ -268,11 +254,12 @@ func (a *acks) forgetReceived() {
 // those of others may have gone ahead of the rest. So is a gap, in time, see outOfOrder.
 // A packet without payload is worth an answer only if it is news, or while the other
 // side may not know what we have received; so answers do not answer each other for ever.
+// Within a round trip of our last packet, the other side has not seen that one yet.
 // But where an acknowledgement is owed, it moves that towards the end of what the ack
 // field covers.
-func (a *acks) arrived(g *ground, v view, s uint16, gap, message, justBegun bool) {
+func (a *acks) arrived(g *env, v view, s uint16, gap, message, justBegun bool) {
 	t := a.talk
-	if !message && !gap && (t == nil || !t.asked && !t.owed) {
+	if !message && !gap && (t == nil || !t.owed && !t.unheard(v.rtt, g.now)) {
 		if t != nil && int16(s-t.newest) > 0 {
 			t.newest = s
 		}
@@ -309,6 +296,11 @@ func (t *talk) disordered(v view, s uint16, behind int16, gap, message, justBegu
 	}
 }
 
+// unheard reports whether the other side may still not know what we have received.
+func (t *talk) unheard(rtt, now int64) bool {
+	return t.asked && now-t.sentAt >= max(rtt, t.recent)
+}
+
 // sample has the message s answered at once.
 func (a *acks) sample(s uint16, now int64) {
 	t := a.talk
@@ -321,10 +313,8 @@ func (a *acks) sample(s uint16, now int64) {
 	t.pause(since, first, t.alive(now))
 }
 
-// begun notes that a fragment of a packet has moved the window. It makes a
-// header due, but does not count among those that the ack field has to cover: there
-// is nothing to tell of it before it is whole.
-func (a *acks) begun(g *ground, v view, gap bool) {
+// begun notes a fragment that moved the window: a header is due, without covering it.
+func (a *acks) begun(g *env, v view, gap bool) {
 	t := a.open(g, v.newest())
 	t.owe(t.newest, g.now)
 	t.message = true
@@ -332,8 +322,7 @@ func (a *acks) begun(g *ground, v view, gap bool) {
 	t.outOfOrder(gap, true, g.now)
 }
 
-// departed notes that packet id has left, whose header tells of all up to newest; open
-// packets lack fragments, and are yet to be told of.
+// departed notes that packet id tells of all up to newest, except open packets.
 func (t *talk) departed(id uint64, newest uint16, open int, now int64) {
 	if open > 0 && int16(newest-t.newest) > 0 {
 		newest -= min(newest-t.newest, ackLead)
@@ -342,19 +331,15 @@ func (t *talk) departed(id uint64, newest uint16, open int, now int64) {
 	t.pressed = t.pressed || t.sampled
 }
 
-// introduce makes an ack due although what came was refused, if no packet of ours has
-// left yet: a peer that hears nothing has nothing to acknowledge, and a budget that trusts
-// those more that do would go on refusing it.
-func (a *acks) introduce(g *ground, newest uint16) {
+// introduce makes an ack due for a refused packet if we have sent none yet.
+func (a *acks) introduce(g *env, newest uint16) {
 	if g.cfg.AckDelay > 0 {
 		a.open(g, newest).owe(newest, g.now)
 	}
 }
 
-// answerBeginner makes an ack due for a duplicate whose sender has heard nothing from
-// us. It may have started again, so that the packet is none: then what we have received
-// from its predecessor tells its AckGuard so.
-func (a *acks) answerBeginner(g *ground, newest uint16) {
+// answerBeginner makes an ack due for a duplicate of a side that has heard nothing.
+func (a *acks) answerBeginner(g *env, newest uint16) {
 	if g.cfg.AckDelay == 0 {
 		return
 	}
@@ -377,8 +362,7 @@ func (a *acks) judged(c claim, now int64) {
 	}
 }
 
-// floorDoubtful reports whether the other side has not spoken of our predecessor for
-// long, or not in its latest headers, all of which acknowledged packets of ours.
+// floorDoubtful reports whether nothing has confirmed our predecessor for long.
 func (a *acks) floorDoubtful(now int64) bool {
 	return a.alone >= mostAlone || a.talk != nil && now-a.talk.floorAt > floorSilence
 }
@@ -391,8 +375,7 @@ func (a *acks) variation(rtt int64) (longer, vary int64) {
 	return a.talk.variation(rtt)
 }
 
-// idle reports whether control packets cannot be due. What was sent waits for fates in
-// flight.
+// idle reports whether no control packet can be due. What was sent waits for its fate.
 func (a *acks) idle(flight int32) bool {
 	t := a.talk
 	return t == nil || !t.owed && !t.sampled && t.late == 0 && flight == 0
@@ -405,7 +388,7 @@ func (a *acks) presses(v view) bool {
 }
 
 // due returns when an acknowledgement has to leave.
-func (a *acks) due(g *ground, v view, rtt float32) (at int64, ok bool) {
+func (a *acks) due(g *env, v view, rtt float32) (at int64, ok bool) {
 	t := a.talk
 	switch {
 	case t.sampled, t.owed && t.far(v):

@@ -155,14 +155,14 @@ func TestAckInRhythm(t *testing.T) {
 		d.send(at)
 	}
 	d.receive(4170, 4, 'x')
-	d.due(4170, 4210) // 40 ms behind the last of ours, and a quarter more
+	d.due(4170, 4220) // half of the delay; the message was to come by 4210
 	d.send(4200)
 	if _, ok := d.e.ackDue(); ok {
 		t.Error("a message did not acknowledge")
 	}
 	d.receive(4239, 5, 'x')
-	d.due(4239, 4251.5) // an eighth of the delay; the message was to come by 4250
-	d.control(4251.5, 6, 0b1111110)
+	d.due(4239, 4289) // half of the delay; the message was to come by 4250
+	d.control(4289, 6, 0b1111110)
 	d.receive(4400, 6, 'x')
 	d.control(4400, 6, 0b1111111) // the third since the last sample
 	d.receive(4500, 7, 'x')       // the rhythm is over
@@ -170,10 +170,10 @@ func TestAckInRhythm(t *testing.T) {
 }
 
 // The next message of a rhythm is waited for, with the quarter by which it may be
-// late: for an eighth of the delay at least, and not where it comes after the delay.
+// late: for half of the delay at least, and not where it comes after the delay.
 func TestAckWaitsForRhythm(t *testing.T) {
 	for _, test := range []struct{ interval, want float64 }{
-		{0.6, 12.5}, {5, 12.5}, {9, 12.5}, {12, 15},
+		{0.6, 50}, {12, 50}, {39, 50}, {44, 55},
 		{76, 95}, {80, 100}, {84, 50}, {200, 50},
 	} {
 		d := newDialogue(t)
@@ -185,6 +185,32 @@ func TestAckWaitsForRhythm(t *testing.T) {
 		}
 		d.receive(at, 4, 'x')
 		d.due(at, at+test.want)
+	}
+}
+
+// An empty packet is answered while the other side may not know what we have received,
+// but not within a round trip of our last packet, which it has not seen yet. Otherwise
+// two sides with a long way between them would answer each other's answers for ever.
+func TestAckOfEmpty(t *testing.T) {
+	for _, test := range []struct {
+		rtt, recent, after float64
+		answered           bool
+	}{
+		{0, 0, 1, true}, {40, 40, 39, false}, {40, 40, 40, true}, {40, 90, 89, false}, {90, 40, 89, false}, {90, 90, 91, true},
+	} {
+		d := newDialogue(t)
+		d.listen()
+		d.receive(4000, 4, 'x')
+		d.e.meter.stats.RTT = float32(test.rtt)
+		d.e.acks.talk.recent = int64(test.recent * 1e6)
+		d.send(4010)
+		at := 4010 + test.after
+		d.receive(at, 5)
+		if test.answered {
+			d.due(at, at+50)
+		} else if _, ok := d.e.ackDue(); ok {
+			t.Errorf("%+v: an answer is due", test)
+		}
 	}
 }
 

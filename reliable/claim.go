@@ -12,9 +12,8 @@ const (
 	predecessor       // of the packet before the floor, or of one that makes a floor
 )
 
-// floorSilence is how long packets without a message must have spoken only of
-// packets below the floor of acks before it is given up. It is several times as
-// long as a peer waits that has nothing to acknowledge.
+// floorSilence is how long empty packets must have spoken only of packets below the floor of
+// acks before that is given up: several times a quiet peer's wait.
 const floorSilence = int64(30 * time.Second)
 
 // claims tell acks that may be true from those that cannot be, with Config.AckGuard.
@@ -90,8 +89,22 @@ func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful 
 	return h, credible
 }
 
-// tellsNews reports whether h acknowledges a packet that has no acknowledgement,
-// and was sent no earlier than all that have one.
+// earlyReach is how far ahead of our newest packet an ack's copies are looked out for.
+const earlyReach = 1024
+
+func (o *outbound) disbelieved(ack uint16) {
+	ahead := ack - uint16(o.nextID)
+	if past := uint32(o.nextID) + uint32(ahead) + 1; ahead < earlyReach && int32(past-o.overdue.early) > 0 {
+		o.overdue.early = past
+	}
+}
+
+// early reports whether an ack may be one that named its packet before that was sent.
+func (o *outbound) early(ack uint16) bool {
+	return o.overdue.early-uint32(o.idOf(ack))-1 < earlyReach
+}
+
+// tellsNews reports whether h acknowledges a packet sent after all acknowledged ones.
 func (o *outbound) tellsNews(h Header) bool {
 	if h.AckBits == 0 {
 		return false
@@ -100,6 +113,5 @@ func (o *outbound) tellsNews(h Header) bool {
 	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
 		return false
 	}
-	r := o.record(s)
-	return r.mark&markAcked == 0 && r.at >= o.ackedAt
+	return o.idOf(s) >= o.overdue.heard
 }

@@ -41,8 +41,7 @@ const (
 //
 // Only FragmentSize must be equal at both ends.
 type Config struct {
-	// MaxPacketSize is the largest payload in bytes, sent or received.
-	// Default 16384.
+	// MaxPacketSize is the largest payload in bytes, sent or received. Default 16384.
 	MaxPacketSize int
 	// FragmentAbove is the payload size in bytes above which a packet is sent
 	// in fragments. Default 1024.
@@ -78,8 +77,7 @@ type Config struct {
 	// LossSmoothing is the share of the present loss in Stats.PacketLoss at
 	// each Update, 0 to 1. Default 0.1. Negative: 0.
 	LossSmoothing float32
-	// BandwidthSmoothing is the like for the three bandwidths. Default 0.1.
-	// Negative: 0.
+	// BandwidthSmoothing is the like for the three bandwidths. Default 0.1. Negative: 0.
 	BandwidthSmoothing float32
 	// RTTHistory is the number of newest samples behind RTTMin, RTTMax, RTTAvg
 	// and the jitter figures. Default 512.
@@ -123,8 +121,7 @@ type Config struct {
 	// sequence 0, each at a time of its own. The first packet is believed
 	// whatever its sequence. The window begins again with a packet that it would
 	// refuse, but that acknowledges something new, or, if nothing was accepted
-	// for 10 s, that has heard nothing. See InquiryDue. It
-	// needs JumpGuard.
+	// for 10 s, that has heard nothing. It needs JumpGuard.
 	MidStream bool
 	// AckGuard ignores the acks of a header whose ack is of a packet that was
 	// never sent, as that of a peer is who speaks of an endpoint that had this
@@ -135,8 +132,7 @@ type Config struct {
 	// refused for lack of memory, and makes ControlDue answer the first of them.
 	AckRefused bool
 	// ReassemblyTimeout is the age at which a packet that still lacks
-	// fragments is given up, at the next Update or ExpireReassemblies. Zero:
-	// never.
+	// fragments is given up, at the next Update. Zero: never.
 	ReassemblyTimeout time.Duration
 	// ReassemblyBytes limits the memory in bytes for packets that still lack
 	// fragments and for the buffers kept for them. Fragments above it are
@@ -172,41 +168,41 @@ func (c *Config) Validate() error {
 	}
 	size, count := or(c.FragmentSize, defaultFragmentSize), or(c.MaxFragments, defaultMaxFragments)
 	if most := or(c.MaxPacketSize, defaultMaxPacketSize); most > size*count {
-		return &ConfigError{"MaxPacketSize", most, fmt.Sprintf("exceeds MaxFragments * FragmentSize, %d", size*count)}
+		return configError("MaxPacketSize", most, "exceeds MaxFragments * FragmentSize, %d", size*count)
 	}
 	if w := c.MaxWindow; w != 0 && (w < minMaxWindow || w > maxMaxWindow || w&(w-1) != 0) {
-		return &ConfigError{"MaxWindow", w, "is not a power of two from 64 to 16384"}
+		return configError("MaxWindow", w, "is not a power of two from 64 to 16384")
 	}
 	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); c.JumpGuard && c.MaxWindow == 0 && n&(n-1) != 0 {
-		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which JumpGuard needs"}
+		return configError("ReceivedBuffer", n, "is not a power of two, which JumpGuard needs")
 	}
 	if c.MidStream && !c.JumpGuard {
-		return &ConfigError{"MidStream", c.MidStream, "needs JumpGuard"}
+		return configError("MidStream", c.MidStream, "needs JumpGuard")
 	}
 	if err := c.validateAckDelay(); err != nil {
 		return err
 	}
 	if c.SmoothingInterval < 0 {
-		return &ConfigError{"SmoothingInterval", c.SmoothingInterval, "is negative"}
+		return configError("SmoothingInterval", c.SmoothingInterval, "is negative")
 	}
 	if c.ReassemblyTimeout < 0 {
-		return &ConfigError{"ReassemblyTimeout", c.ReassemblyTimeout, "is negative"}
+		return configError("ReassemblyTimeout", c.ReassemblyTimeout, "is negative")
 	}
 	return nil
 }
 
 func (c *Config) validateAckDelay() error {
 	if c.AckDelay < 0 {
-		return &ConfigError{"AckDelay", c.AckDelay, "is negative"}
+		return configError("AckDelay", c.AckDelay, "is negative")
 	}
 	if c.AckDelay == 0 || c.MaxWindow > 0 {
 		return nil
 	}
 	if n := or(c.ReceivedBuffer, defaultReceivedBuffer); n&(n-1) != 0 {
-		return &ConfigError{"ReceivedBuffer", n, "is not a power of two, which AckDelay needs"}
+		return configError("ReceivedBuffer", n, "is not a power of two, which AckDelay needs")
 	}
 	if n := or(c.SentBuffer, defaultSentBuffer); n&(n-1) != 0 {
-		return &ConfigError{"SentBuffer", n, "is not a power of two, which AckDelay needs"}
+		return configError("SentBuffer", n, "is not a power of two, which AckDelay needs")
 	}
 	return nil
 }
@@ -231,10 +227,10 @@ func (c *Config) validateRanges() error {
 		{"ReassemblyBytes", c.ReassemblyBytes, 0, math.MaxInt},
 	} {
 		if f.value < f.min {
-			return &ConfigError{f.name, f.value, "is negative"}
+			return configError(f.name, f.value, "is negative")
 		}
 		if f.value > f.max {
-			return &ConfigError{f.name, f.value, fmt.Sprintf("is more than %d", f.max)}
+			return configError(f.name, f.value, "is more than %d", f.max)
 		}
 	}
 	for _, f := range [...]struct {
@@ -246,8 +242,12 @@ func (c *Config) validateRanges() error {
 		{"BandwidthSmoothing", c.BandwidthSmoothing},
 	} {
 		if !(f.value <= 1) { // refuses NaN too
-			return &ConfigError{f.name, f.value, "is not in the range 0 to 1"}
+			return configError(f.name, f.value, "is not in the range 0 to 1")
 		}
 	}
 	return nil
+}
+
+func configError(field string, value any, format string, args ...any) error {
+	return &ConfigError{field, fmt.Sprintf("%v ", value) + fmt.Sprintf(format, args...)}
 }

@@ -553,7 +553,7 @@ func TestSamplesOfManyMessages(t *testing.T) {
 	}
 	n, _ := d.talkEvery(at+12100, 100, 120)
 	if n < 6 {
-		t.Errorf("%d of the next 120 messages are samples, want one in 1.2 s", n)
+		t.Errorf("%d of the next 120 messages are samples, want one in 1.4 s", n)
 	}
 }
 

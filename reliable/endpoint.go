@@ -49,18 +49,17 @@ type FateHandler interface {
 // An Endpoint is one end of the protocol. It must be used by one goroutine at
 // a time, and not be copied once it is in use.
 type Endpoint struct {
-	ground
+	env
 	handler Handler
 
-	// Each part owns what it knows, is told the settings, the time and the account of
-	// memory by the ground, and returns what follows. What one has to learn from
-	// another, only the Endpoint passes on.
-	out   outbound
-	in    inbound
-	parts reassembler
-	acks  acks
-	meter meter
-	rare  seldom
+	// Each part owns what it knows, is told the env, and returns what follows. What one
+	// has to learn from another, only the Endpoint passes on.
+	out    outbound
+	in     inbound
+	parts  reassembler
+	acks   acks
+	meter  meter
+	extras extras
 }
 
 // never is a time before all others, from which durations do not overflow.
@@ -98,10 +97,10 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, first uint64, h Handler) err
 	if h == nil {
 		h = discard{}
 	}
-	*e = Endpoint{ground: newGround(cfg, now), handler: h, parts: reassembler{reassemblies: &noReassemblies}}
+	*e = Endpoint{env: newEnv(cfg, now), handler: h, parts: reassembler{reassemblies: &noReassemblies}}
 	_, e.fated = h.(FateHandler)
 	e.out.first, e.out.nextID = first, first
-	e.in = newInbound(&e.ground)
+	e.in = newInbound(&e.env)
 	return nil
 }
 
@@ -113,10 +112,10 @@ func (e *Endpoint) NextID() uint64 { return e.out.nextID }
 // Acks returns the sequences acknowledged since ClearAcks, in the order in
 // which that was learned. The slice is valid until the next call of Receive,
 // ClearAcks, Reset or Compact.
-func (e *Endpoint) Acks() []uint16 { return e.rare.acks() }
+func (e *Endpoint) Acks() []uint16 { return e.extras.acks() }
 
 // ClearAcks empties the list of acks.
-func (e *Endpoint) ClearAcks() { e.rare.clearAcks() }
+func (e *Endpoint) ClearAcks() { e.extras.clearAcks() }
 
 // InFlight returns the number of packets with a payload whose fate is not yet
 // known.
@@ -125,7 +124,6 @@ func (e *Endpoint) InFlight() int { return int(e.out.open) }
 // lost tells the handler that packet id is presumed lost.
 func (e *Endpoint) lost(id uint64) { e.tell(id, FateLost, 0) }
 
-// tell reports a fate to the handler.
 func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
 	if !e.fated {
 		return
@@ -143,19 +141,19 @@ func (e *Endpoint) tell(id uint64, fate Fate, rtt time.Duration) {
 func (e *Endpoint) Reset() {
 	e.out.loseAll(e.lost)
 	e.out.restart()
-	e.in.forget(&e.ground)
-	e.parts.restart(&e.ground, 0, nil)
-	e.acks.free(&e.ground)
-	e.meter.freeFlows(&e.ground)
+	e.in.forget(&e.env)
+	e.parts.restart(&e.env, 0, nil)
+	e.acks.free(&e.env)
+	e.meter.freeFlows(&e.env)
 	e.counters.reset()
-	e.rare.forget()
+	e.extras.forget()
 }
 
 // resetAll is Reset, and clears the figures of Stats too.
 func (e *Endpoint) resetAll(now time.Time) {
 	e.advance(now)
 	e.Reset()
-	e.meter.reset(&e.ground)
+	e.meter.reset(&e.env)
 }
 
 // Free releases all memory that e holds beyond the Endpoint itself, and tells
@@ -163,12 +161,12 @@ func (e *Endpoint) resetAll(now time.Time) {
 // must not be used afterwards, except by Init, Stats, Counters and the like.
 func (e *Endpoint) Free() {
 	e.Reset()
-	e.meter.rtt.free(&e.ground)
-	e.out.free(&e.ground)
-	e.in.freeRing(&e.ground)
-	e.parts.shrink(&e.ground)
-	e.rare.freeAcks(&e.ground)
-	e.rare = seldom{}
-	e.in.free(&e.ground)
+	e.meter.rtt.free(&e.env)
+	e.out.free(&e.env)
+	e.in.freeRing(&e.env)
+	e.parts.shrink(&e.env)
+	e.extras.freeAcks(&e.env)
+	e.extras = extras{}
+	e.in.free(&e.env)
 	e.hold(-e.mem)
 }

@@ -222,8 +222,8 @@ func TestSentFates(t *testing.T) {
 	p := s.peers[0]
 	var last uint64
 	n := 0
-	p.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) {
-		if p.fates[id] != fate || id <= last && n > 0 || (fate == FateDelivered) != (rtt > 0) {
+	p.Inner().SentFates(func(id uint64, fate uint8, rtt time.Duration) {
+		if p.fates[id] != Fate(fate) || id <= last && n > 0 || (Fate(fate) == FateDelivered) != (rtt > 0) {
 			t.Errorf("SentFates: %d, %v, %v after %d, want %v", id, fate, rtt, last, p.fates[id])
 		}
 		last = id

@@ -23,12 +23,11 @@ func (e *MessageTooLargeError) Error() string {
 // A ConfigError says which field of a Config is wrong, and why.
 type ConfigError struct {
 	Field  string // name of the field
-	Value  any    // what it holds
-	Reason string // what is wrong with it, and the limit
+	Reason string // its value, what is wrong with it, and the limit
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("reliable: Config.%s = %v: %s", e.Field, e.Value, e.Reason)
+	return fmt.Sprintf("reliable: Config.%s: %s", e.Field, e.Reason)
 }
 
 // A FormatError says why a datagram is not a valid packet or fragment.

@@ -7,9 +7,8 @@ const (
 	flowShift = 20  // a tick is 2^20 ns, which is a millisecond, nearly
 )
 
-// A flow tells the rate of bytes over the last second or so. The rate is exact
-// where packets go by steadily: it is that of the packets after one of them, over
-// the time from that one to the last.
+// A flow tells the rate of bytes over the last second or so, exactly for steady packets:
+// those after one of them, over the time to the last.
 type flow struct {
 	last  uint32    // tick in which the newest packet went by, modulo 2^32
 	marks [3]uint32 // those of three earlier ones, the oldest first
@@ -26,10 +25,9 @@ func (f *flow) add(n uint32, now int64) {
 	}
 }
 
-// rate returns the rate in kilobits per second: the lower of two, over a shorter
-// and a longer time. What a stall has held back arrives at once, and one of the two
-// includes the stall or does not include the burst. A silence that is longer takes the
-// place of the time.
+// rate returns kilobits per second, the lower of a shorter and a longer time: after a stall
+// a burst arrives, and one of the two includes the stall or misses the burst. A longer
+// silence takes the place of the time.
 func (f *flow) rate(now int64) float32 {
 	silence := uint32(now>>flowShift) - f.last
 	over := func(bytes, since uint32) float32 {
@@ -40,8 +38,7 @@ func (f *flow) rate(now int64) float32 {
 	return min(over(some, f.marks[1]), over(f.bytes[0]+some, f.marks[0]))
 }
 
-// flows are those of an Endpoint with a Config.MaxWindow. They are made with the
-// first packet, and given up in idleness.
+// flows are those of an Endpoint with MaxWindow, from the first packet until idleness.
 type flows struct{ sent, acked, received flow }
 
 const flowsSize = int(unsafe.Sizeof(flows{}))

@@ -17,7 +17,6 @@ func AppendFragmentHeader(dst []byte, h FragmentHeader) []byte {
 	return append(dst, fragmentPrefix, byte(h.Sequence), byte(h.Sequence>>8), h.ID, byte(h.Count-1))
 }
 
-// put writes h to the first bytes of b.
 func (h FragmentHeader) put(b []byte) {
 	_ = b[4]
 	b[0], b[1], b[2] = fragmentPrefix, byte(h.Sequence), byte(h.Sequence>>8)
@@ -32,7 +31,6 @@ type Fragment struct {
 	Data       []byte // aliases the datagram
 }
 
-// last reports whether f is the last fragment of its packet.
 func (f *Fragment) last() bool { return int(f.ID) == f.Count-1 }
 
 // ParseFragment reads the fragment b as an endpoint does that takes up to

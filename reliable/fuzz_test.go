@@ -183,13 +183,13 @@ func (h fuzzHandler) HandleMessage(s uint16, payload []byte) bool {
 // startAt makes e one that has sent and seen all packets before id.
 func startAt(e *Endpoint, id uint64) {
 	e.out.nextID = id
-	e.out.ensure(&e.ground)
+	e.out.ensure(&e.env)
 	for _, s := range []uint16{30000, 60000, uint16(id) - 1} {
 		if e.out.odd != nil {
 			e.out.odd.Forward(s)
 		}
 		e.in.seen.Forward(s)
-		e.parts.forward(&e.ground, s)
+		e.parts.forward(&e.env, s)
 	}
 }
 

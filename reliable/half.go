@@ -23,9 +23,7 @@ func (h *halfSums) addAcked(r *sentRecord, sign int32) {
 // lost returns the percentage that was not acknowledged; there is a packet.
 func (h *halfSums) lost() float32 { return float32(h.present-h.acked) / float32(h.present) * 100 }
 
-// olderHalf returns what there is to say of the older half of a fixed window: the
-// percentage of its packets that was not acknowledged, and the spans of all, and of
-// those that were.
+// olderHalf returns the lost percentage and the spans of a fixed window's older half.
 func (o *outbound) olderHalf() (lost float32, sent, acked span) {
 	if o.odd != nil {
 		return o.scan()
@@ -73,7 +71,5 @@ func (o *outbound) scan() (lost float32, sent, acked span) {
 	return lost, sent, acked
 }
 
-// lostShare returns the percentage that was lost of the packets with a payload that
-// were decided last; those that are overdue count as lost too. While nothing is decided,
-// as in idleness, it is zero.
+// lostShare returns the lost percentage of the latest fates, overdue ones among them.
 func (o *outbound) lostShare() float32 { return 100 * o.recent.share(int(o.overdue.count)) }

@@ -22,8 +22,7 @@ const (
 	prefixShortAck = 1 << 5 // ack is one byte: the distance from sequence
 )
 
-// noBits is an ack_bits field that takes no space on the wire: an absent byte
-// means that all eight packets were received.
+// noBits is an ack_bits field without bytes: all eight packets were received.
 const noBits = 1<<32 - 1
 
 // A Header is the header of a regular packet.
@@ -48,8 +47,7 @@ func (h Header) size() int {
 	return n + bits.OnesCount32(partial(h.AckBits))
 }
 
-// partial returns a value with bit 8*i set for each byte i of ackBits that is
-// not 0xff.
+// partial returns a value with bit 8*i set for each byte i of ackBits that is not 0xff.
 func partial(ackBits uint32) uint32 {
 	x := ^ackBits
 	x |= x >> 4
@@ -58,8 +56,7 @@ func partial(ackBits uint32) uint32 {
 	return x & 0x01010101
 }
 
-// prefix returns the first byte of h's encoding. What follows has only one
-// form, so that an encoding is the legal one if its prefix is this.
+// prefix returns the first byte of h's only legal encoding.
 func (h Header) prefix() byte {
 	p := byte(partial(h.AckBits)*0x10204080>>28&0xf) << 1 // gathers the four bits
 	if h.Sequence-h.Ack <= 255 {
@@ -155,8 +152,7 @@ func (h Header) parseAckBits(b []byte, n int) (Header, int, FormatError) {
 	return h, n, ""
 }
 
-// patient returns the header of a packet without payload that says nothing of
-// when Ack arrived.
+// patient returns the header of an empty packet that does not tell when Ack arrived.
 func (h Header) patient() Header {
 	if h.AckBits&1 != 0 {
 		h.Ack++

@@ -1,6 +1,10 @@
 package reliable
 
-import "time"
+import (
+	"time"
+
+	"volley/internal/inner"
+)
 
 // newEndpoint is New for an endpoint whose ids are its sequences.
 func newEndpoint(cfg *Config, now time.Time, h Handler) (*Endpoint, error) {
@@ -47,6 +51,9 @@ func OpeningMessage(cfg *Config, datagram []byte) (sequence uint16, ok bool) {
 	i, ok := Inspect(cfg, datagram)
 	return i.Sequence, ok && i.Opening && i.Message
 }
+
+// Inner returns what package volley asks of an Endpoint.
+func (e *Endpoint) Inner() inner.Endpoint { return inner.Of(e) }
 
 // Time is the newest time that e was told.
 func (e *Endpoint) Time() time.Time { return e.Inner().Start().Add(e.Inner().Elapsed()) }

@@ -30,6 +30,7 @@ type inbound struct {
 	turnedAt   int64         // when a growing window was last all new
 	newsAt     int64         // when the last packet was accepted, or never
 	parked     int32         // sequence that JumpGuard waits to see confirmed, or -1
+	spoke      int32         // sequence of the newest message whose acks were believed, or -1
 	newsSeq    uint16        // of the packet accepted last
 	turnedNext uint16        // what a growing window expected at turnedAt
 	unmet      bool          // no packet has come yet, with a Config.MidStream
@@ -39,37 +40,35 @@ type inbound struct {
 	former     opening       // the one before, of a side that has been renewed since
 }
 
-func newInbound(g *ground) (in inbound) {
+func newInbound(g *env) (in inbound) {
 	n := or(g.cfg.ReceivedBuffer, defaultReceivedBuffer)
 	track := n
 	if g.grows() {
 		n, track = g.cfg.MaxWindow, minReceivedTrack
 	}
 	in.seen.Init(n, track)
-	in.newsAt, in.parked, in.unmet = never, -1, g.cfg.MidStream
+	in.newsAt, in.parked, in.spoke, in.unmet = never, -1, -1, g.cfg.MidStream
 	g.hold(in.seen.Bytes())
 	return in
 }
 
 // forget makes in as it is before the first packet.
-func (in *inbound) forget(g *ground) {
+func (in *inbound) forget(g *env) {
 	in.seen.Reset()
 	in.ring.reset(0)
 	in.turnedAt, in.turnedNext = g.now, 0
-	in.newsAt, in.parked, in.unmet, in.opening = never, -1, g.cfg.MidStream, opening{}
+	in.newsAt, in.parked, in.spoke, in.unmet, in.opening = never, -1, -1, g.cfg.MidStream, opening{}
 }
 
 // renew has the window begin with the next packet.
-func (in *inbound) renew(g *ground) {
+func (in *inbound) renew(g *env) {
 	in.former = in.opening
 	in.forget(g)
 	in.unmet = true
 	in.renewals++
 }
 
-// begin makes s the beginning of the window if it is of the first packet of the
-// other side, and reports whether that moves the window. Those little older may
-// still come: they have been overtaken.
+// begin moves the window to s if it is the first packet. Little older ones may still come.
 func (in *inbound) begin(s uint16) bool {
 	if !in.unmet {
 		return false
@@ -87,16 +86,25 @@ func (in *inbound) begin(s uint16) bool {
 // restart makes s the next sequence, and leaves all before it behind.
 func (in *inbound) restart(s uint16) {
 	in.seen.Restart(s)
-	in.turnedNext = s
+	in.turnedNext, in.spoke = s, -1
 	in.ring.reset(s)
 }
 
-// beginAfter is restart, where copies may come of what was sent before, of which the
-// last packet was accepted at some time.
+// beginAfter is restart where late copies may come; last is when the last packet came.
 func (in *inbound) beginAfter(newsAt int64, s uint16) {
 	in.newsAt, in.newsSeq = newsAt, s
 	in.restart(s)
 }
+
+// speaks notes that the acks of a message were believed.
+func (in *inbound) speaks(s uint16) {
+	if in.spoke < 0 || int16(s-uint16(in.spoke)) > 0 {
+		in.spoke = int32(s)
+	}
+}
+
+// late reports whether a message whose acks were believed was sent after the packet s.
+func (in *inbound) late(s uint16) bool { return in.spoke >= 0 && int16(uint16(in.spoke)-s) > 0 }
 
 // silent reports whether nothing was accepted for longer than datagrams live.
 func (in *inbound) silent(now int64) bool { return now-in.newsAt >= jumpSilence }
@@ -115,10 +123,8 @@ func (in *inbound) headerOf(id uint64, s uint16) Header {
 	return Header{uint16(id), s, in.seen.AcksAt(s)}
 }
 
-// ask makes an inquiry due.
 func (in *inbound) ask() { in.asking = true }
 
-// asked takes the inquiry that is due.
 func (in *inbound) asked() { in.asking = false }
 
 // guard reports whether the packet s may be believed, or else the verdict on
@@ -151,13 +157,15 @@ func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool)
 	return 0, true, jumped
 }
 
-// accept records a packet with its bytes. It reports whether it is the first.
-func (in *inbound) accept(g *ground, s uint16, bytes uint32) (first bool) {
+func (in *inbound) accept(g *env, s uint16, bytes uint32) (first bool) {
 	first = in.newsAt == never
 	in.newsAt, in.newsSeq = g.now, s
 	ahead := s == in.seen.Next() || in.seen.Ahead(s)
 	if ahead {
 		in.parked = -1
+		if d := s - uint16(in.spoke); d < halfRange && d >= halfRange/2 {
+			in.spoke = -1 // it would soon seem to be ahead
+		}
 	}
 	if in.seen.Insert(s); !g.grows() {
 		in.record(g, s, receivedRecord{at: g.now, bytes: bytes})
@@ -168,7 +176,7 @@ func (in *inbound) accept(g *ground, s uint16, bytes uint32) (first bool) {
 }
 
 // record puts the record of a packet into the ring.
-func (in *inbound) record(g *ground, s uint16, rec receivedRecord) {
+func (in *inbound) record(g *env, s uint16, rec receivedRecord) {
 	if in.ring == nil {
 		in.ring = newReceivedRing(g, in.seen.Len(), in.seen.Next())
 	}
@@ -184,8 +192,7 @@ func (in *inbound) record(g *ground, s uint16, rec receivedRecord) {
 	}
 }
 
-// forward makes s the newest sequence seen, though not received. It reports whether
-// it is, and whether it leaves a gap.
+// forward makes s the newest sequence. It reports whether it is, and whether it leaves a gap.
 func (in *inbound) forward(s uint16) (moved, gap bool) {
 	gap = s != in.seen.Next()
 	if !gap && in.seen.Bitwise() {
@@ -200,9 +207,8 @@ func (in *inbound) forward(s uint16) (moved, gap bool) {
 	return true, gap
 }
 
-// turn doubles a growing window that has turned over too quickly to tell late
-// packets from duplicates.
-func (in *inbound) turn(g *ground) {
+// turn doubles a window that turns over too quickly to tell late packets from duplicates.
+func (in *inbound) turn(g *env) {
 	track := in.seen.Track()
 	if in.seen.Next()-in.turnedNext < uint16(track) {
 		return
@@ -215,7 +221,7 @@ func (in *inbound) turn(g *ground) {
 }
 
 // shrink gives memory back.
-func (in *inbound) shrink(g *ground) {
+func (in *inbound) shrink(g *env) {
 	in.freeRing(g)
 	if !g.grows() {
 		return
@@ -228,18 +234,17 @@ func (in *inbound) shrink(g *ground) {
 	g.give(before - in.seen.Bytes())
 }
 
-// freeRing frees the records of packets.
-func (in *inbound) freeRing(g *ground) {
+func (in *inbound) freeRing(g *env) {
 	in.ring.free(g)
 	in.ring = nil
 }
 
 // free gives the memory of the window back, as far as it was taken.
-func (in *inbound) free(g *ground) {
+func (in *inbound) free(g *env) {
 	if g.grows() {
 		g.give(in.seen.Bytes() - minReceivedTrack/8)
 	}
-	*in = inbound{newsAt: never, parked: -1}
+	*in = inbound{newsAt: never, parked: -1, spoke: -1}
 }
 
 // olderHalf returns the span of the packets in the older half of a fixed window.

@@ -200,7 +200,7 @@ func TestSpares(t *testing.T) {
 			require.Equal(t, fragmentStored, e.Receive(testTime(0), datagram))
 		}
 		each := (e.MemoryUsage() - tableSize(len(e.parts.table)) - e.receivedRest()) / test.open
-		require.Equal(t, partSize(&e.ground)+test.size, each, "one of %d bytes", test.size)
+		require.Equal(t, partSize(&e.env)+test.size, each, "one of %d bytes", test.size)
 		e.Reset()
 		require.Equal(t, test.want, (e.MemoryUsage()-tableSize(len(e.parts.table))-e.receivedRest())/each, "%d of %d bytes", test.open, test.size)
 	}

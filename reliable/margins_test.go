@@ -40,13 +40,14 @@ func TestProbeWaits(t *testing.T) {
 	require.Equal(t, []uint64{0}, fates.delivered)
 	e.meter.stats.RTT = 80
 	p := &e.talking().prober
-	for _, test := range []struct{ usual, want int64 }{
-		{0, 90},      // a round trip and half of the delay of 20 ms
-		{120, 120},   // what is usual
-		{5000, 200},  // twice 100 ms
-		{16000, 200}, // the same
+	for _, test := range []struct{ usual, recent, want int64 }{
+		{0, 40, 90},      // a round trip and half of the delay of 20 ms
+		{120, 40, 120},   // what is usual
+		{5000, 40, 200},  // twice 100 ms
+		{16000, 40, 200}, // the same
+		{120, 160, 170},  // the last round trip was longer
 	} {
-		p.usual = test.usual * 1e6
+		p.usual, p.recent = test.usual*1e6, test.recent*1e6
 		at, ok := e.probeDue()
 		require.True(t, ok)
 		require.Equal(t, e.acks.talk.latest+test.want*1e6*9/8+2e6, at, "%d ms are usual", test.usual)
@@ -90,7 +91,7 @@ func TestLateAckIsNoLoss(t *testing.T) {
 func (e *Endpoint) lossMargin() int64 { return e.out.margin(e.acks.variation(e.meter.roundTrip())) }
 
 // talking returns the talk, which it makes if there is none.
-func (e *Endpoint) talking() *talk { return e.acks.open(&e.ground, e.in.newest()) }
+func (e *Endpoint) talking() *talk { return e.acks.open(&e.env, e.in.newest()) }
 
 // probeDue returns when the next probe is due.
 func (e *Endpoint) probeDue() (at int64, ok bool) {
@@ -100,7 +101,7 @@ func (e *Endpoint) probeDue() (at int64, ok bool) {
 
 // ackDue returns when the next acknowledgement is due.
 func (e *Endpoint) ackDue() (at int64, ok bool) {
-	return e.acks.due(&e.ground, e.view(), e.meter.stats.RTT)
+	return e.acks.due(&e.env, e.view(), e.meter.stats.RTT)
 }
 
 // A header that names no packet tells no news, though the packets before its ack wait
@@ -129,7 +130,7 @@ func TestPromptNamedAgain(t *testing.T) {
 		ok bool
 	}{{80 * time.Millisecond, true}, {80*time.Millisecond + 1, false}} {
 		e.advance(testTime(0).Add(test.at))
-		rtt, ok := e.out.prompt(&e.ground, 0, int64(40*time.Millisecond))
+		rtt, ok := e.out.prompt(&e.env, 0, int64(40*time.Millisecond))
 		require.Equal(t, test.ok, ok, "named again after %v", test.at)
 		if ok {
 			require.EqualValues(t, test.at, rtt)

@@ -139,8 +139,8 @@ func measure(e *Endpoint) int {
 	if e.acks.talk != nil {
 		n += talkSize
 	}
-	if r := e.rare.rare; r != nil {
-		n += rareSize + 2*cap(r.acks)
+	if r := e.extras.made; r != nil {
+		n += extraSize + 2*cap(r.acks)
 	}
 	n += historyBytes(len(e.meter.rtt.samples))
 	if e.parts.table != nil {
@@ -148,11 +148,11 @@ func measure(e *Endpoint) int {
 	}
 	for _, r := range e.parts.table {
 		if r != nil {
-			n += partSize(&e.ground) + cap(r.buf)
+			n += partSize(&e.env) + cap(r.buf)
 		}
 	}
 	for _, r := range e.parts.spare {
-		n += partSize(&e.ground) + cap(r.buf)
+		n += partSize(&e.env) + cap(r.buf)
 	}
 	return n
 }
@@ -348,18 +348,18 @@ func TestReassemblyDue(t *testing.T) {
 	check(3, 6, 3)
 	check(5.9, 6, 3)
 	check(6, 7, 2)
-	e.parts.close(&e.ground, e.parts.find(1))
+	e.parts.close(&e.env, e.parts.find(1))
 	check(6.5, 7, 1) // no later than what is open
 	check(7, 8, 1)
 	check(8, -1, 0)
 	open(9, 3)
-	e.parts.close(&e.ground, e.parts.find(3))
+	e.parts.close(&e.env, e.parts.find(3))
 	check(9, 14, 0) // its buffer is kept
 	check(14, -1, 0)
 }
 
 func TestRareSize(t *testing.T) {
-	if size := unsafe.Sizeof(rare{}); size > rareSize {
-		t.Errorf("a rare has %d bytes, and %d are counted", size, rareSize)
+	if size := unsafe.Sizeof(extra{}); size > extraSize {
+		t.Errorf("an extra has %d bytes, and %d are counted", size, extraSize)
 	}
 }

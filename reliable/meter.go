@@ -3,7 +3,9 @@ package reliable
 import "math"
 
 // Stats are the measurements of an Endpoint. They change in Update, and RTT
-// with every ack.
+// with every ack. Their units are those of the C library, whose recorded figures
+// they repeat to the bit: milliseconds, percent, and kilobits a second. The figures
+// of package volley are in other units.
 type Stats struct {
 	RTT    float32 // smoothed round-trip time in milliseconds; 0 before the first sample
 	RTTMin float32 // least of the newest Config.RTTHistory samples, in milliseconds; 0 if all are 10 s or more
@@ -26,14 +28,15 @@ type Stats struct {
 type meter struct {
 	stats   Stats
 	prompts bool   // round-trip times are of acknowledgements that did not wait
-	blind   uint16 // packets that left before any was received tell no round-trip time
+	moved   bool   // there is no round-trip time since the other side is reached by another way
+	blind   uint16 // so many packets that left first tell none; with moved, those before this sequence
 	rtt     rttHistory
 	flows   *flows // nil before the first packet, and without Config.MaxWindow
 	updated int64  // time of the last Update
 }
 
 // flowing returns the flows, which it makes if there are none.
-func (m *meter) flowing(g *ground) *flows {
+func (m *meter) flowing(g *env) *flows {
 	if m.flows == nil {
 		now := uint32(g.now >> flowShift)
 		f := flow{last: now, marks: [3]uint32{now, now, now}}
@@ -43,7 +46,7 @@ func (m *meter) flowing(g *ground) *flows {
 	return m.flows
 }
 
-func (m *meter) freeFlows(g *ground) {
+func (m *meter) freeFlows(g *env) {
 	if m.flows != nil {
 		m.flows = nil
 		g.hold(-flowsSize)
@@ -51,14 +54,14 @@ func (m *meter) freeFlows(g *ground) {
 }
 
 // reset clears all figures.
-func (m *meter) reset(g *ground) {
+func (m *meter) reset(g *env) {
 	m.rtt.free(g)
 	m.stats = Stats{}
 	m.updated = g.now
 }
 
 // idle frees what only those who send and receive need. The figures stay.
-func (m *meter) idle(g *ground) {
+func (m *meter) idle(g *env) {
 	m.updateRTT()
 	m.rtt.free(g)
 	m.freeFlows(g)
@@ -67,8 +70,21 @@ func (m *meter) idle(g *ground) {
 // heardFirst notes that the first packet of the other side came when so many had left.
 func (m *meter) heardFirst(left uint64) { m.blind = uint16(min(left, math.MaxUint16)) }
 
+// move forgets the round-trip times of a way by which the packets before a sequence have left.
+func (m *meter) move(next uint16) {
+	m.prompts, m.moved, m.blind = false, true, next
+	m.rtt.forget()
+	m.rtt.dirty = false
+	s := &m.stats
+	s.RTT, s.RTTMin, s.RTTMax, s.RTTAvg = 0, 0, 0, 0
+	s.JitterAvg, s.JitterMax, s.JitterStddev = 0, 0, 0
+}
+
 // sample takes the round-trip time of packet s.
-func (m *meter) sample(g *ground, s uint16, rtt int64) {
+func (m *meter) sample(g *env, s uint16, rtt int64) {
+	if m.moved {
+		m.moved, m.blind = false, 0
+	}
 	ms := float32(float64(rtt) / 1e6)
 	if old := m.stats.RTT; old == 0 && ms > 0 || abs(old-ms) < rttSmallChange {
 		m.stats.RTT = ms
@@ -85,9 +101,16 @@ func (m *meter) sample(g *ground, s uint16, rtt int64) {
 	}
 }
 
-// samplePrompt is sample for an acknowledgement that did not wait. The first one ends
-// the figures of those that may have.
-func (m *meter) samplePrompt(g *ground, s uint16, rtt int64) {
+// blindTo reports whether an acknowledgement of a packet tells no round-trip time.
+func (m *meter) blindTo(id, first uint64, prompt bool) bool {
+	if m.moved {
+		return int16(uint16(id)-m.blind) < 0
+	}
+	return !prompt && id-first < uint64(m.blind)
+}
+
+// samplePrompt is sample for an acknowledgement that did not wait. The first drops the others.
+func (m *meter) samplePrompt(g *env, s uint16, rtt int64) {
 	if !m.prompts {
 		m.prompts, m.stats.RTT = true, 0
 		m.rtt.forget()
@@ -103,8 +126,7 @@ func (m *meter) roundTrip() int64 {
 	return int64(float64(m.stats.RTT) * 1e6)
 }
 
-// oldAge returns the age in nanoseconds beyond which a packet that is undecided counts
-// as lost.
+// oldAge returns the age in ns beyond which an undecided packet counts as lost.
 func (m *meter) oldAge() int64 { return max(overdueAge, int64(2e6*m.stats.RTT)) }
 
 // updateRTT brings the figures that rest on the history up to date.
@@ -122,8 +144,7 @@ func (m *meter) updateRTT() {
 	s.JitterStddev = float32(math.Sqrt(max(0, all.m2) / float64(all.n)))
 }
 
-// A span is a sum of bytes with the times of the first and the last packet,
-// which may have none.
+// A span is a sum of bytes with the times of its first and last packet, if any.
 type span struct {
 	bytes, earliest, latest int64
 	some                    bool
@@ -138,7 +159,7 @@ func (s *span) add(at int64, bytes uint32) {
 }
 
 // smoothing returns how far this update moves the loss and the bandwidths.
-func (m *meter) smoothing(g *ground) (loss, bandwidth float32) {
+func (m *meter) smoothing(g *env) (loss, bandwidth float32) {
 	times := 1.0
 	if g.cfg.SmoothingInterval != 0 {
 		times = float64(g.now-m.updated) / float64(g.cfg.SmoothingInterval)
@@ -147,8 +168,7 @@ func (m *meter) smoothing(g *ground) (loss, bandwidth float32) {
 		rescaled(orOff(g.cfg.BandwidthSmoothing, defaultBandwidthSmoothing), times)
 }
 
-// rescaled returns the smoothing factor that has the effect of f applied times
-// times.
+// rescaled returns the smoothing factor that has the effect of f applied times times.
 func rescaled(f float32, times float64) float32 {
 	if times == 1 {
 		return f
@@ -158,7 +178,7 @@ func rescaled(f float32, times float64) float32 {
 
 // update brings the figures up to date where windows are fixed: lost is the share of
 // the packets sent that were, and the spans are what was sent, acknowledged and received.
-func (m *meter) update(g *ground, lost float32, sent, acked, received span) {
+func (m *meter) update(g *env, lost float32, sent, acked, received span) {
 	m.updateRTT()
 	loss, bandwidth := m.smoothing(g)
 	if m.updated = g.now; sent.some {
@@ -171,8 +191,7 @@ func (m *meter) update(g *ground, lost float32, sent, acked, received span) {
 	smoothSpan(&m.stats.ReceivedBandwidth, received, bandwidth)
 }
 
-// updateGrowing is update where windows grow.
-func (m *meter) updateGrowing(g *ground, lost float32) {
+func (m *meter) updateGrowing(g *env, lost float32) {
 	m.updateRTT()
 	loss, bandwidth := m.smoothing(g)
 	m.updated = g.now

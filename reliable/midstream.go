@@ -12,7 +12,8 @@ import "time"
 //  2. It has started anew and has heard us since: its packets look old, but tell
 //     of a packet of ours of which nothing has told before. A late copy cannot
 //     do that, since what it tells has been heard when the packet came first, or
-//     with one that was sent after it.
+//     with one that was sent after it. Nor can a packet that was overtaken by a
+//     message, so that this holds for holes in the window, too.
 //  3. It has started anew and says that it has heard nothing. So do late copies
 //     of the first packets there were. After a silence longer than datagrams
 //     live in the network there are none. Before, it is asked, by a packet that
@@ -24,12 +25,10 @@ import "time"
 // noneHeard is the ack of a side that has received nothing.
 const noneHeard = 65535
 
-// inquiryPause is how long nothing of ours must have left before a packet that
-// asks does.
+// inquiryPause is how long nothing of ours must have left before a packet that asks does.
 const inquiryPause = int64(100 * time.Millisecond)
 
-// guard reports whether the packet s may be believed, or else the verdict on it, see
-// inbound.guard.
+// guard reports whether to believe the packet s, or the verdict on it. See inbound.guard.
 func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	if e.in.begin(s) {
 		e.startAt(s)
@@ -47,66 +46,59 @@ const (
 	openingPause = int64(10 * time.Millisecond) // packets of a burst overtake each other by more, but come in less time
 )
 
-// An opening is the packets with which the other side began: those that say that it
-// has heard nothing.
+// An opening is the other side's first packets: it has heard nothing yet.
 type opening struct {
-	from, to uint16
-	kind     openingKind
+	from  uint16
+	count uint16 // sequences from the first packet to the last one; 0: no packet was accepted yet
 }
 
-type openingKind uint8
+// openingHidden is the count of one that was over at the first packet, or is endless.
+const openingHidden = 1<<16 - 1
 
-const (
-	openingNone   openingKind = iota // no packet was accepted yet
-	openingKnown                     // from and to are the first and the last one
-	openingHidden                    // it was over when the first packet was accepted, or is endless
-)
+// none reports whether no packet was accepted yet, and known whether there is an end.
+func (o *opening) none() bool  { return o.count == 0 }
+func (o *opening) known() bool { return o.count > 0 && o.count < openingHidden }
 
 // note takes the header of an accepted packet, with a message or without.
 func (o *opening) note(h Header, message bool) {
 	switch {
-	case o.kind == openingHidden:
-	case o.kind == openingNone:
-		if *o = (opening{h.Sequence, h.Sequence, openingKnown}); !h.heardNothing() {
-			o.kind = openingHidden
-		}
-	case !message || !h.heardNothing() || int16(h.Sequence-o.to) <= 0:
-	case h.Sequence-o.from >= halfRange:
-		o.kind = openingHidden
-	default:
-		o.to = h.Sequence
+	case o.none() && h.heardNothing():
+		*o = opening{h.Sequence, 1}
+	case o.none():
+		o.count = openingHidden
+	case !o.known() || !message || !h.heardNothing():
+	case h.Sequence-o.from < halfRange:
+		o.count = max(o.count, h.Sequence-o.from+1)
+	case o.from+o.count-1-h.Sequence > halfRange: // ahead of the last one
+		o.count = openingHidden
 	}
 }
 
 // covers reports whether a packet that has heard nothing may be of the opening.
 func (o *opening) covers(s uint16, reach uint16) bool {
-	switch o.kind {
-	case openingNone:
-		return false
-	case openingHidden:
-		return true
+	if o.known() {
+		return int(s-(o.from-reach)) < int(o.count)+2*int(reach)
 	}
-	return int(s-(o.from-reach)) <= int(o.to-o.from)+2*int(reach)
+	return !o.none()
 }
 
-// opened looks at the header of a packet, with a message or without, before the
-// window does. It begins the window again if the other side shows that it has
-// started anew, and cannot be a copy. It reports whether the packet is a copy from the
-// opening before. An endpoint that begins at 0 does not expect others to begin elsewhere.
+// opened looks at a header before the window does, which it begins again if the other side
+// has started anew. True: the packet is a copy from the opening before. An endpoint that
+// begins at 0 expects others to do so.
 func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 	if !e.cfg.MidStream || !e.out.random() || !message || !h.heardNothing() {
 		return false
 	}
 	o, former := &e.in.opening, &e.in.former
 	switch {
-	case o.kind == openingNone:
+	case o.none():
 	case e.in.silent(e.now):
 		if h.Sequence != e.in.seen.Next() { // else it goes on, and has still heard nothing
 			e.renewAt(h.Sequence)
 		}
 	case o.covers(h.Sequence, openingReach):
 	case former.covers(h.Sequence, formerReach):
-		if former.kind == openingKnown {
+		if former.known() {
 			e.in.ask()
 			return true
 		}
@@ -118,7 +110,7 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 
 // startAt has the other parts start where the window does.
 func (e *Endpoint) startAt(s uint16) {
-	e.parts.restart(&e.ground, s, e.parts.begun(s, e.now))
+	e.parts.restart(&e.env, s, e.parts.begun(s, e.now))
 	if e.cfg.AckDelay == 0 {
 		return
 	}
@@ -126,13 +118,12 @@ func (e *Endpoint) startAt(s uint16) {
 	if e.out.random() && e.in.newsAt == never && e.in.renewals == 0 {
 		told = s - 1 // it has just begun, as we have
 	}
-	e.acks.open(&e.ground, e.in.newest()).tellFrom(told)
+	e.acks.open(&e.env, e.in.newest()).tellFrom(told)
 }
 
-// anew reports whether the packet s, which the window refuses, shows that the other
-// side has started anew. If so, the window begins again with it. The header is nil if
-// only other fragments than the first have come; where nothing has been accepted yet,
-// they change nothing.
+// anew reports whether a packet s, refused or overtaken by a message, shows that the other
+// side has started anew; the window then begins with it. The header is nil if only later
+// fragments have come, which change nothing before anything was accepted.
 func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 	silent := e.in.silent(e.now)
 	switch {
@@ -147,7 +138,7 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 			e.in.ask()
 			return false
 		}
-	case !e.tellsNews(*h, message):
+	case !e.tellsNews(*h, message), e.in.seen.Exists(s) && e.out.early(h.Ack):
 		return false
 	}
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead
@@ -155,15 +146,17 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 	if e.renewAt(s); !sure {
 		e.in.renewals--
 	}
+	if h != nil && !h.heardNothing() { // it had heard nothing until shortly before
+		e.in.opening = opening{s - openingReach, openingReach}
+	}
 	if !silent { // there may be copies of what it sent before
 		e.in.beginAfter(newsAt, s)
-		e.parts.restart(&e.ground, s, nil)
+		e.parts.restart(&e.env, s, nil)
 	}
 	return true
 }
 
-// tellsNews reports whether h acknowledges a packet of ours that nothing has acknowledged.
-// An ack that was not believed is still no news when a copy brings it.
+// tellsNews reports whether h acknowledges a packet of ours that nothing else has.
 func (e *Endpoint) tellsNews(h Header, message bool) bool {
 	if e.cfg.AckGuard && e.out.random() {
 		var c claim
@@ -177,9 +170,9 @@ func (e *Endpoint) tellsNews(h Header, message bool) bool {
 
 // renewAt begins the window again with the packet s. Those little older may still come.
 func (e *Endpoint) renewAt(s uint16) {
-	e.in.renew(&e.ground)
+	e.in.renew(&e.env)
 	e.acks.forgetReceived()
-	e.parts.restart(&e.ground, 0, e.parts.begun(s, e.now))
+	e.parts.restart(&e.env, 0, e.parts.begun(s, e.now))
 	if e.in.begin(s) {
 		e.startAt(s)
 	}

@@ -20,10 +20,9 @@ const (
 	overdueAge   = int64(2 * time.Second) // age beyond which an undecided packet counts as lost in PacketLoss, if not below twice RTT
 )
 
-// A header names a packet with a bit of its ack_bits. Packets that it does not
-// name, though they were sent earlier than one that it does by more than any
-// overtaking takes, are lost (RFC 9002, section 6.1.2). Both times are ours, so
-// it does not matter how long the acknowledgement waited.
+// A header names a packet with a bit of ack_bits. Unnamed packets are lost if sent earlier
+// than a named one by more than overtaking takes (RFC 9002, section 6.1.2). Both times are
+// ours.
 const (
 	marginMin   = int64(5 * time.Millisecond)
 	marginRatio = 9  // eighths of the round-trip time, times the scale
@@ -89,15 +88,13 @@ func (o *outbound) empty() {
 	}
 }
 
-// random reports whether the first sequence is that of a connection that tells its
-// peers from others with the same address.
+// random reports whether the first sequence tells apart peers with the same address.
 func (o *outbound) random() bool { return uint16(o.first) != 0 }
 
 // sent returns how many sequences were used.
 func (o *outbound) sent() uint64 { return o.nextID - o.first }
 
-// push adds a packet to a window that is a power of two. It returns the record
-// that it pushes out, if that was present.
+// push adds a packet to a window of a power of two, and returns the record that falls out.
 func (o *outbound) push(s uint16, r sentRecord) (out sentRecord, evicted bool) {
 	n := len(o.ring)
 	slot := &o.ring[int(s)&(n-1)]
@@ -118,8 +115,7 @@ func (o *outbound) push(s uint16, r sentRecord) (out sentRecord, evicted bool) {
 	return out, evicted
 }
 
-// unacked returns which of the packets that ackBits covers are in the window and not
-// acknowledged.
+// unacked returns the packets in ackBits that are in the window and not acknowledged.
 func (o *outbound) unacked(ack uint16, ackBits uint32) uint32 {
 	if o.odd != nil {
 		return o.unackedOdd(ack, ackBits)
@@ -143,7 +139,7 @@ func (o *outbound) unackedOdd(ack uint16, ackBits uint32) uint32 {
 }
 
 // ensure makes the window if there is none yet. It reports whether there is one.
-func (o *outbound) ensure(g *ground) bool {
+func (o *outbound) ensure(g *env) bool {
 	if o.ring != nil {
 		return true
 	}
@@ -167,7 +163,7 @@ func (o *outbound) ensure(g *ground) bool {
 	return true
 }
 
-func (o *outbound) free(g *ground) {
+func (o *outbound) free(g *env) {
 	if n := len(o.ring); n > 0 {
 		g.give(sentCharge(n))
 		g.hold(sentCharge(n) - sentBytes(n))
@@ -176,9 +172,8 @@ func (o *outbound) free(g *ground) {
 	}
 }
 
-// resize gives the window n entries, a power of two, if there is memory, and keeps as
-// many of the newest packets as fit.
-func (o *outbound) resize(g *ground, n int) {
+// resize gives the window n entries, a power of two, if there is memory. The newest stay.
+func (o *outbound) resize(g *env, n int) {
 	delta := sentCharge(n) - sentCharge(len(o.ring))
 	if !g.take(max(0, delta)) {
 		return
@@ -195,9 +190,8 @@ func (o *outbound) resize(g *ground, n int) {
 	o.ring, o.count = ring, count
 }
 
-// grow doubles a growing window when it is full for the first few times, and
-// when a packet that is still undecided is about to enter its older half.
-func (o *outbound) grow(g *ground) {
+// grow doubles a window that is full at first, or whose older half a packet enters undecided.
+func (o *outbound) grow(g *env) {
 	n := len(o.ring)
 	switch {
 	case o.count < n/2 || n >= g.cfg.MaxWindow:
@@ -214,9 +208,8 @@ func (o *outbound) grow(g *ground) {
 	}
 }
 
-// next records the next packet, of size bytes, which is about to be sent. It returns
-// the id of the one that this pushes out, if the fate of that was open.
-func (o *outbound) next(g *ground, size int) (lostID uint64, lost bool) {
+// next records a packet of size bytes, and returns the undecided one that it pushes out.
+func (o *outbound) next(g *env, size int) (lostID uint64, lost bool) {
 	s := uint16(o.nextID)
 	r := sentRecord{at: g.now, bytes: g.headered(size)}
 	if size == 0 {
@@ -256,7 +249,7 @@ func (o *outbound) nextOdd(s uint16, r sentRecord) (lostID uint64, lost bool) {
 }
 
 // skip leaves a sequence out. There was no packet, so nothing acknowledges it.
-func (o *outbound) skip(g *ground) (lostID uint64, lost bool) {
+func (o *outbound) skip(g *env) (lostID uint64, lost bool) {
 	lostID, lost = o.next(g, 0)
 	s := uint16(o.nextID) - 1
 	o.pending.Clear(s)
@@ -272,8 +265,7 @@ type acknowledged struct {
 	was   uint32 // its mark before
 }
 
-// acknowledge notes that packet s was acknowledged.
-func (o *outbound) acknowledge(g *ground, s uint16) acknowledged {
+func (o *outbound) acknowledge(g *env, s uint16) acknowledged {
 	r := o.record(s)
 	id := o.idOf(s)
 	a := acknowledged{id, g.now - r.at, r.bytes, r.mark}
@@ -306,10 +298,9 @@ func (o *outbound) settle(a acknowledged) {
 	o.overdue.decided(a.id)
 }
 
-// prompt returns the round-trip time that an acknowledgement which left when packet
-// s arrived tells. One that names s a usual round trip after another one did comes from a
-// peer that does not know what it says with that.
-func (o *outbound) prompt(g *ground, s uint16, usual int64) (rtt int64, ok bool) {
+// prompt returns the round-trip time by an acknowledgement that left as s arrived. One that
+// comes again a usual round trip later is from a peer that does not know what it says.
+func (o *outbound) prompt(g *env, s uint16, usual int64) (rtt int64, ok bool) {
 	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
 		return 0, false
 	}
@@ -320,8 +311,7 @@ func (o *outbound) prompt(g *ground, s uint16, usual int64) (rtt int64, ok bool)
 	return g.now - r.at, true
 }
 
-// span returns how many packets back the window may reach. At a size that
-// is not a power of two, some stay for longer around sequence 0.
+// span returns how far back the window reaches; further around 0 at odd sizes.
 func (o *outbound) span() int {
 	if o.odd == nil {
 		return o.count
@@ -359,8 +349,7 @@ func (o *outbound) loseAll(lost func(id uint64)) {
 	})
 }
 
-// losePassed presumes lost what the peer's ack has passed and is not young:
-// reordering is over.
+// losePassed presumes lost what the peer's ack has passed and is not young.
 func (o *outbound) losePassed(now int64, lost func(id uint64)) {
 	for id := max(o.decidedTo, o.nextID-uint64(o.span())); id+1 < o.overdue.heard; id++ {
 		if r := o.record(uint16(id)); r.undecided() && now-r.at > growthAge {
@@ -369,8 +358,7 @@ func (o *outbound) losePassed(now int64, lost func(id uint64)) {
 	}
 }
 
-// loseBefore presumes lost what is undecided among the packets that are at
-// least distance before the packet id-1.
+// loseBefore presumes lost what is undecided at least distance before the packet id-1.
 func (o *outbound) loseBefore(id, distance uint64, lost func(id uint64)) {
 	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.span()))
 	for id > distance && o.decidedTo < id-distance {
@@ -391,15 +379,12 @@ func (o *outbound) loseFarBehind(ack uint16, lost func(id uint64)) {
 	}
 }
 
-// margin returns by how much later a packet must have been sent to show that one
-// without an acknowledgement is lost. The times are a round trip, and how much
-// those vary.
+// margin returns by how much later a packet must have left to show an earlier loss.
 func (o *outbound) margin(rtt, vary int64) int64 {
 	return max(marginMin, (rtt*marginRatio/8+vary)*int64(o.scale+scaleUnit)/scaleUnit)
 }
 
-// passBy notes that a header has passed packets by, and reports whether one of them is
-// undecided.
+// passBy notes that a header has passed packets by, and reports whether one is undecided.
 func (o *outbound) passBy(h Header, lost func(id uint64)) bool {
 	d := uint64(uint16(o.nextID) - 1 - h.newestNamed())
 	if d >= uint64(o.count) {
@@ -434,9 +419,8 @@ func (o *outbound) losePassedBy(h Header, rtt, vary int64, lost func(id uint64))
 	}
 }
 
-// age looks at the packets that have grown old since the last time, in nanoseconds,
-// and presumes lost those that are far too old.
-func (o *outbound) age(g *ground, old int64, lost func(id uint64)) {
+// age looks at packets that have grown old, and presumes lost those far too old.
+func (o *outbound) age(g *env, old int64, lost func(id uint64)) {
 	first := o.nextID - uint64(o.span())
 	for id := max(o.overdue.to, first); id < o.nextID; id++ {
 		r := o.record(uint16(id))
@@ -456,9 +440,8 @@ func (o *outbound) age(g *ground, old int64, lost func(id uint64)) {
 	}
 }
 
-// lossDue returns when the age of a packet alone shows that it is lost, if there is such
-// a packet.
-func (o *outbound) lossDue(g *ground) (at int64, pending bool) {
+// lossDue returns when age alone shows that a packet is lost, if there is one.
+func (o *outbound) lossDue(g *env) (at int64, pending bool) {
 	limit := g.lostAfter()
 	if o.open == 0 || !g.grows() || limit == math.MaxInt64 {
 		return 0, false
@@ -472,10 +455,8 @@ func (o *outbound) lossDue(g *ground) (at int64, pending bool) {
 	return 0, false
 }
 
-// shrink gives memory back: a fixed window if no ack could still make a difference to
-// a packet in it; of a growing one, what is older than all undecided packets, after it
-// has presumed lost what it can.
-func (o *outbound) shrink(g *ground, old int64, lost func(id uint64)) {
+// shrink gives back a fixed window that no ack concerns, or what is decided of a growing one.
+func (o *outbound) shrink(g *env, old int64, lost func(id uint64)) {
 	switch {
 	case o.ring == nil:
 	case g.grows():
@@ -492,9 +473,8 @@ func (o *outbound) shrink(g *ground, old int64, lost func(id uint64)) {
 	}
 }
 
-// trim drops the packets of a growing window that are older than all undecided ones,
-// and makes it as small as that allows.
-func (o *outbound) trim(g *ground) {
+// trim drops packets older than all undecided ones, and shrinks a growing window.
+func (o *outbound) trim(g *env) {
 	keep := 0
 	for d := o.count - 1; d >= 0; d-- {
 		if o.record(uint16(o.nextID) - 1 - uint16(d)).undecided() {

@@ -57,25 +57,23 @@ func (p *prober) handled(h Header) { p.heardAck, p.heardBits = h.Ack, h.AckBits 
 // renewed notes that the next header may tell something new, whatever it says.
 func (p *prober) renewed() { p.heardBits = 0 }
 
-// variation returns the longer one of the round-trip time and the latest one, and how
-// much they vary. The fewer were measured, the less is known of them.
+// variation returns the longer of both round-trip times, and their variation.
 func (p *prober) variation(rtt int64) (longer, vary int64) {
 	longer = max(rtt, p.recent)
 	return longer, p.vary + longer/2/(1+int64(p.samples))
 }
 
-// due returns when a probe has to leave, if messages wait for an acknowledgement of
-// which the newest left at some time.
+// due returns when a probe has to leave, if messages have waited since the given time.
 func (p *prober) due(latest, rtt, delay int64) (at int64, ok bool) {
 	if p.count >= maxProbes {
 		return 0, false
 	}
+	rtt = max(rtt, p.recent) // the smoothed one follows slowly
 	wait := min(max(p.usual, rtt+delay/2), 2*(rtt+delay))
 	wait += wait/8 + probeMin
 	return max(latest, p.at) + wait<<p.count, true
 }
 
-// probed notes that a probe leaves.
 func (p *prober) probed(now int64) {
 	p.at = now
 	p.count++

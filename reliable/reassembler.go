@@ -6,10 +6,8 @@ import (
 	"volley/internal/seq"
 )
 
-// Reassemblies are kept with their buffers for later packets, in part because a
-// sender may let the first fragments of several packets go ahead: minSpares of
-// any size, more up to maxSpares as long as all together hold at most
-// spareBytes.
+// Reassemblies are kept with their buffers, in part because first fragments may go ahead:
+// minSpares of any size, up to maxSpares within spareBytes.
 const (
 	minSpares  = 4
 	maxSpares  = 16
@@ -28,8 +26,7 @@ type reassemblies struct {
 	since   int64 // from when on; no later than the oldest of those that are open
 }
 
-// noReassemblies are those of all endpoints that have had no fragment. They
-// are never written to.
+// noReassemblies are those of endpoints without fragments. They are never written to.
 var noReassemblies reassemblies
 
 // A reassembler puts fragments together, of packets in a window of its own.
@@ -39,9 +36,6 @@ type reassembler struct {
 }
 
 func (p *reassembler) slot(s uint16) **reassembly {
-	if n := len(p.table); n&(n-1) == 0 {
-		return &p.table[int(s)&(n-1)]
-	}
 	return &p.table[int(s)%len(p.table)]
 }
 
@@ -66,8 +60,7 @@ func (p *reassembler) header(f *Fragment) *Header {
 	return nil
 }
 
-// expected returns the reassembly that has the fragments before this one, a datagram
-// which is a fragment by its first byte, and no others; nil if none is known to.
+// expected returns the reassembly whose next fragment this datagram is, if known.
 func (p *reassembler) expected(datagram []byte) *reassembly {
 	r := p.inOrder
 	if r == nil || len(datagram) < FragmentHeaderSize || r.sequence != uint16(datagram[1])|uint16(datagram[2])<<8 {
@@ -76,9 +69,8 @@ func (p *reassembler) expected(datagram []byte) *reassembly {
 	return r
 }
 
-// extend makes room in r for a fragment. If that is refused, the verdict is another
-// one than fragmentStored.
-func (p *reassembler) extend(g *ground, r *reassembly, f *Fragment) Verdict {
+// extend makes room in r for a fragment. A refusal is a verdict other than fragmentStored.
+func (p *reassembler) extend(g *env, r *reassembly, f *Fragment) Verdict {
 	switch {
 	case r.count != f.Count:
 		return Invalid
@@ -101,9 +93,8 @@ func (p *reassembler) store(r *reassembly, f *Fragment, fragmentSize int) {
 	}
 }
 
-// begin makes a reassembly for the packet of fragment f, with room for it. It
-// returns nil and why if that is not to be had.
-func (p *reassembler) begin(g *ground, f *Fragment) (*reassembly, Verdict) {
+// begin makes a reassembly with room for fragment f, or returns nil and why not.
+func (p *reassembler) begin(g *env, f *Fragment) (*reassembly, Verdict) {
 	if !seq.AheadOf(f.Sequence, p.next) && seq.StaleIn(f.Sequence, p.next, reassemblyWindow(g)) {
 		return nil, stale
 	}
@@ -132,8 +123,7 @@ func (p *reassembler) begin(g *ground, f *Fragment) (*reassembly, Verdict) {
 	return r, fragmentStored
 }
 
-// received notes that the packet s was received.
-func (p *reassembler) received(g *ground, s uint16) {
+func (p *reassembler) received(g *env, s uint16) {
 	if p.open == 0 && p.next == s {
 		p.next++ // as nearly always
 	} else {
@@ -141,9 +131,8 @@ func (p *reassembler) received(g *ground, s uint16) {
 	}
 }
 
-// forward makes s the newest sequence of the window, and gives up what that leaves
-// behind.
-func (p *reassembler) forward(g *ground, s uint16) {
+// forward makes s the newest sequence of the window, and gives up what that leaves behind.
+func (p *reassembler) forward(g *env, s uint16) {
 	if !seq.AheadOf(s, p.next) {
 		return
 	}
@@ -159,7 +148,7 @@ func (p *reassembler) forward(g *ground, s uint16) {
 }
 
 // close takes r out of the table, if it still is there.
-func (p *reassembler) close(g *ground, r *reassembly) {
+func (p *reassembler) close(g *env, r *reassembly) {
 	slot := p.slot(r.sequence)
 	if *slot != r {
 		return
@@ -173,7 +162,7 @@ func (p *reassembler) close(g *ground, r *reassembly) {
 }
 
 // restart gives up all that is open, except for kept, and makes s the next sequence.
-func (p *reassembler) restart(g *ground, s uint16, kept *reassembly) {
+func (p *reassembler) restart(g *env, s uint16, kept *reassembly) {
 	p.next = s
 	if p.open == 0 {
 		return
@@ -193,8 +182,7 @@ func (p *reassembler) begun(s uint16, now int64) *reassembly {
 	return nil
 }
 
-// lacksFirst reports whether there are fragments of packets, of none of which the
-// first has come.
+// lacksFirst reports whether there are fragments, but no first one of any packet.
 func (p *reassembler) lacksFirst() bool {
 	for _, r := range p.table {
 		if r != nil && r.headerSize > 0 {
@@ -205,7 +193,7 @@ func (p *reassembler) lacksFirst() bool {
 }
 
 // due returns when expire may have something to do, and whether it will.
-func (p *reassembler) due(g *ground) (at int64, pending bool) {
+func (p *reassembler) due(g *env) (at int64, pending bool) {
 	if !p.timed || g.cfg.ReassemblyTimeout <= 0 {
 		return 0, false
 	}
@@ -213,7 +201,7 @@ func (p *reassembler) due(g *ground) (at int64, pending bool) {
 }
 
 // expire gives up what is too old.
-func (p *reassembler) expire(g *ground) {
+func (p *reassembler) expire(g *env) {
 	limit := g.now - int64(g.cfg.ReassemblyTimeout)
 	if !p.timed || g.cfg.ReassemblyTimeout <= 0 || p.since > limit {
 		return
@@ -233,17 +221,16 @@ func (p *reassembler) expire(g *ground) {
 
 const pointerSize = int(unsafe.Sizeof(uintptr(0)))
 
-// tableSize is the memory of a table of n reassemblies.
 func tableSize(n int) int { return int(unsafe.Sizeof(reassemblies{})) + n*pointerSize }
 
 // partSize is the memory of a reassembly without its buffer.
-func partSize(g *ground) int { return int(unsafe.Sizeof(reassembly{})) + int(g.maxFragments) }
+func partSize(g *env) int { return int(unsafe.Sizeof(reassembly{})) + int(g.maxFragments) }
 
 // reassemblyWindow returns how many packets may lack fragments.
-func reassemblyWindow(g *ground) int { return or(g.cfg.ReassemblyBuffer, defaultReassemblyBuffer) }
+func reassemblyWindow(g *env) int { return or(g.cfg.ReassemblyBuffer, defaultReassemblyBuffer) }
 
 // ensure makes the table if there is none.
-func (p *reassembler) ensure(g *ground) bool {
+func (p *reassembler) ensure(g *env) bool {
 	if p.reassemblies != &noReassemblies {
 		return true
 	}
@@ -255,9 +242,8 @@ func (p *reassembler) ensure(g *ground) bool {
 	return true
 }
 
-// take asks for n bytes within Config.ReassemblyBytes. It sacrifices the spare
-// buffers if that helps.
-func (p *reassembler) take(g *ground, n int) bool {
+// take asks for n bytes within Config.ReassemblyBytes, and gives spare buffers for it.
+func (p *reassembler) take(g *env, n int) bool {
 	if limit := g.cfg.ReassemblyBytes; limit > 0 && p.bytes+n > limit {
 		p.freeSpares(g)
 		if p.bytes+n > limit {
@@ -271,13 +257,13 @@ func (p *reassembler) take(g *ground, n int) bool {
 	return true
 }
 
-func (p *reassembler) give(g *ground, n int) {
+func (p *reassembler) give(g *env, n int) {
 	p.bytes -= n
 	g.give(n)
 }
 
 // fresh returns an empty reassembly, or nil.
-func (p *reassembler) fresh(g *ground) *reassembly {
+func (p *reassembler) fresh(g *env) *reassembly {
 	if n := len(p.spare); n > 0 {
 		r := p.spare[n-1]
 		p.spare = p.spare[:n-1]
@@ -290,7 +276,7 @@ func (p *reassembler) fresh(g *ground) *reassembly {
 }
 
 // recycle keeps r and its buffer for another packet, or frees them.
-func (p *reassembler) recycle(g *ground, r *reassembly) {
+func (p *reassembler) recycle(g *env, r *reassembly) {
 	if n := len(p.spare); n >= maxSpares || n >= minSpares && p.spareSize()+cap(r.buf) > spareBytes {
 		p.give(g, partSize(g)+cap(r.buf))
 		return
@@ -306,9 +292,8 @@ func (p *reassembler) spareSize() (n int) {
 	return n
 }
 
-// grow gives r a buffer of at least need bytes and of twice the former size, but not
-// more than the whole packet takes.
-func (p *reassembler) grow(g *ground, r *reassembly, need int) bool {
+// grow gives r at least need bytes and twice the former size, within the whole packet.
+func (p *reassembler) grow(g *env, r *reassembly, need int) bool {
 	c := max(need, min(2*cap(r.buf), r.count*int(g.fragmentSize)))
 	if !p.take(g, c-cap(r.buf)) {
 		return false
@@ -318,7 +303,7 @@ func (p *reassembler) grow(g *ground, r *reassembly, need int) bool {
 }
 
 // freeSpares frees what is kept for later.
-func (p *reassembler) freeSpares(g *ground) {
+func (p *reassembler) freeSpares(g *env) {
 	if len(p.spare) == 0 {
 		return
 	}
@@ -329,7 +314,7 @@ func (p *reassembler) freeSpares(g *ground) {
 }
 
 // shrink frees all that is not in use by an open reassembly.
-func (p *reassembler) shrink(g *ground) {
+func (p *reassembler) shrink(g *env) {
 	p.freeSpares(g)
 	if p.open == 0 && p.reassemblies != &noReassemblies {
 		g.give(tableSize(len(p.table)))

@@ -2,10 +2,8 @@ package reliable
 
 import "unsafe"
 
-// A reassembly collects the fragments of one packet, in the order in which
-// they arrive: they are all of one size but the last, so each takes the next
-// slot of a buffer, which grows as it fills. When all came in order, the
-// buffer is the payload.
+// A reassembly collects the fragments of a packet as they arrive in the slots of a growing
+// buffer: all are of one size but the last. In order, the buffer is the payload.
 type reassembly struct {
 	sequence uint16
 	count    int       // fragments announced
@@ -21,10 +19,10 @@ type reassembly struct {
 	openedAt   int64
 }
 
-// MaxReassemblyOverhead is the most that a reassembly counts against
+// maxReassemblyOverhead is the most that a reassembly counts against
 // Config.ReassemblyBytes beside its fragments, in bytes. Fragments count with
 // their full size.
-const MaxReassemblyOverhead = int(unsafe.Sizeof(reassembly{})) + maxMaxFragments
+const maxReassemblyOverhead = int(unsafe.Sizeof(reassembly{})) + maxMaxFragments
 
 func (r *reassembly) has(id uint8) bool { return r.present[id>>6]&(1<<(id&63)) != 0 }
 
@@ -64,9 +62,7 @@ func (r *reassembly) store(f *Fragment, fragmentSize int) {
 	copy(r.buf[slot*fragmentSize:], f.Data)
 }
 
-// storeNext is store for a datagram that is the next fragment after those that
-// came, all of them in order, and is not empty, if the buffer has room for it.
-// It reports whether it was.
+// storeNext stores the next fragment in order if there is room, and reports whether.
 func (r *reassembly) storeNext(b []byte, fragmentSize int) bool {
 	id, n := len(r.order), len(b)-FragmentHeaderSize
 	if b[0] != fragmentPrefix || int(b[3]) != id || int(b[4]) != r.count-1 {
@@ -104,9 +100,7 @@ func (r *reassembly) payload(fragmentSize int) []byte {
 	return buf[:(r.count-1)*fragmentSize+r.lastSize]
 }
 
-// swap exchanges the first n bytes of a and b. There are as many: where the last
-// fragment, which may be shorter, has come before others, one of those is behind
-// it in the buffer.
+// swap exchanges the first n bytes of a and b: a short last fragment came too early.
 func swap(a, b []byte, n int) {
 	var tmp [512]byte
 	for i := 0; i < n; i += len(tmp) {

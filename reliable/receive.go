@@ -16,7 +16,7 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	}
 	e.advance(now)
 	if len(datagram) > int(e.maxPacket)+datagramSlack {
-		e.rare.count(&e.ground, packetTooLargeToReceive)
+		e.extras.count(&e.env, packetTooLargeToReceive)
 		return TooLarge
 	}
 	if len(datagram) > 0 && datagram[0]&prefixFragment != 0 {
@@ -25,39 +25,41 @@ func (e *Endpoint) Receive(now time.Time, datagram []byte) Verdict {
 	e.counters.received()
 	h, n, reason := parseHeader(datagram)
 	if reason != "" {
-		e.rare.count(&e.ground, packetInvalid)
+		e.extras.count(&e.env, packetInvalid)
 		return Invalid
 	}
 	if e.opened(&h, n < len(datagram) && len(datagram)-n <= int(e.maxPacket)) {
-		e.rare.count(&e.ground, packetStale)
+		e.extras.count(&e.env, packetStale)
 		return stale
 	}
 	if e.cfg.JumpGuard && (h.Sequence != e.in.seen.Next() || e.in.unmet) && len(datagram)-n <= int(e.maxPacket) {
 		if v, believed := e.guard(h.Sequence); !believed && !e.anew(h.Sequence, &h, n < len(datagram)) {
-			e.rare.count(&e.ground, packetStale)
+			e.extras.count(&e.env, packetStale)
 			return v
 		}
 	}
 	return e.receivePacket(h, datagram[n:], len(datagram), never)
 }
 
-// receivePacket takes a whole packet, size bytes with its header. The sequence of
-// one that came in fragments was moved on to when the first of them came, at the
-// time begun; for others that is never.
+// receivePacket takes a packet of size bytes. begun is when its first fragment moved the window.
 func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64) Verdict {
 	if len(payload) > int(e.maxPacket) {
-		e.rare.count(&e.ground, packetTooLargeToReceive)
+		e.extras.count(&e.env, packetTooLargeToReceive)
 		return TooLarge
 	}
 	switch status := e.in.seen.Status(h.Sequence); {
-	case status == seq.Fresh || e.anew(h.Sequence, &h, len(payload) > 0):
+	case status == seq.Fresh:
+		if e.in.late(h.Sequence) && !h.heardNothing() {
+			e.anew(h.Sequence, &h, len(payload) > 0)
+		}
+	case e.anew(h.Sequence, &h, len(payload) > 0):
 	case status == seq.Stale:
-		e.rare.count(&e.ground, packetStale)
+		e.extras.count(&e.env, packetStale)
 		return stale
 	default:
-		e.rare.count(&e.ground, packetDuplicate)
+		e.extras.count(&e.env, packetDuplicate)
 		if h.heardNothing() && len(payload) > 0 {
-			e.acks.answerBeginner(&e.ground, e.in.newest())
+			e.acks.answerBeginner(&e.env, e.in.newest())
 		}
 		return Duplicate
 	}
@@ -68,30 +70,29 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		if e.cfg.AckRefused {
 			e.handleAcks(h, len(payload) > 0)
 			if e.out.sent() == 0 {
-				e.acks.introduce(&e.ground, e.in.newest())
+				e.acks.introduce(&e.env, e.in.newest())
 			}
 		}
 		return Refused
 	}
 	// An empty packet that comes late tells nothing that is worth an answer.
 	gap := begun == never && h.Sequence != e.in.seen.Next() && (len(payload) > 0 || e.in.seen.Ahead(h.Sequence))
-	if first := e.in.accept(&e.ground, h.Sequence, e.headered(size)); first {
+	if first := e.in.accept(&e.env, h.Sequence, e.headered(size)); first {
 		e.meter.heardFirst(e.out.sent())
 	}
 	e.in.opening.note(h, len(payload) > 0)
 	if e.grows() {
-		e.meter.flowing(&e.ground).received.add(e.headered(size), e.now)
+		e.meter.flowing(&e.env).received.add(e.headered(size), e.now)
 	}
-	e.parts.received(&e.ground, h.Sequence)
+	e.parts.received(&e.env, h.Sequence)
 	e.handleAcks(h, len(payload) > 0)
 	if e.cfg.AckDelay > 0 {
-		e.acks.arrived(&e.ground, e.view(), h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
+		e.acks.arrived(&e.env, e.view(), h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
 	}
 	return Delivered
 }
 
-// handleAcks learns from the header of an accepted packet, one with a message or
-// without.
+// handleAcks learns from the header of an accepted packet, one with a message or without.
 func (e *Endpoint) handleAcks(told Header, message bool) {
 	h, prompt := told, false
 	if e.cfg.AckDelay > 0 || e.cfg.AckGuard {
@@ -100,20 +101,23 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 			return
 		}
 	}
+	if message {
+		e.in.speaks(told.Sequence)
+	}
 	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
 	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
 		t.handled(told)
 	}
-	if prompt {
-		if rtt, ok := e.out.prompt(&e.ground, h.Ack, e.meter.roundTrip()); ok {
-			e.meter.samplePrompt(&e.ground, h.Ack, rtt)
-			e.acks.open(&e.ground, e.in.newest()).measured(rtt, e.meter.roundTrip())
+	if prompt && !e.meter.blindTo(e.out.idOf(h.Ack), e.out.first, true) {
+		if rtt, ok := e.out.prompt(&e.env, h.Ack, e.meter.roundTrip()); ok {
+			e.meter.samplePrompt(&e.env, h.Ack, rtt)
+			e.acks.open(&e.env, e.in.newest()).measured(rtt, e.meter.roundTrip())
 		}
 	}
 	news := mask != 0
 	for ; mask != 0; mask &= mask - 1 {
 		s := h.Ack - uint16(bits.TrailingZeros32(mask))
-		if !e.rare.list(&e.ground, s) {
+		if !e.extras.list(&e.env, s) {
 			continue
 		}
 		e.acked(s)
@@ -133,11 +137,11 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 	}
 }
 
-// heed returns a header with the acks that may be true and tell something, or reports
-// that there are none, and whether it left when the packet Ack arrived.
+// heed returns the credible acks of a header, and whether it left as Ack arrived.
 func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if t := e.acks.talk; t != nil {
 		if message && t.repeats(h) {
+			e.in.speaks(h.Sequence)
 			return h, false, false // as in a flood
 		}
 		t.renewed()
@@ -154,21 +158,20 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if claim == credible || claim == alone {
 		return h, prompt, true
 	}
-	e.rare.count(&e.ground, ackInvalid)
+	e.out.disbelieved(h.Ack)
+	e.extras.count(&e.env, ackInvalid)
 	return h, false, false
 }
 
-// acked notes that packet s was acknowledged. Of those that acknowledged nothing,
-// since they left before anything was received, the time is no sample: to whoever
-// acknowledges nothing the other side does not answer at once, see acks.arrived.
+// acked notes that s was acknowledged. Packets without acks are no samples, see acks.arrived.
 func (e *Endpoint) acked(s uint16) {
 	e.counters.acked()
-	a := e.out.acknowledge(&e.ground, s)
+	a := e.out.acknowledge(&e.env, s)
 	if e.grows() {
-		e.meter.flowing(&e.ground).acked.add(a.bytes, e.now)
+		e.meter.flowing(&e.env).acked.add(a.bytes, e.now)
 	}
-	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && a.id-e.out.first >= uint64(e.meter.blind) {
-		e.meter.sample(&e.ground, s, a.rtt)
+	if e.cfg.AckDelay == 0 || !e.meter.prompts && a.was&markEmpty == 0 && !e.meter.blindTo(a.id, e.out.first, false) {
+		e.meter.sample(&e.env, s, a.rtt)
 	}
 	if t := e.acks.talk; t != nil {
 		t.confirmed(a.id)
@@ -177,7 +180,7 @@ func (e *Endpoint) acked(s uint16) {
 		return
 	}
 	if e.cfg.AckDelay > 0 {
-		e.acks.open(&e.ground, e.in.newest()).heard(a.rtt)
+		e.acks.open(&e.env, e.in.newest()).heard(a.rtt)
 	}
 	if a.was&markLost == 0 {
 		e.out.settle(a)

@@ -11,9 +11,8 @@ type receivedRecord struct {
 
 const receivedRecordSize = int(unsafe.Sizeof(receivedRecord{}))
 
-// A receivedRing has the records of the newest packets, by sequence modulo its
-// length. Where that is a power of two, sums over the older half are kept up
-// to date as it moves.
+// A receivedRing has the records of the newest packets by sequence. If its length is a power
+// of two, it keeps sums over the older half.
 type receivedRing struct {
 	records []receivedRecord
 	next    uint16 // one past the newest sequence
@@ -41,7 +40,6 @@ func (r *receivedRing) step() *receivedRecord {
 	return slot
 }
 
-// forward moves the ring on to next.
 func (r *receivedRing) forward(next uint16) {
 	if int(next-r.next) >= len(r.records) {
 		r.reset(next)
@@ -75,8 +73,7 @@ func (r *receivedRing) put(s uint16, rec receivedRecord) {
 // set puts the record of s into a ring whose length is not a power of two.
 func (r *receivedRing) set(s uint16, rec receivedRecord) { r.records[int(s)%len(r.records)] = rec }
 
-// span returns the span of the older half. Packets that were the newest when they
-// came are in order of time.
+// span returns the span of the older half, whose newest packets came in order.
 func (r *receivedRing) span() (got span) {
 	if r.bytes == 0 {
 		return got
@@ -106,7 +103,7 @@ func (r *receivedRing) span() (got span) {
 func ringCharge(n int) int { return max(0, n-firstSentWindow) * receivedRecordSize }
 
 // newReceivedRing returns a ring of n records, or nil if there is no memory.
-func newReceivedRing(g *ground, n int, next uint16) *receivedRing {
+func newReceivedRing(g *env, n int, next uint16) *receivedRing {
 	if !g.take(ringCharge(n)) {
 		return nil
 	}
@@ -115,7 +112,7 @@ func newReceivedRing(g *ground, n int, next uint16) *receivedRing {
 }
 
 // free gives the memory of a ring back, if there is one.
-func (r *receivedRing) free(g *ground) {
+func (r *receivedRing) free(g *env) {
 	if r != nil {
 		n := len(r.records)
 		g.give(ringCharge(n))

@@ -266,7 +266,7 @@ func (s *actor) edge() int {
 
 // report returns the line of a phase, and begins the next.
 func (s *actor) report(phase string) string {
-	s.e.Inner().SentFates(func(id uint64, fate Fate, rtt time.Duration) { s.fig.add(id, uint64(fate), uint64(rtt)) })
+	s.e.Inner().SentFates(func(id uint64, fate uint8, rtt time.Duration) { s.fig.add(id, uint64(fate), uint64(rtt)) })
 	s.ponder()
 	parts, all := s.structs()
 	var b strings.Builder

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A rhythm is how both sides send messages: where they do so steadily, the next one
-// is worth waiting for.
+// A rhythm is how both sides send. Where it is steady, the next message is worth waiting for.
 type rhythm struct {
 	latest   int64  // when this side sent a message last, or never
 	interval int32  // usual nanoseconds between two, less than rhythmRest; 0: not known
@@ -47,9 +46,7 @@ func (r *rhythm) alive(now int64) bool {
 	return usual > 0 && now-r.latest <= 2*usual+usual/4
 }
 
-// next returns until when a message is to be expected at the latest, for one
-// that arrived at the given time. A message may be late by a quarter of the
-// interval; and where messages answer others, the rhythm is that of the arrivals.
+// next returns until when the next message is expected, a quarter of the interval late.
 func (r *rhythm) next(arrived int64) (at int64, ok bool) {
 	if !r.alive(arrived) {
 		return 0, false

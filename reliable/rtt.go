@@ -50,8 +50,7 @@ func (h *rttHistory) summarise(i int) {
 	h.blocks[i] = summary(h.samples[i*rttBlockLen : min((i+1)*rttBlockLen, len(h.samples))])
 }
 
-// summary returns that of some samples. Its sums are of distances from one of them,
-// which keeps them exact.
+// summary sums distances from one sample, which keeps the sums exact.
 func summary(samples []float32) rttBlock {
 	b := rttBlock{min: math.MaxFloat32}
 	var origin, sum, squares float64
@@ -117,7 +116,7 @@ func (h *rttHistory) combine() rttBlock {
 }
 
 // ensure makes room for the first samples, if there is memory.
-func (h *rttHistory) ensure(g *ground) bool {
+func (h *rttHistory) ensure(g *env) bool {
 	n := or(g.cfg.RTTHistory, defaultRTTHistory)
 	if g.grows() {
 		n = min(n, rttFirst)
@@ -125,7 +124,6 @@ func (h *rttHistory) ensure(g *ground) bool {
 	return h.resize(g, n)
 }
 
-// forget empties the history.
 func (h *rttHistory) forget() {
 	for i := range h.samples {
 		h.samples[i] = -1
@@ -137,7 +135,7 @@ func (h *rttHistory) forget() {
 }
 
 // nextSlot returns the slot of the next sample in a growing history.
-func (h *rttHistory) nextSlot(g *ground) int {
+func (h *rttHistory) nextSlot(g *env) int {
 	if int(h.pos) == len(h.samples) {
 		full := or(g.cfg.RTTHistory, defaultRTTHistory)
 		slow := len(h.samples) >= rttBlockLen && g.now-h.turnedAt >= rttGrowTurn
@@ -150,10 +148,8 @@ func (h *rttHistory) nextSlot(g *ground) int {
 	return int(h.pos - 1)
 }
 
-// historyBytes is the memory of n samples.
 func historyBytes(n int) int { return 4*n + rttBlockSize*rttBlocks(n) }
 
-// rttBlocks is how many blocks they have.
 func rttBlocks(n int) int {
 	if n <= rttBlockLen {
 		return 0
@@ -162,7 +158,7 @@ func rttBlocks(n int) int {
 }
 
 // resize makes room for n samples, and keeps those there are.
-func (h *rttHistory) resize(g *ground, n int) bool {
+func (h *rttHistory) resize(g *env, n int) bool {
 	if !g.take(historyBytes(n) - historyBytes(len(h.samples))) {
 		return false
 	}
@@ -181,7 +177,7 @@ func (h *rttHistory) resize(g *ground, n int) bool {
 	return true
 }
 
-func (h *rttHistory) free(g *ground) {
+func (h *rttHistory) free(g *env) {
 	g.give(historyBytes(len(h.samples)))
 	*h = rttHistory{}
 }

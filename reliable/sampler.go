@@ -4,7 +4,7 @@ import "time"
 
 const (
 	sampledFirst   = 3                              // so many arrivals are sampled at first, ...
-	sampledTalk    = int64(1200 * time.Millisecond) // ... then one in this time where we send messages too, ...
+	sampledTalk    = int64(1400 * time.Millisecond) // ... then one in this time where we send messages too, ...
 	sampledListen  = int64(80 * time.Millisecond)   // ... and one in this time where we do not
 	minTalkEvery   = 4
 	maxTalkEvery   = 64                           // but where so many come within less time, ...
@@ -14,8 +14,7 @@ const (
 	maxListenEvery = ackDistance - 2
 )
 
-// A sampler settles which arrivals are answered at once, to measure the round-trip
-// time.
+// A sampler settles which arrivals are answered at once, to measure the round-trip time.
 type sampler struct {
 	sampledAt int64  // when an arrival was sampled last
 	anchor    uint16 // that a sampled acknowledgement is for
@@ -26,7 +25,6 @@ type sampler struct {
 
 func newSampler(sampledAt int64) sampler { return sampler{sampledAt: sampledAt, every: 1, left: 1} }
 
-// arrive counts a message. It reports whether that is to be sampled.
 func (a *sampler) arrive(now int64) bool {
 	if a.left--; a.left == 0 {
 		return true
@@ -38,16 +36,14 @@ func (a *sampler) arrive(now int64) bool {
 	return false
 }
 
-// sample has the message s answered at once. It returns how long ago the last one was,
-// and how many have come since.
+// sample has the message s answered at once, and returns the time and messages since the last.
 func (a *sampler) sample(s uint16, now int64) (since int64, n uint16) {
 	since = now - a.sampledAt
 	a.sampled, a.anchor, a.sampledAt = true, s, now
 	return since, a.every
 }
 
-// pause settles how many more messages come before the next sample: none if first is
-// set, else by the time since the last one, and whether messages leave in a rhythm.
+// pause settles how many messages come before the next sample; with first, none.
 func (a *sampler) pause(since int64, first, rhythm bool) {
 	switch {
 	case first:
@@ -64,8 +60,7 @@ func (a *sampler) pause(since int64, first, rhythm bool) {
 	a.left = a.every
 }
 
-// following returns one in how many arrivals to sample from now on so that it is one in
-// the time goal, if they go on to come as they have since the last one.
+// following returns one in how many arrivals to sample, for one in the time goal.
 func (a *sampler) following(since, goal int64, least, most uint16) uint16 {
 	n := int64(most)
 	if since > 0 {
@@ -74,17 +69,14 @@ func (a *sampler) following(since, goal int64, least, most uint16) uint16 {
 	return max(uint16(n), least)
 }
 
-// answered takes the sample that is due. It reports whether it is of now, and so an
-// acknowledgement of it measures.
+// answered takes the sample that is due, and reports whether its acknowledgement measures.
 func (a *sampler) answered(now int64) bool {
 	due := a.sampled && a.sampledAt == now
 	a.sampled = false
 	return due
 }
 
-// expected returns when the arrival to be sampled next is to be expected, and at
-// the latest, where they come at a pace. It may be late by a quarter of the time
-// between two.
+// expected returns when the sampled arrival is expected, and at the latest.
 func (a *sampler) expected(pace int64) (soon, late int64) {
 	soon = a.sampledAt + int64(a.every)*pace
 	return soon, soon + pace/4

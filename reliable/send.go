@@ -9,10 +9,10 @@ import "time"
 func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, err error) {
 	e.advance(now)
 	if len(payload) > int(e.maxPacket) {
-		e.rare.count(&e.ground, packetTooLargeToSend)
+		e.extras.count(&e.env, packetTooLargeToSend)
 		return 0, &MessageTooLargeError{Size: len(payload), Max: int(e.maxPacket)}
 	}
-	if e.out.ring == nil && !e.out.ensure(&e.ground) {
+	if e.out.ring == nil && !e.out.ensure(&e.env) {
 		return 0, ErrNoMemory
 	}
 	h := e.in.header(e.out.nextID)
@@ -20,15 +20,14 @@ func (e *Endpoint) Send(now time.Time, payload []byte, out *Batch) (id uint64, e
 		return e.sendEmpty(h, false, out), nil
 	}
 	if e.cfg.AckDelay > 0 {
-		t := e.acks.open(&e.ground, e.in.newest())
+		t := e.acks.open(&e.env, e.in.newest())
 		t.note(e.now)
 		t.noted()
 	}
 	return e.sendHeader(h, h.Ack, payload, out), nil
 }
 
-// sendEmpty appends a packet without payload. There is a window. If it is prompt, what
-// it acknowledges has arrived just now.
+// sendEmpty appends an empty packet. Prompt: what it acknowledges has arrived just now.
 func (e *Endpoint) sendEmpty(h Header, prompt bool, out *Batch) (id uint64) {
 	newest := h.Ack
 	if e.cfg.AckDelay > 0 && !prompt {
@@ -37,14 +36,13 @@ func (e *Endpoint) sendEmpty(h Header, prompt bool, out *Batch) (id uint64) {
 	return e.sendHeader(h, newest, nil, out)
 }
 
-// sendHeader appends the datagrams of a packet whose header tells of all up to
-// newest.
+// sendHeader appends the datagrams of a packet whose header tells of all up to newest.
 func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batch) (id uint64) {
 	if t := e.acks.talk; t != nil {
 		t.renewed()
 	}
 	id = e.out.nextID
-	lostID, lost := e.out.next(&e.ground, len(payload))
+	lostID, lost := e.out.next(&e.env, len(payload))
 	fragments := 0
 	if len(payload) > int(e.fragmentAbove) {
 		fragments = putFragments(h, payload, int(e.fragmentSize), out)
@@ -56,7 +54,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 	}
 	e.counters.sent(fragments)
 	if e.grows() {
-		e.meter.flowing(&e.ground).sent.add(e.headered(len(payload)), e.now)
+		e.meter.flowing(&e.env).sent.add(e.headered(len(payload)), e.now)
 	}
 	if t := e.acks.talk; t != nil {
 		t.departed(id, newest, e.parts.open, e.now)

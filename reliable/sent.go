@@ -41,13 +41,13 @@ func (r *sentRecord) rtt() time.Duration {
 	return time.Duration(r.mark>>markBits) * time.Microsecond
 }
 
-// An overdue knows how many packets of a growing window are undecided although
-// they are old, and sent after the newest one that the other side's ack named.
-// When that side falls silent, nothing but they shows it.
+// An overdue counts old, undecided packets of a growing window that were sent after the
+// newest acknowledged one. They alone show that the other side is silent.
 type overdue struct {
 	heard uint64 // one past the newest packet that the other side's ack named
 	to    uint64 // one past the newest that is old
 	count int32  // those from heard on, and before to, that are undecided
+	early uint32 // one past the latest packet that an ack named before it was sent, modulo 2^32
 }
 
 // passed forgets the packets before id, which the other side's ack has passed.
@@ -71,9 +71,8 @@ func (o *overdue) decided(id uint64) {
 	}
 }
 
-// recentFates are what became of the newest packets with a payload that were
-// decided, at most 63: one bit each, the last one lowest, set for a lost one. The
-// highest bit that is set marks how many there are.
+// recentFates are the fates of up to 63 decided packets with a payload: a bit each, the last
+// one lowest, set for lost. The highest set bit marks the number.
 type recentFates uint64
 
 const (
@@ -91,16 +90,14 @@ func (f *recentFates) add(lost bool) {
 	}
 }
 
-// revoke takes back that a packet was lost: one of the latest, since an
-// acknowledgement that comes late after all is not late by much.
+// revoke takes a loss back, one of the latest.
 func (f *recentFates) revoke() {
 	if marker := recentFates(1) << f.count(); *f > marker {
 		*f &= *f - 1
 	}
 }
 
-// share returns the part of the packets that were lost, if so many more that
-// are undecided count as lost too.
+// share returns the lost part of the packets if the undecided ones count as lost.
 func (f recentFates) share(overdue int) float32 {
 	overdue = min(overdue, recentMost)
 	known := min(f.count(), recentMost-overdue)
@@ -108,8 +105,7 @@ func (f recentFates) share(overdue int) float32 {
 	return float32(lost) / float32(max(known+overdue, recentLeast))
 }
 
-// validAcks returns which bits of an ack_bits field stand for one of the count
-// newest packets, where ack itself is d before the newest.
+// validAcks returns the ack bits of the count newest packets, with ack d before the newest.
 func validAcks(d uint16, count int) uint32 {
 	if int(d) < count {
 		return 1<<min(32, count-int(d)) - 1

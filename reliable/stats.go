@@ -21,7 +21,7 @@ func (e *Endpoint) Stats() Stats { return e.meter.stats }
 
 // Counters returns the counters.
 func (e *Endpoint) Counters() Counters {
-	c := e.rare.faults()
+	c := e.extras.faults()
 	c.PacketsSent, c.PacketsReceived, c.PacketsAcked = e.counters.packetsSent, e.counters.packetsReceived, e.counters.packetsAcked
 	c.FragmentsSent, c.FragmentsReceived = e.counters.fragmentsSent, e.counters.fragmentsReceived
 	return c

@@ -9,13 +9,13 @@ import "time"
 func (e *Endpoint) Update(now time.Time) {
 	e.advance(now)
 	if e.grows() {
-		e.out.age(&e.ground, e.meter.oldAge(), e.lost)
-		e.meter.updateGrowing(&e.ground, e.out.lostShare())
+		e.out.age(&e.env, e.meter.oldAge(), e.lost)
+		e.meter.updateGrowing(&e.env, e.out.lostShare())
 	} else {
 		lost, sent, acked := e.out.olderHalf()
-		e.meter.update(&e.ground, lost, sent, acked, e.in.olderHalf())
+		e.meter.update(&e.env, lost, sent, acked, e.in.olderHalf())
 	}
-	e.parts.expire(&e.ground)
+	e.parts.expire(&e.env)
 }
 
 // Compact gives memory back when the endpoint has been idle for some seconds.
@@ -26,14 +26,14 @@ func (e *Endpoint) Update(now time.Time) {
 // older than Config.LostAfter.
 func (e *Endpoint) Compact(now time.Time) {
 	e.advance(now)
-	e.out.shrink(&e.ground, e.meter.oldAge(), e.lost)
-	e.in.shrink(&e.ground)
-	e.meter.idle(&e.ground)
-	e.parts.shrink(&e.ground)
+	e.out.shrink(&e.env, e.meter.oldAge(), e.lost)
+	e.in.shrink(&e.env)
+	e.meter.idle(&e.env)
+	e.parts.shrink(&e.env)
 	if t := e.acks.talk; t != nil && !t.owed && !t.sampled && e.out.open == 0 {
-		e.acks.free(&e.ground)
+		e.acks.free(&e.env)
 	}
 	if len(e.Acks()) == 0 {
-		e.rare.freeAcks(&e.ground)
+		e.extras.freeAcks(&e.env)
 	}
 }

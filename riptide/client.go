@@ -38,8 +38,7 @@ type Client struct {
 	ClientConnected, ClientDisconnected func(*Client, uint16)
 	// Notify is called with notify messages, which have no handlers.
 	Notify func(*Client, *Message) error
-	// Unhandled is called with messages that have no handler. Nil: they are
-	// dropped.
+	// Unhandled is called with messages that have no handler. Nil: they are dropped.
 	Unhandled func(*Client, *Message) error
 	// Delivered is called with the ids of reliable messages that the server
 	// has acknowledged, including the protocol's own.
@@ -85,7 +84,7 @@ type clientConn struct {
 }
 
 // errConnected is the error of connecting twice at a time.
-var errConnected = errors.New("riptide: connected already")
+var errConnected = errors.New("riptide: the Client is connected already")
 
 // Connect connects to a server. The network is "udp", "udp4" or "udp6", or one
 // of net.Dial for streams, such as "tcp"; the address is as for net.Dial. It
@@ -134,7 +133,6 @@ func (c *Client) ConnectOn(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// open begins to connect.
 func (c *Client) open(conn net.Conn) (*clientConn, error) {
 	set, err := newSettings(c.Config)
 	if err != nil {
@@ -383,7 +381,6 @@ func (cc *clientOwner) event(kind packetType, body []byte, m *Message) {
 	}
 }
 
-// handle hands a user message to its handler.
 func (c *Client) handle(cc *clientOwner, kind packetType, body []byte, m *Message) {
 	if m.loadUser(cc.s.set.layout, modeOf(kind), body); m.err != nil {
 		return // too short for an id

@@ -25,8 +25,7 @@ const (
 	rejectSends = 3
 )
 
-// events is told what happens on a connection. Its methods are called by those
-// of the connection and must not call them.
+// events is told what happens on a connection, and must not call that.
 type events interface {
 	fateSink
 	// received is given a user message and returns whether it is taken. A
@@ -76,8 +75,7 @@ type connection struct {
 	counts  Stats
 }
 
-// init makes c a new connection. That of a server is pending until accept or
-// reject is called.
+// init makes c a new connection. A server's is pending until accept or reject.
 func (c *connection) init(set *settings, s side, now time.Time, ev events) {
 	*c = connection{set: set, side: s, events: ev, heard: now, rtt: newRoundTrip()}
 	if s == serverSide {
@@ -100,7 +98,6 @@ func (c *connection) pend(out *wire.Batch) {
 	}
 }
 
-// accept takes a client in under an id.
 func (c *connection) accept(now time.Time, id uint16, out *wire.Batch) {
 	c.id, c.heard = id, now
 	c.state = stateConnecting
@@ -111,7 +108,6 @@ func (c *connection) accept(now time.Time, id uint16, out *wire.Batch) {
 	}
 }
 
-// reject refuses a client.
 func (c *connection) reject(r rejectReason, data []byte, out *wire.Batch) {
 	for range rejectSends {
 		c.set.appendReject(out, r, data)
@@ -119,15 +115,13 @@ func (c *connection) reject(r rejectReason, data []byte, out *wire.Batch) {
 	c.end(endRejected, r, nil)
 }
 
-// sendID sends a message of the protocol's own that names a client. It is not
-// subject to the limit of what may wait.
+// sendID sends a message that names a client, without regard to the limit of the queue.
 func (c *connection) sendID(now time.Time, t packetType, id uint16, out *wire.Batch) {
 	body := c.set.idBody(id)
 	c.sender.send(now, t, body[:c.set.idBodySize()], c.pace(), out)
 }
 
-// send sends a user message. The id is that of delivery reports, 0 for
-// unreliable messages.
+// send sends a user message. The id is that of delivery reports, 0 for unreliable messages.
 func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (id uint16, err error) {
 	if c.state != stateConnected {
 		return 0, c.notConnected()
@@ -148,7 +142,6 @@ func (c *connection) send(now time.Time, m Mode, body []byte, out *wire.Batch) (
 	return id, nil
 }
 
-// leave ends a connection as a client.
 func (c *connection) leave(out *wire.Batch) {
 	if c.state != stateClosed {
 		for range c.set.repeats {
@@ -158,8 +151,7 @@ func (c *connection) leave(out *wire.Batch) {
 	}
 }
 
-// kick ends a connection as a server. What the client is told need not be the
-// reason here.
+// kick ends a connection as a server. What the client is told need not be the reason here.
 func (c *connection) kick(local, told endReason, data []byte, out *wire.Batch) {
 	if c.state != stateClosed {
 		for range c.set.repeats {
@@ -169,7 +161,6 @@ func (c *connection) kick(local, told endReason, data []byte, out *wire.Batch) {
 	}
 }
 
-// end makes the connection closed.
 func (c *connection) end(reason endReason, rejected rejectReason, data []byte) {
 	if c.state == stateClosed {
 		return
@@ -180,10 +171,9 @@ func (c *connection) end(reason endReason, rejected rejectReason, data []byte) {
 	c.events.ended(reason, rejected, data)
 }
 
-// pace returns how long to wait for acknowledgements. The interval between two
-// sends of a reliable message is that of the C# library, except for the least
-// one, and longer if acknowledgements take longer than heartbeats. The first
-// sends follow the time that acknowledgements have taken.
+// pace returns how long to wait for acknowledgements: the C# library's interval, with
+// another minimum, and more if they take longer than heartbeats. First sends follow the time
+// that they have taken.
 func (c *connection) pace() pace {
 	d := firstResend
 	if c.rtt.smooth >= 0 {
@@ -201,8 +191,7 @@ func (c *connection) pace() pace {
 	return p
 }
 
-// tick does what is due and returns when to call it next; the zero time for
-// never. Unread says that receive has yet to get datagrams that have arrived.
+// tick does what is due and returns the next time, zero for never. Unread: see resend.
 func (c *connection) tick(now time.Time, unread bool, out *wire.Batch) time.Time {
 	if c.state == stateClosed {
 		return time.Time{}
@@ -279,8 +268,7 @@ func (c *connection) clientBeat(now time.Time, out *wire.Batch) {
 		c.ping++
 		c.pinged = now
 	}
-	// Beats keep their rhythm, unless one was so late that the next would
-	// follow at once.
+	// Beats keep their rhythm, unless one was so late that the next would follow at once.
 	c.beat = c.beat.Add(c.set.heartbeat)
 	if !c.beat.After(now) {
 		c.beat = now.Add(c.set.heartbeat)

@@ -15,6 +15,10 @@
 //	})
 //	log.Fatal(s.ListenAndServe("udp", ":7777"))
 //
+// Server and Client are used like the Server of net/http, and like their namesakes
+// in C#. A message, the end of a client and the fate of a message each call a
+// function, so there is nothing to Read, and no Dialer or Listener.
+//
 // A [Message] has a [Mode] of delivery, an id that selects its handler, and values.
 // It does not say which types these have, so the receiver must know. [Reliable]
 // messages arrive exactly once, but in any order, [Notify] messages at most once,

@@ -6,12 +6,9 @@ import (
 )
 
 var (
-	// ErrServerClosed is the error of serving after [Server.Close] or
-	// [Server.Shutdown]. It matches net.ErrClosed.
-	ErrServerClosed error = closedError("riptide: server closed")
-
-	errNotConnected = errors.New("riptide: not connected")
-	errSlow         = errors.New("riptide: the other side does not read")
+	errServerClosed error = closedError("riptide: server closed")
+	errNotConnected       = errors.New("riptide: not connected")
+	errSlow               = errors.New("riptide: the peer does not read")
 )
 
 // A closedError matches net.ErrClosed.
@@ -20,15 +17,16 @@ type closedError string
 func (e closedError) Error() string        { return string(e) }
 func (e closedError) Is(target error) bool { return target == net.ErrClosed }
 
-// A DisconnectError says why a connection ended or did not come about.
+// A DisconnectError says why a connection ended, or why there was none.
 type DisconnectError struct {
 	Reason Reason
-	// Data is what the server has sent along: with [Kicked], and less than 8 bits
-	// if there was no data, or with [Rejected] if there was some. Else it is nil.
+	// Data is what the server has sent along with [Kicked] or [Rejected]. It is nil
+	// with other reasons, and with Rejected without data. With Kicked without data it
+	// has fewer than 8 bits.
 	Data *Message
-	// Err is net.ErrClosed if this side closed the connection. If it did not come
-	// about, Err is the last error of the socket since the server was heard, such
-	// as syscall.ECONNREFUSED, or nil if there was none.
+	// Err is net.ErrClosed if this side closed the connection. If there was no
+	// connection, Err is the last error of the socket since the server was heard,
+	// such as syscall.ECONNREFUSED, or nil.
 	Err error
 }
 

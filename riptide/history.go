@@ -2,8 +2,7 @@ package riptide
 
 import "volley/internal/seq"
 
-// gap returns the signed distance from b to a, positive if a is newer. The plain
-// difference decides at a distance of 32768.
+// gap returns the signed distance from b to a. At 32768 the plain difference decides.
 func gap(a, b uint16) int {
 	d := int(a) - int(b)
 	switch {
@@ -15,9 +14,8 @@ func gap(a, b uint16) int {
 	return d
 }
 
-// A history knows which reliable messages have been received, of the last 65536
-// ids. In a new one, the zero value, id 0 counts as received. Its memory grows to
-// 8 KiB.
+// A history knows the received ones of the last 65536 reliable ids. In the zero value, id 0
+// counts as received. It grows to 8 KiB.
 type history struct {
 	newest uint16
 	span   int // number of ids known about, newest included; zero: nothing has come
@@ -36,7 +34,6 @@ func (h *history) has(id uint16) bool {
 	return d >= h.span || d >= 0 && h.bits.Has(id)
 }
 
-// add notes that id has been received.
 func (h *history) add(id uint16) {
 	if h.span == 0 {
 		h.span = 1
@@ -52,7 +49,6 @@ func (h *history) add(id uint16) {
 	h.bits.Set(id)
 }
 
-// grow makes room for n ids.
 func (h *history) grow(n int) {
 	size := h.bits.Size()
 	if n <= size {

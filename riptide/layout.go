@@ -2,8 +2,7 @@ package riptide
 
 import "strconv"
 
-// A layout is one of the two encodings that carry the name Riptide. Nothing in
-// a datagram tells them apart.
+// A layout is one of the two encodings of Riptide. Nothing in a datagram tells which.
 type layout uint8
 
 const (
@@ -25,8 +24,7 @@ const (
 	// The sender learns which have arrived if the other side sends notify
 	// messages, too.
 	Notify
-	// Reliable messages arrive exactly once, in any order, or the connection
-	// ends.
+	// Reliable messages arrive exactly once, in any order, or the connection ends.
 	Reliable
 
 	numModes
@@ -71,8 +69,7 @@ func (l layout) headerBits(m Mode) int {
 	return 4
 }
 
-// bodyStart is the bit of the first byte of a body at which the content
-// starts. All headers of the packed layout end in the middle of a byte.
+// bodyStart is the bit at which a body begins in its first byte: packed headers end within.
 func (l layout) bodyStart() int {
 	if l == packed {
 		return 4

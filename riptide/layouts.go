@@ -9,8 +9,7 @@ import (
 // The packed layout: a header of 4 bits, and what follows from there on, lowest
 // bit first. Bodies start at bit 4 of a byte, after 4, 12, 20 or 44 bits.
 
-// appendPacked appends a datagram of a header, the low k bytes and a half of h,
-// and a body.
+// appendPacked appends a datagram of a header, the low k bytes and a half of h, and a body.
 func appendPacked(out *wire.Batch, h uint64, k int, body []byte) {
 	if len(body) == 0 { // nothing behind the header, not even half a byte
 		appendBytes(out, h, k+1)
@@ -120,8 +119,7 @@ func after(b []byte, n int) []byte {
 	return b[n:]
 }
 
-// The notes layout: a byte for the type, a sequence id in reliable types, and
-// whole bytes.
+// The notes layout: a byte for the type, a sequence id in reliable types, and whole bytes.
 
 func appendNotes(out *wire.Batch, t packetType, header, body []byte) {
 	b := out.Extend(1 + len(header) + len(body))

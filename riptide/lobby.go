@@ -17,8 +17,7 @@ const (
 	stageGone
 )
 
-// A lobby keeps account of a server's clients. It is guarded by Server.mu, and
-// so are the fields of a Peer that it uses.
+// A lobby accounts for a server's clients. Server.mu guards it, and the Peers' fields it uses.
 type lobby struct {
 	maxClients, maxPending int
 
@@ -29,8 +28,7 @@ type lobby struct {
 	called  []*Peer               // accepted, and have not answered, in the order of acceptance
 }
 
-// confirmAfter is how long an accepted client may take to answer before another one
-// may get its place.
+// confirmAfter is how long an accepted client may take before another gets its place.
 const confirmAfter = time.Second
 
 func (l *lobby) init(maxClients, maxPending int) {
@@ -53,8 +51,7 @@ func (l *lobby) enter(p *Peer) bool {
 // crowded reports whether all places of a transport are taken.
 func (l *lobby) crowded(t transport) bool { return len(l.pending[t].peers) >= l.maxPending }
 
-// yields returns the client that must give its place or id to a client of a host;
-// nil if there is none.
+// yields returns the client that must give way to a client of a host; nil: none.
 func (l *lobby) yields(now time.Time, t transport, host netip.Addr) *Peer {
 	if l.crowded(t) {
 		if p := l.pending[t].crowding(host); p != nil {
@@ -67,7 +64,6 @@ func (l *lobby) yields(now time.Time, t transport, host netip.Addr) *Peer {
 	return l.unanswered(now)
 }
 
-// full reports whether no id is free.
 func (l *lobby) full() bool { return len(l.freed) == 0 && int(l.nextID) > l.maxClients }
 
 // accept gives a client the smallest unused id, or the one that was freed first.
@@ -116,8 +112,7 @@ func (l *lobby) left(p *Peer) stage {
 // free makes the id of a client that has left free.
 func (l *lobby) free(id uint16) { l.freed = append(l.freed, id) }
 
-// unanswered returns the client that was accepted first and has not answered, if
-// that is too long ago.
+// unanswered returns the first accepted client that has not answered in time.
 func (l *lobby) unanswered(now time.Time) *Peer {
 	if len(l.called) == 0 || now.Sub(l.called[0].accepted) < confirmAfter {
 		return nil
@@ -125,5 +120,4 @@ func (l *lobby) unanswered(now time.Time) *Peer {
 	return l.called[0]
 }
 
-// all returns all clients.
 func (l *lobby) all() []*Peer { return slices.Collect(maps.Keys(l.peers)) }

@@ -46,13 +46,12 @@ var (
 	// are a wrong number of bits and an unknown [Mode].
 	ErrRange = errors.New("riptide: value out of range")
 
-	errLayout     = errors.New("riptide: the message has another layout")
+	errLayout     = errors.New("riptide: the message has another layout than the connection")
 	errUnmade     = errors.New("riptide: the Message is the zero value: NewMessage makes one")
 	errNilMessage = errors.New("riptide: the Message is nil")
 )
 
-// A modeError is the error of a Message that cannot be sent because of its Mode. It
-// matches ErrRange.
+// A modeError: a Message cannot be sent because of its Mode. It matches ErrRange.
 type modeError struct{ mode Mode }
 
 func (e *modeError) Error() string {
@@ -60,8 +59,7 @@ func (e *modeError) Error() string {
 }
 func (e *modeError) Is(target error) bool { return target == ErrRange }
 
-// errMessageEnd is the error of a Message that ends too early. It matches
-// io.ErrUnexpectedEOF.
+// errMessageEnd: a Message ends too early. It matches io.ErrUnexpectedEOF.
 var errMessageEnd error = messageEndError{}
 
 type messageEndError struct{}
@@ -108,7 +106,6 @@ func (m *Message) Clone() *Message {
 	return &c
 }
 
-// init makes m an empty message for values.
 func (m *Message) init(layout layout, mode Mode, maxPayload int) {
 	start := layout.bodyStart()
 	*m = Message{
@@ -177,8 +174,7 @@ func (m *Message) loadUser(layout layout, mode Mode, body []byte) {
 	m.origin = m.pos
 }
 
-// body returns what follows the header, from the start bit of the first byte
-// on. It belongs to m.
+// body returns what follows the header, from the start bit on. It belongs to m.
 func (m *Message) body() []byte { return m.buf[:(m.end+7)/8] }
 
 // ID returns the message id. It is 0 for data and for notify messages of the
@@ -236,7 +232,6 @@ func (m *Message) room(n int) bool {
 	return true
 }
 
-// failFull notes that there is no room.
 func (m *Message) failFull() {
 	if m.maxPayload == 0 {
 		m.Fail(errUnmade)

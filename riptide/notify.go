@@ -2,12 +2,10 @@ package riptide
 
 import "volley/internal/wire"
 
-// notifyBits is how many messages before the newest a notify message
-// acknowledges.
+// notifyBits is how many messages before the newest a notify message acknowledges.
 const notifyBits = 8
 
-// maxUnreported is the largest number of notify messages without a fate, so that old
-// ids differ from new ones.
+// maxUnreported is the most notify messages without a fate: ids must stay distinct.
 const maxUnreported = 1 << 14
 
 // A notifier sends and receives notify messages of one connection.
@@ -46,8 +44,7 @@ func (n *notifier) send(c codec, body []byte, sink fateSink, out *wire.Batch) ui
 	return id
 }
 
-// isNew reports whether a message that arrived is to be handled: it is newer
-// than all before.
+// isNew reports whether a message is newer than all before, and so to be handled.
 func (n *notifier) isNew(id uint16) bool { return gap(id, n.newest) > 0 }
 
 // received notes a message that has been handled.

@@ -21,8 +21,7 @@ const (
 	numPacketTypes
 )
 
-// reliable reports whether datagrams of the type have a sequence id and are
-// acknowledged.
+// reliable reports whether datagrams of the type have a sequence id and are acknowledged.
 func (t packetType) reliable() bool { return t >= typeReliable && t < numPacketTypes }
 
 // typeOf returns the type of user messages of a mode.
@@ -89,8 +88,7 @@ type codec struct {
 	v21    bool // send what 2.1.0 to 2.1.2 send
 }
 
-// parse takes apart a datagram that the given side has sent. It reports false if
-// the datagram is too short or of an unknown type.
+// parse takes apart a datagram of the given side, or reports false.
 func (c codec) parse(from side, b []byte) (packet, bool) {
 	if c.layout == notes {
 		return parseNotes(b)
@@ -98,7 +96,6 @@ func (c codec) parse(from side, b []byte) (packet, bool) {
 	return parsePacked(from, b)
 }
 
-// appendReliable appends a datagram of a reliable type.
 func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []byte) {
 	if c.layout == notes {
 		appendNotes(out, t, []byte{byte(seq), byte(seq >> 8)}, body)
@@ -107,8 +104,7 @@ func (c codec) appendReliable(out *wire.Batch, t packetType, seq uint16, body []
 	appendPacked(out, uint64(t)|uint64(seq)<<4, 2, body)
 }
 
-// appendNotify appends a notify message. The notes layout has neither sequence
-// id nor acks.
+// appendNotify appends a notify message. The notes layout has neither sequence id nor acks.
 func (c codec) appendNotify(out *wire.Batch, seq uint16, a ack, body []byte) {
 	if c.layout == notes {
 		appendNotes(out, typeNotify, nil, body)
@@ -151,16 +147,13 @@ func (c codec) appendAck(out *wire.Batch, a ack) {
 	}
 }
 
-// appendConnect appends a connect. That of a server, which says that the
-// decision is pending, has no data; in the notes layout servers send none.
+// appendConnect appends a connect. A server's, "pending", has no data.
 func (c codec) appendConnect(out *wire.Batch, data []byte) { c.appendBody(out, typeConnect, data) }
 
-// appendUnreliable appends an unreliable message.
 func (c codec) appendUnreliable(out *wire.Batch, body []byte) {
 	c.appendBody(out, typeUnreliable, body)
 }
 
-// appendBody appends a type and a body.
 func (c codec) appendBody(out *wire.Batch, t packetType, body []byte) {
 	if c.layout == notes {
 		appendNotes(out, t, nil, body)
@@ -169,7 +162,6 @@ func (c codec) appendBody(out *wire.Batch, t packetType, body []byte) {
 	appendPacked(out, uint64(t), 0, body)
 }
 
-// appendReject appends a reject with data if there is any.
 func (c codec) appendReject(out *wire.Batch, r rejectReason, data []byte) {
 	if c.layout == notes {
 		if r >= rejectFull {
@@ -181,8 +173,7 @@ func (c codec) appendReject(out *wire.Batch, r rejectReason, data []byte) {
 	appendPacked(out, uint64(typeReject)|uint64(r)<<4, 1, data)
 }
 
-// appendDisconnect appends a disconnect by the server, with data if there is
-// any.
+// appendDisconnect appends a disconnect by the server, with data if there is any.
 func (c codec) appendDisconnect(out *wire.Batch, r endReason, data []byte) {
 	switch {
 	case c.layout == notes:
@@ -194,7 +185,6 @@ func (c codec) appendDisconnect(out *wire.Batch, r endReason, data []byte) {
 	}
 }
 
-// appendLeave appends a disconnect by the client.
 func (c codec) appendLeave(out *wire.Batch) {
 	if c.layout == notes {
 		appendNotes(out, typeDisconnect, []byte{byte(endLeft)}, nil)
@@ -203,8 +193,7 @@ func (c codec) appendLeave(out *wire.Batch) {
 	appendBytes(out, uint64(typeDisconnect), 1)
 }
 
-// appendHeartbeat appends a heartbeat of one side. That of a server in the
-// packed layout has no round-trip time.
+// appendHeartbeat appends a heartbeat. A server's has no round-trip time if packed.
 func (c codec) appendHeartbeat(out *wire.Batch, from side, ping uint8, rtt int16) {
 	switch {
 	case c.layout == notes:

@@ -15,8 +15,7 @@ const (
 	numTransports
 )
 
-// hostOf returns the host of an address: one of IPv4, or a /64 of IPv6. All other
-// addresses are one host.
+// hostOf returns an IPv4 address, or the /64 of IPv6. All other addresses are one host.
 func hostOf(addr net.Addr) netip.Addr {
 	switch a := addr.(type) {
 	case *net.UDPAddr:
@@ -87,8 +86,7 @@ func (l *places) spoke(p *Peer) {
 	}
 }
 
-// crowding returns the oldest client of the host with the most places, if that has at
-// least two more than the given host.
+// crowding returns the oldest client of the fullest host, if that has two more than the given.
 func (l *places) crowding(host netip.Addr) *Peer {
 	if l.most < l.hosts[host]+2 {
 		return nil
@@ -96,8 +94,7 @@ func (l *places) crowding(host netip.Addr) *Peer {
 	return l.oldest(func(p *Peer) bool { return l.hosts[p.host] == l.most })
 }
 
-// silent returns the client that has said nothing for the longest time, if that is
-// too long. Clients over datagrams have always said something.
+// silent returns the client that has said nothing for longest, if too long.
 func (l *places) silent(now time.Time) *Peer {
 	if l.quiet == 0 {
 		return nil

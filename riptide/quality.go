@@ -2,12 +2,10 @@ package riptide
 
 import "math/bits"
 
-// qualityWindow is how many messages of a kind judge the quality, and for how many
-// in a row it must be poor.
+// qualityWindow is how many messages judge the quality, and how many in a row must be poor.
 const qualityWindow = 64
 
-// A quality judges a connection by the sends of delivered reliable messages, and by
-// the loss of notify messages.
+// A quality judges a connection by repeated sends, and by lost notify messages.
 type quality struct {
 	sends    [qualityWindow]uint8
 	filled   int // of sends
@@ -18,8 +16,7 @@ type quality struct {
 	lossyFor int
 }
 
-// delivered takes the number of sends of a delivered message, and reports
-// whether the mean has been above the limit for too long.
+// delivered takes a message's sends, and reports whether the mean is too high for too long.
 func (q *quality) delivered(sends int, limit float64) (poor bool) {
 	sends = min(sends, 255)
 	q.sum += sends - int(q.sends[q.next])
@@ -42,8 +39,7 @@ func (q *quality) meanSends() float64 {
 	return float64(q.sum) / float64(q.filled)
 }
 
-// notified takes what is known of a notify message's fate, and reports whether
-// the loss has been above the limit for too long.
+// notified takes a notify message's fate, and reports whether loss is too high for too long.
 func (q *quality) notified(delivered bool, limit float64) (poor bool) {
 	q.lost <<= 1
 	if !delivered {
@@ -57,8 +53,7 @@ func (q *quality) notified(delivered bool, limit float64) (poor bool) {
 	return q.lossyFor >= qualityWindow
 }
 
-// notifyLoss returns how many of the last 64 notify messages were lost, divided
-// by 64.
+// notifyLoss returns how many of the last 64 notify messages were lost, divided by 64.
 func (q *quality) notifyLoss() float64 {
 	return float64(bits.OnesCount64(q.lost)) / qualityWindow
 }

@@ -32,7 +32,7 @@ func TestRealSockets(t *testing.T) {
 	var served sync.WaitGroup
 	for _, serve := range []func() error{func() error { return s.ServeOn(pc) }, func() error { return s.Serve(l) }} {
 		served.Go(func() {
-			if err := serve(); err != ErrServerClosed {
+			if err := serve(); err != errServerClosed {
 				t.Errorf("serving: %v", err)
 			}
 		})

@@ -1,6 +1,6 @@
 package riptide
 
-// A Reason says why a connection ended or did not come about.
+// A Reason says why a connection ended, or why there was none.
 type Reason uint8
 
 const (
@@ -23,8 +23,7 @@ const (
 	ServerStopped
 	// Disconnected: the client ended it.
 	Disconnected
-	// PoorConnection: too much was lost, or more waited to be sent than the
-	// limit.
+	// PoorConnection: too much was lost, or more waited to be sent than the limit.
 	PoorConnection
 )
 
@@ -44,8 +43,7 @@ const (
 	rejectData
 )
 
-// An endReason is the reason of a disconnect, by its number in the packed
-// layout.
+// An endReason is the reason of a disconnect, by its number in the packed layout.
 type endReason uint8
 
 const (

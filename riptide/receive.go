@@ -6,8 +6,7 @@ import (
 	"volley/internal/wire"
 )
 
-// receive handles a datagram of the other side. The datagram may be overwritten
-// afterwards.
+// receive handles a datagram of the other side. The datagram may be overwritten afterwards.
 func (c *connection) receive(now time.Time, b []byte, out *wire.Batch) {
 	if c.state == stateClosed {
 		return
@@ -54,9 +53,7 @@ func (c *connection) receiveUnreliable(now time.Time, p *packet, b []byte) bool 
 	return true
 }
 
-// handOnce gives a user message without an id to the application, unless it
-// seems to be a copy. Copies are not noted, so of an endless run of equal messages
-// one is taken in each window.
+// handOnce gives a message without an id to the application, unless it seems a copy.
 func (c *connection) handOnce(now time.Time, m Mode, p *packet, b []byte) {
 	window := c.set.dupWindow
 	if window == 0 {
@@ -112,8 +109,7 @@ func (s notifySink) notifyFate(id uint16, delivered, known bool) {
 	}
 }
 
-// takes reports whether a reliable type is expected. Others get no
-// acknowledgement.
+// takes reports whether a reliable type is expected. Others get no acknowledgement.
 func (c *connection) takes(t packetType) bool {
 	switch t {
 	case typeReliable:
@@ -144,8 +140,7 @@ func (c *connection) receiveReliable(now time.Time, p *packet, size int, out *wi
 	return true
 }
 
-// handReliable gives what a reliable message says to the application, which may
-// refuse it.
+// handReliable gives what a reliable message says to the application, which may refuse it.
 func (c *connection) handReliable(p *packet, size int) bool {
 	switch p.typ {
 	case typeReliable:
@@ -159,7 +154,6 @@ func (c *connection) handReliable(p *packet, size int) bool {
 	return true
 }
 
-// welcome makes the connection connected.
 func (c *connection) welcome(now time.Time, id uint16, out *wire.Batch) {
 	if c.state == stateConnected {
 		return
@@ -177,8 +171,7 @@ func (c *connection) welcome(now time.Time, id uint16, out *wire.Batch) {
 	c.events.connected(id)
 }
 
-// receiveAck handles an acknowledgement: first the id that it is for, then what
-// else it says.
+// receiveAck handles an acknowledgement: its id, then what else it says.
 func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 	if c.state == statePending {
 		return false
@@ -211,16 +204,14 @@ func (c *connection) receiveAck(now time.Time, a ack, out *wire.Batch) bool {
 	return true
 }
 
-// An ackRecord remembers what the acknowledgements of the other side have said.
-// As in the released library, only those that bring a newer id are believed
-// beyond the id that they are for.
+// An ackRecord remembers the other side's acknowledgements. As in the released library, only
+// a newer id is believed beyond itself.
 type ackRecord struct {
 	newest uint16
 	bits   uint16 // bit i: newest-1-i was acknowledged; the last is gone with the next id
 }
 
-// update takes an acknowledgement. If it brings a newer id, it returns the bits
-// that are news.
+// update takes an acknowledgement, and returns the bits that are news, if its id is newer.
 func (r *ackRecord) update(a ack) (news uint16, moved bool) {
 	g := gap(a.newest, r.newest)
 	if g <= 0 {
@@ -267,7 +258,6 @@ func (c *connection) receiveHeartbeat(now time.Time, p *packet, out *wire.Batch)
 	return true
 }
 
-// answered handles the answer to a heartbeat.
 func (c *connection) answered(now time.Time, ping uint8) {
 	if back := c.ping - ping; back == 0 || back > 16 { // not asked, or long ago
 		return
@@ -307,9 +297,8 @@ func (c *connection) dataOf(p *packet, reason uint8) []byte {
 	return p.body
 }
 
-// restartAfter is the least time between two connects, with nothing in between,
-// that show that the client has been started anew on its old port. A connect
-// that the network repeated comes once.
+// restartAfter is the least time between two connects that shows a restarted client on its
+// old port. A repeated connect of the network comes once.
 const restartAfter = 400 * time.Millisecond
 
 // receiveFromClient handles what only clients send.

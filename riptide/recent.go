@@ -8,9 +8,8 @@ import (
 // maxRecent is how many messages a recent remembers.
 const maxRecent = 128
 
-// A recent remembers the last datagrams of messages without an id by a keyed hash
-// of 64 bits, to find copies. About one message in 2^57 is wrongly taken for one.
-// The first message takes about 2 KiB. The zero value is ready for use.
+// A recent finds copies of messages without an id by a keyed hash of 64 bits, wrong once in
+// about 2^57. The first message takes about 2 KiB. The zero value is ready.
 type recent struct {
 	ring *recentRing
 }
@@ -24,8 +23,7 @@ type recentRing struct {
 	full   bool
 }
 
-// has reports whether an equal datagram was noted less than window ago, and returns
-// the hash of this one.
+// has reports whether an equal datagram came less than window ago, and returns the hash.
 func (r *recent) has(now time.Time, b []byte, window time.Duration) (hash uint64, ok bool) {
 	if r.ring == nil {
 		r.ring = &recentRing{seed: maphash.MakeSeed(), begin: now}

@@ -24,9 +24,7 @@ func (s *sender) patience(m *outgoing, p pace) time.Duration {
 	return p.full
 }
 
-// resend sends due messages again. It returns false if a message has been sent
-// maxSends times, unless that is zero. Unread says that datagrams have arrived that
-// may hold the acknowledgements.
+// resend sends due messages again; false: one was sent maxSends times. Unread: acks may wait.
 func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *wire.Batch) (resends int, ok bool) {
 	if !s.isDue(now) {
 		return 0, true
@@ -68,8 +66,7 @@ func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *w
 	return resends, true
 }
 
-// postpone gives a due message more time if the acknowledgement may be late because
-// of us, and reports whether it did.
+// postpone gives a due message more time if its acknowledgement may be late because of us.
 func (s *sender) postpone(now time.Time, m *outgoing, p pace, unread bool) bool {
 	since, patience := now.Sub(m.lastSent), s.patience(m, p)
 	switch {
@@ -86,12 +83,9 @@ func (s *sender) postpone(now time.Time, m *outgoing, p pace, unread bool) bool 
 	return true
 }
 
-// isDue reports whether a message may be due.
 func (s *sender) isDue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
-// prove notes that a message has arrived, so that older ones have arrived or are
-// lost. If it was sent again, either send may have arrived: the first is certain,
-// and the last likely if the time is as usual.
+// prove notes that a message has arrived, so that older ones have arrived or are lost.
 func (s *sender) prove(now time.Time, m *outgoing) {
 	left, since, soon := m.lastSent, now.Sub(m.lastSent), s.delay.soon()
 	if m.sends > 1 && soon > 0 && (since < s.delay.tooSoon() || since > soon) {
@@ -105,8 +99,7 @@ func (s *sender) prove(now time.Time, m *outgoing) {
 	}
 }
 
-// hasten makes messages due early that left before one that has arrived: they may be
-// lost. It looks at the first sends, in the order of ids.
+// hasten makes first sends due early that left before one that has arrived.
 func (s *sender) hasten(p pace) {
 	soon := s.delay.soon()
 	if soon == 0 {
@@ -126,8 +119,7 @@ func (s *sender) hasten(p pace) {
 	}
 }
 
-// measure learns how long an acknowledgement has taken. If a message was sent again,
-// this is known only if the last send was too short ago to be acknowledged.
+// measure learns an acknowledgement's time, after a resend only if the last was too recent.
 func (s *sender) measure(now time.Time, m *outgoing) {
 	since := now.Sub(m.lastSent)
 	switch {
@@ -147,7 +139,6 @@ const lateTick = 2 * time.Millisecond
 // unreadWait is how long what has arrived is given to be read.
 const unreadWait = 2 * time.Millisecond
 
-// maxProbes is how many messages, the oldest, are sent again while nothing is
-// acknowledged that left as late: probably the other side has paused. The others
-// follow when one of these is acknowledged, or a newer one.
+// maxProbes is how many of the oldest messages are sent again while nothing comes back:
+// probably the other side has paused. An answer releases the others.
 const maxProbes = 2

@@ -10,7 +10,6 @@ type roundTrip struct {
 
 func newRoundTrip() roundTrip { return roundTrip{noRTT, noRTT} }
 
-// measured takes a new measurement.
 func (r *roundTrip) measured(ms int16) {
 	r.last = max(1, ms)
 	if r.smooth < 0 {

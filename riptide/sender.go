@@ -54,8 +54,7 @@ type outgoing struct {
 	body      []byte
 }
 
-// A sender delivers reliable messages: each is sent until it is acknowledged.
-// What does not fit the window waits, in order.
+// A sender delivers reliable messages within a window. Others wait, in order.
 type sender struct {
 	codec   codec
 	oldest  uint16     // the oldest id without an acknowledgement, if any is in flight
@@ -82,7 +81,6 @@ type pace struct {
 	full  time.Duration // the interval between two sends, at least quick
 }
 
-// slot returns the place of an id.
 func (s *sender) slot(id uint16) *outgoing { return &s.slots[int(id)&(len(s.slots)-1)] }
 
 // inFlight returns the pending message with that id, nil if there is none.
@@ -108,8 +106,7 @@ func (s *sender) full() bool {
 	return span >= maxSpan || s.next-s.arrived > maxAhead
 }
 
-// send takes a message and returns its id. It leaves at once if the window
-// allows.
+// send takes a message and returns its id. It leaves at once if the window allows.
 func (s *sender) send(now time.Time, t packetType, body []byte, p pace, out *wire.Batch) uint16 {
 	id := s.next + uint16(s.queue.len())
 	s.bytes += len(body) + messageCost
@@ -145,7 +142,6 @@ func (s *sender) grow() {
 	}
 }
 
-// spareBody returns memory for a body.
 func (s *sender) spareBody() []byte {
 	last := len(s.spare) - 1
 	if last < 0 {
@@ -180,9 +176,7 @@ func (s *sender) fill(now time.Time, p pace, out *wire.Batch) {
 	}
 }
 
-// acked takes an id as delivered. It returns how often the message was sent, zero if
-// it was not pending. Prompt says that the acknowledgement left when the message
-// arrived, so that it tells the time.
+// acked takes an id as delivered, and returns its sends, or zero. Prompt: it tells the time.
 func (s *sender) acked(now time.Time, id uint16, prompt bool) (sends int) {
 	m := s.inFlight(id)
 	if m == nil {
@@ -221,8 +215,7 @@ func (s *sender) rest(now time.Time) {
 	}
 }
 
-// A queue holds messages that wait for the window, one behind the other in one
-// piece of memory. The zero value is empty.
+// A queue holds waiting messages in one piece of memory. The zero value is empty.
 type queue struct {
 	buf   []byte
 	start int // of the oldest

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,19 +52,16 @@ type Server struct {
 	// called on a goroutine of its own and may take [Config.PendingTimeout]. The
 	// context is done when the client no longer waits. Nil: all clients may.
 	Accept func(context.Context, *Request) error
-	// Connected is called when a client is connected, and before any of its
-	// messages.
+	// Connected is called when a client is connected, and before any of its messages.
 	Connected func(*Peer)
 	// Disconnected is called when a client's connection has ended, after all
 	// of its messages.
 	Disconnected func(*Peer, Reason)
-	// ConnectionFailed is called for a client that was accepted and never
-	// answered.
+	// ConnectionFailed is called for a client that was accepted and never answered.
 	ConnectionFailed func(*Peer)
 	// Notify is called with notify messages, which have no handlers.
 	Notify func(*Peer, *Message) error
-	// Unhandled is called with messages that have no handler. Nil: they are
-	// dropped.
+	// Unhandled is called with messages that have no handler. Nil: they are dropped.
 	Unhandled func(*Peer, *Message) error
 	// Delivered is called with the ids of reliable messages that a client has
 	// acknowledged, including the protocol's own.
@@ -156,14 +154,14 @@ func (s *Server) init() error {
 }
 
 // ListenAndServe listens on an address and serves. The network is "udp", "udp4"
-// or "udp6", or one of net.Listen for streams, such as "tcp". It returns
-// [ErrServerClosed] after Close or Shutdown, a *[ConfigError], or an error of
-// the system.
+// or "udp6", or one of net.Listen for streams, such as "tcp". The error
+// matches net.ErrClosed after Close or Shutdown. Otherwise it is a *[ConfigError] or
+// an error of the system.
 func (s *Server) ListenAndServe(network, address string) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	if isUDP(network) {
+	if strings.HasPrefix(network, "udp") {
 		port, err := listen.Open(context.Background(), network, address, s.portOptions())
 		if err != nil {
 			return err
@@ -200,13 +198,12 @@ func (s *Server) portOptions() listen.Options {
 	return listen.Options{Sockets: s.Sockets, Socket: s.set.socket}
 }
 
-// servePort serves clients on the sockets of a port.
 func (s *Server) servePort(port *listen.Port) error {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
 		port.Close()
-		return ErrServerClosed
+		return errServerClosed
 	}
 	over := make(chan error, max(1, s.Sockets))
 	muxes := port.Muxes(datagram.MuxConfig{
@@ -222,7 +219,7 @@ func (s *Server) servePort(port *listen.Port) error {
 	}
 	err := <-over
 	if err == nil {
-		return ErrServerClosed
+		return errServerClosed
 	}
 	for _, m := range muxes { // the other sockets of the port
 		m.Close()
@@ -248,7 +245,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	s.mu.Unlock()
 	if closed {
-		return ErrServerClosed
+		return errServerClosed
 	}
 	s.lives()
 	for pause := time.Duration(0); ; {
@@ -258,7 +255,7 @@ func (s *Server) Serve(l net.Listener) error {
 			pause = 0
 			s.serveConn(c)
 		case s.isClosed():
-			return ErrServerClosed
+			return errServerClosed
 		case !socket.IsTransient(err):
 			return err
 		default:
@@ -426,7 +423,6 @@ func (t *handlerTable[P]) set(id uint16, f func(P, *Message) error) {
 	t.m.Store(&m)
 }
 
-// call calls the handler of a message.
 func (t *handlerTable[P]) call(p P, m *Message, notify, unhandled func(P, *Message) error) error {
 	f := unhandled
 	if m.mode == Notify {

@@ -18,8 +18,7 @@ type acceptor Server
 
 var _ datagram.Acceptor = (*acceptor)(nil)
 
-// HandleUnknown sees the datagrams of an address without a connection. A
-// connect makes one, if there is room.
+// HandleUnknown sees datagrams without a connection. A connect makes one if there is room.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	s := (*Server)(a)
 	for _, b := range bufs {
@@ -40,9 +39,7 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, _ bool, buf
 	return nil
 }
 
-// makeRoom reports whether a client of a host may ask to be accepted. If all places
-// or ids are taken, it frees one if it can: a place at once, an id for the next
-// attempt. Full says that no id will be free soon.
+// makeRoom reports whether a host's client may ask. It may free a place, or an id for later.
 func (s *Server) makeRoom(now time.Time, t transport, host netip.Addr) (full, ok bool) {
 	s.mu.Lock()
 	full = s.lobby.full()
@@ -77,7 +74,6 @@ func (s *Server) serveConn(c net.Conn) {
 	s.newPeer(now, conn, set, t)
 }
 
-// newPeer makes the connection of a client.
 func (s *Server) newPeer(now time.Time, conn datagram.Conn, set *settings, t transport) {
 	p := &Peer{server: s, transport: t, host: hostOf(conn.RemoteAddr()), entered: now}
 	p.s.init((*peerOwner)(p), conn, set, serverSide, now)
@@ -177,8 +173,7 @@ type notice struct {
 	before uint64
 }
 
-// joined takes a client among the connected ones. It reports false if the
-// client has had to give way. The session is locked.
+// joined reports false if the client has had to give way. The session is locked.
 func (s *Server) joined(p *Peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +210,7 @@ func (s *Server) left(p *Peer) {
 	s.noticeLocked(notice{typeClientDisconnected, p.id, s.joins + 1})
 }
 
-// noticeLocked has a notice sent, by a goroutine that exists while there are
-// any.
+// noticeLocked has a notice sent, by a goroutine that exists while there are any.
 func (s *Server) noticeLocked(n notice) {
 	if s.NoAnnouncements || s.stopped {
 		return
@@ -314,7 +308,6 @@ func (s *Server) SendAll(m *Message, except ...*Peer) error {
 // gatherings are the memory of SendAll.
 var gatherings = sync.Pool{New: func() any { return new(datagram.Gathering) }}
 
-// handle hands a user message to its handler.
 func (s *Server) handle(p *Peer, kind packetType, body []byte, m *Message) {
 	if m.loadUser(s.set.layout, modeOf(kind), body); m.err != nil {
 		return // too short for an id

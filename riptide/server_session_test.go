@@ -354,10 +354,10 @@ func TestShutdown(t *testing.T) {
 		if got, _ := down.most(Reliable); got != 200 {
 			t.Errorf("%d messages arrived, want 200", got)
 		}
-		if err := <-w.served; err != ErrServerClosed {
+		if err := <-w.served; err != errServerClosed {
 			t.Errorf("ServeOn = %v", err)
 		}
-		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err != ErrServerClosed {
+		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err != errServerClosed {
 			t.Errorf("serving again: %v", err)
 		}
 		<-c.Done()

@@ -13,9 +13,8 @@ import (
 	"volley/internal/wire"
 )
 
-// Kinds of events beside the user messages, which are queued under the
-// packetType of their mode. Their bodies are appended and taken apart by
-// session's methods.
+// Kinds of events beside user messages, which have the packetType of their mode. Methods of
+// session append their bodies and take them apart.
 const (
 	eventConnected packetType = 0x20 + iota
 	eventClient
@@ -152,7 +151,6 @@ func (s *session) waiting() int {
 	return s.core.sender.waiting()
 }
 
-// change changes a setting of this connection alone.
 func (s *session) change(f func(*settings)) {
 	s.mu.Lock()
 	set := *s.core.set
@@ -172,8 +170,7 @@ func (s *session) do(f func(now time.Time, c *connection, out *wire.Batch)) {
 	s.conn.WriteBatch(out)
 }
 
-// unlock ends a use of the connection: it schedules the next tick and the handling
-// of events. If the connection has ended, it sends out and closes the transport.
+// unlock schedules tick and events, or at the end sends out and closes the transport.
 func (s *session) unlock(out *wire.Batch) {
 	if s.greeted != nil {
 		s.greetUnlocking(out)
@@ -203,8 +200,7 @@ func (s *session) unlock(out *wire.Batch) {
 	}
 }
 
-// greetUnlocking sends a client's answer to the welcome before the application
-// learns of the connection, so that no message overtakes it.
+// greetUnlocking sends a client's answer first, so that no message overtakes it.
 func (s *session) greetUnlocking(out *wire.Batch) {
 	greeted := s.greeted
 	s.greeted = nil
@@ -289,7 +285,6 @@ var messages = sync.Pool{New: func() any { return new(Message) }}
 // maxPooled is the largest buffer in bytes that is kept for reuse.
 const maxPooled = 8 << 10
 
-// release gives memory of messages back.
 func (m *Message) release() {
 	if cap(m.buf) <= maxPooled {
 		messages.Put(m)
@@ -331,8 +326,7 @@ func (s *session) dispatch() {
 	s.mu.Unlock()
 }
 
-// give hands an event to the owner. After a panic of the application it hands over
-// the end only.
+// give hands an event to the owner; after a panic of the application only the end.
 func (s *session) give(kind packetType, body []byte, m *Message) {
 	if s.broken && kind != eventEnded {
 		return
@@ -348,8 +342,7 @@ func (s *session) give(kind packetType, body []byte, m *Message) {
 
 func eventCost(body []byte) int64 { return int64(len(body) + messageCost) }
 
-// sessionEvents is a session as its connection sees it. All methods are called
-// with the session locked.
+// sessionEvents is a session as its connection sees it. The session is locked.
 type sessionEvents session
 
 var _ events = (*sessionEvents)(nil)
@@ -363,7 +356,6 @@ func (s *sessionEvents) push(kind packetType, body []byte) {
 	s.events.push(kind, body)
 }
 
-// offer queues an event that may be refused.
 func (s *sessionEvents) offer(kind packetType, body []byte) bool {
 	if s.held.Load()+eventCost(body) > int64(s.set.readBuffer) {
 		return false
@@ -415,10 +407,8 @@ func (s *sessionEvents) ended(reason endReason, rejected rejectReason, data []by
 	s.owner.left(end{reason, rejected, data})
 }
 
-// eventID returns the id in an event.
 func eventID(body []byte) uint16 { return uint16(body[0]) | uint16(body[1])<<8 }
 
-// loadData returns a received body as data.
 func (s *settings) loadData(body []byte) *Message {
 	m := new(Message)
 	m.load(s.layout, Unreliable, body)
@@ -429,8 +419,7 @@ func (s *settings) loadData(body []byte) *Message {
 // errPanicked is the error of Server.Accept if it has panicked.
 var errPanicked = errors.New("riptide: Accept panicked")
 
-// logPanic logs the panic of a function of the application, by the default Logger if
-// there is no other. The deferred function that has recovered calls it.
+// logPanic logs a panic of the application. The recovering function calls it.
 func logPanic(l *slog.Logger, value any, attrs ...slog.Attr) {
 	if l == nil {
 		l = slog.Default()

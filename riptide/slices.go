@@ -1,7 +1,5 @@
 package riptide
 
-import "unsafe"
-
 // AddSlice adds the length of v and its elements.
 //
 // C# libraries from 2.1.0 to 2.1.2 can read slices of short and ushort, but
@@ -69,15 +67,18 @@ func ReadArray[T Number | bool | string](m *Message, dst []T) {
 	}
 }
 
-// elementBits is the least number of bits that an element takes.
 func elementBits[T any](zero T) int {
 	switch any(zero).(type) {
 	case bool:
 		return 1
-	case string:
+	case uint8, int8, string:
 		return 8
+	case uint16, int16:
+		return 16
+	case uint32, int32, float32:
+		return 32
 	}
-	return 8 * int(unsafe.Sizeof(zero))
+	return 64
 }
 
 // addBools adds one bit each. In the notes layout they fill whole bytes.

@@ -61,12 +61,12 @@ func TestSockets(t *testing.T) {
 	}
 	require.Greater(t, used, 1, "sockets on which clients have come out")
 	require.NoError(t, s.Close())
-	require.Equal(t, ErrServerClosed, <-served)
+	require.ErrorIs(t, <-served, net.ErrClosed)
 	for _, c := range all {
 		<-c.Done()
 	}
 	again, err := loopback.Again(func() (net.PacketConn, error) { return net.ListenPacket("udp4", address) })
 	require.NoError(t, err)
 	again.Close()
-	require.ErrorIs(t, s.ListenAndServe("udp4", "127.0.0.1:0"), ErrServerClosed)
+	require.ErrorIs(t, s.ListenAndServe("udp4", "127.0.0.1:0"), net.ErrClosed)
 }

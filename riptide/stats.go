@@ -18,8 +18,7 @@ type Stats struct {
 	// before, UnreliableDuplicates the messages that [Config.DuplicateWindow]
 	// dropped.
 	Duplicates, UnreliableDuplicates uint64
-	// Late counts received notify messages that were dropped as late or as
-	// copies.
+	// Late counts received notify messages that were dropped as late or as copies.
 	Late uint64
 	// PacketsInvalid counts datagrams that were malformed, of an unknown type, or
 	// not expected at that stage of the connection.

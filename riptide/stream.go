@@ -15,9 +15,8 @@ import (
 	"volley/internal/wire"
 )
 
-// A stream is a transport on a connection that does not preserve message
-// boundaries: each datagram follows its length. Writing never waits: a queue takes
-// the datagrams, and beyond its limit the stream ends.
+// A stream is a transport on a connection without message boundaries: each datagram follows
+// its length. Writing never waits, but beyond the queue's limit the stream ends.
 type stream struct {
 	c       net.Conn
 	prefix  int // size of a length
@@ -62,7 +61,6 @@ func (c codec) lengthSize() int {
 	return 4
 }
 
-// Attach starts the reader.
 func (s *stream) Attach(h datagram.Handler) error {
 	s.handler = h
 	go s.read()
@@ -149,7 +147,6 @@ func (s *stream) giveUp(err error) {
 	s.handler.HandleClose(err) // which closes
 }
 
-// WriteBatch queues the datagrams of a batch.
 func (s *stream) WriteBatch(b *wire.Batch) error {
 	if b.Len() == 0 {
 		return nil
@@ -235,8 +232,7 @@ func (s *stream) tick() {
 	s.Schedule(next)
 }
 
-// Close closes the connection once what waits has been written, or after a
-// second.
+// Close closes the connection once what waits has been written, or after a second.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,8 +261,7 @@ func (s *stream) MaxDatagram() int                        { return s.max }
 func (s *stream) LocalAddr() net.Addr                     { return s.c.LocalAddr() }
 func (s *stream) RemoteAddr() net.Addr                    { return s.c.RemoteAddr() }
 
-// maxDatagram is the size of the longest datagram plus one, so that a longer one
-// that a transport cuts does not seem to fit.
+// maxDatagram is one more than the longest datagram, so that a cut one does not seem to fit.
 func (s *settings) maxDatagram() int { return s.maxPayload + maxHeaderSize + 1 }
 
 // overStream returns the settings for a stream, which loses and repeats nothing.
@@ -276,12 +271,11 @@ func (s *settings) overStream() *settings {
 	return &t
 }
 
-// newTransport returns the transport on a connection to one peer, which it
-// takes over, and the settings that go with it.
+// newTransport returns the transport over a connection, which it takes over, and its settings.
 func newTransport(c net.Conn, set *settings) (datagram.Conn, *settings, error) {
 	if dc := datagram.Below(c); dc != nil {
 		if most := dc.MaxDatagram() - maxHeaderSize; set.maxPayload > most {
-			return nil, nil, configError("Config.MaxPayload", "%d is more than the transport's %d", set.maxPayload, most)
+			return nil, nil, configError("Config.MaxPayload", "%d is more than %d, the most that the connection below carries", set.maxPayload, most)
 		}
 		return dc, set, nil
 	}
@@ -307,5 +301,3 @@ func isStream(c net.Conn) bool {
 	n := addr.Network()
 	return n == "unix" || n == "pipe" || strings.HasPrefix(n, "tcp")
 }
-
-func isUDP(network string) bool { return strings.HasPrefix(network, "udp") }

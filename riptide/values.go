@@ -2,9 +2,9 @@ package riptide
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // A Number is a number of a fixed size. C# calls these types byte, sbyte,
@@ -19,33 +19,55 @@ func Add[T Number](m *Message, v T) { addNumber(m, v) }
 // Read reads a number.
 func Read[T Number](m *Message) T { return readNumber[T](m) }
 
-// addNumber adds a value by its size: a type switch takes longer.
+// addNumber is Add for callers whose T may be another type.
 func addNumber[T any](m *Message, v T) {
-	p := unsafe.Pointer(&v)
-	switch unsafe.Sizeof(v) {
-	case 1:
-		m.put(uint64(*(*uint8)(p)), 8)
-	case 2:
-		m.put(uint64(*(*uint16)(p)), 16)
-	case 4:
-		m.put(uint64(*(*uint32)(p)), 32)
-	case 8:
-		m.put(*(*uint64)(p), 64)
+	switch v := any(v).(type) {
+	case uint8:
+		m.put(uint64(v), 8)
+	case int8:
+		m.put(uint64(uint8(v)), 8)
+	case uint16:
+		m.put(uint64(v), 16)
+	case int16:
+		m.put(uint64(uint16(v)), 16)
+	case uint32:
+		m.put(uint64(v), 32)
+	case int32:
+		m.put(uint64(uint32(v)), 32)
+	case float32:
+		m.put(uint64(math.Float32bits(v)), 32)
+	case uint64:
+		m.put(v, 64)
+	case int64:
+		m.put(uint64(v), 64)
+	case float64:
+		m.put(math.Float64bits(v), 64)
 	}
 }
 
-// readNumber reads a value by its size.
+// readNumber is Read for callers whose T may be another type.
 func readNumber[T any](m *Message) (v T) {
-	p := unsafe.Pointer(&v)
-	switch unsafe.Sizeof(v) {
-	case 1:
-		*(*uint8)(p) = uint8(m.take(8))
-	case 2:
-		*(*uint16)(p) = uint16(m.take(16))
-	case 4:
-		*(*uint32)(p) = uint32(m.take(32))
-	case 8:
-		*(*uint64)(p) = m.take(64)
+	switch p := any(&v).(type) {
+	case *uint8:
+		*p = uint8(m.take(8))
+	case *int8:
+		*p = int8(m.take(8))
+	case *uint16:
+		*p = uint16(m.take(16))
+	case *int16:
+		*p = int16(m.take(16))
+	case *uint32:
+		*p = uint32(m.take(32))
+	case *int32:
+		*p = int32(m.take(32))
+	case *float32:
+		*p = math.Float32frombits(uint32(m.take(32)))
+	case *uint64:
+		*p = m.take(64)
+	case *int64:
+		*p = int64(m.take(64))
+	case *float64:
+		*p = math.Float64frombits(m.take(64))
 	}
 	return v
 }
@@ -69,7 +91,7 @@ func (m *Message) AddUvarint(v uint64) {
 		m.put(v, 8)
 		return
 	}
-	if !m.room(8 * uvarintSize(v)) {
+	if !m.room((bits.Len64(v) + 6) / 7 * 8) {
 		return
 	}
 	for ; v >= 0x80; v >>= 7 {
@@ -77,9 +99,6 @@ func (m *Message) AddUvarint(v uint64) {
 	}
 	m.put(v, 8)
 }
-
-// uvarintSize returns the length of a varulong above 0 in bytes.
-func uvarintSize(v uint64) int { return (bits.Len64(v) + 6) / 7 }
 
 // ReadUvarint reads a varulong. Longer forms of a number than necessary are
 // accepted.
@@ -117,7 +136,6 @@ func (m *Message) ReadVarint() int64 {
 // maxNotesLength is the largest length that the notes layout can express.
 const maxNotesLength = 1<<15 - 1
 
-// addLength adds the length of a slice or string.
 func (m *Message) addLength(n int) {
 	switch {
 	case m.layout == packed:
@@ -131,8 +149,7 @@ func (m *Message) addLength(n int) {
 	}
 }
 
-// readLength reads a length, and checks that as many elements of at least so
-// many bits are left.
+// readLength reads a length, and checks that so many elements are left.
 func (m *Message) readLength(elementBits int) int {
 	var n uint64
 	if m.layout == packed {
@@ -196,7 +213,6 @@ func (m *Message) ReadAppend(dst []byte) []byte {
 	return dst
 }
 
-// addRaw adds bytes.
 func addRaw[S string | []byte](m *Message, s S) {
 	n := len(s)
 	if n > (m.limit-m.end)/8 {
@@ -225,9 +241,7 @@ func addRaw[S string | []byte](m *Message, s S) {
 	b[n] = carry
 }
 
-// shiftWords moves n bytes from b[1] on to b[0], in words of 8, and shifts them
-// left by some bits. It returns how many bytes it has done, and the bits that
-// belong to the next one.
+// shiftWords moves n bytes from b[1] to b[0], shifted left, and returns bytes done and carry.
 func shiftWords(b []byte, n, shift int, carry byte) (done int, rest byte) {
 	c := uint64(carry)
 	for n-done >= 8 {
@@ -239,7 +253,6 @@ func shiftWords(b []byte, n, shift int, carry byte) (done int, rest byte) {
 	return done, byte(c)
 }
 
-// copyBytes reads bytes that are known to be there.
 func (m *Message) copyBytes(dst []byte) {
 	p := m.pos
 	m.pos += 8 * len(dst)
@@ -299,8 +312,7 @@ func (m *Message) SkipBits(n int) {
 	}
 }
 
-// inPayload reports whether there are n bits, 1 to 64, at a position in the
-// payload. If not, the message fails with ErrRange.
+// inPayload reports whether n bits, 1 to 64, are there. If not, the message fails with ErrRange.
 func (m *Message) inPayload(at, n int) bool {
 	if n < 1 || n > 64 || at < 0 || at > m.end-m.origin-n {
 		m.Fail(ErrRange)

@@ -20,11 +20,14 @@ var (
 // ID implements registry.Viewer.
 func (s *session) ID() uint64 { return registry.ID(s, s.born) }
 
-// Over implements registry.Viewer.
-func (s *session) Over() bool {
+// End implements registry.Viewer.
+func (s *session) End() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.state == stateClosed
+	if s.core.state != stateClosed {
+		return nil
+	}
+	return s.core.disconnectError()
 }
 
 // View implements registry.Viewer.
@@ -42,8 +45,7 @@ func (s *session) View(v *registry.Conn, explain bool) bool {
 	return state != stateClosed
 }
 
-// viewer returns the session, or the session of package netcode below it, which is
-// shown in its place because it counts more.
+// viewer returns the session, or that of netcode below it, which counts more.
 func (s *session) viewer() registry.Viewer {
 	if below := s.conn.Features().Viewer; below != nil {
 		return below
@@ -51,7 +53,6 @@ func (s *session) viewer() registry.Viewer {
 	return s
 }
 
-// view fills in what Stats tells.
 func (s *Stats) view(v *registry.Conn) {
 	v.Known |= registry.Messages | registry.Fates | registry.Resent | registry.Bytes | registry.Invalid | registry.MissedInbox |
 		registry.InFlight | registry.SendQueue | registry.ReadQueue
@@ -77,7 +78,6 @@ func (s *Stats) view(v *registry.Conn) {
 // A serverView is a Server as the registry sees it.
 type serverView Server
 
-// ID is known once the server serves.
 func (v *serverView) ID() uint64 { return registry.ID((*Server)(v), time.Time{}) }
 
 func (v *serverView) Over() bool {

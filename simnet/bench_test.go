@@ -60,7 +60,7 @@ func runDelayed(b *testing.B, count int) {
 	now := time.Duration(0)
 	out, in := make([]byte, 100), make([]byte, 100)
 	n.mu.Lock()
-	f := n.flow(src.public, dst.public)
+	f := n.flow(src.ends[0].addr, dst.ends[0].addr)
 	for range count {
 		now += 50 * time.Microsecond
 		n.deliverDue(now)

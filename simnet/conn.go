@@ -34,7 +34,7 @@ type Conn struct {
 	remote netip.AddrPort // valid if connected
 	peer   *net.UDPAddr   // remote, or nil
 
-	public netip.AddrPort // how others see it; guarded by net.mu
+	ends []endpoint // one for each address of the host
 
 	readDeadline, writeDeadline deadline.Deadline
 
@@ -50,12 +50,12 @@ type Conn struct {
 	drops uint64
 }
 
-func newConn(n *Network, local, remote netip.AddrPort) *Conn {
+func newConn(n *Network, ends []endpoint, remote netip.AddrPort) *Conn {
 	c := &Conn{
 		net:    n,
-		local:  udpAddr(local),
+		local:  udpAddr(ends[0].addr),
 		remote: remote,
-		public: local,
+		ends:   ends,
 		done:   make(chan struct{}),
 		ready:  make(chan struct{}, 1),
 		limit:  readBuffer,
@@ -70,7 +70,7 @@ func newConn(n *Network, local, remote netip.AddrPort) *Conn {
 func (c *Conn) Network() *Network { return c.net }
 
 // LocalAddr returns the address c was opened with, a *net.UDPAddr that must not
-// be modified.
+// be modified. Its host is "::" if c was opened by ListenAny.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the address c is connected to, a *net.UDPAddr that must not
@@ -204,7 +204,8 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // WriteTo sends one datagram on an unconnected socket to a *net.UDPAddr. It does
 // not wait, and reports no loss: a datagram to an address without a socket
-// vanishes. The error is syscall.EMSGSIZE above 65507 bytes.
+// vanishes. The error is syscall.EMSGSIZE above 65507 bytes, and
+// syscall.ENETUNREACH if no address of the socket is up: see Network.SetDown.
 func (c *Conn) WriteTo(b []byte, addr net.Addr) (int, error) {
 	a, ok := addr.(*net.UDPAddr)
 	if !ok {
@@ -238,7 +239,6 @@ func (c *Conn) write(b []byte, to netip.AddrPort) (int, error) {
 	return len(b), nil
 }
 
-// closed reports whether Close was called.
 func (c *Conn) closed() bool {
 	select {
 	case <-c.done:
@@ -248,8 +248,7 @@ func (c *Conn) closed() bool {
 	}
 }
 
-// usable returns the error of an operation that can't even begin. As with
-// sockets of the system, a deadline in the past wins over waiting datagrams.
+// usable returns why an operation can't begin. A deadline in the past comes first.
 func (c *Conn) usable(d *deadline.Deadline) error {
 	if c.closed() {
 		return net.ErrClosed
@@ -264,7 +263,6 @@ func (c *Conn) opError(op string, addr net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.local, Addr: addr, Err: err}
 }
 
-// accepts reports whether c wants datagrams from the given address.
 func (c *Conn) accepts(from netip.AddrPort) bool {
 	return !c.remote.IsValid() || c.remote == from
 }
@@ -336,4 +334,25 @@ func (q *packetQueue) pop() *packet {
 	q.head = (q.head + 1) % len(q.ring)
 	q.n--
 	return p
+}
+
+// Pair returns two sockets that are connected to each other through a network of
+// their own: ab is the link from a to b, ba the way back. Both sockets must be
+// closed; their Network needn't be.
+func Pair(seed uint64, ab, ba Link) (a, b *Conn) {
+	n := New(seed)
+	hostA, hostB := netip.AddrFrom4([4]byte{10, 0, 0, 1}), netip.AddrFrom4([4]byte{10, 0, 0, 2})
+	n.SetLink(hostA, hostB, ab)
+	n.SetLink(hostB, hostA, ba)
+	addrA, addrB := netip.AddrPortFrom(hostA, firstPort), netip.AddrPortFrom(hostB, firstPort)
+	return mustOpen(n, addrA, addrB), mustOpen(n, addrB, addrA)
+}
+
+// mustOpen opens a socket in a new network, where that can't fail.
+func mustOpen(n *Network, local, remote netip.AddrPort) *Conn {
+	c, err := n.open(local, remote)
+	if err != nil {
+		panic("BUG: simnet: " + err.Error())
+	}
+	return c
 }

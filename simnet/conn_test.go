@@ -399,6 +399,10 @@ func TestConcurrentUse(t *testing.T) {
 	n := New(1)
 	defer n.Close()
 	n.SetDefault(Link{Latency: 100 * time.Microsecond, Jitter: 50 * time.Microsecond, Duplicate: 0.1, Reorder: 0.1})
+	nat, err := n.AddNAT(addr("10.0.2.1"), prefix("10.0.1.0/24"), time.Microsecond)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dst := listen(t, n, "10.0.0.1:1")
 	var readers, writers sync.WaitGroup
 	for range 3 {
@@ -420,7 +424,8 @@ func TestConcurrentUse(t *testing.T) {
 				n.Stats()
 				if k%100 == 0 {
 					n.SetDefault(Link{Latency: time.Duration(k) * time.Microsecond})
-					n.Rebind(src.public, addrPort(fmt.Sprintf("10.0.1.%d:%d", i, k+2)))
+					nat.Rebind()
+					n.SetDown(src.ends[0].addr.Addr(), k%200 == 0)
 				}
 			}
 			src.Close()
@@ -429,61 +434,6 @@ func TestConcurrentUse(t *testing.T) {
 	writers.Wait()
 	dst.Close()
 	readers.Wait()
-}
-
-func TestRebind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := New(1)
-		defer n.Close()
-		n.SetDefault(Link{Latency: 10 * ms})
-		server := listen(t, n, "10.0.0.1:1")
-		client, _ := n.Dial("10.0.0.2:1", "10.0.0.1:1")
-		buf := make([]byte, 10)
-		from := func() netip.AddrPort {
-			t.Helper()
-			client.Write([]byte("x"))
-			_, from, err := server.ReadFromUDPAddrPort(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return from
-		}
-		old, new := addrPort("10.0.0.2:1"), addrPort("10.0.0.9:99")
-		if got := from(); got != old {
-			t.Errorf("from = %v, want %v", got, old)
-		}
-		server.WriteToUDPAddrPort([]byte("lost"), old) // under way when the address changes
-		if err := n.Rebind(old, new); err != nil {
-			t.Fatal(err)
-		}
-		if got := from(); got != new {
-			t.Errorf("from = %v, want %v", got, new)
-		}
-		if got := client.LocalAddr().String(); got != old.String() {
-			t.Errorf("LocalAddr = %v, want %v", got, old)
-		}
-		server.WriteToUDPAddrPort([]byte("lost"), old)
-		server.WriteToUDPAddrPort([]byte("kept"), new)
-		if k, err := client.Read(buf); string(buf[:k]) != "kept" || err != nil {
-			t.Errorf("Read = %q, %v", buf[:k], err)
-		}
-		if s := n.Stats(); s.Unreachable != 2 {
-			t.Errorf("Unreachable = %d, want 2", s.Unreachable)
-		}
-		if err := n.Rebind(old, new); err == nil {
-			t.Error("Rebind of an address without a socket succeeded")
-		}
-		if err := n.Rebind(new, addrPort("10.0.0.1:1")); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("Rebind to an address in use = %v", err)
-		}
-		if err := n.Rebind(new, addrPort("10.0.0.9:0")); err != nil || from().Addr() != new.Addr() {
-			t.Errorf("Rebind to any port = %v", err)
-		}
-		client.Close()
-		if got := listen(t, n, new.String()).LocalAddr().String(); got != new.String() {
-			t.Errorf("the address is not free after Close")
-		}
-	})
 }
 
 // TestRealTime copies data both ways through real time, as a user's program

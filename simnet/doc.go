@@ -24,6 +24,19 @@
 // [Stats] counts what became of all datagrams. A [Preset] describes a common access
 // network, such as "4g" or "satellite", by published figures.
 //
+// # NAT and moving hosts
+//
+// [Network.AddNAT] puts a [NAT] in front of hosts. Others see its public address,
+// and [NAT.Rebind] makes it forget which ports it has used. A host with
+// several addresses opens its sockets by [Network.ListenAny], and loses and regains
+// an address by [Network.SetDown]. So a test can show a client that its server
+// sees at a new address:
+//
+//	nat, err := n.AddNAT(public, inside, 0) // the phone in its Wi-Fi
+//	phone, err := n.ListenAny(0, wifi, mobile)
+//	nat.Rebind()          // another port of the NAT
+//	n.SetDown(wifi, true) // another address of the phone
+//
 // # Seeds
 //
 // Each flow, from one address to another, has its own random numbers. They depend

@@ -94,20 +94,52 @@ func ExampleNetwork_Play() {
 	// after it
 }
 
-func ExampleNetwork_Rebind() {
+// A server sees a client at another port once the NAT in front of it has forgotten its
+// mapping. The old port is dead.
+func ExampleNetwork_AddNAT() {
 	n := simnet.New(1)
 	defer n.Close()
-	server, client := mustListen(n, "10.0.0.1:7777"), mustListen(n, "10.0.0.2:5555")
+	nat, err := n.AddNAT(netip.MustParseAddr("203.0.113.1"), netip.MustParsePrefix("192.168.1.0/24"), 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server, client := mustListen(n, "10.0.0.1:7777"), mustListen(n, "192.168.1.2:5555")
 	buf := make([]byte, 100)
 	for _, text := range []string{"hello", "it's still me"} {
 		client.WriteTo([]byte(text), server.LocalAddr())
 		k, from, _ := server.ReadFrom(buf)
 		fmt.Printf("%v: %s\n", from, buf[:k])
-		n.Rebind(netip.MustParseAddrPort("10.0.0.2:5555"), netip.MustParseAddrPort("10.0.0.3:6666"))
+		nat.Rebind()
+		server.WriteTo([]byte("hello, "+from.String()), from)
+	}
+	fmt.Printf("%d lost at the NAT\n", n.Stats().Unreachable)
+	// Output:
+	// 203.0.113.1:49701: hello
+	// 203.0.113.1:26072: it's still me
+	// 2 lost at the NAT
+}
+
+// A phone leaves its Wi-Fi and comes back.
+func ExampleNetwork_SetDown() {
+	n := simnet.New(1)
+	defer n.Close()
+	wifi, mobile := netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.2.0.2")
+	server := mustListen(n, "10.0.0.1:7777")
+	phone, err := n.ListenAny(5555, wifi, mobile)
+	if err != nil {
+		log.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	for _, away := range []bool{false, true, false} {
+		n.SetDown(wifi, away)
+		phone.WriteTo([]byte("hello"), server.LocalAddr())
+		_, from, _ := server.ReadFrom(buf)
+		fmt.Println(from)
 	}
 	// Output:
-	// 10.0.0.2:5555: hello
-	// 10.0.0.3:6666: it's still me
+	// 10.1.0.2:5555
+	// 10.2.0.2:5555
+	// 10.1.0.2:5555
 }
 
 // A proxy impairs what two programs say to each other over real sockets.

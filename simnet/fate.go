@@ -2,22 +2,20 @@ package simnet
 
 import (
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"time"
 )
 
-// A fate is what chance does to one datagram. It is a pure function of the
-// link's description, the key of the flow and the index of the datagram in
-// it, so it doesn't depend on which goroutine runs when. Only the state of
-// the burst model is carried from one index to the next.
+// A fate is what chance does to a datagram: a pure function of link, flow and index,
+// whichever goroutine runs. Only the burst model carries state from one index to the next.
 type fate struct {
 	lost   bool
 	copies int // 1, or 2 if duplicated
 	copy   [2]copyFate
 }
 
-// A copyFate is the part of a fate that each copy of a datagram has for
-// itself.
+// A copyFate is the part of a fate that each copy of a datagram has for itself.
 type copyFate struct {
 	delay   time.Duration
 	held    bool // held back, to be overtaken
@@ -43,8 +41,7 @@ const (
 	drawsPerCopy
 )
 
-// decide returns the fate of datagram index of the flow with the given key,
-// and updates the state of the burst model.
+// decide returns the fate of a datagram by its index and key, and moves the burst model on.
 func (l *Link) decide(key, index uint64, bad *bool) fate {
 	d := newDraws(key, index)
 	f := fate{copies: 1}
@@ -76,8 +73,7 @@ func (l *Link) decideCopy(d draws, slot uint64) copyFate {
 	return c
 }
 
-// decide reports whether the model loses a datagram in its present state, and
-// moves on to the next state.
+// decide reports whether the model loses a datagram, and moves on to the next state.
 func (g *GilbertElliott) decide(d draws, bad *bool) (lost bool) {
 	loss, change := g.LossGood, g.GoodToBad
 	if *bad {
@@ -89,8 +85,7 @@ func (g *GilbertElliott) decide(d draws, bad *bool) (lost bool) {
 	return d.chance(drawBurstLoss, loss)
 }
 
-// draws are the random numbers of one datagram, addressed by slot: the
-// SplitMix64 generator, seeded by key and index.
+// draws are a datagram's random numbers by slot: SplitMix64, seeded by key and index.
 type draws uint64
 
 const goldenGamma = 0x9e3779b97f4a7c15
@@ -112,16 +107,14 @@ func (d draws) chance(slot uint64, p float64) bool {
 	return p > 0 && d.float64(slot) < p
 }
 
-// mix is the output function of SplitMix64, a bijection that spreads every
-// bit of x over the whole result.
+// mix is the output function of SplitMix64: every bit of x affects the whole result.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// flowKey returns the key of the generator for datagrams from one address to
-// another in a network with the given seed.
+// flowKey returns the generator's key for datagrams between two addresses and a seed.
 func flowKey(seed uint64, from, to netip.AddrPort) uint64 {
 	k := mix(seed + goldenGamma)
 	for _, a := range [...]netip.AddrPort{from, to} {
@@ -131,4 +124,34 @@ func flowKey(seed uint64, from, to netip.AddrPort) uint64 {
 		k = mix(k + goldenGamma + uint64(a.Port()))
 	}
 	return k
+}
+
+// distributions are the values of Link.Distribution.
+var distributions = [...]string{"uniform", "normal", "long-tail"}
+
+// longTail is the sigma of the distribution "long-tail", a log-normal one.
+const longTail = 1.9
+
+// vary returns what jitter adds to the latency, for a random u in [0, 1).
+func (l *Link) vary(u float64) time.Duration {
+	if l.Jitter <= 0 {
+		return 0
+	}
+	factor := 0.0
+	switch l.Distribution {
+	case "", "uniform":
+		factor = 2*u - 1
+	case "normal":
+		factor = gauss(u)
+	case "long-tail":
+		factor = math.Exp(longTail * min(gauss(u), 3))
+	default:
+		panic("simnet: unknown Link.Distribution " + l.Distribution)
+	}
+	return time.Duration(factor * float64(l.Jitter))
+}
+
+// gauss returns the quantile u of a standard normal distribution, limited to 4 either way.
+func gauss(u float64) float64 {
+	return max(-4, min(math.Sqrt2*math.Erfinv(2*u-1), 4))
 }

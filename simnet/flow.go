@@ -22,8 +22,7 @@ type link struct {
 	busy time.Duration // when the link has transmitted all it has accepted
 }
 
-// A flow is all that goes from one address to another: it has a generator
-// of its own.
+// A flow is all that goes from one address to another: it has a generator of its own.
 type flow struct {
 	from, to netip.AddrPort
 	key      uint64 // of the generator
@@ -73,6 +72,7 @@ func (n *Network) flow(from, to netip.AddrPort) *flow {
 	if f == nil {
 		f = &flow{from: from, to: to, key: flowKey(n.seed, from, to), version: n.version - 1, stats: new(Stats)}
 		n.flows[k] = f
+		n.note(k)
 	}
 	if f.version != n.version {
 		hosts := k.hosts()
@@ -82,25 +82,33 @@ func (n *Network) flow(from, to netip.AddrPort) *flow {
 	return f
 }
 
-// forget forgets the flows between two addresses that are not used again. Their
-// counts, and those of their datagrams under way, stay in the sum of their hosts.
+// forget forgets the flows between two addresses that are not used again.
 func (n *Network) forget(a, b netip.AddrPort) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, k := range [...]linkKey{{a, b}, {b, a}} {
-		f := n.flows[k]
-		if f == nil {
-			continue
-		}
-		delete(n.flows, k)
-		sum := n.past[k.hosts()]
-		if sum == nil {
-			sum = new(Stats)
-			n.past[k.hosts()] = sum
-		}
-		sum.add(f.stats)
-		f.stats = sum
+	n.forgetFlow(linkKey{a, b})
+	n.forgetFlow(linkKey{b, a})
+}
+
+// forgetFlow forgets a flow. Its counts stay in the sums.
+func (n *Network) forgetFlow(k linkKey) {
+	f := n.flows[k]
+	if f == nil {
+		return
 	}
+	delete(n.flows, k)
+	for _, a := range [...]netip.Addr{k.from.Addr(), k.to.Addr()} {
+		if t := n.nats[a]; t != nil {
+			delete(t.flows, k)
+		}
+	}
+	sum := n.past[k.hosts()]
+	if sum == nil {
+		sum = new(Stats)
+		n.past[k.hosts()] = sum
+	}
+	sum.add(f.stats)
+	f.stats = sum
 }
 
 // describe returns the present description of a link.

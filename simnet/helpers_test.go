@@ -18,6 +18,10 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
 // listen opens a socket that is closed when the test ends.
 func listen(t *testing.T, n *Network, addr string) *Conn {
 	t.Helper()

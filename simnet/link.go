@@ -39,8 +39,7 @@ type Link struct {
 	// Reorder is the probability that a datagram is held back by ReorderBy, so
 	// that later ones overtake it.
 	Reorder float64
-	// ReorderBy is the additional delay of a reordered datagram. Zero means
-	// 10 ms.
+	// ReorderBy is the additional delay of a reordered datagram. Zero means 10 ms.
 	ReorderBy time.Duration
 	// Corrupt is the probability that one bit of a datagram is flipped, as by
 	// damage that no checksum has noticed.

@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -24,7 +23,9 @@ type Network struct {
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[netip.AddrPort]*Conn // by public address
+	ends     map[netip.AddrPort]*endpoint // of open sockets
+	down     map[netip.Addr]bool
+	nats     map[netip.Addr]*NAT // by public address
 	nextPort uint16
 
 	// Links. Flows look theirs up again when version has changed.
@@ -48,7 +49,9 @@ func New(seed uint64) *Network {
 	return &Network{
 		seed:     seed,
 		start:    time.Now(),
-		conns:    make(map[netip.AddrPort]*Conn),
+		ends:     make(map[netip.AddrPort]*endpoint),
+		down:     make(map[netip.Addr]bool),
+		nats:     make(map[netip.Addr]*NAT),
 		nextPort: firstPort,
 		links:    make(map[linkKey]*link),
 		flows:    make(map[linkKey]*flow),
@@ -62,12 +65,12 @@ func New(seed uint64) *Network {
 func (n *Network) Close() error {
 	n.mu.Lock()
 	n.closed = true
-	conns := n.conns
-	n.conns = make(map[netip.AddrPort]*Conn)
+	ends := n.ends
+	n.ends = make(map[netip.AddrPort]*endpoint)
 	n.dropEvents()
 	n.mu.Unlock()
-	for _, c := range conns {
-		c.shut()
+	for _, e := range ends {
+		e.conn.shut()
 	}
 	return nil
 }
@@ -118,74 +121,122 @@ func (n *Network) dial(laddr, raddr string) (*Conn, error) {
 	return n.open(from, to)
 }
 
+// ListenAny opens a socket of a host with several addresses, such as a phone with
+// Wi-Fi and mobile data. It is bound to none of them, like one that listens at
+// ":7777" with package net. It receives at all of them. It sends from the first of
+// them that is up (see SetDown), and of the destination's family. Port 0 picks a
+// port that is free at all of them. The errors are those of Listen.
+func (n *Network) ListenAny(port uint16, addrs ...netip.Addr) (*Conn, error) {
+	local := netip.AddrPortFrom(netip.IPv6Unspecified(), port)
+	c, err := (*Conn)(nil), errMissingAddress
+	if len(addrs) > 0 {
+		c, err = n.openAt(addrs, port, netip.AddrPort{})
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "udp", Source: udpAddr(local), Err: err}
+	}
+	c.local.IP = net.IPv6unspecified
+	return c, nil
+}
+
+// SetDown takes an address away from its host, as when a phone leaves its Wi-Fi, or
+// gives it back. Datagrams to an address that is down are dropped and counted in
+// Stats.Unreachable, even if they are under way already. A write on a socket that has no other
+// address fails with syscall.ENETUNREACH. Sockets stay open, and all that was sent
+// before still arrives.
+func (n *Network) SetDown(addr netip.Addr, down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deliverDue(n.now())
+	if addr = addr.Unmap(); down {
+		n.down[addr] = true
+	} else {
+		delete(n.down, addr)
+	}
+}
+
+// An endpoint is a socket at one of the addresses of its host.
+type endpoint struct {
+	conn    *Conn
+	addr    netip.AddrPort
+	mapping // guarded by Network.mu
+}
+
 // open creates a socket. A valid remote makes it a connected one.
 func (n *Network) open(local, remote netip.AddrPort) (*Conn, error) {
+	return n.openAt([]netip.Addr{local.Addr()}, local.Port(), remote)
+}
+
+// openAt creates a socket at several addresses of a host.
+func (n *Network) openAt(hosts []netip.Addr, port uint16, remote netip.AddrPort) (*Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, net.ErrClosed
 	}
-	local, err := n.pick(canonical(local))
-	if err != nil {
+	ends := make([]endpoint, len(hosts))
+	for i, host := range hosts {
+		ends[i].addr = canonical(netip.AddrPortFrom(host, 0))
+		ends[i].nat = n.natOf(ends[i].addr.Addr())
+	}
+	if err := n.pick(ends, port); err != nil {
 		return nil, err
 	}
-	c := newConn(n, local, remote)
-	n.conns[local] = c
+	c := newConn(n, ends, remote)
+	for i := range ends {
+		ends[i].conn = c
+		n.ends[ends[i].addr] = &ends[i]
+	}
 	return c, nil
 }
 
-// pick checks that the address is free, and fills in its port if it is 0.
-func (n *Network) pick(addr netip.AddrPort) (netip.AddrPort, error) {
-	if addr.Port() != 0 {
-		if n.conns[addr] != nil {
-			return addr, syscall.EADDRINUSE
-		}
-		return addr, nil
+// pick sets the port of endpoints, if it is free at all of them. Port 0 is any that is free.
+func (n *Network) pick(ends []endpoint, port uint16) error {
+	tries, next := 1, port
+	if port == 0 {
+		tries = 1<<16 - firstPort
 	}
-	for range 1<<16 - firstPort {
-		addr = netip.AddrPortFrom(addr.Addr(), n.nextPort)
-		if n.nextPort++; n.nextPort == 0 {
-			n.nextPort = firstPort
+	for range tries {
+		if port == 0 {
+			next = n.nextPort
+			if n.nextPort++; n.nextPort == 0 {
+				n.nextPort = firstPort
+			}
 		}
-		if n.conns[addr] == nil {
-			return addr, nil
+		if n.free(ends, next) {
+			return nil
 		}
 	}
-	return addr, syscall.EADDRINUSE
+	return syscall.EADDRINUSE
 }
 
-// Rebind changes the address under which others see a socket, as a NAT does that
-// has forgotten its mapping. The socket sends and receives from now on at new.
-// Datagrams to old are lost, even those under way. The socket itself notices
-// nothing; its LocalAddr stays. Port 0 picks a free port.
-func (n *Network) Rebind(old, new netip.AddrPort) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	old = canonical(old)
-	c := n.conns[old]
-	if c == nil {
-		return fmt.Errorf("simnet: rebind %v: no such socket", old)
+// free sets the port of endpoints, and reports whether it is free at all of them.
+func (n *Network) free(ends []endpoint, port uint16) bool {
+	for i := range ends {
+		host := ends[i].addr.Addr()
+		ends[i].addr = netip.AddrPortFrom(host, port)
+		if n.ends[ends[i].addr] != nil || n.nats[host] != nil {
+			return false
+		}
 	}
-	new, err := n.pick(canonical(new))
-	if err != nil {
-		return fmt.Errorf("simnet: rebind %v to %v: %w", old, new, err)
-	}
-	delete(n.conns, old)
-	n.conns[new] = c
-	c.public = new
-	return nil
+	return true
 }
 
-// remove takes a socket out of the network.
 func (n *Network) remove(c *Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.conns[c.public] == c {
-		delete(n.conns, c.public)
+	for i := range c.ends {
+		e := &c.ends[i]
+		if n.ends[e.addr] == e {
+			delete(n.ends, e.addr)
+		}
+		if e.port != 0 {
+			e.unmap()
+			e.nat.forget()
+		}
 	}
 }
 
-// parseAddr parses an address as described for Listen.
 func parseAddr(s string) (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -204,8 +255,7 @@ func parseAddr(s string) (netip.AddrPort, error) {
 	return canonical(netip.AddrPortFrom(ip, uint16(num))), nil
 }
 
-// canonical returns the one form of an address that is used as a key: IPv4
-// not mapped, and no unspecified host.
+// canonical returns the form of an address used as a key: unmapped, with a host.
 func canonical(a netip.AddrPort) netip.AddrPort {
 	ip := a.Addr().Unmap()
 	if !ip.IsValid() || ip.IsUnspecified() {

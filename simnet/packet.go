@@ -17,8 +17,7 @@ type packet struct {
 // size returns the size of the packet on the link.
 func (p *packet) size() int { return packetSize(len(p.buf), p.flow.to.Addr()) }
 
-// packetSize returns the size of an IP packet that carries a datagram of n
-// bytes to the given address.
+// packetSize returns the size of an IP packet with a datagram of n bytes.
 func packetSize(n int, to netip.Addr) int {
 	if to.Is4() {
 		return n + 20 + 8
@@ -26,8 +25,7 @@ func packetSize(n int, to netip.Addr) int {
 	return n + 40 + 8
 }
 
-// Buffers are pooled in two sizes, so that the common datagrams don't hold on
-// to memory for the rare large ones.
+// Buffers are pooled in two sizes, so that common datagrams do not hold large ones.
 const (
 	smallBuffer = 2048
 	largeBuffer = 64 << 10
@@ -38,7 +36,6 @@ var (
 	largePackets = sync.Pool{New: func() any { return &packet{buf: make([]byte, 0, largeBuffer)} }}
 )
 
-// newPacket returns a packet with a copy of b.
 func newPacket(b []byte) *packet {
 	pool := &smallPackets
 	if len(b) > smallBuffer {
@@ -59,8 +56,7 @@ func (p *packet) free() {
 	smallPackets.Put(p)
 }
 
-// An event happens in a network at a later time: a packet arrives, or a step of a
-// script begins or ends.
+// An event is a packet's arrival, or the begin or end of a script's step.
 type event struct {
 	at    time.Duration // since the start of the network
 	order uint64        // of packets: the key of the flow
@@ -70,9 +66,7 @@ type event struct {
 	begin bool
 }
 
-// before orders events. At the same time steps come before packets, in the order
-// in which they were scheduled. Packets are ordered by flow and index, which does
-// not depend on the order in which goroutines ran.
+// before orders events: by time, steps first, then flow and index.
 func (e *event) before(f *event) bool {
 	switch {
 	case e.at != f.at:

@@ -134,8 +134,7 @@ func takesNext(name string, words []string) bool {
 	return settings[first] == nil
 }
 
-// settings has the parser of each setting: it takes the value and returns what
-// it does to a Link.
+// settings has the parser of each setting, from a value to a change of a Link.
 var settings = map[string]func(string) (func(*Link), error){
 	"latency":      setting(parseDuration, func(l *Link, d time.Duration) { l.Latency = d }),
 	"jitter":       setting(parseDuration, func(l *Link, d time.Duration) { l.Jitter = d }),
@@ -225,8 +224,7 @@ func parseBurst(s string) (*GilbertElliott, error) {
 	return Bursts(p, n), nil
 }
 
-// A unit is a suffix of numbers. In a list of units, one that ends in another
-// stands before it.
+// A unit is a suffix of numbers. One that ends in another stands before that.
 type unit struct {
 	suffix string
 	factor float64

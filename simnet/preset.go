@@ -66,8 +66,7 @@ func preset(name, about string, rtt, rtt90 time.Duration, loss, burst float64, d
 	return p
 }
 
-// Facts about distributions, to find the delay of each direction from
-// percentiles of the round trip, which is the sum of two.
+// Facts about distributions, to split percentiles of a round trip into two directions.
 const (
 	// normal90 is the 90th percentile of the standard normal distribution.
 	normal90 = 1.2816
@@ -76,8 +75,7 @@ const (
 	sum50, sum90 = 3.51, 24.8
 )
 
-// delay sets what makes a round trip of RTT and RTT90. A 90th percentile far
-// from the median needs a long tail.
+// delay fits RTT and RTT90. A 90th percentile far from the median needs a long tail.
 func (p Preset) delay(l *Link) {
 	spread := float64(p.RTT90 - p.RTT)
 	if p.RTT90 > 2*p.RTT {

@@ -9,16 +9,14 @@ import (
 	"sync"
 )
 
-// proxyBuffer is the receive buffer in bytes that a Proxy asks for, so that
-// only its links drop.
+// proxyBuffer is the receive buffer that a Proxy asks for, so that only its links drop.
 const proxyBuffer = 4 << 20
 
 // A ProxyConfig describes a Proxy. It is not modified.
 type ProxyConfig struct {
 	// Target is the UDP address that the proxy forwards to. It must be set.
 	Target string
-	// Listen is the UDP address for clients. Empty means a free port of
-	// 127.0.0.1.
+	// Listen is the UDP address for clients. Empty means a free port of 127.0.0.1.
 	Listen string
 	// Source is the IP address from which the proxy sends to the target, at a
 	// port of the system's choice for each client. Empty means that the system
@@ -199,8 +197,7 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// A proxyClient is one client of a proxy. Its datagrams pass the network from
-// near to far, the answers from far to near.
+// A proxyClient is a client of a proxy: datagrams go from near to far, answers back.
 type proxyClient struct {
 	near, far *Conn
 	back      *net.UDPConn // towards the target; guarded by Proxy.mu
@@ -229,8 +226,7 @@ func (p *Proxy) readFront() {
 	}
 }
 
-// client returns the client with the given address, or nil if there is none
-// and can be none.
+// client returns the client at an address, or nil if there can be none.
 func (p *Proxy) client(addr netip.AddrPort) *proxyClient {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,12 +282,11 @@ func (p *Proxy) evict() {
 	}
 	c := p.clients[oldest]
 	c.close()
-	p.net.forget(c.near.public, c.far.public)
+	p.net.forget(c.near.ends[0].addr, c.far.ends[0].addr)
 	delete(p.clients, oldest)
 }
 
-// connect opens a socket towards the target for a client, in place of the one
-// it may have.
+// connect opens a socket towards the target for a client, in place of the one it may have.
 func (p *Proxy) connect(c *proxyClient) error {
 	back, err := net.DialUDP("udp", p.source, net.UDPAddrFromAddrPort(p.target))
 	if err != nil {
@@ -349,8 +344,7 @@ func (p *Proxy) pumpDown(c *proxyClient, addr netip.AddrPort) {
 // Refusals come one for each datagram sent, and are no reason to stop.
 const maxReadErrors = 1000
 
-// readUDP reads a datagram from a real socket. Errors other than net.ErrClosed
-// are ignored for a while.
+// readUDP reads a datagram. Errors other than net.ErrClosed are ignored for a while.
 func readUDP(c *net.UDPConn, buf []byte) (n int, from netip.AddrPort, err error) {
 	for range maxReadErrors {
 		n, from, err = c.ReadFromUDPAddrPort(buf)

@@ -26,7 +26,6 @@ type activeStep struct {
 	set   func(*Link)
 }
 
-// concerns reports whether the step changes the links between two hosts.
 func (s *activeStep) concerns(hosts linkKey) bool {
 	from, to := s.hosts.from, s.hosts.to
 	return (!from.IsValid() || from == hosts.from) && (!to.IsValid() || to == hosts.to)
@@ -62,7 +61,6 @@ func (n *Network) schedule(e event) {
 	n.events.push(e)
 }
 
-// runStep begins or ends a step.
 func (n *Network) runStep(e *event) {
 	if e.begin {
 		n.steps = append(n.steps, e.step)

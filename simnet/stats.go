@@ -37,11 +37,11 @@ type Stats struct {
 	// of their destination full.
 	ReceiverDrops uint64
 	// Unreachable is the number of datagrams that arrived where there is no
-	// socket, or one that is connected to another address.
+	// socket, or one that is connected to another address, or that a NAT has
+	// dropped.
 	Unreachable uint64
 }
 
-// add adds the counters of t to s.
 func (s *Stats) add(t *Stats) {
 	s.Sent += t.Sent
 	s.SentBytes += t.SentBytes

@@ -3,28 +3,54 @@ package simnet
 import (
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
-// now returns the time since the start of the network.
 func (n *Network) now() time.Duration { return time.Since(n.start) }
 
-// send takes a datagram from a socket into the network.
 func (n *Network) send(c *Conn, b []byte, to netip.AddrPort) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.conns[c.public] != c {
+	if n.closed || n.ends[c.ends[0].addr] != &c.ends[0] {
 		return net.ErrClosed
+	}
+	e := n.source(c, to.Addr())
+	if e == nil {
+		return syscall.ENETUNREACH
 	}
 	now := n.now()
 	n.deliverDue(now)
-	n.transmit(n.flow(c.public, to), b, now)
+	from, ok := e.addr, true
+	if e.nat != nil && !e.nat.inside.Contains(to.Addr()) {
+		from, ok = e.nat.outward(e, to.Addr(), now)
+		ok = ok && !n.down[from.Addr()]
+	}
+	f := n.flow(from, to)
+	if !ok { // the NAT can't send it
+		f.stats.Sent++
+		f.stats.SentBytes += uint64(len(b))
+		f.stats.Unreachable++
+		return nil
+	}
+	n.transmit(f, b, now)
 	n.arm(now)
 	return nil
 }
 
-// transmit decides the fate of the next datagram of a flow and sends it on
-// its way.
+// source returns the endpoint of a socket from which it sends to a host, or nil. Only a socket with
+// several addresses has to look at the family.
+func (n *Network) source(c *Conn, to netip.Addr) *endpoint {
+	for i := range c.ends {
+		e := &c.ends[i]
+		if host := e.addr.Addr(); !n.down[host] && (len(c.ends) == 1 || host.Is4() == to.Is4()) {
+			return e
+		}
+	}
+	return nil
+}
+
+// transmit decides the fate of the next datagram of a flow and sends it on its way.
 func (n *Network) transmit(f *flow, b []byte, now time.Duration) {
 	index := f.index
 	f.index++
@@ -52,8 +78,7 @@ func (n *Network) transmit(f *flow, b []byte, now time.Duration) {
 	}
 }
 
-// forward queues one copy of a datagram at its link, and schedules its arrival
-// or, if nothing delays it, delivers it at once.
+// forward queues a copy at its link, and schedules its arrival, or delivers it at once.
 func (n *Network) forward(p *packet, c *copyFate, now time.Duration) {
 	f := p.flow
 	departs, ok := f.link.enqueue(&f.desc, p.size(), now)
@@ -75,14 +100,13 @@ func (n *Network) forward(p *packet, c *copyFate, now time.Duration) {
 		f.lastAt = max(at, f.lastAt)
 	}
 	if at <= now {
-		n.deliver(p)
+		n.deliver(p, now)
 		return
 	}
 	n.events.push(event{at: at, order: f.key, index: p.index, pkt: p})
 }
 
-// enqueue gives a packet to the link. It returns when its last bit has left,
-// or false if the queue has no room.
+// enqueue returns when the last bit of a packet leaves, or false if the queue is full.
 func (l *link) enqueue(desc *Link, size int, now time.Duration) (departs time.Duration, ok bool) {
 	if desc.Bandwidth <= 0 {
 		return now, true
@@ -99,10 +123,10 @@ func (l *link) enqueue(desc *Link, size int, now time.Duration) (departs time.Du
 }
 
 // deliver puts a packet into the receive buffer of its destination.
-func (n *Network) deliver(p *packet) {
+func (n *Network) deliver(p *packet, now time.Duration) {
 	f := p.flow
 	size := uint64(len(p.buf))
-	dst := n.conns[f.to]
+	dst := n.destination(f, now)
 	if dst == nil || !dst.accepts(f.from) {
 		f.stats.Unreachable++
 		p.free()
@@ -122,19 +146,37 @@ func (n *Network) deliver(p *packet) {
 	}
 }
 
-// deliverDue handles the events that are due.
+// destination returns the socket at which a flow ends, or nil.
+func (n *Network) destination(f *flow, now time.Duration) *Conn {
+	if n.down[f.to.Addr()] {
+		return nil
+	}
+	var e *endpoint
+	if t := n.nats[f.to.Addr()]; t != nil {
+		e = t.inward(f.from.Addr(), f.to.Port(), now)
+		if e != nil && n.down[e.addr.Addr()] {
+			return nil
+		}
+	} else if e = n.ends[f.to]; e != nil && e.nat != nil && !e.nat.inside.Contains(f.from.Addr()) {
+		return nil // the outside knows the public address only
+	}
+	if e == nil {
+		return nil
+	}
+	return e.conn
+}
+
 func (n *Network) deliverDue(now time.Duration) {
 	for len(n.events) > 0 && n.events[0].at <= now {
 		e := n.events.pop()
 		if e.pkt != nil {
-			n.deliver(e.pkt)
+			n.deliver(e.pkt, now)
 		} else {
 			n.runStep(&e)
 		}
 	}
 }
 
-// arm sets the timer to the first event.
 func (n *Network) arm(now time.Duration) {
 	if len(n.events) == 0 {
 		return
@@ -152,8 +194,7 @@ func (n *Network) arm(now time.Duration) {
 	}
 }
 
-// fire is called by the timer, in a goroutine of its own. It runs what is due
-// and sets the timer again.
+// fire runs what is due and sets the timer again. It has a goroutine of its own.
 func (n *Network) fire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -163,7 +204,6 @@ func (n *Network) fire() {
 	n.arm(now)
 }
 
-// dropEvents empties the network.
 func (n *Network) dropEvents() {
 	for _, e := range n.events {
 		if e.pkt != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// refuses returns why a request is refused, "" if it is not.
 func (h *handler) refuses(r *http.Request) string {
 	if reason := foreign(r); reason != "" {
 		return reason
@@ -23,8 +22,7 @@ func (h *handler) refuses(r *http.Request) string {
 	return ""
 }
 
-// foreign says why a request seems to come from a page of another site, which could
-// keep streams open. A link to the page itself may be followed from anywhere.
+// foreign says why a request seems to come from another site's page, unless by a link.
 func foreign(r *http.Request) string {
 	const reason = "the request comes from another site"
 	site := r.Header.Get("Sec-Fetch-Site")
@@ -49,8 +47,7 @@ func followed(r *http.Request) bool {
 // forwarded are the headers that proxies add.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
 
-// remote says why a request does not come from this machine. Its host must be a name
-// of this machine, too: by DNS rebinding the name of another site can lead here.
+// remote says why a request is not from this machine, by peer, proxies and host name.
 func remote(r *http.Request) string {
 	const advice = "; Config.Allow decides otherwise"
 	if !localPeer(r) {

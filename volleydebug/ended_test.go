@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,4 +233,62 @@ func newConn(inner net.Conn, cfg *volley.Config) *volley.Conn {
 		panic(err)
 	}
 	return c
+}
+
+// endOf waits for the end of a connection to an address that began after a time, and returns
+// what is told of it.
+func endOf(t *testing.T, role string, remote net.Addr, after time.Time) (e End) {
+	t.Helper()
+	until(t, func() bool {
+		for _, e = range Snapshot().Ends {
+			if e.Role == role && e.Remote == remote.String() && !e.Born.Before(after) {
+				return true
+			}
+		}
+		return false
+	})
+	return e
+}
+
+// Both sides tell why a connection has ended, also of one that its own side has closed.
+func TestEndReasons(t *testing.T) {
+	l := listen(t)
+	for _, test := range []struct {
+		end            func(a, b *volley.Conn) // a was dialed
+		dialed, served string
+	}{
+		{func(a, _ *volley.Conn) { a.Close() }, "closed", "closed by the peer"},
+		{func(_, b *volley.Conn) { b.Close() }, "closed by the peer", "closed"},
+		{func(_, b *volley.Conn) { b.CloseWithReason("kicked") }, "closed by the peer: kicked", "closed: kicked"},
+		{func(a, _ *volley.Conn) { a.CloseWithReason("<b>\x1b[2J\u202e") }, "closed: <b>?[2J?", "closed by the peer: <b>\uFFFD[2J\uFFFD"},
+	} {
+		before := time.Now()
+		a, b := pair(t, l)
+		exchange(t, a, b)
+		test.end(a, b)
+		e := endOf(t, "dialed", b.LocalAddr(), before)
+		require.Equal(t, End{ID: e.ID, Protocol: "volley", Role: "dialed", Remote: l.Addr().String(), Born: e.Born, Time: e.Time, Reason: test.dialed}, e)
+		require.False(t, e.Time.Before(e.Born) || time.Now().Before(e.Time))
+		e = endOf(t, "accepted", a.LocalAddr(), before)
+		require.Equal(t, test.served, e.Reason)
+		require.Equal(t, listener(t, l.Addr()).ID, e.Listener)
+		b.Close()
+		a.Close()
+		ended := slices.DeleteFunc(Snapshot().Ends, func(e End) bool { return e.Remote != a.LocalAddr().String() || e.Born.Before(before) })
+		require.Len(t, ended, 1, "it has ended once")
+	}
+}
+
+// A connection that is refused tells the reason.
+func TestEndRefused(t *testing.T) {
+	start := time.Now()
+	lc := volley.ListenConfig{MaxConns: 1}
+	l, err := lc.Listen(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	pair(t, l)
+	c, err := volley.Dial("udp", l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.Equal(t, "refused: full", endOf(t, "dialed", l.Addr(), start).Reason)
 }

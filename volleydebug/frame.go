@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -48,10 +49,8 @@ func (f *frame) since(seq uint64) []byte {
 	return f.delta
 }
 
-// row returns the values of a connection.
 func (f *frame) row(i int) []float64 { return f.values[i*len(columns) : (i+1)*len(columns)] }
 
-// appendHead begins an event.
 func (f *frame) appendHead(b []byte) []byte {
 	b = append(b, `{"t":`...)
 	b = strconv.AppendInt(b, f.state.Time.UnixMilli(), 10)
@@ -64,7 +63,7 @@ func (f *frame) appendHead(b []byte) []byte {
 
 // appendFull returns an event with everything in it.
 func (f *frame) appendFull() []byte {
-	b := f.appendListeners(f.appendHead(nil))
+	b := f.appendEnds(append(f.appendListeners(f.appendHead(nil)), `,"ended":`...))
 	b = append(b, `,"full":true,"program":`...)
 	b = appendString(b, program())
 	b = append(b, `,"pid":`...)
@@ -83,6 +82,9 @@ func (f *frame) appendFull() []byte {
 // appendDelta returns an event with what has changed.
 func (f *frame) appendDelta(before *frame) []byte {
 	b := f.appendListeners(f.appendHead(nil))
+	if !slices.Equal(f.state.Ends, before.state.Ends) {
+		b = f.appendEnds(append(b, `,"ended":`...))
+	}
 	b = append(b, `,"new":[`...)
 	n := 0
 	for i := range f.state.Conns {
@@ -130,7 +132,6 @@ func (f *frame) has(id uint64) bool {
 	return ok
 }
 
-// changed reports whether a figure has.
 func (f *frame) changed(i int, before *frame, j int) bool {
 	old := before.row(j)
 	for k, v := range f.row(i) {
@@ -157,7 +158,6 @@ func (f *frame) appendChange(b []byte, i int, before *frame, j int) []byte {
 	return append(b, ']')
 }
 
-// appendNew appends everything about a connection.
 func (f *frame) appendNew(b []byte, i int) []byte {
 	c := &f.state.Conns[i]
 	b = append(b, '{')
@@ -175,30 +175,23 @@ func appendIdentity(b []byte, c *Conn) []byte {
 	b = strconv.AppendUint(b, c.ID, 10)
 	b = append(b, `,"listener":`...)
 	b = strconv.AppendUint(b, c.Listener, 10)
-	for _, s := range [...][2]string{
+	b = appendTexts(b, [][2]string{
 		{"protocol", c.Protocol}, {"over", c.Over}, {"role", c.Role}, {"label", c.Label}, {"network", c.Network()},
 		{"local", address(c.Local)}, {"remote", address(c.Remote)}, {"unit", c.Unit}, {"explain", c.Explain},
-	} {
-		b = append(append(append(b, `,"`...), s[0]...), `":`...)
-		b = appendString(b, s[1])
-	}
+	})
 	b = append(b, `,"ok":`...)
 	b = strconv.AppendBool(b, c.OK)
 	b = append(b, `,"born":`...)
-	return appendString(b, c.Born.UTC().Format(time.RFC3339Nano))
+	return appendString(b, stamp(c.Born))
 }
 
-// appendListeners appends the listeners as a list.
 func (f *frame) appendListeners(b []byte) []byte {
 	b = append(b, '[')
 	for i := range f.state.Listeners {
 		l := &f.state.Listeners[i]
 		b = append(comma(b, i), `{"id":`...)
 		b = strconv.AppendUint(b, l.ID, 10)
-		for _, s := range [...][2]string{{"protocol", l.Protocol}, {"kind", l.Kind}, {"addr", address(l.Addr)}, {"born", l.Born.UTC().Format(time.RFC3339Nano)}} {
-			b = append(append(append(b, `,"`...), s[0]...), `":`...)
-			b = appendString(b, s[1])
-		}
+		b = appendTexts(b, [][2]string{{"protocol", l.Protocol}, {"kind", l.Kind}, {"addr", address(l.Addr)}, {"born", stamp(l.Born)}})
 		for _, n := range [...]struct {
 			name  string
 			value uint64
@@ -216,6 +209,34 @@ func (f *frame) appendListeners(b []byte) []byte {
 	}
 	return append(b, ']')
 }
+
+func (f *frame) appendEnds(b []byte) []byte {
+	b = append(b, '[')
+	for i := range f.state.Ends {
+		e := &f.state.Ends[i]
+		b = append(comma(b, i), `{"id":`...)
+		b = strconv.AppendUint(b, e.ID, 10)
+		b = append(b, `,"listener":`...)
+		b = strconv.AppendUint(b, e.Listener, 10)
+		b = appendTexts(b, [][2]string{
+			{"protocol", e.Protocol}, {"over", e.Over}, {"role", e.Role}, {"label", e.Label}, {"remote", e.Remote},
+			{"born", stamp(e.Born)}, {"ended", stamp(e.Time)}, {"reason", e.Reason},
+		})
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendTexts appends fields to an object that has some.
+func appendTexts(b []byte, fields [][2]string) []byte {
+	for _, f := range fields {
+		b = append(append(append(b, `,"`...), f[0]...), `":`...)
+		b = appendString(b, f[1])
+	}
+	return b
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // comma appends a comma before all elements of a list but the first.
 func comma(b []byte, n int) []byte {

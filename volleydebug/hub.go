@@ -94,8 +94,7 @@ func (h *hub) mayExplain() bool {
 	return true
 }
 
-// enter counts a stream or an answer in n. It reports false, and tells the client, if
-// there is no room.
+// enter counts a stream or an answer in n, or tells the client that there is no room.
 func (h *hub) enter(n *int, w http.ResponseWriter) bool {
 	h.mu.Lock()
 	full := *n >= h.maxStreams
@@ -116,8 +115,7 @@ func (h *hub) leave(n *int) {
 	*n--
 }
 
-// ended returns a channel that is closed when the server of a request shuts down, so
-// that the server need not wait for streams.
+// ended returns a channel that closes when the request's server shuts down.
 func (h *hub) ended(r *http.Request) <-chan struct{} {
 	srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
@@ -139,7 +137,6 @@ func (h *hub) ended(r *http.Request) <-chan struct{} {
 // writeTimeout is how long a frame of a stream, or a piece of an answer, may take.
 const writeTimeout = 10 * time.Second
 
-// extend renews the write deadline of a client.
 func extend(rc *http.ResponseController) { rc.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
 // serveEvents sends the first frame whole, and the changes of later ones.

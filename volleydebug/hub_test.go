@@ -3,14 +3,18 @@ package volleydebug
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"volley/internal/registry"
 )
@@ -62,7 +66,14 @@ func TestHubForgets(t *testing.T) {
 type fakeConn struct{ over *atomic.Bool }
 
 func (c *fakeConn) ID() uint64 { return registry.ID(c, time.Time{}) }
-func (c *fakeConn) Over() bool { return c.over.Load() }
+
+func (c *fakeConn) End() error {
+	if !c.over.Load() {
+		return nil
+	}
+	return net.ErrClosed
+}
+
 func (c *fakeConn) View(v *registry.Conn, explain bool) bool {
 	if explain {
 		v.Explain = "it does nothing"
@@ -196,4 +207,39 @@ func TestKnowsFields(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A frame has the connections that have ended if they are not those of the frame before, and
+// nothing in a reason can end the text around it.
+func TestFrameEnds(t *testing.T) {
+	type told struct {
+		Ended []map[string]any
+	}
+	read := func(b []byte) (d told) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal(b, &d), "%s", b)
+		return d
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	hostile := "closed by the peer: </script>\"}]\n\n\u2028<img src=x>"
+	s := State{Time: at, Ends: []End{{
+		ID: 5, Listener: 7, Protocol: "volley", Over: "netcode", Role: "accepted", Label: "client 9",
+		Remote: "10.0.0.1:7", Born: at.Add(-time.Second), Time: at, Reason: hostile,
+	}}}
+	first := newFrame(1, s, 0, true, nil)
+	want := map[string]any{
+		"id": 5.0, "listener": 7.0, "protocol": "volley", "over": "netcode", "role": "accepted", "label": "client 9",
+		"remote": "10.0.0.1:7", "born": "2026-01-02T03:04:04Z", "ended": "2026-01-02T03:04:05Z", "reason": hostile,
+	}
+	for _, b := range [][]byte{first.full(), first.json()} {
+		require.Equal(t, []map[string]any{want}, read(b).Ended)
+		require.NotContains(t, string(b), "<")
+		require.NotContains(t, strings.TrimSuffix(string(b), "\n"), "\n", "a line ends an event")
+	}
+	second := newFrame(2, s, 0, true, first)
+	require.NotContains(t, string(second.since(1)), "ended")
+	s.Ends = append([]End{{Reason: "closed"}}, s.Ends...)
+	third := newFrame(3, s, 0, true, second)
+	require.Len(t, read(third.since(2)).Ended, 2)
+	require.Empty(t, read(newFrame(4, State{}, 0, true, nil).json()).Ended)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"time"
 
 	"volley/internal/registry"
 )
@@ -37,8 +36,7 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 	w.Write(append(appendConn(nil, &c, figures(nil, &c)), '\n'))
 }
 
-// serveAll answers with everything. That may be megabytes, so the number and the time
-// of such answers are limited.
+// serveAll answers with everything, which may be megabytes, within limits.
 func (h *hub) serveAll(w http.ResponseWriter) {
 	if !h.enter(&h.answers, w) {
 		return
@@ -60,7 +58,7 @@ func (h *hub) serveAll(w http.ResponseWriter) {
 // appendJSON returns the frame as the object that docs/observability.md describes.
 func (f *frame) appendJSON() []byte {
 	b := append([]byte(nil), `{"time":`...)
-	b = appendString(b, f.state.Time.UTC().Format(time.RFC3339Nano))
+	b = appendString(b, stamp(f.state.Time))
 	b = append(b, `,"program":`...)
 	b = appendString(b, program())
 	b = append(b, `,"pid":`...)
@@ -72,7 +70,7 @@ func (f *frame) appendJSON() []byte {
 	for i := range f.state.Conns {
 		b = appendConn(comma(b, i), &f.state.Conns[i], f.row(i))
 	}
-	return append(b, "]}\n"...)
+	return append(f.appendEnds(append(b, `],"ended":`...)), "}\n"...)
 }
 
 // appendConn appends a connection, with those figures that are known.
@@ -103,7 +101,7 @@ var summed = sync.OnceValue(func() *hub { return newHub(Config{MaxConns: math.Ma
 func (Variable) String() string {
 	f := summed().latest()
 	b := append([]byte(nil), `{"time":`...)
-	b = appendString(b, f.state.Time.UTC().Format(time.RFC3339Nano))
+	b = appendString(b, stamp(f.state.Time))
 	b = append(b, `,"conns":`...)
 	b = strconv.AppendInt(b, int64(f.total), 10)
 	b = f.appendListeners(append(b, `,"listeners":`...))

@@ -52,8 +52,7 @@ type Conn struct {
 	// PacketsSent and PacketsReceived count packets of the protocol. In volley all
 	// fragments of a message are one.
 	PacketsSent, PacketsReceived uint64
-	// PacketsInvalid counts received packets that were malformed, forged or
-	// replayed.
+	// PacketsInvalid counts received packets that were malformed, forged or replayed.
 	PacketsInvalid uint64
 	// MissedNetwork, MissedSocket and MissedInbox count messages of the peer that
 	// got lost in the network, in the full receive buffer of our socket, and in
@@ -127,8 +126,7 @@ type Listener struct {
 	Born           time.Time // when the listener was made
 	Known          uint64    // what Knows reports, as bits
 
-	// Conns is the number of present connections, including those that wait for
-	// Accept.
+	// Conns is the number of present connections, including those that wait for Accept.
 	Conns int
 	// Memory is what they hold, in bytes, and MaxMemory its limit, 0 for none.
 	Memory, MaxMemory int64
@@ -182,12 +180,26 @@ type Group struct {
 	Totals
 }
 
+// An End tells of a connection that has ended.
+type End struct {
+	// ID, Listener, Protocol, Over, Role and Label are as in [Conn].
+	ID, Listener                uint64
+	Protocol, Over, Role, Label string
+	Remote                      string    // address of the peer, "" if it had none
+	Born, Time                  time.Time // of the beginning and the end
+	// Reason says in words why, such as "closed", "closed by the peer", or "closed by the
+	// peer: kicked". It may hold text of the peer, of which nothing is left that cannot be
+	// printed.
+	Reason string
+}
+
 // A State is the state of the listeners and connections of the process at a time.
 type State struct {
 	Time      time.Time
 	Listeners []Listener
 	Conns     []Conn  // in no order
 	Ended     []Group // of connections without a Listener
+	Ends      []End   // of the last 32 connections that have ended, the newest first
 }
 
 // Snapshot returns the present state of all listeners and connections of the
@@ -206,8 +218,7 @@ func Explain(id uint64) (Conn, bool) {
 	return Conn(c), ok
 }
 
-// snapshot also explains the connections if there are at most so many, and reports
-// whether it did.
+// snapshot also explains up to atMost connections, and reports whether it did.
 func snapshot(atMost int) (s State, explained bool) {
 	groups := registry.Groups() // first: a connection that ends meanwhile must not count twice
 	ls, cs, explained := registry.Look(atMost)
@@ -220,6 +231,9 @@ func snapshot(atMost int) (s State, explained bool) {
 	}
 	for _, g := range groups {
 		s.Ended = append(s.Ended, Group{g.Protocol, g.Role, Totals(g.Totals)})
+	}
+	for _, e := range registry.Ends() {
+		s.Ends = append(s.Ends, End(e))
 	}
 	return s, explained
 }

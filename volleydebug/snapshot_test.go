@@ -287,7 +287,7 @@ func TestSnapshotRiptide(t *testing.T) {
 	go func() { served <- srv.ServeOn(pc) }()
 	defer func() {
 		srv.Close()
-		require.ErrorIs(t, <-served, riptide.ErrServerClosed)
+		require.ErrorIs(t, <-served, net.ErrClosed)
 	}()
 	var cl riptide.Client
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

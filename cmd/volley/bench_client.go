@@ -8,21 +8,17 @@ import (
 	"time"
 )
 
-// A bencher is one connection of a bench.
+// A bencher is a run of bench.
 type bencher struct {
 	opts    *benchOptions
-	wire    wireOptions // of this connection
 	address string
-	reverse bool
 	conn    messageConn
 	begin   time.Time
 	view    *benchView
-	stream  *benchStream
 
 	replies chan reply     // what the server tells of, when this side sends
 	own     *benchReceiver // what has come, when the server sends
 
-	pings    bool   // measures round trips, too
 	alive    []byte // shows the server that this side is there, and at its own address
 	reported bool   // the server has told something of what it has received
 }
@@ -36,7 +32,7 @@ type reply struct {
 
 // open connects, and agrees with the server on what there is to do.
 func (b *bencher) open(ctx context.Context) (err error) {
-	if b.conn, err = b.wire.dial(ctx, b.address); err != nil {
+	if b.conn, err = b.opts.dial(ctx, b.address); err != nil {
 		return err
 	}
 	go b.read()
@@ -49,21 +45,18 @@ func (b *bencher) open(ctx context.Context) (err error) {
 }
 
 // close ends the connection, if there is one.
-func (b *bencher) close() error {
+func (b *bencher) close() {
 	if b.conn != nil {
 		bye(b.conn)
 	}
-	return nil
 }
 
 // measure sends or receives.
 func (b *bencher) measure(ctx context.Context) (err error) {
 	pinging, stop := context.WithTimeout(ctx, time.Duration(b.opts.duration))
 	defer stop()
-	if b.pings {
-		go b.ping(pinging)
-	}
-	if b.reverse {
+	go b.ping(pinging)
+	if b.opts.reverse {
 		err = b.receive(ctx)
 	} else {
 		err = b.send(ctx)
@@ -120,16 +113,14 @@ func (b *bencher) read() {
 	}
 }
 
-// answered takes a message that has come back. The time in it is the server's to
-// say: what was not sent yet, or before the beginning, is none of ours.
+// answered takes a message that has come back, unless the time in it cannot be.
 func (b *bencher) answered(p probe, now time.Duration) {
 	if p.sent >= 0 && p.sent <= now {
 		b.view.roundTrip(now - p.sent)
 	}
 }
 
-// tell hands a reply on. Of those that nobody takes the newest count, and come
-// again.
+// tell hands a reply on. Of those that nobody takes the newest count, and come again.
 func (b *bencher) tell(r reply) {
 	select {
 	case b.replies <- r:
@@ -143,8 +134,7 @@ const again = 250 * time.Millisecond
 // agreeTime is how long a server may take to answer.
 const agreeTime = 5 * time.Second
 
-// agree asks the server for a measurement, and returns the number by which this
-// side shows that it is there.
+// agree asks the server for a measurement, and returns the number that shows we are there.
 func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, agreeTime)
 	defer cancel()
@@ -152,7 +142,7 @@ func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 	defer tick.Stop()
 	o := b.opts
 	start := appendJSON(nil, probe{kind: probeStart}, benchRequest{
-		Reverse: b.reverse, Duration: time.Duration(o.duration), Interval: time.Duration(o.interval), Size: int(o.size), Rate: float64(o.rate)})
+		Reverse: o.reverse, Duration: time.Duration(o.duration), Interval: time.Duration(o.interval), Size: int(o.size), Rate: float64(o.rate)})
 	refused := false
 	for {
 		if _, err := b.conn.Write(start); err != nil {
@@ -164,7 +154,7 @@ func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 		case r, ok := <-b.replies:
 			switch {
 			case !ok:
-				return 0, fmt.Errorf("%s has closed the connection", b.address)
+				return 0, fmt.Errorf("%s has closed the connection", place(b.address))
 			case r.err != nil && !passing(r.err):
 				return 0, r.err
 			case r.err != nil:
@@ -172,9 +162,9 @@ func (b *bencher) agree(ctx context.Context) (nonce uint64, err error) {
 			case r.probe.kind == probeAccept:
 				return r.probe.number, nil
 			case r.probe.kind == probeRefused:
-				return 0, fmt.Errorf("%s does not measure: %s", b.address, harmless(string(r.body)))
+				return 0, fmt.Errorf("%s refuses to measure: %s", place(b.address), harmless(string(r.body)))
 			case r.probe.kind == probeStart:
-				return 0, fmt.Errorf("%s echoes, but is not \"volley serve\", which bench needs", b.address)
+				return 0, fmt.Errorf("%s echoes, but is not \"volley serve\", which bench needs", place(b.address))
 			}
 		case <-tick.C:
 		}
@@ -188,9 +178,9 @@ func (b *bencher) noServer(ctx context.Context, refused bool) error {
 		return errNothingArrived
 	case refused:
 		return fmt.Errorf("the machine of %s says that nobody listens on that port: start \"volley serve%s\" there, or look whether the port is right",
-			b.address, b.opts.serveFlags())
+			place(b.address), b.opts.serveFlags())
 	}
-	return b.opts.unreachable(fmt.Errorf("no answer from %s within %v", b.address, agreeTime), b.address, b.opts.serveFlags())
+	return b.opts.unreachable(fmt.Errorf("no answer from %s within %v", place(b.address), agreeTime), place(b.address), b.opts.serveFlags())
 }
 
 // send sends, and shows what the server reports.
@@ -220,8 +210,7 @@ func (b *bencher) send(ctx context.Context) error {
 	}
 }
 
-// prove shows the server that this side's address is its own, without which it
-// sends no more than it gets, until it has reported something.
+// prove shows the server that our address is our own, until it has reported something.
 func (b *bencher) prove() {
 	if !b.reported {
 		b.conn.Write(b.alive) // and again, if this fails
@@ -237,17 +226,16 @@ func (b *bencher) report(r reply) {
 			return
 		}
 		b.reported = true
-		b.view.show(b.stream, got)
+		b.view.show(got)
 	}
 }
 
-// settleTime is how long the last report may take. After a flood of which the end
-// got lost, a peer believes the next sequence only after ten seconds.
+// settleTime is how long the last report may take, after a flood whose end got lost.
 const settleTime = 12 * time.Second
 
 // settle tells the server that all has been sent, and waits for the last report.
 func (b *bencher) settle(s benchSent) error {
-	b.view.sent(b.stream, s)
+	b.view.sent(s.count)
 	end := (&probe{kind: probeEnd, number: s.count}).append(nil, probeSize)
 	timeout := time.After(settleTime)
 	tick := time.NewTicker(again)
@@ -269,7 +257,7 @@ func (b *bencher) settle(s benchSent) error {
 					return nil
 				}
 				b.report(r)
-				if r.probe.kind == probeReport && b.view.final(b.stream) {
+				if r.probe.kind == probeReport && b.view.final() {
 					return s.err
 				}
 			}
@@ -290,10 +278,10 @@ func (b *bencher) receive(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			b.view.show(b.stream, b.own.figures(true))
+			b.view.show(b.own.figures(true))
 			return nil
 		case <-silence:
-			b.view.show(b.stream, b.own.figures(true))
+			b.view.show(b.own.figures(true))
 			b.view.note("the server has not said how much it has sent; the figures are of what has come")
 			return nil
 		case <-tick.C:
@@ -304,16 +292,16 @@ func (b *bencher) receive(ctx context.Context) error {
 			begun = nil
 			interval.Reset(time.Duration(o.interval)) // since the first message, as the server does
 		case <-interval.C:
-			b.view.show(b.stream, b.own.figures(false))
+			b.view.show(b.own.figures(false))
 		case r, ok := <-b.replies:
 			if !ok || r.err != nil && !passing(r.err) {
-				b.view.show(b.stream, b.own.figures(true))
+				b.view.show(b.own.figures(true))
 				return r.err
 			}
 			if r.err == nil && r.probe.kind == probeEnd && r.probe.number <= mostMessages {
 				b.own.end(r.probe.number)
-				b.view.show(b.stream, b.own.figures(true))
-				b.view.sent(b.stream, benchSent{count: r.probe.number})
+				b.view.show(b.own.figures(true))
+				b.view.sent(r.probe.number)
 				return nil
 			}
 		}

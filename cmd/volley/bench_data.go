@@ -20,16 +20,14 @@ type benchFigures struct {
 	Final      bool          `json:"final"`
 }
 
-// Limits of what a report may say, so that sums over all connections and the rates
-// made of them stay numbers.
+// Limits of what a report may say, so that sums and rates stay numbers.
 const (
 	mostMessages = 1 << 40
 	mostBytes    = 1 << 50
 	mostSeconds  = 1e7
 )
 
-// plausible reports whether figures that another machine has sent can be those of
-// a measurement.
+// plausible reports whether another machine's figures can be those of a measurement.
 func (f benchFigures) plausible() bool {
 	return max(f.Received, f.Expected, f.OutOfOrder) <= mostMessages && f.Bytes <= mostBytes &&
 		f.Elapsed >= 0 && f.Elapsed.Seconds() <= mostSeconds && f.Jitter >= 0 && f.Jitter <= mostSeconds
@@ -75,15 +73,13 @@ func (r *benchReceiver) take(p probe, size int, now time.Time) {
 	r.transit = transit
 }
 
-// end notes how many were sent.
 func (r *benchReceiver) end(sent uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.f.Expected = max(r.f.Expected, sent)
 }
 
-// figures returns what there is. The time of the final ones is up to the last
-// message.
+// figures returns what there is. The time of the final ones is up to the last message.
 func (r *benchReceiver) figures(final bool) benchFigures {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +98,6 @@ func (r *benchReceiver) figures(final bool) benchFigures {
 // benchSent is what a sender of data has come to.
 type benchSent struct {
 	count uint64
-	time  time.Duration
 	err   error
 }
 
@@ -113,25 +108,12 @@ const (
 	burst = 64
 )
 
-// A batchWriter writes several messages in few system calls.
-type batchWriter interface {
-	WriteBatch(msgs [][]byte) (int, error)
-}
-
-// sendData sends messages of a size at a rate, or as fast as it goes if that is
-// 0, until ctx is over; limit may be nil. An end of ctx is no error. At a rate no
-// more becomes due after the deadline of ctx, however late this machine is.
+// sendData sends messages of a size until ctx ends, at a rate, or as fast as it goes if that
+// is 0. At a rate nothing becomes due after the deadline of ctx. limit may be nil.
 func sendData(ctx context.Context, conn messageConn, size int, rate float64, limit *rateLimit) (s benchSent) {
 	begin := time.Now()
-	defer func() { s.time = time.Since(begin) }()
 	bufs := make([][]byte, burst)
-	var writeBatch func(msgs [][]byte) (n int, err error) // nil: one by one
-	switch c := conn.(type) {
-	case *volley.Conn:
-		writeBatch = func(msgs [][]byte) (int, error) { return c.WriteBatch(nil, msgs) }
-	case batchWriter:
-		writeBatch = c.WriteBatch
-	}
+	batches, ok := conn.(*volley.Conn)
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(expired)
@@ -157,7 +139,7 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64, lim
 				continue
 			}
 		}
-		if writeBatch == nil {
+		if !ok {
 			n = 1
 		}
 		if n = limit.take(n, size, time.Now()); n == 0 {
@@ -170,8 +152,8 @@ func sendData(ctx context.Context, conn messageConn, size int, rate float64, lim
 			bufs[i] = p.append(bufs[i][:0], size)
 		}
 		var written int
-		if writeBatch != nil {
-			written, s.err = writeBatch(bufs[:n])
+		if ok {
+			written, s.err = batches.WriteBatch(nil, bufs[:n])
 		} else if _, s.err = conn.Write(bufs[0]); s.err == nil {
 			written = 1
 		}

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A rateLimit is what several senders may send together: a bucket that fills at
-// the rate, and from which they take.
+// A rateLimit is a bucket that fills at the rate, and from which several senders take.
 type rateLimit struct {
 	bits float64 // a second
 
@@ -27,9 +26,8 @@ func newRateLimit(bits float64) *rateLimit {
 // limitBurst is the time for which a limit makes up that nobody has used it.
 const limitBurst = 20 * time.Millisecond
 
-// take returns how many of n messages of size bytes may be sent now. The last one
-// may be larger than what is left: then all wait until it has been made up for, so
-// that large messages have the same chance as small ones.
+// take returns how many of n messages may be sent now. The last one may be larger than what
+// is left, which then has to be made up for: so large messages have the same chance.
 func (l *rateLimit) take(n uint64, size int, now time.Time) uint64 {
 	if l == nil {
 		return n

@@ -21,7 +21,6 @@ type benchServer struct {
 // goneAfter is how long a client is sent data that does not say that it is there.
 const goneAfter = 2 * time.Second
 
-// measure takes part in a measurement.
 func (c *client) measure(p probe) {
 	body := c.buf[probeSize:]
 	b := c.bench
@@ -83,15 +82,13 @@ func (b *benchServer) run(f func(ctx context.Context)) {
 	b.c.s.wg.Go(func() { f(ctx) })
 }
 
-// stop ends what is running.
 func (b *benchServer) stop() {
 	if b.cancel != nil {
 		b.cancel()
 	}
 }
 
-// report tells the client each interval what has come, and again in a moment, for
-// some messages get lost.
+// report tells the client each interval what has come, and a moment later again.
 func (b *benchServer) report(ctx context.Context) {
 	tick := time.NewTicker(b.request.Interval)
 	defer tick.Stop()

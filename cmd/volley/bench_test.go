@@ -8,10 +8,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"volley/simnet"
@@ -39,12 +41,12 @@ func TestBenchTruth(t *testing.T) {
 				}
 				sum.Bytes += e.Bytes
 				sum.Messages += e.Messages
-				require.InEpsilon(t, 2e6*0.95, e.Rate, 0.2)
+				require.InEpsilon(t, 2e6*0.95, 8*e.Rate, 0.2)
 			}
 			require.InDelta(t, 15000, *total.Sent, 20)
 			require.Equal(t, *total.Sent, total.Expected)
-			require.InDelta(t, 5, total.LossPercent, 1)
-			require.InEpsilon(t, 2e6*0.95, total.Rate, 0.02)
+			require.InDelta(t, 0.05, total.Loss, 0.01)
+			require.InEpsilon(t, 2e6*0.95, 8*total.Rate, 0.02)
 			require.Equal(t, total.Expected, total.Messages+total.Lost)
 			require.InDelta(t, float64(sum.Messages), float64(total.Messages), 300) // but for the last part of a second
 			require.Equal(t, map[bool]string{false: "forward", true: "reverse"}[reverse], total.Direction)
@@ -73,8 +75,8 @@ func TestBenchBottleneck(t *testing.T) {
 		require.NoError(t, o.run(t.Context(), virtualServer, &out))
 		var total benchEvent
 		lastLine(t, out.String(), &total)
-		require.InEpsilon(t, 4e6, total.Rate, 0.06)
-		require.InDelta(t, 50, total.LossPercent, 4)
+		require.InEpsilon(t, 4e6, 8*total.Rate, 0.06)
+		require.InDelta(t, 0.5, total.Loss, 0.04)
 		queue := 8 * float64(64<<10) / 4e6
 		require.InEpsilon(t, 40+1e3*queue, total.RTT.Median, 0.1) // behind a queue that is full
 	})
@@ -82,115 +84,54 @@ func TestBenchBottleneck(t *testing.T) {
 
 // bench returns the options of a bench of a server in virtual time.
 func (v *virtual) bench(d time.Duration, rate bitrate, length size) benchOptions {
-	o := benchOptions{duration: span(d), interval: span(time.Second), rate: rate, size: length, streams: 1, json: true}
+	o := benchOptions{duration: span(d), interval: span(time.Second), rate: rate, size: length, json: true}
 	o.protocol, o.inner = protocolVolley, v.dial
 	return o
 }
 
-// TestBenchParallel: several connections, each way and both ways at once.
-func TestBenchParallel(t *testing.T) {
-	for _, bidir := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.05})
-			defer v.close()
-			o := v.bench(20*time.Second, 1e6, 1000)
-			o.streams, o.bidir, o.reverse = 3, bidir, !bidir
-			var out bytes.Buffer
-			require.NoError(t, o.run(t.Context(), virtualServer, &out))
-			lines, near := make(map[string]int), 0
-			totals := make(map[string]benchEvent)
-			for l := range strings.Lines(out.String()) {
-				var e benchEvent
-				require.NoError(t, json.Unmarshal([]byte(l), &e))
-				if e.Type == "summary" {
-					totals[e.Direction] = e
-					continue
-				}
-				lines[e.Direction]++
-				require.Less(t, e.Start, e.End)
-				if math.Abs(e.Rate/(3e6*0.95)-1) < 0.1 {
-					near++
-				}
-			}
-			require.Greater(t, near, (lines["forward"]+lines["reverse"])*8/10) // where a report gets lost, some of the three are of two intervals
-			require.Len(t, totals, map[bool]int{false: 1, true: 2}[bidir])
-			for direction, e := range totals {
-				require.InDelta(t, 19, lines[direction], 5, direction)
-				require.InDelta(t, 7500, *e.Sent, 20)
-				require.Equal(t, *e.Sent, e.Expected)
-				require.Equal(t, e.Expected, e.Messages+e.Lost)
-				require.InDelta(t, 5, e.LossPercent, 1.5) // TestBenchTruth has more messages, and is stricter
-				require.InEpsilon(t, 3e6*0.95, e.Rate, 0.02)
-				require.Len(t, e.Streams, 3)
-				messages := uint64(0)
-				for _, s := range e.Streams {
-					require.InEpsilon(t, 1e6*0.95, s.Rate, 0.04)
-					require.InDelta(t, 2500, *s.Sent, 10)
-					messages += s.Messages
-				}
-				require.Equal(t, e.Messages, messages)
-				require.InEpsilon(t, 100, e.RTT.Median, 0.05)
-			}
-		})
-	}
-}
-
-// TestBenchLines: each line begins where the one before ended, whichever reports
-// get lost, and no news wait for long.
+// TestBenchLines: each line begins where the one before ended, and old reports do not count.
 func TestBenchLines(t *testing.T) {
-	for _, reports := range []string{
-		"abc abc abc", "ab abc abc", "a ab abc abc", "a abc bc bc abc", "a abc bc c bc abc", "ab abc c c abc abc", "abc bc abc abc bc abc abc", "abc bc abc bc bc bc abc abc", "cab bca a abc",
-	} {
-		var out bytes.Buffer
-		o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
-		v := newBenchView(&out, &o)
-		w := v.addWay(false)
-		streams := []*benchStream{w.add(), w.add(), w.add()}
-		seconds := strings.Fields(reports)
-		for i, who := range seconds {
-			n := uint64(10 * (i + 1))
-			for _, c := range who {
-				v.show(streams[c-'a'], benchFigures{Elapsed: time.Duration(i+1) * time.Second, Received: n, Expected: n})
-			}
-		}
-		last, messages := 0.0, uint64(0)
-		for l := range strings.Lines(out.String()) {
-			var e benchEvent
-			require.NoError(t, json.Unmarshal([]byte(l), &e))
-			require.Equal(t, last, e.Start, reports)
-			require.Less(t, e.Start, e.End, reports)
-			last, messages = e.End, messages+e.Messages
-		}
-		require.EqualValues(t, len(seconds), last, reports)
-		for _, s := range streams {
-			require.GreaterOrEqual(t, s.shown.Elapsed, s.now.Elapsed-time.Second, reports)
-			messages -= s.shown.Received
-		}
-		require.Zero(t, messages, reports)
+	var out bytes.Buffer
+	o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
+	v := newBenchView(&out, &o)
+	for _, second := range []int{1, 2, 4, 3, 3, 5, 8} {
+		v.show(benchFigures{Elapsed: time.Duration(second) * time.Second, Received: uint64(10 * second), Expected: uint64(10 * second)})
 	}
+	v.show(benchFigures{Elapsed: 8*time.Second + 1, Received: 81, Expected: 81, Final: true})
+	require.True(t, v.final())
+	last, messages := 0.0, uint64(0)
+	for l := range strings.Lines(out.String()) {
+		var e benchEvent
+		require.NoError(t, json.Unmarshal([]byte(l), &e))
+		require.Equal(t, last, e.Start)
+		require.Less(t, e.Start, e.End)
+		last, messages = e.End, messages+e.Messages
+	}
+	require.EqualValues(t, 8, last, "a rest of a nanosecond is no line")
+	require.EqualValues(t, 80, messages)
+	require.EqualValues(t, 81, v.now.Received)
 }
 
-// TestBenchBidirText: what it looks like for people.
-func TestBenchBidirText(t *testing.T) {
+// TestBenchText: what it looks like for people.
+func TestBenchText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVirtual(t, simnet.Link{Latency: 50 * time.Millisecond})
 		defer v.close()
 		o := v.bench(3*time.Second, 1e6, 1000)
-		o.streams, o.bidir, o.json = 2, true, false
+		o.json, o.reverse = false, true
 		var out bytes.Buffer
 		require.NoError(t, o.run(t.Context(), virtualServer, &out))
 		for _, want := range []string{
-			`^bench to \(->\) and from \(<-\) 10\.0\.0\.1:7777 over volley, for 3s\n`,
-			`at 1\.00 Mbit/s on each of 2 connections\n`,
-			`\n->   0\.0-1\.0 s`, `\n<-   0\.0-1\.0 s`, `\n->    stream 2`, `\n<-    stream 2`, `\n<-   0\.0-3\.0 s +\S+ KiB 2\.0\d Mbit/s`,
-			`\n-> 75\d messages sent, 75\d received, 0 lost`, `\n<- 75\d messages sent`,
+			`^bench from 10\.0\.0\.1:7777 over volley, for 3s\nmessages of 1000 bytes, at 1\.00 Mbit/s\n`,
+			`\n  0\.0-1\.0 s`, `\n  0\.0-3\.0 s +\S+ KiB +1\.0\d Mbit/s`,
+			`\n37\d messages sent, 37\d received, 0 lost`,
 			`\nround trip under load  median 100\.0 ms, 95 % 100\.0 ms\n`,
 		} {
 			require.Regexp(t, want, out.String())
 		}
 		for l := range strings.Lines(out.String()) {
 			require.LessOrEqual(t, len(l), 81)
-			if strings.HasPrefix(l, "->  ") || strings.HasPrefix(l, "<-  ") {
+			if strings.Contains(l, "bit/s ") {
 				require.Len(t, l, 61)
 			}
 		}
@@ -228,16 +169,24 @@ func TestServeMaxRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVirtual(t, simnet.Link{Latency: 10 * time.Millisecond}, func(o *serveOptions) { o.maxRate = 2e6 })
 		defer v.close()
-		o := v.bench(10*time.Second, 0, 1000)
-		o.streams, o.reverse = 4, true
-		var out bytes.Buffer
-		require.NoError(t, o.run(t.Context(), virtualServer, &out))
-		var total benchEvent
-		lastLine(t, out.String(), &total)
-		require.InEpsilon(t, 2e6, total.Rate, 0.03)
-		for _, s := range total.Streams {
-			require.Greater(t, s.Rate, 1e5)
+		var outs [4]bytes.Buffer
+		var wg sync.WaitGroup
+		for i := range outs {
+			wg.Go(func() {
+				o := v.bench(10*time.Second, 0, 1000)
+				o.reverse = true
+				assert.NoError(t, o.run(t.Context(), virtualServer, &outs[i]))
+			})
 		}
+		wg.Wait()
+		total := 0.0
+		for i := range outs {
+			var e benchEvent
+			lastLine(t, outs[i].String(), &e)
+			require.Greater(t, 8*e.Rate, 1e5)
+			total += e.Rate
+		}
+		require.InEpsilon(t, 2e6, 8*total, 0.03)
 	})
 }
 

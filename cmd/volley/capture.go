@@ -65,7 +65,6 @@ type captured struct {
 	first                    time.Duration
 }
 
-// showCapture prints what is in a capture.
 func showCapture(in io.Reader, out io.Writer) error {
 	r, err := capture.NewReader(in)
 	if err != nil {
@@ -86,7 +85,6 @@ func showCapture(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// sumUp reads a capture to its end.
 func sumUp(r *capture.Reader) (all []*captured, err error) {
 	known := make(map[uint64]*captured)
 	for {
@@ -134,7 +132,6 @@ func (c *captured) print(out io.Writer) {
 	}
 }
 
-// exportCapture writes a capture as pcapng.
 func exportCapture(in *os.File, name string, stdout, stderr io.Writer) (err error) {
 	r, err := capture.NewReader(in)
 	if err != nil {
@@ -143,7 +140,7 @@ func exportCapture(in *os.File, name string, stdout, stderr io.Writer) (err erro
 	out := stdout
 	if name != "-" {
 		if same(in, name) {
-			return fmt.Errorf("%s is the capture itself", name)
+			return fmt.Errorf("--pcapng: %s is the capture itself", name)
 		}
 		f, err := os.Create(name)
 		if err != nil {
@@ -162,15 +159,13 @@ func exportCapture(in *os.File, name string, stdout, stderr io.Writer) (err erro
 	return err
 }
 
-// same reports whether an open file has that name.
 func same(f *os.File, name string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Stat(name)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// printable is what a file or a process says about itself, in a form that does
-// nothing to a terminal.
+// printable is text of a file or a process, in a form that does nothing to a terminal.
 func printable(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)

@@ -13,8 +13,7 @@ import (
 	"volley/capture"
 )
 
-// Datagrams of a capture become packets of IP, for which pcapng has the link type
-// "raw".
+// Datagrams of a capture become packets of IP, for which pcapng has the link type "raw".
 
 const (
 	headersIPv4 = 20 + 8
@@ -22,9 +21,7 @@ const (
 	maxPayload  = math.MaxUint16 - headersIPv4 // of UDP over IPv4
 )
 
-// writePcapng writes the datagrams of a capture, and returns how many, and how many
-// were left out since UDP carries none of that size. With an error, those before
-// have been written.
+// writePcapng returns how many datagrams it has written, and how many UDP cannot carry.
 func writePcapng(r *capture.Reader, out io.Writer) (n, skipped int, err error) {
 	w, err := pcapgo.NewNgWriterInterface(out, pcapgo.NgInterface{
 		Name: "volley", Description: "datagrams of protocol cores, with headers that were made up", LinkType: layers.LinkTypeRaw,

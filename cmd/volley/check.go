@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,17 +23,18 @@ type checkOptions struct {
 	json    bool
 }
 
-const checkLong = `Check looks for problems between this machine and "volley serve" at HOST:PORT:
+const checkLong = `Check looks for problems between this machine and "volley serve" at HOST:PORT, or
+at the URL of "volley serve --secure":
 
-  whether the server is reached
-  the largest datagrams that pass each way
+  whether the server is reached; of a URL, by TCP and by UDP
+  the largest datagram that passes both ways
   what a NAT on the path does
   whether clocks differ, and with --token whether the token is valid now
   how large the kernel's buffers are, and whether segmentation offload works
 
 It gives advice for each problem.
 
-A second port of serve measures the datagrams to this side and the NAT. It is the
+A second port of serve is for the sizes and the NAT. It is the
 port after the first, unless --nat-port says otherwise at either end. The server's
 firewall must let it pass. Other servers that echo cannot tell these two.
 
@@ -46,7 +48,7 @@ const checkExample = `  volley check example.com:7777
 func newCheckCommand() *cobra.Command {
 	o := checkOptions{timeout: span(5 * time.Second)}
 	cmd := &cobra.Command{
-		Use:     "check HOST:PORT",
+		Use:     "check HOST:PORT|URL",
 		Short:   "Find out what stands between this machine and a server",
 		Long:    checkLong,
 		Example: checkExample,
@@ -59,6 +61,7 @@ func newCheckCommand() *cobra.Command {
 	f.SortFlags = false
 	f.VarP(&o.timeout, "timeout", "W", "how long to wait for the server")
 	f.IntVar(&o.natPort, "nat-port", -1, "the second port of the server; 0: it has none (default as the server says)")
+	f.Lookup("nat-port").DefValue = "0" // shows none
 	f.BoolVar(&o.json, "json", false, "print one object of JSON")
 	o.registerClient(cmd)
 	return cmd
@@ -67,22 +70,21 @@ func newCheckCommand() *cobra.Command {
 // errCheck is returned by a check that has found something wrong and said so.
 var errCheck = errors.New("a check failed, see above")
 
-func (o *checkOptions) check() error {
+func (o *checkOptions) check(address string) error {
 	switch {
 	case o.timeout <= 0:
 		return errors.New("--timeout must be more than 0")
 	case o.natPort < -1 || o.natPort > 65535:
 		return fmt.Errorf("--nat-port must be a port, 0 for none, not %d", o.natPort)
 	}
-	return o.wireOptions.check()
+	return o.wireOptions.check(address)
 }
 
-// run checks and prints what it has found.
 func (o *checkOptions) run(ctx context.Context, address string, stdout io.Writer) error {
-	if err := o.check(); err != nil {
+	if err := o.check(address); err != nil {
 		return err
 	}
-	r := &checkReport{Address: address, Protocol: o.name(), begin: time.Now(), serve: o.serveFlags()}
+	r := &checkReport{Address: place(address), Protocol: o.name(), begin: time.Now(), serve: o.serveFlags()}
 	if err := o.examine(ctx, address, r); err != nil {
 		return err
 	}
@@ -101,16 +103,26 @@ func (o *checkOptions) examine(ctx context.Context, address string, r *checkRepo
 	if err := o.examineToken(r); err != nil {
 		return err
 	}
-	server, err := net.ResolveUDPAddr("udp", address)
-	if err != nil {
-		r.wrongIf(true, "reachable", fmt.Sprintf("the name has no address: %v", err),
-			"look at the spelling, and at what DNS this machine uses")
+	r.limits = systemLimits()
+	var server *net.UDPAddr
+	if !o.url {
+		var err error
+		if server, err = net.ResolveUDPAddr("udp", address); err != nil {
+			r.wrongIf(true, "reachable", fmt.Sprintf("the name has no address: %v", err),
+				"look at the spelling, and at what DNS this machine uses")
+			return nil
+		}
+	}
+	h, err := o.hello(ctx, address)
+	if o.url && r.notJoined(err) {
 		return nil
 	}
-	r.limits = systemLimits()
-	h, err := o.hello(ctx, address)
 	if err != nil {
 		return err
+	}
+	if o.url {
+		server = h.remote
+		r.add(stateOK, "token", fmt.Sprintf("TCP port %d gives connect tokens, and the key is that of the URL", server.Port), "")
 	}
 	r.reached(h, server, time.Duration(o.timeout))
 	if h.rtt == 0 {
@@ -133,6 +145,7 @@ type hello struct {
 	asked     time.Time // half-way between question and answer, by our clock
 	refused   error     // what the system says of its ICMP messages
 	local     net.Addr
+	remote    *net.UDPAddr
 	transport *volley.TransportStats // nil if not told
 }
 
@@ -141,7 +154,7 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 	conn, err := o.dial(ctx, address)
 	if err != nil {
 		// A handshake that nobody answers is what is to be found out here.
-		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() || unreachable(err) {
+		if timeout := net.Error(nil); !o.url && errors.As(err, &timeout) && timeout.Timeout() || !o.url && unreachable(err) {
 			return &hello{refused: err}, nil
 		}
 		return nil, err
@@ -149,7 +162,8 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 	defer conn.Close()
 	h := o.ask(ctx, conn)
 	h.local = conn.LocalAddr()
-	if c, ok := conn.(*volley.Conn); ok && !o.secure {
+	h.remote, _ = conn.RemoteAddr().(*net.UDPAddr)
+	if c, ok := conn.(*volley.Conn); ok && o.sessions() == "" {
 		t := c.Stats().Transport
 		h.transport = &t
 	}
@@ -159,8 +173,7 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 // askAgain is how long an answer may take before the question is repeated.
 const askAgain = 250 * time.Millisecond
 
-// checkProbe is the size of a question in bytes, which is more than that of the
-// answer: a server sends no more than it has got.
+// checkProbe is the bytes of a question, which no answer exceeds.
 const checkProbe = 256
 
 // ask asks who we are until there is an answer, and takes the quickest of a few.
@@ -192,7 +205,6 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 	return h
 }
 
-// take takes an answer into account.
 func (h *hello) take(p probe, body []byte, sent, now time.Time) {
 	rtt := max(now.Sub(sent), time.Microsecond)
 	if h.rtt > 0 && rtt >= h.rtt {
@@ -207,7 +219,6 @@ func (h *hello) take(p probe, body []byte, sent, now time.Time) {
 	}
 }
 
-// readProbe reads the answer with a number.
 func readProbe(conn messageConn, number uint64) (p probe, body []byte, err error) {
 	for {
 		body, err = conn.ReadMessage(context.Background(), body[:0])
@@ -222,12 +233,8 @@ func readProbe(conn messageConn, number uint64) (p probe, body []byte, err error
 
 // unreachable reports whether an error says that packets do not arrive.
 func unreachable(err error) bool {
-	for _, e := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EPERM, syscall.EACCES, syscall.EINVAL} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	e, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains([]syscall.Errno{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EPERM, syscall.EACCES, syscall.EINVAL}, e)
 }
 
 // examineToken looks at the times of a token, which need no server.
@@ -239,6 +246,6 @@ func (o *checkOptions) examineToken(r *checkReport) error {
 	if err != nil {
 		return fmt.Errorf("--token: %w", err)
 	}
-	r.token(t.Created(), t.Expires(), time.Now())
+	r.token(t.Info(), time.Now())
 	return nil
 }

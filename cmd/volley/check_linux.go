@@ -8,16 +8,14 @@ import (
 	"syscall"
 )
 
-// Options of sockets that package syscall does not have on all architectures
-// (linux/in.h, linux/in6.h).
+// Options of sockets that package syscall lacks on some architectures.
 const (
 	ipMTUDiscover   = 10
 	ipv6MTUDiscover = 23
 	pmtudiscProbe   = 3
 )
 
-// neverFragment has the datagrams of a socket leave in one piece or not at all,
-// whatever the system believes of the MTU of the way.
+// neverFragment has datagrams leave in one piece or not at all, whatever the path MTU.
 func neverFragment(c *net.UDPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -37,8 +35,7 @@ func neverFragment(c *net.UDPConn) error {
 	return set
 }
 
-// systemLimits returns the largest socket buffers that the system grants, and
-// its version.
+// systemLimits returns the largest socket buffers that the system grants, and its version.
 func systemLimits() (l limits) {
 	l.ReadMax = readNumber("/proc/sys/net/core/rmem_max")
 	l.WriteMax = readNumber("/proc/sys/net/core/wmem_max")

@@ -13,8 +13,7 @@ import (
 	"volley"
 )
 
-// examinePath finds out the largest datagrams and what a NAT does, as far as the
-// server helps.
+// examinePath finds the largest datagram and what a NAT does, as far as the server helps.
 func (o *checkOptions) examinePath(ctx context.Context, r *checkReport, h *hello, server *net.UDPAddr, natPort int) error {
 	second := &net.UDPAddr{IP: server.IP, Zone: server.Zone, Port: natPort}
 	pc, err := net.ListenUDP("udp", localFor(server))
@@ -32,17 +31,14 @@ func (o *checkOptions) examinePath(ctx context.Context, r *checkReport, h *hello
 		r.nat(localAddr(h.local), h.seenAs(), netip.AddrPort{})
 		return nil
 	}
-	there := a.largest(ctx, func(size int) (question, answer int) { return size, checkHead })
-	back := a.largest(ctx, func(size int) (question, answer int) { return checkHead, size })
-	r.sizes(there, back, server.IP.To4() != nil, whole, a.whole)
+	r.size(a.largest(ctx), server.IP.To4() != nil, whole && a.whole)
 	r.nat(localAddr(pc.LocalAddr()), o.sameSocket(ctx, pc, server), a.seenAs)
 	return nil
 }
 
-// sameSocket returns how the server sees the socket from which its second port
-// was asked. The zero AddrPort is unknown.
+// sameSocket returns how the server sees the socket that asked its second port; zero: unknown.
 func (o *checkOptions) sameSocket(ctx context.Context, pc *net.UDPConn, server *net.UDPAddr) netip.AddrPort {
-	if o.secure || o.protocol != protocolVolley {
+	if o.sessions() != "" || o.protocol != protocolVolley {
 		return netip.AddrPort{}
 	}
 	pc.SetDeadline(time.Time{})
@@ -82,44 +78,40 @@ func localAddr(a net.Addr) netip.AddrPort {
 
 // An asker asks the second port of a server.
 type asker struct {
-	conn   *net.UDPConn
-	to     *net.UDPAddr
-	rtt    time.Duration
-	number uint64
-	buf    [checkMax + 1]byte
+	conn *net.UDPConn
+	to   *net.UDPAddr
+	rtt  time.Duration
+	buf  [checkMax + 1]byte
 
 	known  bool // it has answered, and what follows is set
 	whole  bool
-	cookie [16]byte
 	seenAs netip.AddrPort
 }
 
-// greet asks for the first time, for a cookie and our address.
+// greet asks for the first time, for our address.
 func (a *asker) greet(ctx context.Context, timeout time.Duration) {
 	deadline := time.Now().Add(timeout)
 	for !a.known && time.Now().Before(deadline) && ctx.Err() == nil {
-		if a.send(checkHead, checkHead) != nil {
+		if a.send(checkHead) != nil {
 			sleep(ctx, askAgain)
 			continue
 		}
 		a.receive(ctx, time.Now().Add(max(askAgain, 2*a.rtt)), func(d checkDatagram, _ int) bool {
-			a.known, a.whole, a.cookie, a.seenAs = true, d.whole, d.cookie, d.seenAs
+			a.known, a.whole, a.seenAs = true, d.whole, d.seenAs
 			return false
 		})
 	}
 }
 
-// send sends a question of a size, to which the answer is to have another one.
-// The error is that of the system.
-func (a *asker) send(question, answer int) error {
-	a.number++
-	q := checkDatagram{size: answer, number: a.number, cookie: a.cookie}
-	_, err := a.conn.WriteTo(q.append(a.buf[:0], question), a.to)
+// send sends a question of a size. The error is the system's.
+func (a *asker) send(size int) error {
+	clear(a.buf[:size])
+	new(checkDatagram).put(a.buf[:])
+	_, err := a.conn.WriteTo(a.buf[:size], a.to)
 	return err
 }
 
-// receive calls f for each answer, with its size, until f returns false or the
-// time has come.
+// receive calls f for each answer, with its size, until f returns false or time is up.
 func (a *asker) receive(ctx context.Context, until time.Time, f func(d checkDatagram, size int) bool) {
 	stop := context.AfterFunc(ctx, func() { a.conn.SetReadDeadline(time.Now()) })
 	defer stop()
@@ -150,9 +142,8 @@ const (
 	sizeTries   = 3  // of each size, for datagrams get lost by chance, too
 )
 
-// largest returns the largest size in bytes that passes, up to checkMax. What is
-// sent for a size follows from sizes.
-func (a *asker) largest(ctx context.Context, sizes func(size int) (question, answer int)) int {
+// largest returns the largest size that passes both ways, up to checkMax.
+func (a *asker) largest(ctx context.Context) int {
 	passes := 0
 	for range 3 {
 		if passes == checkMax || ctx.Err() != nil {
@@ -161,7 +152,7 @@ func (a *asker) largest(ctx context.Context, sizes func(size int) (question, ans
 		fails := checkMax + 1 // the smallest that has not passed
 		for fails-passes > 1 && ctx.Err() == nil {
 			list := between(passes, fails)
-			passed := a.try(ctx, list, sizes, max(askAgain, 2*a.rtt))
+			passed := a.try(ctx, list, max(askAgain, 2*a.rtt))
 			if len(passed) == 0 && passes == 0 {
 				break // not even the smallest any more, or all got lost
 			}
@@ -175,15 +166,14 @@ func (a *asker) largest(ctx context.Context, sizes func(size int) (question, ans
 			}
 		}
 		// A machine may have stood still for as long as all tries took.
-		if passes > 0 && passes < checkMax && len(a.try(ctx, []int{passes + 1}, sizes, max(time.Second, 4*a.rtt)/sizeTries)) == 0 {
+		if passes > 0 && passes < checkMax && len(a.try(ctx, []int{passes + 1}, max(time.Second, 4*a.rtt)/sizeTries)) == 0 {
 			break
 		}
 	}
 	return passes
 }
 
-// usualSizes are tried first: the payloads of packets of common MTUs, and one
-// byte more.
+// usualSizes are tried first: the payloads of packets of common MTUs, and one byte more.
 var usualSizes = []int{checkHead, 548, 549, 1232, 1233, 1452, 1453, 1472, 1473, 8972, 8973, checkMax}
 
 // between returns sizes to try between one that passes and one that does not.
@@ -200,27 +190,20 @@ func between(passes, fails int) []int {
 }
 
 // try returns which of the sizes pass, each of sizeTries times waiting for so long.
-func (a *asker) try(ctx context.Context, list []int, sizes func(int) (question, answer int), wait time.Duration) (passed []int) {
-	asked := make(map[uint64]int) // the size of each question
+func (a *asker) try(ctx context.Context, list []int, wait time.Duration) (passed []int) {
 	for range sizeTries {
 		waiting := false
 		for _, s := range list {
-			if slices.Contains(passed, s) {
-				continue
+			if !slices.Contains(passed, s) && !errors.Is(a.send(s), syscall.EMSGSIZE) {
+				waiting = true
 			}
-			question, answer := sizes(s)
-			err := a.send(question, answer)
-			asked[a.number] = s
-			waiting = waiting || !errors.Is(err, syscall.EMSGSIZE)
 		}
 		if !waiting {
 			break
 		}
-		a.receive(ctx, time.Now().Add(wait), func(d checkDatagram, size int) bool {
-			s, ok := asked[d.number]
-			question, answer := sizes(s)
-			if ok && size == answer && d.size == question && !slices.Contains(passed, s) {
-				passed = append(passed, s)
+		a.receive(ctx, time.Now().Add(wait), func(_ checkDatagram, size int) bool {
+			if slices.Contains(list, size) && !slices.Contains(passed, size) {
+				passed = append(passed, size)
 			}
 			return len(passed) < len(list)
 		})

@@ -8,12 +8,15 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"volley"
+	"volley/netcode"
+	"volley/secure"
 )
 
 // A checkReport is what a check has found. It is what --json prints.
@@ -27,8 +30,7 @@ type checkReport struct {
 
 	// Figures, where they are known.
 	RTT       float64 `json:"rtt_ms,omitempty"`
-	There     int     `json:"largest_there_bytes,omitempty"` // of UDP payload
-	Back      int     `json:"largest_back_bytes,omitempty"`
+	Largest   int     `json:"largest_bytes,omitempty"`  // of UDP payload, both ways
 	PathMTU   int     `json:"path_mtu_bytes,omitempty"` // of the narrower direction
 	NAT       string  `json:"nat,omitempty"`            // none, endpoint-independent, symmetric, some or unknown
 	SeenAs    string  `json:"seen_as,omitempty"`
@@ -74,17 +76,10 @@ func (r *checkReport) wrongIf(wrong bool, topic, text, advice string) {
 	}
 }
 
-// wrong reports whether anything is wrong.
 func (r *checkReport) wrong() bool {
-	for _, f := range r.Findings {
-		if f.State == stateWrong {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f finding) bool { return f.State == stateWrong })
 }
 
-// reached tells whether the server has answered.
 func (r *checkReport) reached(h *hello, server *net.UDPAddr, timeout time.Duration) {
 	const topic = "reachable"
 	switch {
@@ -102,78 +97,91 @@ func (r *checkReport) reached(h *hello, server *net.UDPAddr, timeout time.Durati
 	case errors.Is(h.refused, syscall.EPERM), errors.Is(h.refused, syscall.EACCES):
 		r.add(stateWrong, topic, fmt.Sprintf("this machine does not let datagrams to %s leave: %v", server, inner(h.refused)),
 			"a firewall here forbids it: let UDP to this port pass")
-	case h.refused != nil && !timedOut(h.refused):
-		r.add(stateWrong, topic, fmt.Sprintf("there is no way to %s: %v", server, inner(h.refused)),
+	case unreachable(h.refused):
+		r.add(stateWrong, topic, fmt.Sprintf("there is no route to %s: %v", server, inner(h.refused)),
 			"look at the address, and at the routes of this machine and of the networks on the way")
 	default:
-		advice := fmt.Sprintf("is \"volley serve%s\" running there, and do the firewalls there, here and between let UDP port %d pass, and the answers back?",
+		advice := fmt.Sprintf("is \"volley serve%s\" running there, and do all firewalls let UDP port %d and the answers pass?",
 			r.serve, server.Port)
 		r.add(stateWrong, topic, fmt.Sprintf("nothing came back from %s within %v", server, timeout), advice)
 	}
 }
 
-func timedOut(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
+// notJoined reports that a server of package secure has given no session, if that is
+// what an error says.
+func (r *checkReport) notJoined(err error) bool {
+	const topic = "reachable"
+	if dial, ok := errors.AsType[*secure.DialError](err); ok {
+		_, port, _ := net.SplitHostPort(dial.Address)
+		switch dial.Step {
+		case "tcp":
+			r.add(stateWrong, topic, fmt.Sprintf("TCP port %s does not answer: %v", port, inner(dial.Err)),
+				fmt.Sprintf("is \"volley serve%s\" running there, and do all firewalls let TCP and UDP port %s pass?", r.serve, port))
+		case "udp", "expired":
+			r.add(stateWrong, topic, fmt.Sprintf("TCP port %s gives connect tokens, and UDP port %[1]s does not answer", port),
+				fmt.Sprintf("let UDP port %s pass all firewalls, as TCP does; a container publishes %[1]s/udp and %[1]s/tcp", port))
+		default:
+			r.add(stateWrong, topic, strings.TrimPrefix(err.Error(), "secure: "), "")
+		}
+		return true
+	}
+	if _, refused := errors.AsType[*secure.RefusedError](err); refused {
+		r.add(stateWrong, topic, strings.TrimPrefix(err.Error(), "secure: "), "")
+		return true
+	}
+	return false
 }
 
 // inner returns what the system says, without operation and addresses.
 func inner(err error) error {
-	var e syscall.Errno
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		return e
 	}
 	return err
 }
 
-// Sizes of volley's datagrams by default. Headers add up to 9 bytes to a message that
-// is not fragmented, and 14 to a fragment.
+// Sizes of volley's datagrams by default, with 9 bytes of header or 14 of a fragment.
 const (
 	defaultWhole     = 1200 + 9
 	defaultFragments = 1024 + 14
 )
 
-// sizes tells the largest datagrams.
-func (r *checkReport) sizes(there, back int, ip4, wholeHere, wholeThere bool) {
+// size tells how large datagrams may be, if both systems send them whole.
+func (r *checkReport) size(largest int, ip4, whole bool) {
 	headers := 48
 	if ip4 {
 		headers = 28
 	}
 	const topic = "largest datagram"
-	r.There, r.Back = there, back
-	if !wholeHere || !wholeThere {
-		r.add(stateUnknown, topic, "the system here or there may fragment datagrams: what it cannot send whole is not told", "")
+	r.Largest = largest
+	if !whole {
+		r.add(stateUnknown, topic, "unknown, because one of the two systems cuts large datagrams instead of refusing them", "")
 		return
 	}
-	least := min(there, back)
-	if least < checkHead {
-		r.add(stateWrong, topic, "not even small datagrams pass to the second port and back", "look at the loss: \"volley ping\" tells it")
+	if largest < checkHead {
+		r.add(stateWrong, topic, "not even small datagrams pass to the second port and back", "measure the loss by \"volley ping\"")
 		return
 	}
-	r.PathMTU = least + headers
-	text := fmt.Sprintf("%s there, %s back: packets of %d pass", atMost(there), atMost(back), least+headers)
+	r.PathMTU = largest + headers
+	text := fmt.Sprintf("%d bytes, there and back: packets of %d pass", largest, r.PathMTU)
+	if largest == checkMax {
+		text = "at least " + text
+	}
 	switch {
-	case least < defaultFragments:
+	case largest < defaultFragments:
 		r.add(stateWrong, topic, text, fmt.Sprintf(
-			"too little for volley's defaults: set Config.FragmentSize to %d or less at both ends, and FragmentAbove to %d or less", least-14, least-9))
-	case least < defaultWhole:
+			"too little for volley's defaults: set Config.FragmentSize to %d or less at both ends, and FragmentAbove to %d or less", largest-14, largest-9))
+	case largest < defaultWhole:
 		r.add(stateWrong, topic, text, fmt.Sprintf(
-			"messages of more than %d bytes that are not fragmented are lost, and by default those of up to 1200 are not: set Config.FragmentAbove to %d or less at both ends", least-9, least-9))
+			"messages of more than %d bytes that are not fragmented are lost, and by default those of up to 1200 are not: set Config.FragmentAbove to %d or less at both ends", largest-9, largest-9))
 	default:
 		r.add(stateOK, topic, text, "")
 	}
 }
 
-func atMost(size int) string {
-	if size >= checkMax {
-		return fmt.Sprintf("at least %d bytes", size)
-	}
-	return fmt.Sprintf("%d bytes", size)
-}
-
 // noSecondPort tells that sizes and the NAT remain unknown.
 func (r *checkReport) noSecondPort(port int, h *hello) {
-	text, advice := "the server has no second port that would tell", "run it as \"volley serve\""
+	text, advice := "unknown, because the server has no second port", "run it as \"volley serve\""
 	if h.known {
 		advice = "run it with --nat-port"
 	}
@@ -200,11 +208,11 @@ func (r *checkReport) nat(local, first, second netip.AddrPort) {
 	}
 	switch {
 	case !seen.IsValid():
-		r.add(stateUnknown, topic, "the server does not tell how it sees this machine", "run it as \"volley serve\"")
+		r.add(stateUnknown, topic, "unknown, because the server does not say how it sees this machine", "run it as \"volley serve\"")
 	case first.IsValid() && second.IsValid() && first != second:
 		r.NAT = "symmetric"
-		r.add(stateWrong, topic, fmt.Sprintf("symmetric: one socket here, %s, is %s to one port of the server and %s to the other", local, first, second),
-			"peers cannot reach this machine by hole punching: have a server relay, or forward a port on the router; to servers it can connect")
+		r.add(stateWrong, topic, fmt.Sprintf("symmetric: the socket %s has the outside address %s for one port of the server, and %s for the other", local, first, second),
+			"hole punching does not work, but connecting to servers does: let a server relay, or forward a port on the router")
 	case seen.Addr() == local.Addr() && seen.Port() == local.Port():
 		r.NAT = "none"
 		r.add(stateOK, topic, fmt.Sprintf("none: the server sees this machine as it sees itself, %s", local), "")
@@ -213,15 +221,13 @@ func (r *checkReport) nat(local, first, second netip.AddrPort) {
 		r.add(stateOK, topic, fmt.Sprintf("there is one, and it maps %s to %s for both ports of the server: hole punching should work", local, seen), "")
 	default:
 		r.NAT = "some"
-		r.add(stateUnknown, topic, fmt.Sprintf("there is one, which maps %s to %s; whether it does so for all takes two ports of the server and no --secure", local, seen), "")
+		r.add(stateUnknown, topic, fmt.Sprintf("there is one, which maps %s to %s; whether it does so for all destinations is unknown without a second port of the server, and with --secure", local, seen), "")
 	}
 }
 
-// maxSkew is how far clocks may differ: tokens are made on one machine and
-// looked at on another, and some live for no longer than 30 s.
+// maxSkew is how far clocks may differ, since some tokens live for 30 s only.
 const maxSkew = 2 * time.Second
 
-// clock tells how far the clocks differ.
 func (r *checkReport) clock(h *hello) {
 	if !h.known {
 		return
@@ -240,19 +246,20 @@ func (r *checkReport) clock(h *hello) {
 		"connect tokens are not valid yet, or no longer, where clocks differ: keep both by NTP")
 }
 
-// token tells what the times of a token say.
-func (r *checkReport) token(created, expires, now time.Time) {
+func (r *checkReport) token(t netcode.TokenInfo, now time.Time) {
 	const topic = "token"
-	left := expires.Sub(now).Round(time.Second)
+	left, life := t.Expires.Sub(now).Round(time.Second), t.Expires.Sub(t.Created)
 	switch {
-	case created.Sub(now) > time.Second:
-		r.add(stateWrong, topic, fmt.Sprintf("it was made %v from now: this clock is behind that of who made it, by that or more", created.Sub(now).Round(time.Second)),
-			"keep the clocks of both by NTP")
+	case t.Created.Sub(now) > time.Second:
+		r.add(stateWrong, topic, fmt.Sprintf("it will be made in %v by this machine's clock, which is behind the issuer's by that or more", t.Created.Sub(now).Round(time.Second)),
+			"keep both clocks by NTP")
+	case t.Expires.IsZero():
+		r.add(stateOK, topic, "valid, and never expires", "")
 	case left <= 0:
-		r.add(stateWrong, topic, fmt.Sprintf("it expired %v ago, and was valid for %v", -left, expires.Sub(created)),
-			"get a new one; if it is new, this clock is ahead of that of who made it: keep both by NTP")
+		r.add(stateWrong, topic, fmt.Sprintf("it expired %v ago, and was valid for %v", -left, life),
+			"get a new token; if this one is new, this machine's clock is ahead of the issuer's: keep both by NTP")
 	default:
-		r.add(stateOK, topic, fmt.Sprintf("valid for %v, of %v", left, expires.Sub(created)), "")
+		r.add(stateOK, topic, fmt.Sprintf("valid for %v, of %v", left, life), "")
 	}
 }
 
@@ -266,7 +273,7 @@ func (r *checkReport) transport(t *volley.TransportStats) {
 	}
 	if t.ReadBuffer > 0 {
 		small := min(t.ReadBuffer, t.WriteBuffer)
-		text := fmt.Sprintf("the kernel grants %s to receive and %s to send, of %s", formatSize(t.ReadBuffer), formatSize(t.WriteBuffer), formatSize(wantBuffer))
+		text := fmt.Sprintf("the kernel grants %s to receive and %s to send; volley asks for %s", formatSize(t.ReadBuffer), formatSize(t.WriteBuffer), formatSize(wantBuffer))
 		if small < wantBuffer {
 			advice := "bursts are lost in it when the program is busy; kern.ipc.maxsockbuf sets the limit"
 			if runtime.GOOS == "linux" {
@@ -291,10 +298,9 @@ func (r *checkReport) transport(t *volley.TransportStats) {
 		r.add(stateOK, "offload", text, "")
 		return
 	}
-	r.add(stateHint, "offload", text, "a system call for each datagram; Linux 5.0 has both, unless VOLLEY_DISABLE_OFFLOAD=1 is set")
+	r.add(stateHint, "offload", text, "each datagram takes a system call; Linux 5.0 has both, unless VOLLEY_DISABLE_OFFLOAD=1 is set")
 }
 
-// print prints the report.
 func (r *checkReport) print(w io.Writer, asJSON bool) {
 	r.Type, r.Seconds, r.Verdict = "check", time.Since(r.begin).Seconds(), "working"
 	if r.wrong() {

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,16 +10,13 @@ import (
 	"time"
 )
 
-// A checkResponder answers check on the second port of a server. It keeps
-// nothing about those who ask.
+// A checkResponder answers check on a server's second port. It keeps nothing about clients.
 type checkResponder struct {
-	conn   *net.UDPConn
-	secret [32]byte
-	whole  bool // the system fragments nothing
-	wg     sync.WaitGroup
+	conn  *net.UDPConn
+	whole bool // the system fragments nothing
+	wg    sync.WaitGroup
 }
 
-// newCheckResponder starts a responder on a UDP address.
 func newCheckResponder(address string) (*checkResponder, error) {
 	addr, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
@@ -34,7 +27,6 @@ func newCheckResponder(address string) (*checkResponder, error) {
 		return nil, err
 	}
 	r := &checkResponder{conn: conn, whole: neverFragment(conn) == nil}
-	rand.Read(r.secret[:])
 	r.wg.Go(r.serve)
 	return r, nil
 }
@@ -47,7 +39,6 @@ func (r *checkResponder) port() int {
 	return r.conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// about tells people of the port.
 func (r *checkResponder) about() string {
 	if r == nil {
 		return ""
@@ -63,13 +54,11 @@ func (r *checkResponder) close() {
 	}
 }
 
-// pauseAfterError is how long a reader rests after an error of its socket, most
-// of which are about a datagram that it has sent before.
+// pauseAfterError is how long a reader rests after an error, mostly of an earlier datagram.
 const pauseAfterError = time.Millisecond
 
 func (r *checkResponder) serve() {
 	buf := make([]byte, 64<<10)
-	var out []byte
 	for {
 		n, from, err := r.conn.ReadFromUDPAddrPort(buf)
 		if errors.Is(err, net.ErrClosed) {
@@ -79,44 +68,24 @@ func (r *checkResponder) serve() {
 			time.Sleep(pauseAfterError)
 			continue
 		}
-		if out = r.answer(out[:0], buf[:n], from, time.Now()); len(out) > 0 {
-			r.conn.WriteToUDPAddrPort(out, from) // what does not fit the way is what is asked for
+		if r.answer(buf[:n], from) {
+			r.conn.WriteToUDPAddrPort(buf[:n], from) // what does not fit the way is what is asked for
 		}
 	}
 }
 
-// cookieTime is half the longest life of a cookie, and its shortest. So the next
-// owner of an address is not sent what the last owner has asked for.
-const cookieTime = time.Minute
-
-// answer appends the answer to a datagram, or nothing.
-func (r *checkResponder) answer(dst, b []byte, from netip.AddrPort, now time.Time) []byte {
+// answer makes a question its answer, which is as long, so that nobody gets more than
+// was sent in his name. It returns false for anything else.
+func (r *checkResponder) answer(b []byte, from netip.AddrPort) bool {
 	q, ok := parseCheckDatagram(b)
 	if !ok || q.answer {
-		return dst
+		return false
 	}
-	a := checkDatagram{answer: true, whole: r.whole, size: len(b), number: q.number, cookie: r.cookie(from, now), seenAs: from}
-	size := max(checkHead, q.size)
-	before := r.cookie(from, now.Add(-cookieTime))
-	if !hmac.Equal(q.cookie[:], a.cookie[:]) && !hmac.Equal(q.cookie[:], before[:]) {
-		size = min(size, len(b))
-	}
-	return a.append(dst, size)
+	(&checkDatagram{answer: true, whole: r.whole, seenAs: from}).put(b)
+	return true
 }
 
-// cookie returns bytes that only the receiver at this address can know, this minute.
-func (r *checkResponder) cookie(from netip.AddrPort, now time.Time) (c [16]byte) {
-	h := hmac.New(sha256.New, r.secret[:])
-	ip := from.Addr().As16()
-	h.Write(ip[:])
-	h.Write(binary.BigEndian.AppendUint16(nil, from.Port()))
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(now.Unix()/int64(cookieTime/time.Second))))
-	copy(c[:], h.Sum(nil))
-	return c
-}
-
-// listenForCheck opens the second port of a server whose first is at address. A
-// port below zero is any: the one after the first, or a free one, or none.
+// listenForCheck opens the server's second port; below zero: the next one, a free one, or none.
 func listenForCheck(first net.Addr, port int) (*checkResponder, error) {
 	addr, ok := first.(*net.UDPAddr)
 	if !ok || port == 0 {
@@ -143,7 +112,6 @@ func listenForCheck(first net.Addr, port int) (*checkResponder, error) {
 	return nil, nil
 }
 
-// appendCheckReply appends the answer of a server to a probeCheck.
 func appendCheckReply(dst []byte, q probe, from net.Addr, natPort int, now time.Time) []byte {
 	text, err := json.Marshal(checkReply{Address: from.String(), Time: now, NATPort: natPort})
 	if err != nil {

@@ -41,8 +41,8 @@ func TestCheckProgram(t *testing.T) {
 func TestCheckSecure(t *testing.T) {
 	key, err := netcode.GenerateKey().MarshalText()
 	require.NoError(t, err)
-	_, address := serving(t, "--secure", "--key", string(key))
-	o := program(t, "check", address, "--secure", "--key", string(key))
+	_, address := serving(t, "--key", string(key))
+	o := program(t, "check", address, "--key", string(key))
 	require.Equal(t, exitOK, o.status, o.stdout+o.stderr)
 	require.Contains(t, o.stdout, "volley serve, round trip")
 	o = program(t, "check", address, "-W", "500ms", "--connect-timeout", "500ms")
@@ -116,61 +116,39 @@ func TestCheckUsage(t *testing.T) {
 	}
 }
 
+// TestCheckResponderAnswers: an answer is as long as its question, and has none.
 func TestCheckResponderAnswers(t *testing.T) {
 	r := &checkResponder{whole: true}
-	now := time.Unix(59, 0)
-	from, other := netip.MustParseAddrPort("[2001:db8::1]:5000"), netip.MustParseAddrPort("[2001:db8::1]:5001")
-	ask := func(from netip.AddrPort, cookie [16]byte, question, answer int) (checkDatagram, int) {
-		t.Helper()
-		q := checkDatagram{size: answer, number: 7, cookie: cookie}
-		b := r.answer(nil, q.append(nil, question), from, now)
+	from := netip.MustParseAddrPort("[2001:db8::1]:5000")
+	for _, size := range []int{checkHead, 1000, checkMax} {
+		b := make([]byte, size)
+		new(checkDatagram).put(b)
+		require.True(t, r.answer(b, from))
 		d, ok := parseCheckDatagram(b)
 		require.True(t, ok)
-		require.True(t, d.answer && d.whole)
-		require.EqualValues(t, 7, d.number)
-		require.Equal(t, from, d.seenAs)
-		require.Equal(t, question, d.size)
-		return d, len(b)
+		require.Equal(t, checkDatagram{answer: true, whole: true, seenAs: from}, d)
+		require.False(t, r.answer(b, from))
 	}
-	d, size := ask(from, [16]byte{}, checkHead, 5000)
-	require.Equal(t, checkHead, size, "no more than was asked with, before the address is proved")
-	_, size = ask(from, [16]byte{}, 1000, checkHead)
-	require.Equal(t, checkHead, size)
-	_, size = ask(from, d.cookie, checkHead, 5000)
-	require.Equal(t, 5000, size)
-	_, size = ask(from, d.cookie, checkHead, 1<<30)
-	require.Equal(t, checkMax, size)
-	_, size = ask(from, d.cookie, checkHead, 0)
-	require.Equal(t, checkHead, size)
-	_, size = ask(other, d.cookie, checkHead, 5000)
-	require.Equal(t, checkHead, size, "the cookie of another address proves nothing")
-
-	now = now.Add(cookieTime)
-	_, size = ask(from, d.cookie, checkHead, 5000)
-	require.Equal(t, 5000, size, "a cookie is good for a minute")
-	now = now.Add(cookieTime)
-	_, size = ask(from, d.cookie, checkHead, 5000)
-	require.Equal(t, checkHead, size, "and not for ever")
-
-	q := checkDatagram{}
-	for _, b := range [][]byte{nil, q.append(nil, checkHead)[:checkHead-1], make([]byte, 100), d.append(nil, 100)} {
-		require.Empty(t, r.answer(nil, b, from, now))
+	q := make([]byte, checkHead)
+	new(checkDatagram).put(q)
+	for _, b := range [][]byte{nil, q[:checkHead-1], make([]byte, 100)} {
+		require.False(t, r.answer(b, from))
 	}
 }
 
 func FuzzParseCheckDatagram(f *testing.F) {
-	f.Add((&checkDatagram{size: 1000, number: 1}).append(nil, 100))
-	f.Add((&checkDatagram{answer: true, whole: true, seenAs: netip.MustParseAddrPort("127.0.0.1:1")}).append(nil, checkHead))
+	for _, d := range []checkDatagram{{}, {answer: true, whole: true, seenAs: netip.MustParseAddrPort("127.0.0.1:1")}} {
+		b := make([]byte, checkHead)
+		d.put(b)
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, ok := parseCheckDatagram(b)
 		if !ok {
 			return
 		}
-		if d.size < 0 || d.size > checkMax {
-			t.Errorf("size %d", d.size)
-		}
-		again, ok := parseCheckDatagram(d.append(nil, len(b)))
-		if !ok || again != d {
+		d.put(b)
+		if again, ok := parseCheckDatagram(b); !ok || again != d {
 			t.Errorf("%+v, then %+v", d, again)
 		}
 	})
@@ -185,36 +163,41 @@ func TestCheckFindings(t *testing.T) {
 	serve := func(ahead time.Duration) *hello {
 		return &hello{rtt: 10 * time.Millisecond, known: true, asked: now, reply: checkReply{Time: now.Add(ahead)}}
 	}
+	token := func(created, expires time.Duration) netcode.TokenInfo {
+		return netcode.TokenInfo{Created: now.Add(created), Expires: now.Add(expires)}
+	}
 	for _, test := range []struct {
 		name                string
 		do                  func(r *checkReport)
 		state, text, advice string
 	}{
-		{"silence", func(r *checkReport) { r.reached(&hello{}, server, time.Second) }, "wrong", "nothing came back from 192.0.2.1:7777 within 1s", "UDP port 7777 pass"},
+		{"silence", func(r *checkReport) { r.reached(&hello{}, server, time.Second) }, "wrong", "nothing came back from 192.0.2.1:7777 within 1s", "UDP port 7777 and the answers pass"},
 		{"refused", func(r *checkReport) { r.reached(refused(syscall.ECONNREFUSED), server, 0) }, "wrong", "nobody listens on UDP port 7777", "start"},
 		{"firewall", func(r *checkReport) { r.reached(refused(syscall.EPERM), server, 0) }, "wrong", "does not let", "firewall here"},
-		{"route", func(r *checkReport) { r.reached(refused(syscall.ENETUNREACH), server, 0) }, "wrong", "no way to", "routes"},
+		{"route", func(r *checkReport) { r.reached(refused(syscall.ENETUNREACH), server, 0) }, "wrong", "no route to", "routes"},
 		{"reached", func(r *checkReport) { r.reached(serve(0), server, 0) }, "ok", "volley serve, round trip 10.0 ms", ""},
 
 		{"clock", func(r *checkReport) { r.clock(serve(time.Second)) }, "ok", "1000.0 ms ahead of ours, within 5.0 ms", ""},
 		{"clock behind", func(r *checkReport) { r.clock(serve(-3 * time.Second)) }, "wrong", "3000.0 ms behind ours", "NTP"},
 		{"clock far", func(r *checkReport) { r.clock(serve(2 * time.Hour)) }, "wrong", "2h0m0s ahead of ours", "NTP"},
-		{"token", func(r *checkReport) { r.token(now.Add(-10*time.Second), now.Add(20*time.Second), now) }, "ok", "valid for 20s, of 30s", ""},
-		{"token of the future", func(r *checkReport) { r.token(now.Add(10*time.Second), now.Add(40*time.Second), now) }, "wrong", "made 10s from now", "clocks"},
-		{"token of the past", func(r *checkReport) { r.token(now.Add(-time.Minute), now.Add(-30*time.Second), now) }, "wrong", "expired 30s ago, and was valid for 30s", "new one"},
+		{"token", func(r *checkReport) { r.token(token(-10*time.Second, 20*time.Second), now) }, "ok", "valid for 20s, of 30s", ""},
+		{"token of the future", func(r *checkReport) { r.token(token(10*time.Second, 40*time.Second), now) }, "wrong", "made in 10s", "clocks"},
+		{"token of the past", func(r *checkReport) { r.token(token(-time.Minute, -30*time.Second), now) }, "wrong", "expired 30s ago, and was valid for 30s", "new token"},
+		{"token without an end", func(r *checkReport) { r.token(netcode.TokenInfo{Created: now}, now) }, "ok", "never expires", ""},
 
-		{"sizes", func(r *checkReport) { r.sizes(1472, 1209, true, true, true) }, "ok", "1472 bytes there, 1209 bytes back: packets of 1237 pass", ""},
-		{"sizes of IPv6", func(r *checkReport) { r.sizes(checkMax, 1232, false, true, true) }, "ok", "at least 9216 bytes there, 1232 bytes back: packets of 1280 pass", ""},
-		{"messages lost", func(r *checkReport) { r.sizes(1472, 1208, true, true, true) }, "wrong", "1208 bytes back", "FragmentAbove to 1199"},
-		{"fragments lost", func(r *checkReport) { r.sizes(1037, 1472, true, true, true) }, "wrong", "1037 bytes there", "FragmentSize to 1023"},
-		{"all lost", func(r *checkReport) { r.sizes(0, 1472, true, true, true) }, "wrong", "not even small", "ping"},
-		{"may fragment", func(r *checkReport) { r.sizes(9216, 9216, true, true, false) }, "unknown", "may fragment", ""},
+		{"sizes", func(r *checkReport) { r.size(1209, true, true) }, "ok", "1209 bytes, there and back: packets of 1237 pass", ""},
+		{"sizes of IPv6", func(r *checkReport) { r.size(1232, false, true) }, "ok", "1232 bytes, there and back: packets of 1280 pass", ""},
+		{"largest size", func(r *checkReport) { r.size(checkMax, true, true) }, "ok", "at least 9216 bytes, there and back: packets of 9244 pass", ""},
+		{"messages lost", func(r *checkReport) { r.size(1208, true, true) }, "wrong", "1208 bytes, there", "FragmentAbove to 1199"},
+		{"fragments lost", func(r *checkReport) { r.size(1037, true, true) }, "wrong", "1037 bytes, there", "FragmentSize to 1023"},
+		{"all lost", func(r *checkReport) { r.size(0, true, true) }, "wrong", "not even small", "ping"},
+		{"cuts large datagrams", func(r *checkReport) { r.size(9216, true, false) }, "unknown", "cuts large datagrams", ""},
 
 		{"no NAT", func(r *checkReport) { r.nat(local, local, local) }, "ok", "none", ""},
 		{"NAT", func(r *checkReport) { r.nat(local, outside, outside) }, "ok", "maps 10.0.0.5:5000 to 198.51.100.1:6000 for both ports", ""},
-		{"symmetric NAT", func(r *checkReport) { r.nat(local, outside, outside2) }, "wrong", "198.51.100.1:6000 to one port of the server and 198.51.100.1:6001", "relay"},
+		{"symmetric NAT", func(r *checkReport) { r.nat(local, outside, outside2) }, "wrong", "198.51.100.1:6000 for one port of the server, and 198.51.100.1:6001 for the other", "relay"},
 		{"some NAT", func(r *checkReport) { r.nat(local, netip.AddrPort{}, outside) }, "unknown", "there is one", ""},
-		{"NAT unknown", func(r *checkReport) { r.nat(local, netip.AddrPort{}, netip.AddrPort{}) }, "unknown", "does not tell", "serve"},
+		{"NAT unknown", func(r *checkReport) { r.nat(local, netip.AddrPort{}, netip.AddrPort{}) }, "unknown", "does not say", "serve"},
 
 		{"buffers", func(r *checkReport) {
 			r.transport(&volley.TransportStats{ReadBuffer: 212992, WriteBuffer: 4 << 20})
@@ -251,7 +234,7 @@ func TestCheckLargest(t *testing.T) {
 		a := &asker{conn: pc, to: path.LocalAddr().(*net.UDPAddr)}
 		a.greet(t.Context(), longest)
 		require.True(t, a.known)
-		require.Equal(t, limit, a.largest(t.Context(), func(size int) (int, int) { return size, checkHead }))
+		require.Equal(t, limit, a.largest(t.Context()))
 		pc.Close()
 		path.Close()
 		r.close()

@@ -11,25 +11,20 @@ import (
 // The questions of check travel in two ways. Over a connection they are probes of
 // kind probeCheck, which serve answers with probeChecked and a checkReply behind
 // the head; an echo server returns the question. To the second port of serve they
-// are datagrams, of sizes that both sides choose:
+// are datagrams of any size, which come back as long as they were:
 //
 //	bytes  0-7    checkMagic, with the version
 //	       8      1: question, 2: answer
 //	       9      of an answer, 1: it could not have been fragmented by the sender
 //	      10-11   of an answer, the port from which the question came
-//	      12-15   of a question, how large the answer is to be; of an answer,
-//	              how large the question was; in bytes
-//	      16-23   a number of the asker's
-//	      24-39   a cookie: zero at first, then that of an answer
-//	      40-55   of an answer, the address from which the question came
-//	      56-     zeros
+//	      12-27   of an answer, the address from which the question came
+//	      28-     zeros
 //
-// Numbers are little-endian. Without the cookie, which proves the address, no
-// answer is larger than its question.
+// Numbers are little-endian.
 const (
-	checkMagic    = "vlyCHK\x00\x01"
-	checkHead     = 56
-	checkMax      = 9 << 10 // largest question and answer
+	checkMagic    = "vlyCHK\x00\x02"
+	checkHead     = 28
+	checkMax      = 9 << 10 // largest question
 	checkQuestion = 1
 	checkAnswer   = 2
 )
@@ -44,17 +39,13 @@ const (
 type checkDatagram struct {
 	answer bool
 	whole  bool           // of an answer: the sender's system does not fragment
-	size   int            // wanted, or that of the question
-	number uint64         // of the asker
-	cookie [16]byte       // zero: none
 	seenAs netip.AddrPort // of an answer
 }
 
-// append appends the datagram in size bytes.
-func (d *checkDatagram) append(dst []byte, size int) []byte {
-	var b [checkHead]byte
-	copy(b[:], checkMagic)
-	b[8] = checkQuestion
+// put writes the head of a datagram to b.
+func (d *checkDatagram) put(b []byte) {
+	copy(b, checkMagic)
+	b[8], b[9] = checkQuestion, 0
 	if d.answer {
 		b[8] = checkAnswer
 	}
@@ -62,29 +53,18 @@ func (d *checkDatagram) append(dst []byte, size int) []byte {
 		b[9] = 1
 	}
 	binary.LittleEndian.PutUint16(b[10:], d.seenAs.Port())
-	binary.LittleEndian.PutUint32(b[12:], uint32(d.size))
-	binary.LittleEndian.PutUint64(b[16:], d.number)
-	copy(b[24:], d.cookie[:])
 	if d.seenAs.IsValid() {
 		ip := d.seenAs.Addr().As16()
-		copy(b[40:], ip[:])
+		copy(b[12:], ip[:])
 	}
-	dst = append(dst, b[:]...)
-	return append(dst, make([]byte, max(0, size-checkHead))...)
 }
 
-// parseCheckDatagram parses a datagram.
 func parseCheckDatagram(b []byte) (d checkDatagram, ok bool) {
 	if len(b) < checkHead || string(b[:len(checkMagic)]) != checkMagic || b[8] != checkQuestion && b[8] != checkAnswer {
 		return d, false
 	}
-	d.answer = b[8] == checkAnswer
-	d.whole = b[9] == 1
-	d.size = int(min(binary.LittleEndian.Uint32(b[12:]), checkMax))
-	d.number = binary.LittleEndian.Uint64(b[16:])
-	d.cookie = [16]byte(b[24:40])
-	d.seenAs = netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[40:56])).Unmap(), binary.LittleEndian.Uint16(b[10:]))
-	return d, true
+	seenAs := netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[12:])).Unmap(), binary.LittleEndian.Uint16(b[10:]))
+	return checkDatagram{answer: b[8] == checkAnswer, whole: b[9] == 1, seenAs: seenAs}, true
 }
 
 // A checkReply is what serve says about a client.
@@ -96,7 +76,6 @@ type checkReply struct {
 
 var errNoReply = errors.New("not an answer of volley serve")
 
-// parseCheckReply parses a probe of kind probeChecked.
 func parseCheckReply(b []byte) (r checkReply, err error) {
 	if err := json.Unmarshal(b[probeSize:], &r); err != nil {
 		return r, errNoReply

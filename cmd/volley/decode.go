@@ -22,7 +22,7 @@ each, and with -v every field and its place.
 The input is a capture (pcap or pcapng, of tcpdump or Wireshark), or hexadecimal
 digits. Either may be a file or standard input. Digits as arguments are one
 datagram. In a file each line is a datagram, spaces and 0x are ignored, and #
-begins a comment. Decode also reads "hexdump -C", xxd and "tcpdump -x".
+begins a comment.
 
 Nothing in a datagram names its protocol. Without --protocol decode takes the
 likeliest, and names others that are possible, as in "[or riptide]". Earlier
@@ -59,8 +59,9 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.protocol, "protocol", "p", "", "protocol of the datagrams: "+protocolNames())
-	f.BoolVar(&o.tcp, "tcp", false, "hexadecimal digits are the beginning of a TCP stream, not a UDP datagram")
-	f.UintSliceVar(&o.ports, "port", nil, "of a capture, only packets to or from this port, or these")
+	f.BoolVar(&o.tcp, "tcp", false, "the digits are the beginning of a TCP stream, not a UDP datagram")
+	f.UintSliceVar(&o.ports, "port", nil, "of a capture, decode only packets of this port, or of these")
+	f.Lookup("port").DefValue = ""
 	f.StringVar(&o.token, "token", "", `file with a connect token of netcode, as "volley token new" makes it: opens the packets of its session`)
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show every field: its place in the datagram (offset+length), name and value")
 	f.BoolVar(&o.json, "json", false, "print a line of JSON for each datagram")
@@ -68,7 +69,6 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 	return cmd
 }
 
-// protocolNames lists the protocols.
 func protocolNames() string {
 	last := len(dissect.Protocols) - 1
 	return joinProtocols(dissect.Protocols[:last]) + " or " + string(dissect.Protocols[last])
@@ -84,7 +84,6 @@ func (o *decodeOptions) check() error {
 	return nil
 }
 
-// runDecode decodes what the arguments name.
 func runDecode(o *decodeOptions, args []string, stdin *os.File, out io.Writer) error {
 	if o.dissector {
 		_, err := io.WriteString(out, dissect.Lua())
@@ -116,17 +115,16 @@ func decodeInput(p *decodePrinter, args []string, stdin *os.File) error {
 		return p.hex(b)
 	}
 	if len(args) > 1 {
-		return fmt.Errorf("%w; a file is named alone", err)
+		return fmt.Errorf("%w; if these are files, decode takes one at a time", err)
 	}
 	f, openErr := os.Open(args[0])
 	if openErr != nil {
-		return fmt.Errorf("%q is neither: %w, and as a file: %w", args[0], err, openErr)
+		return fmt.Errorf("%q is neither hexadecimal digits (%w) nor a file (%w)", args[0], err, openErr)
 	}
 	defer f.Close()
 	return decodeReader(p, f, args[0])
 }
 
-// decodeReader decodes a file.
 func decodeReader(p *decodePrinter, r io.Reader, name string) error {
 	in := bufio.NewReader(r)
 	magic, _ := in.Peek(4)

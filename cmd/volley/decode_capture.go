@@ -8,12 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gopacket/gopacket/layers"
+
 	"volley/cmd/volley/internal/packets"
 	"volley/internal/dissect"
 )
 
-// maxTalks is how many conversations are remembered, in which protocols have
-// been ruled out.
+// maxTalks is how many conversations are remembered, with the protocols ruled out.
 const maxTalks = 1 << 14
 
 // A conversation is what two addresses have to do with each other.
@@ -29,17 +30,16 @@ type captureReader struct {
 	streams packets.Streams
 
 	packets int
-	seen    int            // of UDP and TCP, before --port
-	unknown map[uint32]int // by what is in front of IP
+	seen    int                     // of UDP and TCP, before --port
+	unknown map[layers.LinkType]int // by what is in front of IP
 }
 
-// capture decodes a file of packets.
 func (p *decodePrinter) capture(in io.Reader) error {
 	r, err := packets.NewReader(in)
 	if err != nil {
 		return err
 	}
-	c := &captureReader{decodePrinter: p, talks: make(map[conversation]*suspects), unknown: make(map[uint32]int)}
+	c := &captureReader{decodePrinter: p, talks: make(map[conversation]*suspects), unknown: make(map[layers.LinkType]int)}
 	for {
 		packet, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -164,8 +164,7 @@ func (c *captureReader) segment(at time.Time, s *packets.Segment, who *suspects)
 	return nil
 }
 
-// cut returns the length of the first datagram of a stream. If it is not whole,
-// -1 says that it never will be.
+// cut returns the length of the first datagram of a stream; -1: it never will be whole.
 func (c *captureReader) cut(b []byte, who *suspects) (n int, whole bool) {
 	protocol := who.stream(c.o, b)
 	if protocol == "" {

@@ -6,16 +6,14 @@ import (
 	"volley/internal/dissect"
 )
 
-// suspects are the protocols that a conversation may be of, going by the
-// datagrams so far.
+// suspects are the protocols that a conversation may be of, going by the datagrams so far.
 type suspects struct {
 	any  bool // something was seen
 	sure bool // its beginning was
 	list []dissect.Protocol
 }
 
-// see returns the protocol of the next datagram, "" if it can be none, and the
-// others that it may be of.
+// see returns the protocol of the next datagram, "" for none, and the others it may be of.
 func (s *suspects) see(o *decodeOptions, b []byte, tcp bool) (p dissect.Protocol, also []dissect.Protocol) {
 	if o.protocol != "" {
 		return dissect.Protocol(o.protocol), nil
@@ -33,8 +31,7 @@ func (s *suspects) see(o *decodeOptions, b []byte, tcp bool) (p dissect.Protocol
 	return s.list[0], s.list[1:]
 }
 
-// narrow keeps those suspects that the next datagram may be of, too. One that can
-// be of none of them is malformed, for which nothing is concluded.
+// narrow keeps the suspects that the datagram may be of; if of none, it is malformed.
 func (s *suspects) narrow(guesses []dissect.Guess) {
 	var list []dissect.Protocol
 	sure := false
@@ -57,8 +54,7 @@ func (s *suspects) narrow(guesses []dissect.Guess) {
 	s.sure = s.sure || sure
 }
 
-// stream returns the protocol of the stream that goes on with b, by which to cut
-// it.
+// stream returns the protocol of the stream that goes on with b, by which to cut it.
 func (s *suspects) stream(o *decodeOptions, b []byte) dissect.Protocol {
 	if o.protocol != "" {
 		return dissect.Protocol(o.protocol)

@@ -57,7 +57,6 @@ type sight struct {
 	note     string // what is odd about it beside its content
 }
 
-// hex decodes bytes that were given as digits.
 func (p *decodePrinter) hex(b []byte) error {
 	_, only := dissect.Protocol(p.o.protocol).Streams()
 	if !p.o.tcp && !only {
@@ -77,7 +76,6 @@ func (p *decodePrinter) hex(b []byte) error {
 	return nil
 }
 
-// datagram decodes and prints one datagram.
 func (p *decodePrinter) datagram(s sight, who *suspects) error {
 	p.number++
 	protocol, also := who.see(p.o, s.bytes, s.tcp)
@@ -96,7 +94,6 @@ func (p *decodePrinter) datagram(s sight, who *suspects) error {
 	return nil
 }
 
-// line prints the summary.
 func (p *decodePrinter) line(s *sight, d *dissect.Datagram, also []dissect.Protocol) {
 	if !s.at.IsZero() {
 		fmt.Fprintf(p.out, "%s ", s.at.UTC().Format("15:04:05.000000"))
@@ -125,7 +122,6 @@ func joinProtocols(list []dissect.Protocol) string {
 	return strings.Join(names, ", ")
 }
 
-// tree prints the fields.
 func (p *decodePrinter) tree(d *dissect.Datagram) {
 	width := 0
 	d.All(func(f dissect.Field, depth int) { width = max(width, 2*depth+len(shortName(f.Name))) })

@@ -1,231 +1,226 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"volley"
 	"volley/simnet"
 )
 
-// A demo is one run: a listener, a proxy with the bad link in front of it, and
-// a connection dialed through the proxy.
-type demo struct {
-	opts   *options
-	src    *generator
-	ledger *ledger
-	proxy  *simnet.Proxy
-	ln     *volley.Listener
-	conn   *volley.Conn // the dialed one, which sends
-
-	receiver sync.WaitGroup
-	accepted chan *volley.Conn // gets the accepted one, or is closed if there is none
-	receipts []volley.Receipt
+// demoOptions are the flags of the demo: those of its link, and of what runs over it.
+type demoOptions struct {
+	link     proxyOptions
+	ping     pingOptions
+	duration span
 }
 
-// runDemo is the demo command.
-func runDemo(ctx context.Context, o *options, stdout io.Writer) error {
-	if err := o.check(); err != nil {
-		return err
+const demoLong = `Demo runs a server, a simulated bad link and a ping over it in this process: what
+"volley serve", "volley proxy" and "volley ping" do together.
+
+It sends ten messages a second for ten seconds, over a link that loses 5 % each way.
+The settings of the link are those of "volley proxy", for both directions, and a
+script changes them over time, with semicolons between its steps:
+
+  3s loss=40% for 2s; 6s blackout for 500ms; 8s latency=80ms
+
+With the URL of "volley serve --secure" the link leads to that server. Its TCP
+connection, by which ping gets its token, goes past the link.
+
+The summary has the round trips, and what the link did to datagrams. The exit
+status is 1 if there was no answer at all, and 2 if the demo could not run.`
+
+const demoExample = `  volley demo
+  volley demo --loss 20% --latency 100ms --duration 30s
+  volley demo --preset 4g --size 16KiB --interval 50ms
+  volley demo --script "3s loss=40% for 2s; 6s blackout for 500ms"
+  volley demo "$URL" # as volley serve --secure prints it`
+
+func newDemoCommand() *cobra.Command {
+	o := demoOptions{duration: span(10 * time.Second)}
+	o.ping = pingOptions{interval: span(100 * time.Millisecond), timeout: span(time.Second), size: 400}
+	o.link.seed = 1
+	cmd := &cobra.Command{
+		Use:     "demo [URL]",
+		Short:   "Send messages over a bad link and show what becomes of them",
+		Long:    demoLong,
+		Example: demoExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) == 1 && isURL(args[0]) {
+				return nil
+			}
+			return fmt.Errorf("%s takes nothing but the URL of a server, and got %q", cmd.CommandPath(), args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout())
+		},
 	}
-	script, err := simnet.ParseScript(o.script)
-	if err == nil {
-		err = needUnits(strings.FieldsFunc(o.script, isSeparator))
-	}
-	if err != nil {
-		return fmt.Errorf("--script: %w", err)
-	}
-	d := &demo{opts: o, src: newGenerator(uint64(o.seed), o.minSize, o.maxSize), ledger: newLedger()}
-	if err := d.open(ctx, o.link()); err != nil {
-		return err
-	}
-	defer d.close()
-	d.proxy.Play(script, script)
-	view := newView(stdout, o)
-	sendErr := d.watch(view, func() error { return d.send(ctx) })
-	result := d.finish()
-	result.print(stdout, textWidth(stdout))
-	if !result.intact() {
-		return errIntegrity
-	}
-	return sendErr
+	f := cmd.Flags()
+	f.SortFlags = false
+	o.link.registerLink(cmd)
+	f.VarP(&o.ping.interval, "interval", "i", "time from one message to the next")
+	f.Var(&o.duration, "duration", "how long to send")
+	f.VarP(&o.ping.size, "size", "s", "bytes in a message, 32 to 64KiB")
+	f.BoolVar(&o.ping.plain, "plain", false, "print lines even on a terminal")
+	f.BoolVar(&o.link.json, "json", false, "print lines of JSON")
+	return cmd
 }
 
-// open makes both ends and the link between them.
-func (d *demo) open(ctx context.Context, link simnet.Link) error {
-	cfg := &volley.Config{MaxMessageSize: d.opts.maxSize}
-	lc := volley.ListenConfig{Config: cfg}
-	var err error
-	if d.ln, err = lc.Listen(ctx, "udp", "127.0.0.1:0"); err != nil {
+// run plays all parts, until the last answer. With a URL, the server is that one.
+func (o *demoOptions) run(ctx context.Context, url string, stdout io.Writer) error {
+	o.link.both = append([]string{"loss=5%", "latency=20ms", "jitter=5ms"}, o.link.both...)
+	up, down, err := o.link.links()
+	if err != nil {
 		return err
 	}
-	d.proxy, err = simnet.NewProxy(simnet.ProxyConfig{
-		Target: d.ln.Addr().String(),
-		Up:     link,
-		Down:   link,
-		Seed:   uint64(d.opts.seed),
-	})
+	script, err := o.link.scriptLines()
 	if err != nil {
-		d.ln.Close()
 		return err
 	}
-	dialer := volley.Dialer{Config: cfg}
-	conn, err := dialer.Dial(ctx, "udp", d.proxy.Addr().String())
-	if err != nil {
-		d.proxy.Close()
-		d.ln.Close()
+	o.ping.protocol, o.ping.json = protocolVolley, o.link.json
+	o.ping.count = int(max(1, o.duration/max(1, o.ping.interval)))
+	if err := o.ping.check(url); err != nil {
 		return err
 	}
-	d.conn = conn
-	d.accepted = make(chan *volley.Conn, 1)
-	d.receiver.Go(d.receive)
-	return nil
-}
-
-func (d *demo) close() {
-	d.conn.Close()
-	d.ln.Close()
-	d.proxy.Close()
-}
-
-// receive accepts the connection and checks what arrives on it, until its
-// deadline or that of the listener has passed.
-func (d *demo) receive() {
-	conn, err := d.ln.AcceptConn(context.Background())
-	if err != nil {
-		close(d.accepted)
-		return
-	}
-	defer conn.Close()
-	d.accepted <- conn
-	var buf []byte
-	for {
-		msg, err := conn.ReadMessage(context.Background(), buf[:0])
-		switch {
-		case err == nil:
-			d.ledger.received(msg)
-			buf = msg
-		case errors.Is(err, os.ErrDeadlineExceeded) && conn.Stats().ReadQueue > 0:
-			conn.SetReadDeadline(time.Now().Add(drainTime))
-		default:
-			return
+	config := simnet.ProxyConfig{Target: place(url), Up: up, Down: down, Seed: uint64(o.link.seed)}
+	if url == "" {
+		server, err := o.serve(ctx)
+		if err != nil {
+			return err
 		}
+		defer server.wg.Wait()
+		defer server.stop()
+		config.Target = server.ln.Addr().String()
 	}
-}
-
-// lateness is how much longer than its duration the sending may take. What is
-// due before the end leaves even if the machine pauses for a moment, so that the
-// number of messages is the same in each run.
-var lateness = 100 * time.Millisecond // but in tests, whose machine may stand still
-
-// send sends all messages, each at its time or as soon as it can.
-func (d *demo) send(ctx context.Context) error {
-	start := time.Now()
-	ctx, cancel := context.WithDeadline(ctx, start.Add(d.opts.duration).Add(lateness))
+	proxy, err := simnet.NewProxy(config)
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for i := 0; ; i++ {
-		at := time.Duration(float64(i) / d.opts.rate * float64(time.Second))
-		if at >= d.opts.duration || !d.pause(ctx, start.Add(at)) {
-			return nil
-		}
-		if err := d.sendOne(d.src.next()); err != nil {
+	address := proxy.Addr().String()
+	if url != "" {
+		if err := relayTCP(ctx, address, config.Target); err != nil {
 			return err
 		}
+		address = strings.Replace(url, config.Target, address, 1)
 	}
+	lines := &sharedWriter{w: stdout} // timers tell of the link, too
+	defer lines.close()
+	report := newProxyReport(proxy, &o.link, lines, lines)
+	c := &control{proxy: proxy, up: up, down: down, start: report.start, report: report, quit: cancel, after: after(ctx)}
+	title := fmt.Sprintf("demo: %s each %v, over a link with %s each way", formatSize(int(o.ping.size)),
+		time.Duration(o.ping.interval).Round(time.Millisecond), describeLink(up))
+	o.ping.title = title
+	out, later, watched := stdout, new(bytes.Buffer), make(chan struct{})
+	if _, live := liveTerminal(stdout); live && !o.ping.plain && !o.link.json {
+		notes := make(demoNotes, 64)
+		c.report, o.ping.notes = notes, notes
+		close(watched)
+	} else { // the link's counters meanwhile, and ping's summary behind them
+		o.ping.quiet, out = true, later
+		if !o.link.json {
+			fmt.Fprintln(lines, title)
+		}
+		go func() {
+			defer close(watched)
+			report.watch(ctx, time.Second)
+		}()
+	}
+	for _, l := range script {
+		c.run(l)
+	}
+	err = o.ping.run(ctx, address, out)
+	cancel()
+	<-watched
+	io.WriteString(lines, strings.TrimPrefix(later.String(), title+"\n"))
+	report.summary("link")
+	return err
 }
 
-// pause waits until t, and collects receipts meanwhile. It returns false if the
-// time is over or the user has had enough.
-func (d *demo) pause(ctx context.Context, t time.Time) bool {
-	for {
-		d.collect()
-		wait := min(time.Until(t), collectInterval)
-		if wait <= 0 {
-			return ctx.Err() == nil
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return false
-		}
-	}
+// A sharedWriter is written by several goroutines, until close.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
 }
 
-// collectInterval is how often receipts are collected while nothing is sent.
-const collectInterval = 20 * time.Millisecond
+func (s *sharedWriter) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(b)
+}
 
-func (d *demo) sendOne(msg []byte) error {
-	p := d.ledger.sending(msg)
-	id, err := d.conn.WriteMessage(msg)
+func (s *sharedWriter) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = io.Discard
+}
+
+// serve starts the demo's own server.
+func (o *demoOptions) serve(ctx context.Context) (*server, error) {
+	var lc volley.ListenConfig
+	lc.Config = o.ping.volleyConfig()
+	ln, err := lc.Listen(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
-		d.ledger.unsent(p)
-		if errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("the connection has ended: %w", err)
-		}
+		return nil, err
+	}
+	s := &server{opts: new(serveOptions), begin: time.Now(), ln: ln, out: io.Discard, conns: make(map[messageConn]bool)}
+	s.wg.Go(func() { s.accept(ctx, ln) })
+	return s, nil
+}
+
+// relayTCP passes TCP connections to an address on to another, until ctx is done.
+func relayTCP(ctx context.Context, address, to string) error {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
 		return err
 	}
-	d.ledger.sent(p, id)
+	context.AfterFunc(ctx, func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				var d net.Dialer
+				s, err := d.DialContext(ctx, "tcp", to)
+				if err != nil {
+					return
+				}
+				defer s.Close()
+				go io.Copy(s, c)
+				io.Copy(c, s)
+			}()
+		}
+	}()
 	return nil
 }
 
-// collect enters the receipts that have come into the ledger.
-func (d *demo) collect() {
-	d.receipts = d.conn.AppendReceipts(d.receipts[:0])
-	for _, r := range d.receipts {
-		d.ledger.receipt(r)
+// demoNotes are the changes of the link, for the picture.
+type demoNotes chan string
+
+func (n demoNotes) changed(text string, _, _ simnet.Link) {
+	select {
+	case n <- text:
+	default:
 	}
 }
 
-// drainTime is how long the receiver waits for the last messages, beyond the
-// round trip time of the link.
-const drainTime = 300 * time.Millisecond
-
-// finish waits for what is under way, ends the connection and sums up.
-func (d *demo) finish() *result {
-	until := time.Now().Add(drainTime + 2*(d.opts.rtt+d.opts.jitter))
-	for d.ledger.open() > 0 && time.Now().Before(until) {
-		d.pause(context.Background(), time.Now().Add(collectInterval))
-	}
-	stats := d.conn.Stats()
-	d.conn.Close()
-	d.collect() // closing has decided the fate of the rest
-	d.ln.SetDeadline(time.Now())
-	if conn := <-d.accepted; conn != nil {
-		conn.SetReadDeadline(time.Now().Add(drainTime))
-	}
-	d.receiver.Wait()
-	up, down := d.proxy.Stats()
-	return &result{
-		totals:   d.ledger.snapshot(),
-		phantoms: d.ledger.phantoms(),
-		stats:    stats,
-		up:       up,
-		down:     down,
-	}
+func (n demoNotes) failed(text string, err error) {
+	n.changed(fmt.Sprintf("%s: %v", text, err), simnet.Link{}, simnet.Link{})
 }
 
-// watch shows the figures of the demo while f runs.
-func (d *demo) watch(v view, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	m := newMeter(d)
-	tick := time.NewTicker(v.interval())
-	defer tick.Stop()
-	v.begin()
-	for {
-		select {
-		case err := <-done:
-			v.finish(m.measure(time.Now()))
-			return err
-		case <-tick.C:
-			v.show(m.measure(time.Now()))
-		}
-	}
-}
+func (n demoNotes) show(up, down simnet.Link) {}
+func (n demoNotes) stats()                    {}
+func (n demoNotes) help()                     {}

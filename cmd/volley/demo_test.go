@@ -2,123 +2,89 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
-// clean are flags for a link that does nothing.
-var clean = []string{"demo", "--rtt", "0", "--jitter", "0", "--loss", "0"}
-
-func with(flags []string, more ...string) []string {
-	return append(append([]string(nil), flags...), more...)
+// demo runs a demo of 300 ms with flags.
+func demo(t *testing.T, flags ...string) outcome {
+	t.Helper()
+	return command(t.Context(), devNull(t), append([]string{"demo", "--interval", "10ms", "--duration", "300ms", "--json"}, flags...)...)
 }
 
-// patient has the demo send all messages, however late the machine is.
-func patient(t *testing.T) {
-	before := lateness
-	lateness = longest
-	t.Cleanup(func() { lateness = before })
+// summaryOf returns the summaries of the messages and of the link.
+func summaryOf(t *testing.T, o outcome) (ping pingSummary, link proxyEvent) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	require.GreaterOrEqual(t, len(lines), 2, o.stderr)
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-2]), &ping))
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &link))
+	require.Equal(t, []string{"summary", "link"}, []string{ping.Type, link.Type})
+	return ping, link
 }
 
 func TestDemoClean(t *testing.T) {
-	patient(t)
-	o := command(t.Context(), devNull(t), with(clean, "--rate", "200", "--duration", "500ms")...)
-	if o.status != exitOK {
-		t.Errorf("status %d", o.status)
-	}
-	o.wantCounts(t, map[string]int{"sent": 100, "received": 100, "acknowledged": 100, "lost": 0, "corrupt": 0})
-	for _, want := range []string{"messages of 1 byte to 16 KiB", "round trip", "of datagrams: 0.0 %"} {
-		if !strings.Contains(o.stdout, want) {
-			t.Errorf("output without %q:\n%s", want, o.stdout)
-		}
+	o := demo(t, "--loss", "0%", "--latency", "1ms", "--jitter", "0ms")
+	require.Equal(t, exitOK, o.status, o.stderr)
+	ping, link := summaryOf(t, o)
+	require.EqualValues(t, 30, ping.Sent)
+	require.EqualValues(t, 30, ping.Answered)
+	require.GreaterOrEqual(t, ping.RTT.Min, 2.0)
+	require.GreaterOrEqual(t, link.Up.Sent, uint64(30))
+	require.Zero(t, link.Up.Lost+link.Down.Lost)
+}
+
+// TestDemoLink: settings, a preset and a script reach the link.
+func TestDemoLink(t *testing.T) {
+	o := demo(t, "--loss", "50%", "--script", "100ms blackout for 1s")
+	ping, link := summaryOf(t, o)
+	require.EqualValues(t, 30, ping.Sent)
+	require.Positive(t, ping.Lost)
+	require.Positive(t, link.Up.Lost)
+	require.Positive(t, link.Up.Blackout)
+	require.Contains(t, o.stdout, `"text":"blackout for 1s"`)
+	o = command(t.Context(), devNull(t), "demo", "--preset", "4g", "--duration", "1200ms", "--size", "16KiB")
+	require.Equal(t, exitOK, o.status, o.stderr)
+	for _, want := range []string{"demo: 16 KiB each 100ms, over a link with", "loss", "sent, ", "round trip", "by chance"} {
+		require.Contains(t, o.stdout, want)
 	}
 }
 
-func TestDemoImpaired(t *testing.T) {
-	patient(t)
-	o := command(t.Context(), devNull(t), "demo", "--rate", "300", "--duration", "1s", "--loss", "30%", "--duplicate", "10%",
-		"--reorder", "10%", "--jitter", "20ms", "--max-size", "3000", "--script", "200ms blackout for 100ms")
-	received, acked := o.count("received"), o.count("acknowledged")
-	if o.status != exitOK || received < 50 || received > 250 || acked > received {
-		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
-	}
-	o.wantCounts(t, map[string]int{"sent": 300, "lost": 300 - received, "corrupt": 0})
-	if !strings.Contains(o.stdout, "acked/s") {
-		t.Errorf("no line of figures for a run of a second:\n%s", o.stdout)
-	}
-}
-
-// TestDemoCorrupt checks that corruption, which the wire format has no means
-// to notice, is found and told by the exit status.
-func TestDemoCorrupt(t *testing.T) {
-	patient(t)
-	o := command(t.Context(), devNull(t), with(clean, "--rate", "500", "--duration", "1s", "--corrupt", "20%",
-		"--min-size", "500", "--max-size", "1000")...)
-	if o.status != exitNegative || o.count("corrupt") < 10 || o.count("sent") != 500 {
-		t.Errorf("status %d, want %d:\n%s%s", o.status, exitNegative, o.stdout, o.stderr)
-	}
-	if !strings.Contains(o.stderr, "corrupt") {
-		t.Errorf("stderr = %q, want the reason", o.stderr)
-	}
-}
-
-// TestDemoDuration checks that the demo ends when its time is over, though it
-// can send no more than a part of the messages.
-func TestDemoDuration(t *testing.T) {
-	const rate = 1_000_000
-	o := command(t.Context(), devNull(t), with(clean, "--rate", strconv.Itoa(rate), "--duration", "1s", "--min-size", "16384", "--max-size", "16384")...)
-	if sent := o.count("sent"); o.status != exitOK || sent < 1 || sent >= rate {
-		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
-	}
-}
-
-// TestDemoInterrupt checks that the summary comes when the user ends the demo.
-func TestDemoInterrupt(t *testing.T) {
-	o := outcome{}
-	for wait := 300 * time.Millisecond; wait < longest && o.count("sent") < 1; wait *= 4 {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(wait, cancel)
-		o = command(ctx, devNull(t), with(clean, "--duration", "1h")...)
-	}
-	if o.status != exitOK || o.count("sent") < 1 || o.count("received") != o.count("sent") {
-		t.Errorf("status %d:\n%s%s", o.status, o.stdout, o.stderr)
-	}
-}
-
-// TestDemoDeadLink checks that a link through which nothing comes ends in a
-// summary as well.
-func TestDemoDeadLink(t *testing.T) {
-	patient(t)
-	o := command(t.Context(), devNull(t), "demo", "--loss", "100%", "--duration", "300ms")
-	if o.status != exitOK {
-		t.Errorf("status %d: %s", o.status, o.stderr)
-	}
-	o.wantCounts(t, map[string]int{"sent": 18, "received": 0, "acknowledged": 0, "lost": 18, "corrupt": 0})
+// TestDemoEnds: the summary comes at an interrupt, and over a dead link.
+func TestDemoEnds(t *testing.T) {
+	o := demo(t, "--loss", "100%")
+	require.Equal(t, exitNegative, o.status)
+	ping, link := summaryOf(t, o)
+	require.EqualValues(t, 30, ping.Lost)
+	require.Zero(t, link.Up.Delivered)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	o = command(ctx, devNull(t), "demo", "--loss", "0%", "--duration", "1h", "--json")
+	require.Equal(t, exitOK, o.status, o.stderr)
+	ping, _ = summaryOf(t, o)
+	require.Positive(t, ping.Answered)
 }
 
 func TestUsageErrors(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"demo --loss 101", "percentage"},
+		{"demo --loss 101%", "loss"},
 		{"demo --loss 5", "no unit"},
 		{"demo --loss 0.05", "no unit"},
-		{"demo --duplicate 1", "no unit"},
 		{"demo --script 1s,loss=1", "no unit"},
-		{"demo --loss x", "percentage"},
-		{"demo --rtt -1s", "negative"},
-		{"demo --rate 0", "--rate"},
-		{"demo --rate NaN", "--rate"},
-		{"demo --duration 0", "--duration"},
-		{"demo --min-size 0", "--min-size"},
-		{"demo --min-size 20 --max-size 10", "--min-size"},
-		{"demo --max-size 300000", "--max-size"},
-		{"demo --bandwidth fast", "--bandwidth"},
-		{"demo --bandwidth 2", "no unit"},
+		{"demo --loss x", "loss"},
+		{"demo --interval 1us", "--interval"},
+		{"demo --size 0", "--size"},
+		{"demo --size 300000", "--size"},
+		{"demo --rate fast", "--rate"},
+		{"demo --rate 2", "no unit"},
 		{"demo --script 3s", "--script"},
 		{"demo --seed -1", "must be a whole number from 0"},
-		{"demo extra", `volley demo takes no arguments, but got "extra"`},
+		{"demo extra", `volley demo takes nothing but the URL of a server, and got ["extra"]`},
 		{"version extra", "volley version takes no arguments"},
 		{"token key extra", "volley token key takes no arguments"},
 		{"demo --los 5", "los"},

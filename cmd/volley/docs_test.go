@@ -86,7 +86,7 @@ func TestDocsOutput(t *testing.T) {
 	for title, parts := range map[string][]string{
 		"serve": {", and on port 7778 for check; Ctrl-C ends it\n", " has connected\n", " has gone after ", "\nserved 1 connection in "},
 		"ping":  {"messages    ", "round trip  now ", "99 % ", " jitter ", "\nlost on the way there: ", "standard deviation ", "\n       lost  "},
-		"bench": {"       time   received          rate   jitter    lost   loss\n", "          time   received        rate   jitter   lost   loss\n",
+		"bench": {"       time   received          rate   jitter    lost   loss\n",
 			" messages sent, ", "round trip under load  median "},
 		"check": {"ok     reachable         ", "ok     clock             ", "ok     buffers           ", "ok     offload           ",
 			"wrong  largest datagram  ", "ok     NAT               ", "\n1 thing is wrong.\n", "\nvolley: " + errCheck.Error() + "\n"},

@@ -14,7 +14,6 @@ func formatPercent(fraction float64) string {
 	return fmt.Sprintf("%.1f %%", 100*fraction)
 }
 
-// formatRate formats bits per second.
 func formatRate(bits float64) string {
 	switch {
 	case bits >= 1e9:

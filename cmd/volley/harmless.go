@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// harmless returns text without anything that a terminal would obey: what an error
-// quotes may come from a server. Line breaks stay.
+// harmless returns text that does nothing to a terminal, with its line breaks.
 func harmless(s string) string {
 	if !strings.ContainsFunc(s, obeyed) && utf8.ValidString(s) {
 		return s
@@ -32,8 +31,7 @@ func harmless(s string) string {
 // obeyed reports whether a terminal may do something else than show a character.
 func obeyed(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
-// harmlessJSON returns compact JSON with everything escaped that a terminal would
-// obey and JSON allows.
+// harmlessJSON returns compact JSON that escapes what a terminal would obey.
 func harmlessJSON(b []byte) []byte {
 	var out []byte
 	for rest := b; len(rest) > 0; {

@@ -55,17 +55,14 @@ func TestBenchHostileReports(t *testing.T) {
 		var out bytes.Buffer
 		o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
 		v := newBenchView(&out, &o)
-		way := v.addWay(false)
-		for range 2 {
-			b := &bencher{opts: &o, view: v, stream: way.add()}
-			b.report(reply{probe: probe{kind: probeReport}, body: []byte(`{"elapsed_ns":1000000000,"received":10,"bytes":1000,"expected":10}`)})
-			b.report(reply{probe: probe{kind: probeReport}, body: []byte(body)})
-		}
+		b := &bencher{opts: &o, view: v}
+		b.report(reply{probe: probe{kind: probeReport}, body: []byte(`{"elapsed_ns":1000000000,"received":10,"bytes":1000,"expected":10}`)})
+		b.report(reply{probe: probe{kind: probeReport}, body: []byte(body)})
 		v.finish("x")
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		var e benchEvent
 		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &e))
-		require.EqualValues(t, 20, e.Messages, body)
+		require.EqualValues(t, 10, e.Messages, body)
 		require.Equal(t, []string{"the server has sent reports that cannot be true; they are left out"}, e.Notes, body)
 	}
 }
@@ -79,13 +76,12 @@ func TestBenchReportsOnlyGrow(t *testing.T) {
 	} {
 		o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
 		v := newBenchView(new(bytes.Buffer), &o)
-		s := v.addWay(false).add()
-		v.show(s, before)
+		v.show(before)
 		after := before
 		after.Elapsed, after.Final = 2e9, true
 		change(&after)
-		v.show(s, after)
-		require.Equal(t, before, s.now)
+		v.show(after)
+		require.Equal(t, before, v.now)
 	}
 }
 
@@ -96,12 +92,9 @@ func FuzzBenchReport(f *testing.F) {
 		var out bytes.Buffer
 		o := (&virtual{}).bench(20*time.Second, 1e6, 1000)
 		v := newBenchView(&out, &o)
-		way := v.addWay(false)
-		for range 2 {
-			b := &bencher{opts: &o, view: v, stream: way.add()}
-			for _, body := range [][]byte{x, y} {
-				b.report(reply{probe: probe{kind: probeReport}, body: body})
-			}
+		b := &bencher{opts: &o, view: v}
+		for _, body := range [][]byte{x, y} {
+			b.report(reply{probe: probe{kind: probeReport}, body: body})
 		}
 		v.finish("x")
 		for line := range strings.Lines(out.String()) {
@@ -133,7 +126,7 @@ func TestBenchRefusalControls(t *testing.T) {
 	}()
 	o := program(t, "bench", l.Addr().String())
 	require.Equal(t, exitFailure, o.status)
-	require.Contains(t, o.stderr, `does not measure: \x1b[2J\u009b1mno\xff`)
+	require.Contains(t, o.stderr, `refuses to measure: \x1b[2J\u009b1mno\xff`)
 }
 
 // TestPingSecureThroughProxy: a server that does not find the proxy's address among
@@ -142,12 +135,12 @@ func TestPingSecureThroughProxy(t *testing.T) {
 	key := netcode.GenerateKey()
 	text, err := key.MarshalText()
 	require.NoError(t, err)
-	_, server := serving(t, "--secure", "--key", string(text))
+	_, server := serving(t, "--key", string(text))
 	p, err := simnet.NewProxy(simnet.ProxyConfig{Target: server})
 	require.NoError(t, err)
 	defer p.Close()
 	address := p.Addr().String()
-	o := program(t, "ping", "-c", "1", "--secure", "--key", string(text), "--connect-timeout", "300ms", address)
+	o := program(t, "ping", "-c", "1", "--key", string(text), "--connect-timeout", "300ms", address)
 	require.Equal(t, exitFailure, o.status)
 	require.Contains(t, o.stderr, `"volley token new --server `+address+` --internal ITS-OWN-ADDRESS"`)
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"testing"
 )
 
@@ -21,26 +19,6 @@ func command(ctx context.Context, stdin *os.File, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	status := run(ctx, args, stdin, &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
-}
-
-// count returns a figure of the summary, or -1.
-func (o outcome) count(name string) int {
-	m := regexp.MustCompile(`(?m)^` + name + ` +(\d+)`).FindStringSubmatch(o.stdout)
-	if m == nil {
-		return -1
-	}
-	n, _ := strconv.Atoi(m[1])
-	return n
-}
-
-// wantCounts checks figures of the summary.
-func (o outcome) wantCounts(t *testing.T, want map[string]int) {
-	t.Helper()
-	for name, n := range want {
-		if got := o.count(name); got != n {
-			t.Errorf("%s = %d, want %d; output:\n%s%s", name, got, n, o.stdout, o.stderr)
-		}
-	}
 }
 
 // file returns an open file with the given content.
@@ -65,3 +43,7 @@ func open(t *testing.T, name string) *os.File {
 
 // devNull returns standard input that has nothing to say.
 func devNull(t *testing.T) *os.File { return open(t, os.DevNull) }
+
+func with(flags []string, more ...string) []string {
+	return append(append([]string(nil), flags...), more...)
+}

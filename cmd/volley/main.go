@@ -5,7 +5,7 @@
 //	volley check ADDRESS  finds out what stands between this machine and a server
 //	volley proxy          puts a bad link between two programs that speak UDP
 //	volley bench ADDRESS  measures throughput and loss
-//	volley demo           runs both ends of a connection over an impaired link
+//	volley demo           runs a server and a ping over a bad link
 //	volley decode         shows what is in datagrams
 //	volley capture FILE   shows what was captured of connections, or turns it into pcapng
 //	volley replay FILE    replays what was captured of connections
@@ -31,13 +31,9 @@ import (
 // Exit statuses.
 const (
 	exitOK       = 0
-	exitNegative = 1 // a message was corrupt, or acknowledged but not received; nobody has answered; something is wrong
+	exitNegative = 1 // nobody has answered; something is wrong
 	exitFailure  = 2 // wrong usage, or the command could not be carried out
 )
-
-// errIntegrity is returned by a command that has found messages to be wrong
-// and has said so.
-var errIntegrity = errors.New("messages were corrupt, repeated, or acknowledged but not received")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,7 +51,7 @@ func run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errIntegrity), errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck), errors.Is(err, errDiverges):
+	case errors.Is(err, errNoAnswer), errors.Is(err, errNothingArrived), errors.Is(err, errCheck), errors.Is(err, errDiverges):
 		fmt.Fprintln(stderr, "volley:", harmless(err.Error()))
 		return exitNegative
 	default:
@@ -79,8 +75,7 @@ func newRootCommand(stdin *os.File) *cobra.Command {
 	return cmd
 }
 
-// noArgs refuses arguments of a command that has none. Unlike cobra.NoArgs it
-// does not take them for names of commands.
+// noArgs refuses arguments. Unlike cobra.NoArgs it does not take them for commands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ type pingOptions struct {
 	json     bool
 	plain    bool
 	quiet    bool
+
+	// Of the demo.
+	title string
+	notes <-chan string
 }
 
 const pingLong = `Ping sends messages to "volley serve", or to any server that echoes. It shows how
@@ -41,13 +46,14 @@ The exit status is 1 if there was no answer at all, and 2 if ping could not run.
 const pingExample = `  volley ping example.com:7777
   volley ping -c 100 -i 0.1 example.com:7777
   volley ping --json -c 10 example.com:7777
-  volley ping --secure --key @game.key example.com:7777
+  volley ping "$URL" # as volley serve --secure prints it
+  volley ping --key @game.key example.com:7777
   volley ping --token 42.token example.com:7777`
 
 func newPingCommand() *cobra.Command {
 	o := pingOptions{interval: span(time.Second), timeout: span(2 * time.Second), size: 64}
 	cmd := &cobra.Command{
-		Use:     "ping HOST:PORT",
+		Use:     "ping HOST:PORT|URL",
 		Short:   "Measure round-trip time, jitter and loss to a server",
 		Long:    pingLong,
 		Example: pingExample,
@@ -61,7 +67,8 @@ func newPingCommand() *cobra.Command {
 	f.IntVarP(&o.count, "count", "c", 0, "how many messages to send; 0: until Ctrl-C")
 	f.VarP(&o.interval, "interval", "i", "time from one message to the next")
 	f.VarP(&o.deadline, "deadline", "w", "end after this time; 0: no deadline")
-	f.VarP(&o.timeout, "timeout", "W", "an answer that takes longer counts as lost")
+	f.Lookup("deadline").DefValue = ""
+	f.VarP(&o.timeout, "timeout", "W", "time after which an answer counts as lost")
 	f.VarP(&o.size, "size", "s", "bytes in a message, 32 to 64KiB")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the summary only")
 	f.BoolVar(&o.plain, "plain", false, "print lines even on a terminal")
@@ -73,7 +80,7 @@ func newPingCommand() *cobra.Command {
 // minInterval keeps ping from being a flood; that is for bench.
 const minInterval = time.Millisecond
 
-func (o *pingOptions) check() error {
+func (o *pingOptions) check(address string) error {
 	switch {
 	case o.count < 0:
 		return fmt.Errorf("--count must not be negative, but is %d", o.count)
@@ -84,7 +91,7 @@ func (o *pingOptions) check() error {
 	case o.size < probeSize || o.size > maxProbe:
 		return fmt.Errorf("--size must be from %d to %d bytes, not %d", probeSize, maxProbe, o.size)
 	}
-	return o.wireOptions.check()
+	return o.wireOptions.check(address)
 }
 
 // A pinger is a run of ping. One goroutine owns it, except for conn.
@@ -112,7 +119,7 @@ type answer struct {
 
 // run pings until it is over.
 func (o *pingOptions) run(ctx context.Context, address string, stdout io.Writer) error {
-	if err := o.check(); err != nil {
+	if err := o.check(address); err != nil {
 		return err
 	}
 	p := &pinger{
@@ -129,11 +136,11 @@ func (o *pingOptions) run(ctx context.Context, address string, stdout io.Writer)
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	p.view = newPingView(stdout, o, fmt.Sprintf("%s: %s each %v over %s", p.conn.RemoteAddr(), formatSize(int(o.size)), &o.interval, o.name()))
+	p.view = newPingView(stdout, o, cmp.Or(o.title, fmt.Sprintf("ping %s: %s each %v over %s", p.conn.RemoteAddr(), formatSize(int(o.size)), &o.interval, o.name())))
 	p.view.begin()
 	err := p.loop(ctx)
 	p.figures.expire(time.Since(p.begin), p.view)
-	p.view.finish(address, p.figures, p.advice())
+	p.view.finish(place(address), p.figures, p.advice())
 	bye(p.conn)
 	if err == nil && p.figures.answered == 0 {
 		return errNoAnswer
@@ -194,6 +201,8 @@ func (p *pinger) loop(ctx context.Context) error {
 			if err := p.take(ctx, a); err != nil {
 				return err
 			}
+		case text := <-p.opts.notes:
+			p.view.note(time.Since(p.begin), text)
 		case <-send.C:
 			if err := p.send(ctx); err != nil {
 				return err
@@ -214,7 +223,6 @@ func (p *pinger) loop(ctx context.Context) error {
 
 func (p *pinger) allSent() bool { return p.opts.count > 0 && p.figures.sent >= uint64(p.opts.count) }
 
-// send sends one message.
 func (p *pinger) send(ctx context.Context) error {
 	now := time.Since(p.begin)
 	m := probe{kind: probePing, number: p.figures.sent, sent: now}
@@ -230,7 +238,6 @@ func (p *pinger) send(ctx context.Context) error {
 	return err
 }
 
-// take takes what the reader has got.
 func (p *pinger) take(ctx context.Context, a answer) error {
 	switch {
 	case a.conn != p.conn:
@@ -244,7 +251,10 @@ func (p *pinger) take(ctx context.Context, a answer) error {
 	case errors.Is(a.err, io.EOF):
 		return p.again(ctx, closed)
 	default:
-		return a.err
+		if e, ok := errors.AsType[*volley.RefusedError](a.err); !ok || e.Reason != "closing" {
+			return a.err
+		}
+		return p.again(ctx, closing) // it may be back soon
 	}
 	return nil
 }
@@ -253,6 +263,7 @@ func (p *pinger) take(ctx context.Context, a answer) error {
 const (
 	restarted = "the server does not know the connection, as after a restart"
 	closed    = "closed by the peer"
+	closing   = "refused: closing"
 )
 
 // again dials anew after the end of a connection.
@@ -263,8 +274,7 @@ func (p *pinger) again(ctx context.Context, why string) error {
 	return p.connect(ctx)
 }
 
-// advice says what may be wrong if there was no answer, and what the connection
-// itself has noticed.
+// advice says why there may be no answer, or what the connection itself has noticed.
 func (p *pinger) advice() []string {
 	if p.figures.answered > 0 || p.figures.sent == 0 {
 		return ownTrouble(p.conn)
@@ -273,17 +283,6 @@ func (p *pinger) advice() []string {
 		return []string{`start "volley serve" there, or look whether the port is right`}
 	}
 	return []string{fmt.Sprintf(`nothing has come back: is "volley serve%s" running there, and does UDP pass the firewalls on the way?`, p.opts.serveFlags())}
-}
-
-// serveFlags are the flags that the server needs to be understood.
-func (o *wireOptions) serveFlags() (flags string) {
-	if o.secure {
-		flags = " --secure"
-	}
-	if o.protocol != protocolVolley {
-		flags += " --protocol " + o.protocol
-	}
-	return flags
 }
 
 // errNoAnswer makes the exit status 1.

@@ -57,7 +57,6 @@ func (f *pingFigures) send(now time.Duration) {
 // open returns how many messages may still be answered in time.
 func (f *pingFigures) open() int { return int(f.sent - f.lost - f.answered) }
 
-// answer notes an answer.
 func (f *pingFigures) answer(a answer, v pingView) {
 	n := a.probe.number
 	i := n - f.first
@@ -82,7 +81,6 @@ func (f *pingFigures) answer(a answer, v pingView) {
 	v.answer(pingAnswer{number: n, rtt: rtt, size: a.size, at: a.at})
 }
 
-// add takes a sample.
 func (f *pingFigures) add(n uint64, rtt time.Duration) {
 	f.rtts.add(rtt)
 	if f.hasLast && n == f.lastNumber+1 {
@@ -124,9 +122,7 @@ func (f *pingFigures) loss() float64 {
 	return float64(f.lost) / float64(max(1, f.lost+f.answered))
 }
 
-// split tells how many messages got lost on the way there and how many answers on
-// the way back, up to the newest message that was answered, as far as the server
-// tells. Messages that overtake each other just then may make it wrong by as many.
+// split tells how many messages and answers got lost up to the newest answered message.
 func (f *pingFigures) split() (there, back uint64, ok bool) {
 	if !f.known || f.base > 0 {
 		return 0, 0, false
@@ -136,14 +132,12 @@ func (f *pingFigures) split() (there, back uint64, ok bool) {
 	return there, f.lost - min(f.lost, there), true
 }
 
-// jitter returns the mean change of the round-trip time from one message to the
-// next.
+// jitter returns the mean change of the round-trip time from one message to the next.
 func (f *pingFigures) jitter() time.Duration {
 	return seconds(f.jitterSum / float64(max(1, f.jitterCount)))
 }
 
-// samples are times of which there may be any number: all up to a limit, and a
-// fair choice beyond.
+// samples are any number of times: all up to a limit, and a fair choice beyond.
 type samples struct {
 	all      []time.Duration
 	count    uint64
@@ -180,8 +174,7 @@ func (s *samples) deviation() time.Duration {
 	return seconds(math.Sqrt(max(0, s.sqr/n-mean*mean)))
 }
 
-// percentiles returns the samples below which the given shares lie, by the
-// nearest rank; zeros if there are none.
+// percentiles returns samples by the nearest rank; zeros if there are none.
 func (s *samples) percentiles(shares ...float64) []time.Duration {
 	out := make([]time.Duration, len(shares))
 	if len(s.all) == 0 {
@@ -203,9 +196,8 @@ type bin struct {
 	open      bool // all from low on
 }
 
-// histogram returns bars of equal width at round numbers, about n, and one more for
-// what lies far above the others: above 99 % of them, and also more than three times
-// as far from the median as nine of ten.
+// histogram returns about n bars of equal, round width, and one more for what lies far
+// above: above 99 % of all, and more than three times as far from the median as nine of ten.
 func (s *samples) histogram(n int) []bin {
 	if len(s.all) == 0 {
 		return nil

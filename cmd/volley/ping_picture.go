@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/guptarohit/asciigraph"
 )
 
 // A pingPicture redraws a graph of the round-trip times on a terminal.
@@ -50,7 +49,6 @@ func (v *pingPicture) lost(number uint64, _ time.Duration) {
 	}
 }
 
-// reach makes room for a number.
 func (v *pingPicture) reach(number uint64) {
 	for !v.any || v.newest < number {
 		if v.any {
@@ -70,14 +68,13 @@ func (v *pingPicture) redraw(now time.Duration, f *pingFigures) {
 	v.draw(v.compose(now, f, true))
 }
 
-// compose returns the lines of the picture.
 func (v *pingPicture) compose(now time.Duration, f *pingFigures, running bool) []string {
 	width := v.width()
 	clock := fmt.Sprintf("%.0f s", now.Seconds())
 	if running {
 		clock += ", Ctrl-C ends it"
 	}
-	lines := []string{"ping " + v.lines.title, clock, ""}
+	lines := []string{v.lines.title, clock, ""}
 	lines = append(lines, v.graph(width)...)
 	lines = append(lines, "", fmt.Sprintf("%-11s %d sent, %d answered, %s lost", "messages", f.sent, f.answered, formatPercent(f.loss())))
 	if f.answered > 0 {
@@ -89,67 +86,48 @@ func (v *pingPicture) compose(now time.Duration, f *pingFigures, running bool) [
 	return append(lines, v.notes...)
 }
 
-// graph draws the last round-trip times, with a scale, and marks what is lost.
+// graph draws the last round-trip times as bars, with a scale, and marks what is lost.
+// The labels stand at the bottoms of their rows.
 func (v *pingPicture) graph(width int) []string {
 	const scale = 12 // columns that the labels and the axis take
-	columns := max(8, width-scale-1)
-	series, marks := v.latest(columns)
-	top := 0.0
-	for _, x := range series {
-		if !math.IsNaN(x) {
-			top = max(top, x)
-		}
-	}
+	times, marks := v.latest(max(8, width-scale-1))
+	top := slices.Max(append(times, 0))
 	if top == 0 {
 		blank := make([]string, pictureHeight+2)
 		blank[pictureHeight/2] = strings.Repeat(" ", scale) + "waiting for the first answer"
 		return blank
 	}
+	axis, bars := "┤", []rune(" ▁▂▃▄▅▆▇█")
+	if !utf8Locale() {
+		axis, bars = "|", []rune(" ...:::##")
+	}
 	step := scaleStep(top)
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	options := []asciigraph.Option{
-		asciigraph.Height(pictureHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(pictureHeight * step),
-		asciigraph.YAxisValueFormatter(func(ms float64) string { return fmt.Sprintf("%6.*f ms", digits, ms) }),
-	}
-	plot := asciigraph.Plot(series, options...)
-	if !utf8Locale() {
-		plot = asciiOnly(plot)
-	}
-	lines := strings.Split(plot, "\n")
-	for i, l := range lines {
-		lines[i] = trimRight(l)
-	}
-	axis := 0
-	for i, r := range []rune(lines[0]) {
-		if strings.ContainsRune("┤┼|+", r) {
-			axis = i
-			break
+	var lines []string
+	for row := pictureHeight; row >= 0; row-- {
+		line := fmt.Sprintf("%7.*f ms %s", digits, float64(row)*step, axis)
+		for _, ms := range times {
+			line += string(bars[int(min(8, max(0, math.Ceil(8*(ms/step-float64(row))))))])
 		}
+		lines = append(lines, trimRight(line))
 	}
-	return append(lines, trimRight(fmt.Sprintf("%*s %s", axis, "lost", marks)))
+	return append(lines, trimRight(fmt.Sprintf("%*s %s", scale-1, "lost", marks)))
 }
 
-// latest returns the last n round-trip times in milliseconds, and the marks
-// below them.
-func (v *pingPicture) latest(n int) (series []float64, marks string) {
+// latest returns the last n round-trip times in milliseconds, 0 for none, and their marks.
+func (v *pingPicture) latest(n int) (times []float64, marks string) {
 	if !v.any {
 		return nil, ""
 	}
 	first := v.newest + 1 - min(v.newest+1, uint64(n))
-	var b strings.Builder
 	for i := first; i <= v.newest; i++ {
-		x := math.NaN()
-		if d := v.history[i%maxColumns]; d > 0 {
-			x = inMilliseconds(d)
-		}
-		series = append(series, x)
-		b.WriteRune(v.fates[i%maxColumns])
+		times = append(times, inMilliseconds(v.history[i%maxColumns]))
+		marks += string(v.fates[i%maxColumns])
 	}
-	return series, trimRight(b.String())
+	return times, trimRight(marks)
 }
 
-// scaleStep returns the distance of the labels of a scale that reaches up to top:
-// a round number.
+// scaleStep returns a round distance of the labels for a scale that reaches up to top.
 func scaleStep(top float64) float64 {
 	least := top / pictureHeight
 	unit := math.Pow(10, math.Floor(math.Log10(least)))
@@ -159,11 +137,6 @@ func scaleStep(top float64) float64 {
 		}
 	}
 	return 10 * unit
-}
-
-// asciiOnly replaces the lines of a plot.
-func asciiOnly(s string) string {
-	return strings.NewReplacer("┤", "|", "┼", "+", "─", "-", "│", "|", "╭", ".", "╮", ".", "╯", "'", "╰", "'", "╶", "-", "╴", "-").Replace(s)
 }
 
 func (v *pingPicture) finish(address string, f *pingFigures, advice []string) {
@@ -179,7 +152,6 @@ type canvas struct {
 	drawn int        // lines that stand there
 }
 
-// draw writes lines over those drawn before.
 func (s *canvas) draw(lines []string) {
 	width := s.width()
 	var b strings.Builder

@@ -45,7 +45,7 @@ type pingLines struct {
 	notes int
 }
 
-func (v *pingLines) begin() { fmt.Fprintln(v.w, "ping "+v.title) }
+func (v *pingLines) begin() { fmt.Fprintln(v.w, v.title) }
 
 func (v *pingLines) answer(a pingAnswer) {
 	if !v.quiet {
@@ -75,8 +75,7 @@ func (v *pingLines) finish(address string, f *pingFigures, advice []string) {
 	printPingSummary(v.w, address, f, advice, textWidth(v.w))
 }
 
-// printPingSummary prints what a ping has come to, in lines of at most width
-// characters.
+// printPingSummary prints what a ping has come to, in lines of at most width characters.
 func printPingSummary(w io.Writer, address string, f *pingFigures, advice []string, width int) {
 	fmt.Fprintln(w, wrap(fmt.Sprintf("%s: %d sent, %d answered, %s lost, in %.1f s", address, f.sent, f.answered, formatPercent(f.loss()), f.elapsed.Seconds()), 0, width))
 	for _, line := range f.details() {
@@ -181,21 +180,21 @@ type pingEvent struct {
 
 // A pingSummary is the last line of JSON of ping.
 type pingSummary struct {
-	Type        string          `json:"type"` // summary
-	Address     string          `json:"address"`
-	Seconds     float64         `json:"seconds"`
-	Sent        uint64          `json:"sent"`
-	Answered    uint64          `json:"answered"`
-	Lost        uint64          `json:"lost"`
-	Open        int             `json:"open"` // without an answer, and too young to be lost
-	LossPercent float64         `json:"loss_percent"`
-	LostThere   *uint64         `json:"lost_there,omitempty"`
-	LostBack    *uint64         `json:"lost_back,omitempty"`
-	Late        uint64          `json:"late"`
-	Repeated    uint64          `json:"repeated"`
-	RTT         *pingRTT        `json:"rtt_ms,omitempty"`
-	Histogram   []pingHistogram `json:"histogram,omitempty"`
-	Advice      []string        `json:"advice,omitempty"`
+	Type      string          `json:"type"` // summary
+	Address   string          `json:"address"`
+	Seconds   float64         `json:"seconds"`
+	Sent      uint64          `json:"sent"`
+	Answered  uint64          `json:"answered"`
+	Lost      uint64          `json:"lost"`
+	Open      int             `json:"open"` // without an answer, and too young to be lost
+	Loss      float64         `json:"loss"` // 0 to 1
+	LostThere *uint64         `json:"lost_there,omitempty"`
+	LostBack  *uint64         `json:"lost_back,omitempty"`
+	Late      uint64          `json:"late"`
+	Repeated  uint64          `json:"repeated"`
+	RTT       *pingRTT        `json:"rtt_ms,omitempty"`
+	Histogram []pingHistogram `json:"histogram,omitempty"`
+	Advice    []string        `json:"advice,omitempty"`
 }
 
 type pingRTT struct {
@@ -259,7 +258,7 @@ func (v *pingJSON) redraw(time.Duration, *pingFigures) {}
 func (v *pingJSON) finish(address string, f *pingFigures, advice []string) {
 	s := pingSummary{
 		Type: "summary", Address: address, Seconds: f.elapsed.Seconds(),
-		Sent: f.sent, Answered: f.answered, Lost: f.lost, Open: f.open(), LossPercent: 100 * f.loss(),
+		Sent: f.sent, Answered: f.answered, Lost: f.lost, Open: f.open(), Loss: f.loss(),
 		Late: f.late, Repeated: f.repeated, Advice: advice,
 	}
 	if there, back, ok := f.split(); ok {

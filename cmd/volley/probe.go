@@ -5,9 +5,7 @@ import (
 	"time"
 )
 
-// A probe is the head of a message of ping and bench. A server that knows
-// nothing of it and echoes everything serves ping all the same: what the server
-// would have filled in is zero then.
+// A probe is the head of a message of ping and bench, which an echo server leaves as it is.
 type probe struct {
 	kind   byte
 	number uint64        // of the message, from 0
@@ -44,7 +42,6 @@ func (p *probe) append(dst []byte, size int) []byte {
 	return append(dst, make([]byte, max(0, size-probeSize))...)
 }
 
-// parseProbe reads the head of a probe.
 func parseProbe(b []byte) (p probe, ok bool) {
 	if len(b) < probeSize || string(b[:len(probeMagic)]) != probeMagic {
 		return p, false

@@ -45,7 +45,7 @@ the start, or in a while from now; for good, or for some time:
   preset 3g                       reset
 
 "rebind" gives each client a new port towards the server, like a NAT that has
-forgotten it. "show" prints the settings, "stats" the counters, "quit" ends.
+forgotten the client. "show" prints the settings, "stats" the counters, "quit" ends.
 --script has such lines, separated by semicolons.
 
 The settings are latency, jitter, distribution (uniform, normal, long-tail),
@@ -78,19 +78,32 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.to, "to", "", "HOST:PORT of the server")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "address for clients; port 0 is a free one, which is printed")
+	o.registerLink(cmd)
+	f.IntVar(&o.maxClients, "max-clients", 256, "largest number of clients; a new one takes the place of the one that was silent longest")
+	f.Var((*span)(&o.duration), "duration", "how long to run; 0: until Ctrl-C")
+	f.Lookup("duration").DefValue = ""
+	f.Var((*span)(&o.interval), "interval", "time between two lines of counters; 0: none")
+	f.BoolVar(&o.presets, "presets", false, "list the presets and end")
+	f.BoolVar(&o.json, "json", false, "print lines of JSON")
+	return cmd
+}
+
+// registerLink adds the flags of the link.
+func (o *proxyOptions) registerLink(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&o.preset, "preset", "", "begin with a common network: "+strings.Join(presetNames(), ", "))
 	for _, s := range []struct{ name, kind, usage string }{
 		{"latency", "duration", "delay of each direction, such as 25ms"},
-		{"jitter", "duration", "how far that varies, see --distribution"},
-		{"distribution", "name", "of delays: uniform, normal or long-tail (default uniform)"},
+		{"jitter", "duration", "how far the delay varies, see --distribution"},
+		{"distribution", "name", "how delays vary: uniform, normal or long-tail (default uniform)"},
 		{"loss", "percent", "share of datagrams lost"},
-		{"burst", "percent/count", "more losses, n in a row on average, such as 2%/8"},
+		{"burst", "percent/count", "losses in a row: 2%/8 loses 2 %, 8 in a row on average"},
 		{"duplicate", "percent", "share of datagrams that arrive twice"},
 		{"reorder", "percent", "share of datagrams held back, to be overtaken"},
-		{"reorder-by", "duration", "how long those are held back (default 10ms)"},
+		{"reorder-by", "duration", "how long --reorder holds them back (default 10ms)"},
 		{"corrupt", "percent", "share of datagrams with a flipped bit"},
-		{"rate", "rate", "of the link, such as 20Mbit/s; datagrams count with 28 bytes of headers"},
-		{"queue", "size", "that waits for a link with a rate, such as 64KiB; more is dropped (default 64KiB)"},
+		{"rate", "rate", "bits a second that pass, such as 20Mbit/s; a datagram counts 28 bytes for headers"},
+		{"queue", "size", "bytes that may wait for a link with a rate; more are dropped (default 64KiB)"},
 		{"mtu", "size", "largest packet that passes, with headers, such as 1280"},
 		{"ordered", "true|false", "whether datagrams keep their order in spite of jitter"},
 	} {
@@ -99,13 +112,7 @@ func newProxyCommand(stdin *os.File) *cobra.Command {
 	f.StringVar(&o.up, "up", "", "settings from the clients to the server alone")
 	f.StringVar(&o.down, "down", "", "settings from the server to the clients alone")
 	f.StringVar(&o.script, "script", "", "changes over time, see above")
-	f.Var(&o.seed, "seed", "decides which datagrams meet what")
-	f.IntVar(&o.maxClients, "max-clients", 256, "most clients at once; a new one takes the place of the most silent")
-	f.Var((*span)(&o.duration), "duration", "how long to run (default until Ctrl-C)")
-	f.Var((*span)(&o.interval), "interval", "how often to print counters, 0 for never")
-	f.BoolVar(&o.presets, "presets", false, "list the presets and end")
-	f.BoolVar(&o.json, "json", false, "print JSON, one object a line")
-	return cmd
+	f.Var(&o.seed, "seed", "random seed: the same one loses the same datagrams")
 }
 
 // A settingFlag is a flag that is a setting of a link.
@@ -128,10 +135,9 @@ func (s *settingFlag) Set(value string) error {
 	return nil
 }
 
-// parseSettings parses settings of a link, such as "loss 5% rate 2Mbit/s". Loss
-// without burst takes the place of the bursts there are, as those of a preset.
+// parseSettings parses "loss 5% rate 2Mbit/s". Loss without burst replaces bursts.
 func parseSettings(text string) (func(*simnet.Link), error) {
-	words := strings.FieldsFunc(text, isSeparator)
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n=,;", r) })
 	if err := needUnits(words); err != nil {
 		return nil, err
 	}
@@ -149,7 +155,6 @@ func parseSettings(text string) (func(*simnet.Link), error) {
 	return set, nil
 }
 
-// links returns the links to begin with.
 func (o *proxyOptions) links() (up, down simnet.Link, err error) {
 	if o.preset != "" {
 		p, err := lookupPreset(o.preset)

@@ -46,7 +46,6 @@ show       what holds now
 stats      the counters
 quit       the end`
 
-// parseControl parses a line. What follows a # is a comment.
 func parseControl(line string) (controlLine, error) {
 	line, _, _ = strings.Cut(line, "#")
 	l := controlLine{relative: true, up: true, down: true}
@@ -78,7 +77,7 @@ func parseControl(line string) (controlLine, error) {
 	}
 	if len(words) == 0 {
 		if timed || directed || l.lasts > 0 {
-			return l, errors.New(`nothing to change; "help" lists what can be`)
+			return l, errors.New(`there is nothing to change; "help" lists the settings`)
 		}
 		return l, nil
 	}
@@ -109,7 +108,6 @@ func (l *controlLine) parseTime(words []string) ([]string, error) {
 	return rest[1:], nil
 }
 
-// parseChange parses what is to be done.
 func (l *controlLine) parseChange(words []string, directed bool) (err error) {
 	l.text = strings.Join(words, " ")
 	switch v := verb(words[0]); v {
@@ -141,8 +139,7 @@ func (l *controlLine) parseChange(words []string, directed bool) (err error) {
 	return nil
 }
 
-// steps returns what a change does to each direction, nil where nothing. The
-// links are those of reset.
+// steps returns the change of each direction, nil for none. The links are those of reset.
 func (l *controlLine) steps(resetUp, resetDown simnet.Link) (up, down func(*simnet.Link)) {
 	become := func(to simnet.Link) func(*simnet.Link) { return func(l *simnet.Link) { *l = to } }
 	switch l.verb {
@@ -162,7 +159,6 @@ func (l *controlLine) steps(resetUp, resetDown simnet.Link) (up, down func(*simn
 	return up, down
 }
 
-// where names the directions.
 func (l *controlLine) where() string {
 	switch {
 	case !l.down:
@@ -190,8 +186,7 @@ type control struct {
 	report   controlReport
 }
 
-// A controlReport is told what becomes of lines. Its methods may be called by
-// several goroutines at once.
+// A controlReport is told what becomes of lines. Its methods may be called concurrently.
 type controlReport interface {
 	changed(text string, up, down simnet.Link)
 	failed(text string, err error)
@@ -200,7 +195,6 @@ type controlReport interface {
 	help()
 }
 
-// do parses a line and does what it says.
 func (c *control) do(text string) {
 	l, err := parseControl(text)
 	if err != nil {

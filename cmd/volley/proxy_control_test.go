@@ -197,7 +197,7 @@ func TestProxyUsage(t *testing.T) {
 		{[]string{"--to", "127.0.0.1:9", "--rate", "20"}, "no unit"},
 		{[]string{"--to", "127.0.0.1:9", "--up", "los 5%"}, `--up: unknown setting "los"`},
 		{[]string{"--to", "127.0.0.1:9", "--down", "rate 5"}, "--down: rate: 5 has no unit"},
-		{[]string{"--to", "127.0.0.1:9", "--script", "5s"}, `--script: "5s": nothing to change`},
+		{[]string{"--to", "127.0.0.1:9", "--script", "5s"}, `--script: "5s": there is nothing to change`},
 		{[]string{"--to", "127.0.0.1:9", "--interval", "-1s"}, "negative"},
 		{[]string{"--to", "127.0.0.1:9", "--interval", "1us"}, "at least 10ms"},
 		{[]string{"--to", "127.0.0.1:9", "--max-clients", "0"}, "--max-clients"},

@@ -50,13 +50,12 @@ type proxyEvent struct {
 	Down     *proxyCounts `json:"down,omitempty"`
 }
 
-// proxyCounts are the counters of one direction, in datagrams, over the interval
-// or all the time.
+// proxyCounts are the datagrams of one direction, over the interval or all the time.
 type proxyCounts struct {
 	Sent       uint64  `json:"sent"`
 	Delivered  uint64  `json:"delivered"`
 	Bytes      uint64  `json:"delivered_bytes"`
-	Rate       float64 `json:"delivered_bits_per_s"`
+	Rate       float64 `json:"delivered_bytes_per_second"`
 	Loss       float64 `json:"loss"` // share of what was sent, 0 to 1, for whatever reason
 	Lost       uint64  `json:"lost"`
 	Queue      uint64  `json:"queue_drops"`
@@ -68,8 +67,7 @@ type proxyCounts struct {
 	Corrupted  uint64  `json:"corrupted"`
 }
 
-// countsBetween returns what has happened from one reading of counters to
-// another.
+// countsBetween returns what has happened from one reading of counters to another.
 func countsBetween(a, b simnet.Stats, t time.Duration) *proxyCounts {
 	c := &proxyCounts{
 		Sent: b.Sent - a.Sent, Delivered: b.Delivered - a.Delivered, Bytes: b.DeliveredBytes - a.DeliveredBytes,
@@ -79,7 +77,7 @@ func countsBetween(a, b simnet.Stats, t time.Duration) *proxyCounts {
 		Duplicated: b.Duplicated - a.Duplicated, Reordered: b.Reordered - a.Reordered, Corrupted: b.Corrupted - a.Corrupted,
 	}
 	if t > 0 {
-		c.Rate = 8 * float64(c.Bytes) / t.Seconds()
+		c.Rate = float64(c.Bytes) / t.Seconds()
 	}
 	if in := c.Sent + c.Duplicated; in > 0 {
 		c.Loss = min(1, float64(dropped(b)-dropped(a))/float64(in))
@@ -92,7 +90,6 @@ func dropped(s simnet.Stats) uint64 {
 	return s.Lost + s.QueueDrops + s.MTUDrops + s.BlackoutDrops + s.ReceiverDrops + s.Unreachable
 }
 
-// event returns an event of now.
 func (r *proxyReport) event(name string) proxyEvent {
 	return proxyEvent{Type: name, Seconds: time.Since(r.start).Round(time.Millisecond).Seconds()}
 }
@@ -169,7 +166,7 @@ func (r *proxyReport) interval() {
 	}
 	r.rows++
 	row := func(c *proxyCounts) string {
-		return fmt.Sprintf("%9.0f %12s %7s", float64(c.Delivered)/t.Seconds(), formatRate(c.Rate), formatPercent(c.Loss))
+		return fmt.Sprintf("%9.0f %12s %7s", float64(c.Delivered)/t.Seconds(), formatRate(8*c.Rate), formatPercent(c.Loss))
 	}
 	fmt.Fprintf(r.out, "%5.0f s %7d %s %s\n", now.Sub(r.start).Seconds(), clients, row(e.Up), row(e.Down))
 }
@@ -196,7 +193,7 @@ func (r *proxyReport) summary(name string) {
 	}{
 		{"datagrams", func(c *proxyCounts) string { return fmt.Sprint(c.Sent) }, true},
 		{"delivered", func(c *proxyCounts) string { return fmt.Sprint(c.Delivered) }, true},
-		{"rate", func(c *proxyCounts) string { return formatRate(c.Rate) }, true},
+		{"rate", func(c *proxyCounts) string { return formatRate(8 * c.Rate) }, true},
 		{"loss", func(c *proxyCounts) string { return formatPercent(c.Loss) }, true},
 		{"  by chance", func(c *proxyCounts) string { return fmt.Sprint(c.Lost) }, false},
 		{"  full queue", func(c *proxyCounts) string { return fmt.Sprint(c.Queue) }, false},
@@ -240,7 +237,6 @@ func (r *proxyReport) help() {
 	fmt.Fprintln(r.errs, controlHelp)
 }
 
-// printPresets lists the presets.
 func printPresets(w io.Writer) {
 	for _, p := range simnet.Presets() {
 		fmt.Fprintf(w, "%-10s %s\n", p.Name, p.About)
@@ -278,7 +274,6 @@ func describeLink(l simnet.Link) string {
 	return strings.Join(parts, " ")
 }
 
-// exactRate formats a rate so that it can be typed.
 func exactRate(bits int64) string {
 	for _, u := range []struct {
 		name string

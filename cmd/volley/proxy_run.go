@@ -13,7 +13,6 @@ import (
 	"volley/simnet"
 )
 
-// runProxy is the proxy command.
 func runProxy(ctx context.Context, o *proxyOptions, stdin *os.File, stdout, stderr io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
@@ -42,10 +41,7 @@ func runProxy(ctx context.Context, o *proxyOptions, stdin *os.File, stdout, stde
 	report := newProxyReport(proxy, o, stdout, stderr)
 	c := &control{
 		proxy: proxy, up: up, down: down, start: report.start, report: report, quit: cancel,
-		after: func(d time.Duration, f func()) {
-			timer := time.AfterFunc(d, f)
-			context.AfterFunc(ctx, func() { timer.Stop() })
-		},
+		after: after(ctx),
 	}
 	report.begin(up, down)
 	for _, l := range script {
@@ -55,6 +51,14 @@ func runProxy(ctx context.Context, o *proxyOptions, stdin *os.File, stdout, stde
 	report.watch(ctx, o.interval)
 	report.summary("summary")
 	return nil
+}
+
+// after returns a function that calls another one after a while, unless ctx ends before.
+func after(ctx context.Context) func(time.Duration, func()) {
+	return func(d time.Duration, f func()) {
+		timer := time.AfterFunc(d, f)
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
 }
 
 // proxyError names the flag that an error of simnet.NewProxy is about.
@@ -69,8 +73,7 @@ func proxyError(o *proxyOptions, err error) error {
 	return fmt.Errorf("%s %s: %w", flag, value, err)
 }
 
-// read does what the lines say that come in, until there are no more. A line
-// that is being read when the proxy ends is lost.
+// read does what the lines say. A line that is being read when the proxy ends is lost.
 func (c *control) read(ctx context.Context, r io.Reader) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() && ctx.Err() == nil {

@@ -25,7 +25,7 @@ first answer that differs. The exit status is 1 if one differs. A connection
 cannot be replayed if a ring has forgotten its beginning.`
 
 // errDiverges is returned when a replay was not the same, which has been said.
-var errDiverges = errors.New("the replay gives other answers than were recorded")
+var errDiverges = errors.New("the answers of the replay differ from the recording")
 
 // replays are the protocols' ways to replay a capture.
 var replays = []func(io.Reader) (*capture.Report, error){volley.Replay, porous.Replay}
@@ -100,7 +100,6 @@ func judge(all []*capture.Replayed, broken error) error {
 	return broken
 }
 
-// printCaptured says where a capture was made.
 func printCaptured(out io.Writer, h *capture.Header) {
 	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
 		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
@@ -123,7 +122,6 @@ func printReplay(out io.Writer, c *capture.Replayed) {
 	}
 }
 
-// printEnd says what the end of a capture tells.
 func printEnd(out io.Writer, end *capture.End, others int) {
 	switch {
 	case end == nil:

@@ -15,8 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"volley"
-	"volley/netcode"
-	"volley/porous"
 )
 
 // serveOptions are the flags of serve.
@@ -26,11 +24,12 @@ type serveOptions struct {
 	maxRate bitrate
 	noBench bool
 	natPort int
+	web     string
 	json    bool
 }
 
 const serveLong = `Serve answers "volley ping", "volley bench" and "volley check". It echoes every
-other message, so you can try your own clients against it.
+other message, so that you can try your own clients.
 
 It listens on UDP port 7777 of all addresses unless an address is given. It
 prints a line when a connection comes or goes, and totals at the end. Ctrl-C ends
@@ -38,19 +37,23 @@ it.
 
 It serves everybody who reaches the port. "bench --reverse" gets data only after
 the client has proved its address, at --max-rate for all clients together, and
-for --max-time at most. With --secure clients need the key, or a token made with
-it.`
+for --max-time at most. With --secure clients need the URL that it prints, and
+with --key that key, or a token made with it.
+
+With --web it also serves browsers, and prints the address and the hash of the
+certificate for their pages; see docs/browser.md.`
 
 const serveExample = `  volley serve
   volley serve 127.0.0.1:9000
-  volley token key --out game.key
-  volley serve --secure --key @game.key`
+  volley serve --secure --key-file server.key
+  volley serve --web 127.0.0.1:7443
+  volley serve --key @game.key`
 
 func newServeCommand() *cobra.Command {
 	o := serveOptions{natPort: -1, maxTime: span(10 * time.Minute), maxRate: 1e9}
 	cmd := &cobra.Command{
 		Use:     "serve [ADDRESS]",
-		Short:   "Echo messages, and be the other end of ping and bench",
+		Short:   "Echo messages, and answer ping, bench and check",
 		Long:    serveLong,
 		Example: serveExample,
 		Args:    cobra.MaximumNArgs(1),
@@ -68,6 +71,8 @@ func newServeCommand() *cobra.Command {
 	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
 	f.IntVar(&o.natPort, "nat-port", -1, "second UDP port, for volley check; 0: none (default the next one, or a free one)")
+	f.Lookup("nat-port").DefValue = "0" // shows none
+	f.StringVar(&o.web, "web", "", "address for browsers, UDP and TCP, such as :7443")
 	f.BoolVar(&o.json, "json", false, "print lines of JSON")
 	o.registerServer(cmd)
 	return cmd
@@ -81,6 +86,7 @@ type server struct {
 	wg    sync.WaitGroup
 
 	second *checkResponder // may be nil
+	web    *webServer      // may be nil
 	limit  *rateLimit      // of what measurements send; nil: none
 
 	mu    sync.Mutex // of out, and conns
@@ -93,10 +99,10 @@ type server struct {
 
 // run serves until ctx is done.
 func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr io.Writer) error {
-	if err := o.check(); err != nil {
+	if err := o.check(""); err != nil {
 		return err
 	}
-	ln, made, err := o.listen(ctx, address)
+	ln, url, err := o.listen(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -106,33 +112,40 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 		return err
 	}
 	defer second.close()
-	s := &server{opts: o, second: second, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
-	s.announce(made, stderr)
+	web, err := o.listenWeb()
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	s := &server{opts: o, second: second, web: web, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	s.announce(url)
+	web.announce(s)
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
-	err = s.accept(ctx)
+	if web != nil {
+		s.wg.Go(func() { s.accept(ctx, web.ln) })
+	}
+	err = s.accept(ctx, ln)
 	s.stop()
 	s.wg.Wait()
 	s.summary()
 	return err
 }
 
-// announce prints the address, and what clients need. A key goes to stderr, so that
-// it is not in saved output.
-func (s *server) announce(made netcode.Key, stderr io.Writer) {
+// announce prints the address, and what clients dial if that is a URL.
+func (s *server) announce(url string) {
 	addr := s.ln.Addr().String()
-	s.event(serveEvent{Type: "listening", Address: addr, Protocol: s.opts.name(), NATPort: s.second.port()},
-		fmt.Sprintf("listening on %s, %s%s; Ctrl-C ends it", addr, s.opts.name(), s.second.about()))
-	if made != (netcode.Key{}) {
-		if text, err := made.MarshalText(); err == nil {
-			fmt.Fprintf(stderr, "the key of this run: %s\nclients use it as --key; it is a secret\n", text)
-		}
+	text := fmt.Sprintf("listening on %s, %s%s; Ctrl-C ends it", addr, s.opts.name(), s.second.about())
+	if url != "" {
+		text += "\nclients dial " + url + "\nIf they know this machine by another name, the URL may have that in place of the address."
 	}
+	s.event(serveEvent{Type: "listening", Address: addr, URL: url, Protocol: s.opts.name(), NATPort: s.second.port()}, text)
 }
 
 // stop ends the listener and all connections.
 func (s *server) stop() {
 	s.ln.Close()
+	s.web.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
@@ -140,19 +153,12 @@ func (s *server) stop() {
 	}
 }
 
-func (s *server) accept(ctx context.Context) error {
+func (s *server) accept(ctx context.Context, ln net.Listener) error {
 	for {
-		nc, err := s.ln.Accept()
+		nc, err := ln.Accept()
 		switch {
 		case err == nil:
-			c, ok := nc.(messageConn)
-			if p, isPorous := nc.(*porous.Conn); isPorous {
-				c, ok = p, true
-			}
-			if !ok {
-				return fmt.Errorf("a connection of type %T", nc)
-			}
-			s.wg.Go(func() { s.serve(ctx, c) })
+			s.wg.Go(func() { s.serve(ctx, nc.(messageConn)) })
 		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
 			return nil
 		default:
@@ -186,8 +192,7 @@ func (c *client) write(m []byte) error {
 	return err
 }
 
-// unprovedBuffer is the most memory in bytes that is kept for the next message of
-// an address that may be forged.
+// unprovedBuffer is the most that is kept for the next message of an unproved address.
 const unprovedBuffer = 2 << 10
 
 // trim gives a large buffer back, unless the client has proved its address.
@@ -254,8 +259,7 @@ func why(err error) string {
 	return "; " + err.Error()
 }
 
-// handle answers the message in c.buf. It returns false if the client says that
-// this was the last one.
+// handle answers the message in c.buf. It returns false if the client has said goodbye.
 func (c *client) handle() bool {
 	c.stats.Messages++
 	c.stats.Bytes += uint64(len(c.buf))
@@ -314,8 +318,10 @@ func (s *server) refused() string {
 type serveEvent struct {
 	Type     string       `json:"type"`
 	Address  string       `json:"address,omitempty"`
+	URL      string       `json:"url,omitempty"`
 	Protocol string       `json:"protocol,omitempty"`
 	NATPort  int          `json:"nat_port,omitempty"`
+	CertHash string       `json:"certificate_hash,omitempty"`
 	Seconds  float64      `json:"seconds"`
 	Conns    *int         `json:"connections,omitempty"`
 	Served   *int64       `json:"served,omitempty"`
@@ -341,7 +347,6 @@ func (s *server) event(e serveEvent, text string) {
 	fmt.Fprintln(s.out, text)
 }
 
-// printJSON prints v as one line.
 func printJSON(w io.Writer, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -55,9 +55,7 @@ func newTokenKeyCommand() *cobra.Command {
 	return cmd
 }
 
-// writeSecret writes b to a new file that only its owner can read, or to
-// stdout if there is no name. What exists is not overwritten: it may be the
-// only copy of a key.
+// writeSecret writes b to stdout, or to a new file for its owner only. It overwrites nothing.
 func writeSecret(stdout io.Writer, name string, b []byte) error {
 	if name == "" {
 		_, err := stdout.Write(b)
@@ -76,7 +74,6 @@ func writeSecret(stdout io.Writer, name string, b []byte) error {
 
 const keyUsage = "private key: 64 hexadecimal digits, or better @FILE, as other users can see the arguments of programs"
 
-// readKey reads the value of --key.
 func readKey(s string) (netcode.Key, error) {
 	name, isFile := strings.CutPrefix(s, "@")
 	if isFile {
@@ -89,7 +86,7 @@ func readKey(s string) (netcode.Key, error) {
 	key, err := netcode.ParseKey(s)
 	switch {
 	case err == nil && key == (netcode.Key{}):
-		return key, errors.New(`--key: zeros stand for no key; make one with "volley token key"`)
+		return key, errors.New(`--key: a key of zeros counts as none; make one with "volley token key"`)
 	case err == nil:
 		return key, nil
 	case isFile:

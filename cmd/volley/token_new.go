@@ -82,7 +82,6 @@ func (o *tokenOptions) run(stdout io.Writer) error {
 	return writeSecret(stdout, o.out, append(text, '\n'))
 }
 
-// issuer checks the flags.
 func (o *tokenOptions) issuer() (is *netcode.Issuer, err error) {
 	is = &netcode.Issuer{ProtocolID: uint64(o.protocol), Lifetime: o.expires, Timeout: o.timeout}
 	if is.PrivateKey, err = readKey(o.key); err != nil {
@@ -95,12 +94,12 @@ func (o *tokenOptions) issuer() (is *netcode.Issuer, err error) {
 		return nil, err
 	}
 	switch n := len(o.servers); {
-	case n < 1 || n > netcode.MaxServers:
-		return nil, fmt.Errorf("--server must be given 1 to %d times, not %d", netcode.MaxServers, n)
+	case n < 1 || n > 32:
+		return nil, fmt.Errorf("--server must be given 1 to 32 times, not %d", n)
 	case len(o.internal) > 0 && len(o.internal) != n:
 		return nil, fmt.Errorf("--internal must be given once for each --server, that is %d times, not %d", n, len(o.internal))
 	case o.expires == 0 || o.timeout == 0:
-		return nil, errors.New("--expires and --timeout must not be 0; negative values stand for never")
+		return nil, errors.New("--expires and --timeout must not be 0; a negative value means never")
 	case len(o.userData) > netcode.UserDataSize:
 		return nil, fmt.Errorf("--user-data must have at most %d bytes, not %d", netcode.UserDataSize, len(o.userData))
 	}
@@ -125,7 +124,6 @@ func readAddrs(flag string, texts []string) (addrs []netip.AddrPort, err error) 
 	return addrs, nil
 }
 
-// withPort shows how an address with a port is written.
 func withPort(a netip.Addr) string {
 	return strings.TrimSuffix(netip.AddrPortFrom(a, 0).String(), "0") + "PORT"
 }

@@ -66,8 +66,7 @@ func readToken(stdin *os.File, args []string) (*netcode.Token, error) {
 	return parseToken(b)
 }
 
-// parseToken reads both forms. They cannot be confused: the binary one holds
-// zeros.
+// parseToken reads both forms. They cannot be confused: the binary one holds zeros.
 func parseToken(b []byte) (*netcode.Token, error) {
 	t := new(netcode.Token)
 	if bytes.IndexByte(b, 0) >= 0 {
@@ -86,45 +85,45 @@ func explainToken(err error, n int) error {
 	if err == nil || errors.As(err, &te) && !strings.Contains(te.Reason, "bytes") {
 		return err
 	}
-	return fmt.Errorf("%w; the input has %d bytes, a whole token %d, or 2732 as base64", err, n, netcode.TokenSize)
+	return fmt.Errorf("%w; the input has %d bytes, but a token has 2048, or 2732 in base64", err, n)
 }
 
 // showToken prints the public part and, with a key, the private part.
 func showToken(w io.Writer, t *netcode.Token, keyText string, now time.Time) error {
 	line := func(name, value string) { fmt.Fprintf(w, "%-12s  %s\n", name, value) }
 	if keyText == "" {
-		showPublic(line, t, now)
+		showPublic(line, t.Info(), now)
 		return nil
 	}
 	key, err := readKey(keyText)
 	if err != nil {
 		return err
 	}
-	showPublic(line, t, now)
+	showPublic(line, t.Info(), now)
 	claims, err := t.Claims(key)
 	if err != nil {
 		return fmt.Errorf("%w: it was made with another key, or has been changed since", err)
 	}
-	showClaims(line, t, claims)
+	showClaims(line, t.Info(), claims)
 	return nil
 }
 
-func showPublic(line func(name, value string), t *netcode.Token, now time.Time) {
-	line("protocol id", formatID(t.ProtocolID()))
-	line("issued", formatInstant(t.Created(), now))
+func showPublic(line func(name, value string), t netcode.TokenInfo, now time.Time) {
+	line("protocol id", formatID(t.ProtocolID))
+	line("issued", formatInstant(t.Created, now))
 	line("expires", formatExpiry(t, now))
-	line("timeout", formatTimeout(t.Timeout()))
-	showAddrs(line, "servers", t.Servers())
+	line("timeout", formatTimeout(t.Timeout))
+	showAddrs(line, "servers", t.Servers)
 }
 
 // showClaims prints what the private part says beyond the public one.
-func showClaims(line func(name, value string), t *netcode.Token, c *netcode.Claims) {
+func showClaims(line func(name, value string), t netcode.TokenInfo, c *netcode.Claims) {
 	line("client id", formatID(c.ClientID))
 	line("user data", formatUserData(c.UserData[:]))
-	if c.Timeout != t.Timeout() {
+	if c.Timeout != t.Timeout {
 		line("server's", "timeout "+formatTimeout(c.Timeout))
 	}
-	if !slices.Equal(c.Servers, t.Servers()) {
+	if !slices.Equal(c.Servers, t.Servers) {
 		showAddrs(line, "internal", c.Servers)
 	}
 }
@@ -143,7 +142,6 @@ func formatID(id uint64) string {
 	return fmt.Sprintf("%d (%#x)", id, id)
 }
 
-// formatInstant formats a time and how far it is away.
 func formatInstant(t, now time.Time) string {
 	text := t.UTC().Format("2006-01-02 15:04:05 UTC")
 	d := now.Sub(t).Truncate(time.Second)
@@ -156,8 +154,8 @@ func formatInstant(t, now time.Time) string {
 	return fmt.Sprintf("%s, %v ago", text, d)
 }
 
-func formatExpiry(t *netcode.Token, now time.Time) string {
-	end := t.Expires()
+func formatExpiry(t netcode.TokenInfo, now time.Time) string {
+	end := t.Expires
 	if end.IsZero() {
 		return "never"
 	}
@@ -165,7 +163,7 @@ func formatExpiry(t *netcode.Token, now time.Time) string {
 	if !now.Before(end) {
 		text += ": servers refuse it"
 	}
-	return fmt.Sprintf("%s (lifetime %v)", text, end.Sub(t.Created()))
+	return fmt.Sprintf("%s (lifetime %v)", text, end.Sub(t.Created))
 }
 
 func formatTimeout(d time.Duration) string {
@@ -175,8 +173,7 @@ func formatTimeout(d time.Duration) string {
 	return d.String()
 }
 
-// formatUserData formats user data without the zeros behind it: as a quoted
-// string if it is text, else in hexadecimal digits.
+// formatUserData formats user data without final zeros, quoted if it is text, else in hex.
 func formatUserData(b []byte) string {
 	b = bytes.TrimRight(b, "\x00")
 	switch {

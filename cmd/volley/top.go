@@ -35,9 +35,10 @@ func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [URL | HOST[:PORT]]",
 		Short: "Show the worst connections of a process",
-		Long: `Top shows the worst connections of a process, by its debug page (package
-volleydebug). The default is localhost:6060, and port 6060 of a host without a
-port. On a terminal it updates a list; elsewhere it prints lines once.`,
+		Long: `Top shows the worst connections of a process, which it reads from the process's
+debug page (package volleydebug). Without an address it asks localhost:6060, and
+without a port it asks port 6060. On a terminal it updates a list. Elsewhere it
+prints lines once.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := "localhost:6060"
@@ -48,11 +49,11 @@ port. On a terminal it updates a list; elsewhere it prints lines once.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.sort, "sort", "s", "loss", "what is worst: `loss`, rtt, or queue")
+	f.StringVarP(&o.sort, "sort", "s", "loss", "`figure` by which connections are the worst: loss, rtt or queue")
 	f.StringVar(&o.filter, "filter", "", "only connections with this `text` in their addresses, protocol or label")
 	f.VarP(&o.interval, "interval", "i", "time from one look to the next")
-	f.IntVarP(&o.count, "count", "c", 0, "end after so many `looks`; 0: at Ctrl-C on a terminal, and else after one")
-	f.IntVarP(&o.rows, "rows", "n", 20, "show at most so many `connections`; 0: all")
+	f.IntVarP(&o.count, "count", "c", 0, "`number` of looks; 0: until Ctrl-C on a terminal, elsewhere one")
+	f.IntVarP(&o.rows, "rows", "n", 20, "largest `number` of connections to show; 0: all")
 	f.BoolVar(&o.json, "json", false, "print a JSON object for each look")
 	return cmd
 }
@@ -212,8 +213,7 @@ const usualPath = "/debug/volley/json"
 // errNotThere is the error of a look at a path that the process does not know.
 var errNotThere = errors.New("404 Not Found")
 
-// look asks a process for its connections. Where it knows no page at /, which
-// stands for an address without a path, the usual path becomes the target.
+// look asks a process for its connections, also at the usual path if it has no page at /.
 func (o *topOptions) look(ctx context.Context, target *string) (*topAnswer, error) {
 	a, err := topLook(ctx, *target)
 	if !errors.Is(err, errNotThere) {

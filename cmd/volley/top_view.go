@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// show prints a look.
 func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64, live bool) error {
 	list := o.worst(a, key)
 	if o.json {
@@ -69,8 +68,7 @@ func (c *topConn) explained() string {
 // widest is how many characters of a text the columns of a screen have.
 const widest = 28
 
-// topLines returns the head and a line for each connection, of those columns that
-// fit the width, or of all if that is 0; and how long the lines are.
+// topLines returns the head, the lines with the columns that fit (0: all), and their length.
 func topLines(list []*topConn, width int) (lines []string, length int) {
 	columns := slices.Clone(topColumns)
 	cells := func(c topColumn) []string {
@@ -125,8 +123,7 @@ func topTable(list []*topConn) []string {
 // beside is how many characters explanations need to be beside the figures.
 const beside = 60
 
-// topScreen returns the lines that a screen of a size shows. Where explanations have
-// no room beside the figures, those of what is serious are below.
+// topScreen returns the lines of a screen. Without room beside them, explanations go below.
 func topScreen(list []*topConn, width, height int) (screen []string) {
 	lines, length := topLines(list, width)
 	wide := width-length >= beside
@@ -168,8 +165,7 @@ func topFigure(v *float64, factor float64, digits int) string {
 	return fmt.Sprintf("%.*f", digits, factor**v)
 }
 
-// topJSON prints a look as an object in a line: the connections as the debug page
-// tells of them, the worst first.
+// topJSON prints a look as a line of JSON: the connections of the debug page, worst first.
 func topJSON(w io.Writer, a *topAnswer, list []*topConn) error {
 	conns := make([]json.RawMessage, len(list))
 	for i, c := range list {

@@ -3,14 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// A bitrate is a flag for bits per second: "10Mbit", or as iperf3 has it "10M",
-// with factors of 1000; 0 is no limit.
+// A bitrate is a flag such as "10Mbit", or "10M" as in iperf3; 0 is no limit.
 type bitrate float64
 
 func (b *bitrate) String() string {
@@ -78,9 +78,7 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// needUnits refuses words of settings whose number has no unit, since its meaning
-// would be anybody's guess: rates, and shares, which are percentages in one place
-// and fractions in another.
+// needUnits refuses rates and shares without a unit, which could mean a fraction or percent.
 func needUnits(words []string) error {
 	for i, w := range words {
 		if i+1 == len(words) {
@@ -101,18 +99,28 @@ func needUnits(words []string) error {
 	return nil
 }
 
-// isSeparator reports whether a character separates the words of settings.
-func isSeparator(r rune) bool { return strings.ContainsRune(" \t\r\n=,;", r) }
-
 // isPlainNumber reports whether s is a number without a unit, other than 0.
 func isPlainNumber(s string) bool {
 	v, err := strconv.ParseFloat(s, 64)
 	return err == nil && v != 0
 }
 
-// passing reports whether a connection lives on after an error of its Read: that
-// the peer's machine says nobody listens, which may change.
+// passing reports whether an error of Read leaves the connection alive: nobody listens yet.
 func passing(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// seconds converts a number of seconds.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// A number is a flag that takes a whole number, with 0x in hexadecimal.
+type number uint64
+
+func (n *number) String() string { return strconv.FormatUint(uint64(*n), 10) }
+func (n *number) Type() string   { return "uint" }
+
+func (n *number) Set(s string) error {
+	x, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return fmt.Errorf("must be a whole number from 0 to %d", uint64(math.MaxUint64))
+	}
+	*n = number(x)
+	return nil
+}

@@ -19,8 +19,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// version describes a build: the version of the module, the revision where
-// the build knows it, and the toolchain.
+// version describes a build: module version, revision if known, and toolchain.
 func version(info *debug.BuildInfo, ok bool) string {
 	v, revision, dirty := "(devel)", "", ""
 	if ok {

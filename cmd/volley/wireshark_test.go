@@ -25,7 +25,7 @@ import (
 // Ports by which Wireshark is told the protocols in the tests.
 var dissectorPorts = map[dissect.Protocol]uint16{
 	dissect.Reliable: 7001, dissect.Netcode: 7002, dissect.Porous: 7003, dissect.Riptide: 7004,
-	dissect.RiptideNotes: 7005, dissect.Netplay: 7006, dissect.NetplayV4: 7007,
+	dissect.RiptideNotes: 7005, dissect.Netplay: 7006,
 }
 
 // ipPacket returns a packet of IPv4 with a payload of UDP or TCP. That of TCP is
@@ -97,7 +97,6 @@ func recordedPackets(t *testing.T) (list []dissectedPacket) {
 	udp(dissect.RiptideNotes, vectors.Recordings(t, "riptide", "hex"))
 	tcp(dissect.Riptide, vectors.Recordings(t, "riptide", "wire_hex"))
 	tcp(dissect.Netplay, vectors.Recordings(t, "netplay", "wire", "reference_wire", "page_hex", "segments"))
-	tcp(dissect.NetplayV4, vectors.Recordings(t, "netplay", "chunks", "segments", "wire"))
 	return list
 }
 
@@ -170,7 +169,7 @@ func runTshark(t *testing.T, tshark string, capture []byte, f func([]jsonNode), 
 	require.NoError(t, os.WriteFile(file, capture, 0o600))
 	require.NoError(t, os.WriteFile(lua, []byte(command(t.Context(), devNull(t), "decode", "--dissector").stdout), 0o600))
 	args := []string{"-n", "-X", "lua_script:" + lua, "-r", file, "-T", "json", "-x", "-J",
-		"volley.reliable volley.netcode volley.porous volley.riptide volley.riptide_notes volley.netplay volley.netplay_v4"}
+		"volley.reliable volley.netcode volley.porous volley.riptide volley.riptide_notes volley.netplay"}
 	if len(more) == 0 {
 		for p, port := range dissectorPorts {
 			name := "volley." + strings.ReplaceAll(string(p), "-", "_")

@@ -34,7 +34,6 @@ func Register(provider metric.MeterProvider) (metric.Registration, error) {
 	return meter.RegisterCallback(e.observe, all...)
 }
 
-// instrument makes the instrument of a figure.
 func instrument(meter metric.Meter, m *figures.Metric) (metric.Float64Observable, error) {
 	if m.Kind == figures.Counter {
 		return meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))

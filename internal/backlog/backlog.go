@@ -28,6 +28,7 @@ type Queue[C Conn] struct {
 	ended  int  // how many of conns have
 	closed bool // nothing goes into conns any more
 	err    error
+	divert func(C) // what is pushed goes here; nil: it does not
 }
 
 // A Conn is what a Queue holds.
@@ -53,14 +54,23 @@ func (q *Queue[C]) Full() bool {
 	return len(q.conns)-q.ended >= q.size
 }
 
-// Push queues c, and closes the oldest one that has ended if that makes place.
-// It returns false if there is no place, or the Queue is closed.
+// Push queues c, perhaps in place of an ended one, or diverts it. False: no place, or closed.
 func (q *Queue[C]) Push(c C) bool {
+	if take := q.diverted(); take != nil {
+		take(c)
+		return true
+	}
 	victim, evict, ok := q.push(c)
 	if evict {
 		victim.Close()
 	}
 	return ok
+}
+
+func (q *Queue[C]) diverted() func(C) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.divert
 }
 
 func (q *Queue[C]) push(c C) (victim C, evict, ok bool) {
@@ -79,8 +89,7 @@ func (q *Queue[C]) push(c C) (victim C, evict, ok bool) {
 	return victim, evict, true
 }
 
-// Ended says that c has ended. If it still waits for Accept it gives way to the
-// next one that finds no place.
+// Ended says that c has ended. In the queue it gives way to one that finds no place.
 func (q *Queue[C]) Ended(c C) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +131,7 @@ func (q *Queue[C]) removeLocked(i int) (c C) {
 	return e.conn
 }
 
-// Accept waits for a connection. Its error is what Close was given,
-// os.ErrDeadlineExceeded, or the cause of ctx's end; all come before what is queued.
+// Accept waits for a connection. Close's error, the deadline and ctx come first.
 func (q *Queue[C]) Accept(ctx context.Context) (c C, err error) {
 	passed := q.deadline.Arm()
 	defer q.deadline.Disarm()
@@ -164,20 +172,21 @@ func (q *Queue[C]) take(ctx context.Context) (c C, ok bool, err error) {
 	return q.removeLocked(0), true, nil
 }
 
-// HandOver ends Accept with err, as Close does, but returns the connections that
-// nobody has accepted. It returns false if the Queue is closed.
-func (q *Queue[C]) HandOver(err error) (conns []C, ok bool) {
+// Divert ends Accept with err, and calls take for what is queued, and in place of queueing
+// what is pushed. It returns false if the Queue has been closed or diverted before.
+func (q *Queue[C]) Divert(err error, take func(C)) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.closed {
-		return nil, false
+		q.mu.Unlock()
+		return false
 	}
-	for _, e := range q.conns {
-		conns = append(conns, e.conn)
+	conns := q.endLocked(err)
+	q.divert = take
+	q.mu.Unlock()
+	for _, e := range conns {
+		take(e.conn)
 	}
-	q.closed, q.err, q.conns, q.ended = true, err, nil, 0
-	close(q.done)
-	return conns, true
+	return true
 }
 
 func signal(c chan struct{}) {
@@ -187,8 +196,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// SetDeadline sets the deadline of Accept; the zero time is none. After Close it
-// returns net.ErrClosed.
+// SetDeadline sets Accept's deadline; zero is none. After Close it returns net.ErrClosed.
 func (q *Queue[C]) SetDeadline(t time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,23 +207,28 @@ func (q *Queue[C]) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Close ends Accept with err (nil: net.ErrClosed) and closes the connections
-// that nobody has accepted. Only the first call counts.
+// Close ends Accept with err or net.ErrClosed, and closes what is queued. The first call counts.
 func (q *Queue[C]) Close(err error) {
 	if err == nil {
 		err = net.ErrClosed
 	}
 	q.mu.Lock()
+	q.divert = nil
 	if q.closed {
 		q.mu.Unlock()
 		return
 	}
-	q.closed, q.err = true, err
-	conns := q.conns
-	q.conns, q.ended = nil, 0
-	close(q.done)
+	conns := q.endLocked(err)
 	q.mu.Unlock()
 	for _, e := range conns {
 		e.conn.Close()
 	}
+}
+
+// endLocked ends Accept, and returns what was queued.
+func (q *Queue[C]) endLocked(err error) []entry[C] {
+	conns := q.conns
+	q.closed, q.err, q.conns, q.ended = true, err, nil, 0
+	close(q.done)
+	return conns
 }

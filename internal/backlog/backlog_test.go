@@ -123,3 +123,28 @@ func TestAcceptContext(t *testing.T) {
 		}
 	})
 }
+
+// Diverted connections wait for no Accept, until Close. Those in the queue come first.
+func TestDivert(t *testing.T) {
+	q := New[*conn](1)
+	a, b := new(conn), new(conn)
+	q.Push(a)
+	var got []*conn
+	why := errors.New("why")
+	if !q.Divert(why, func(c *conn) { got = append(got, c) }) || q.Divert(why, nil) {
+		t.Error("Divert: want true, then false")
+	}
+	if !q.Push(b) || len(got) != 2 || got[0] != a || got[1] != b || q.Full() {
+		t.Errorf("diverted %v", got)
+	}
+	if _, err := q.Accept(t.Context()); err != why {
+		t.Errorf("Accept = %v", err)
+	}
+	q.Close(nil)
+	if q.Push(new(conn)) || len(got) != 2 || a.closed {
+		t.Error("Close does not end Divert")
+	}
+	if _, err := q.Accept(t.Context()); err != why {
+		t.Errorf("Accept = %v after Close", err)
+	}
+}

@@ -7,8 +7,7 @@ import (
 	"volley/internal/socket"
 )
 
-// A backoff decides what an error of a read means: go on, wait a little, or
-// stop. It belongs to who reads.
+// A backoff decides what an error of a read means: go on, wait, or stop.
 type backoff struct{ failures int }
 
 const (

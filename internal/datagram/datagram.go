@@ -21,8 +21,7 @@ type Conn interface {
 	// Attach gives the layer above. It is called once; datagrams that came
 	// earlier (a bounded number is kept) are handed over first.
 	Attach(Handler) error
-	// MaxDatagram returns the largest datagram in bytes that the transport
-	// carries whole.
+	// MaxDatagram returns the largest datagram in bytes that the transport carries whole.
 	MaxDatagram() int
 	// WaitWritable waits until a message of n bytes may be framed, and
 	// returns early with an error when cancel is closed or the Conn is. UDP
@@ -61,8 +60,7 @@ type Features struct {
 	// Waits: there is no room at times, and writers call WaitWritable before
 	// each message, or else datagrams may be lost.
 	Waits bool
-	// Inline has the socket below read by the callers of the application's
-	// Read.
+	// Inline has the socket below read by the callers of the application's Read.
 	Inline InlineReader
 	// Refusals counts how often the other side's machine has refused.
 	Refusals RefusalCounter
@@ -160,11 +158,9 @@ type Glancer interface {
 	Glance() Stats
 }
 
-// A TombstoneSetter is a Conn whose address stays closed for a while after
-// Close.
+// A TombstoneSetter is a Conn whose address stays closed for a while after Close.
 type TombstoneSetter interface {
-	// SetTombstone changes, before Close, how long that is, in whole
-	// milliseconds.
+	// SetTombstone changes, before Close, how long that is, in whole milliseconds.
 	SetTombstone(time.Duration)
 }
 

@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -13,18 +14,18 @@ import (
 	"volley/internal/wire"
 )
 
-// A connSocket makes a Socket of any connected net.Conn that preserves message
-// boundaries. Its WriteBatch does not wait: Write of a foreign connection may,
-// for the other side, whose reader may be about to wait for ours. What is
-// written is queued, and a goroutine that lives as long as there is something
-// gives it to the connection.
+// A connSocket makes a Socket of a connected net.Conn with message boundaries. Its
+// WriteBatch does not wait, as Write might for the other side's reader, which may be about
+// to wait for us: a goroutine writes from a queue.
 type connSocket struct {
 	net.Conn
 	closing sync.Once
 	result  error // of the first Close
 	buf     []byte
-	limit   int // bytes queued beyond which datagrams are dropped
+	one     [1]socket.Packet // in buf
+	limit   int              // bytes queued beyond which datagrams are dropped
 	failed  atomic.Uint64
+	prompt  bool // nothing is queued
 	run     func()
 	room    chan struct{} // one token: the queue has become shorter
 	flushed chan struct{} // one token: the goroutine has ended
@@ -44,7 +45,13 @@ const (
 	// foreignRead is the least size of the read buffer, for connections that
 	// fail when one is too short; that of a TLS record.
 	foreignRead = 16<<10 + 1
+	// promptLag is how late ticks of a prompt connection may come. At 60 messages a
+	// second the reader of the next one is there in time, and calls them.
+	promptLag = 20 * time.Millisecond
 )
+
+// A prompt connection promises that its Write never waits.
+type prompt interface{ NeverWaits() }
 
 func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 	s := &connSocket{
@@ -54,6 +61,7 @@ func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 		room:    make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
+	_, s.prompt = c.(prompt)
 	s.run = s.send
 	return s
 }
@@ -62,13 +70,22 @@ func newConnSocket(c net.Conn, maxDatagram, maxMessage int) *connSocket {
 func (s *connSocket) LocalAddr() net.Addr { return known(s.Conn.LocalAddr()) }
 
 func (s *connSocket) ReadBatch(ps []socket.Packet) (int, error) {
-	n, err := s.Read(s.buf)
-	if err != nil && (n == 0 || !errors.Is(err, io.ErrShortBuffer)) {
+	b, err := s.read()
+	if err != nil {
 		socket.ForgetPassed(err, s)
 		return 0, err
 	}
-	ps[0] = socket.Packet{Buf: s.buf[:n]}
+	ps[0] = socket.Packet{Buf: b}
 	return 1, nil
+}
+
+// read waits for a datagram. If it was longer than the buffer, the rest is missing.
+func (s *connSocket) read() ([]byte, error) {
+	n, err := s.Read(s.buf)
+	if err != nil && (n == 0 || !errors.Is(err, io.ErrShortBuffer)) {
+		return nil, err
+	}
+	return s.buf[:n], nil
 }
 
 func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
@@ -83,7 +100,9 @@ func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 	for i := range ps {
 		s.queueLocked(&ps[i])
 	}
-	if !s.sending {
+	if s.prompt {
+		s.sendLocked()
+	} else if !s.sending {
 		s.sending = true
 		go s.run()
 	}
@@ -94,10 +113,35 @@ func (s *connSocket) WriteBatch(ps []socket.Packet) (int, error) {
 func (s *connSocket) Stats() socket.Stats { return socket.ReadingOf(s.Conn) }
 
 // Features implements socket.Socket.
-func (s *connSocket) Features() socket.Features { return socket.Features{Deadline: s.Conn} }
+func (s *connSocket) Features() socket.Features {
+	f := socket.Features{Deadline: s.Conn}
+	if s.prompt { // callers of Read may read, because their answers do not wait
+		f.Loop, f.Steps = s, s
+	}
+	return f
+}
 
-// queueLocked queues the datagrams of p. Writers have waited for room; answers
-// of the reader find none when the other side does not read.
+// ReadLoop implements socket.Looper.
+func (s *connSocket) ReadLoop(handle func([]socket.Packet)) error {
+	for {
+		if err := s.ReadStep(handle); err != nil {
+			return err
+		}
+	}
+}
+
+// ReadStep implements socket.Stepper.
+func (s *connSocket) ReadStep(handle func([]socket.Packet)) error {
+	b, err := s.read()
+	if err != nil {
+		return err
+	}
+	s.one[0] = socket.Packet{Buf: b}
+	handle(s.one[:])
+	return nil
+}
+
+// queueLocked queues the datagrams of p: writers have waited, and answers may find no room.
 func (s *connSocket) queueLocked(p *socket.Packet) {
 	for d, rest := socket.NextDatagram(p.Buf, p.Segment); ; d, rest = socket.NextDatagram(rest, p.Segment) {
 		if s.queue.Size() < s.limit {
@@ -124,25 +168,33 @@ func (s *connSocket) send() {
 			signal(s.flushed)
 			return
 		}
-		for i := range b.Len() {
-			if _, err := s.Write(b.At(i)); err != nil {
-				s.fail(err)
-			}
-		}
+		err := s.write(b)
 		PutBatch(b)
+		s.mu.Lock()
+		s.err = cmp.Or(s.err, err)
+		s.mu.Unlock()
 	}
 }
 
-func (s *connSocket) fail(err error) {
-	s.failed.Add(1)
-	if socket.IsTransient(err) {
-		return
+// sendLocked gives the queue to a prompt connection.
+func (s *connSocket) sendLocked() {
+	s.err = cmp.Or(s.err, s.write(s.queue))
+	PutBatch(s.queue)
+	s.queue = nil
+}
+
+// write gives datagrams to the connection, and returns the first error that does not
+// pass.
+func (s *connSocket) write(b *wire.Batch) (first error) {
+	for i := range b.Len() {
+		if _, err := s.Write(b.At(i)); err != nil {
+			s.failed.Add(1)
+			if first == nil && !socket.IsTransient(err) {
+				first = err
+			}
+		}
 	}
-	s.mu.Lock()
-	if s.err == nil {
-		s.err = err
-	}
-	s.mu.Unlock()
+	return first
 }
 
 // waitRoom waits until there is room for a message.
@@ -171,8 +223,7 @@ func (s *connSocket) hasRoom() (bool, error) {
 	return s.queue == nil || s.queue.Size() < foreignQueue, err
 }
 
-// Close gives what is queued to the connection, if that does not take long,
-// and closes it. Every call returns the result of the first.
+// Close sends what is queued, if that is quick, and closes. Calls return the first's result.
 func (s *connSocket) Close() error {
 	s.closing.Do(s.close)
 	return s.result
@@ -223,19 +274,20 @@ type Foreign struct {
 
 var _ Conn = (*Foreign)(nil)
 
-// NewForeign returns a Conn on c, which it takes over. Received datagrams of
-// more than maxDatagram bytes are cut, and so become invalid to the layer
-// above. Callers of WriteBatch call WaitWritable first, or else may find that
-// datagrams are lost; in between they write at most maxMessage bytes.
+// NewForeign returns a Conn on c, which it takes over. It cuts datagrams longer than
+// maxDatagram, which become invalid above. Callers of WriteBatch call WaitWritable first,
+// and then write at most maxMessage bytes.
 func NewForeign(c net.Conn, maxDatagram, maxMessage int) *Foreign {
 	c.SetDeadline(time.Time{})
 	sock := newConnSocket(c, maxDatagram, maxMessage)
-	return &Foreign{NewSingle(sock, known(c.RemoteAddr()), maxDatagram), sock}
+	f := &Foreign{NewSingle(sock, known(c.RemoteAddr()), maxDatagram), sock}
+	if sock.prompt {
+		f.timers.lag = promptLag
+	}
+	return f
 }
 
-// WaitWritable waits until the foreign connection has taken most of what was
-// written before. It returns the error of an earlier write that was not a
-// passing one, once.
+// WaitWritable waits until most is written. It returns a lasting error of a write, once.
 func (c *Foreign) WaitWritable(_ int, cancel <-chan struct{}) error { return c.sock.waitRoom(cancel) }
 
 // Stats returns what happened below the connection.

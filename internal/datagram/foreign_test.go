@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/deadline"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -183,6 +184,108 @@ func TestForeignWrites(t *testing.T) {
 		require.Equal(t, net.ErrClosed, write(c, "late"))
 		require.Len(t, inner.written(), len(want)+1)
 		require.EqualValues(t, 1, c.Stats().WriteErrors)
+	})
+}
+
+// A promptConn is a messageConn that says that its Write never waits.
+type promptConn struct{ messageConn }
+
+func (*promptConn) NeverWaits() {}
+
+// A connection whose Write never waits gets the datagrams from the writer itself, and a
+// later writer its error.
+func TestForeignPrompt(t *testing.T) {
+	inner := new(promptConn)
+	c := NewForeign(inner, 1000, 1000)
+	var want []string
+	for i := range 100 {
+		want = append(want, fmt.Sprint("datagram ", i))
+		require.NoError(t, write(c, want[i]))
+		require.Equal(t, want, inner.written())
+	}
+	inner.fails = func(n int) error {
+		if n == 100 {
+			return net.ErrClosed
+		}
+		return nil
+	}
+	require.NoError(t, write(c, "fails"))
+	require.Equal(t, net.ErrClosed, c.WaitWritable(1, nil))
+	require.NoError(t, c.WaitWritable(1, nil))
+	require.EqualValues(t, 1, c.Stats().WriteErrors)
+	require.NoError(t, c.Close())
+	require.Equal(t, net.ErrClosed, write(c, "late"))
+	require.Len(t, inner.written(), 101)
+}
+
+// A readableConn is a promptConn that is read from a channel.
+type readableConn struct {
+	promptConn
+	in  chan string
+	cut chan struct{} // closed while the deadline has passed
+}
+
+func (c *readableConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	select {
+	case s := <-c.in:
+		return copy(b, s), nil
+	case <-cut:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+func (c *readableConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.Equal(past) {
+		close(c.cut)
+	} else {
+		c.cut = make(chan struct{})
+	}
+	return nil
+}
+
+func (c *readableConn) Close() error { return c.SetReadDeadline(past) }
+
+type kickedReaders struct {
+	noReaders
+	kick chan struct{}
+}
+
+func (r *kickedReaders) Kick() { signal(r.kick) }
+
+// A connection whose Write never waits is read by a caller of Read. When none has come back
+// for 5 ms a goroutine reads, up to 20 ms late.
+func TestForeignPromptReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &readableConn{in: make(chan string, 10), cut: make(chan struct{})}
+		c := NewForeign(inner, 1000, 1000)
+		h := new(fakeHandler)
+		require.NoError(t, c.Attach(h))
+		synctest.Wait()
+		c.Schedule(time.Now().Add(time.Hour)) // as all connections do, for their idle timeout
+		r := &kickedReaders{kick: make(chan struct{}, 1)}
+		var d deadline.Deadline
+		require.False(t, c.ReadInline(&d, r)) // the goroutine makes place
+		<-r.kick
+		for i := range 5 {
+			time.AfterFunc(time.Second/60, func() { inner.in <- fmt.Sprint(i) })
+			require.True(t, c.ReadInline(&d, r))
+			require.Len(t, h.received(), i+1)
+		}
+		begin := time.Now()
+		inner.in <- "late"
+		until(begin, 25*time.Millisecond-1)
+		require.Len(t, h.received(), 5)
+		until(begin, 25*time.Millisecond)
+		require.Len(t, h.received(), 6)
+		inner.in <- "later"
+		synctest.Wait()
+		require.Len(t, h.received(), 7)
+		require.NoError(t, c.Close())
 	})
 }
 

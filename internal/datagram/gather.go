@@ -115,8 +115,7 @@ func (p *Peer) Gathered(g *Gathering, from Sender) {
 	l.parts = append(l.parts, part{p.route(), l.data.Len(), from})
 }
 
-// Flush sends what has been gathered. It returns the first error since the last
-// Flush that ended a socket.
+// Flush sends what was gathered. It returns the first error that ended a socket since.
 func (g *Gathering) Flush() error {
 	g.send()
 	err := g.err
@@ -133,8 +132,7 @@ func (g *Gathering) send() {
 	g.used, g.last, g.now = 0, nil, time.Time{}
 }
 
-// sendLane sends what is gathered for one socket, and tells the Senders. It
-// waits for no room in a send buffer, which would make all wait for it.
+// sendLane sends a socket's share and tells the Senders. It never waits for room.
 func (g *Gathering) sendLane(l *lane) {
 	g.now = time.Time{}
 	if len(l.parts) == 0 {
@@ -159,8 +157,7 @@ func (g *Gathering) sendLane(l *lane) {
 	l.data.Reset()
 }
 
-// write gives the datagrams to the socket. It returns how many are done with,
-// and the error that ended the socket.
+// write returns how many datagrams the socket has dealt with, and the error that ended it.
 func (l *lane) write() (done int, err error) {
 	w := packetWriter{sock: l.mux.sock, errors: &l.mux.writeErrors}
 	if w.patient = l.mux.sock.Features().Late; w.patient != nil {
@@ -192,8 +189,7 @@ func (l *lane) write() (done int, err error) {
 	return done, nil
 }
 
-// late hands the datagrams of p from number i on back to who gathered them;
-// where nobody wants them, they wait for room here.
+// late returns datagrams from number i on to their sender, or waits here for room.
 func (l *lane) late(p *part, i int, err error) {
 	b := GetBatch()
 	defer PutBatch(b)

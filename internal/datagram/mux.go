@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"volley/internal/deadline"
 	"volley/internal/socket"
 	"volley/internal/wire"
 )
@@ -59,8 +60,7 @@ type Mux struct {
 	peak       int                        // most peers since the map was made: maps do not shrink
 	dialing    map[netip.AddrPort]*dialing
 	tombstones tombstones
-	// admitting is the Peer that an Admit has at present. There is
-	// one reader, hence one at most.
+	// admitting is the Peer of the present Admit. There is one reader, so one at most.
 	admitting *Peer
 	closing   bool  // no new peers; the socket goes with the last one
 	broken    error // of the socket
@@ -75,18 +75,17 @@ type Mux struct {
 
 // readState belongs to who reads.
 type readState struct {
-	bufs      bufList
-	out       wire.Batch
-	strangers strangers
-	after     []Runner // to be run before the reader waits again
-	unpaused  int      // packets handled since they were run
+	bufs     bufList
+	out      wire.Batch
+	unknown  unknownPeers
+	after    []Runner // to be run before the reader waits again
+	unpaused int      // packets handled since they were run
 }
 
 // runAfter is after how many packets the Runners run, though there are more.
 const runAfter = 64
 
-// NewMux returns a Mux on sock, which it takes over. Nothing is read before
-// Start.
+// NewMux returns a Mux on sock, which it takes over. Nothing is read before Start.
 func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 	m := &Mux{cfg: cfg, sock: sock, peers: make(map[netip.AddrPort]*Peer)}
 	m.tombstones.init(cfg.MaxTombstones)
@@ -129,8 +128,7 @@ func (m *Mux) stats(sock socket.Stats) Stats {
 	}
 }
 
-// Close stops admitting peers. The socket closes with the last Conn, in a group
-// with the last Conn of all its Muxes.
+// Close stops admitting peers. The socket closes with the last Conn of all Muxes of its group.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.closing = true
@@ -142,8 +140,7 @@ func (m *Mux) Close() error {
 	return nil
 }
 
-// Released returns nil, or after the end of the Mux perhaps a channel that is
-// closed once the address of the socket is free.
+// Released returns nil, or after the end a channel that closes once the address is free.
 func (m *Mux) Released() <-chan struct{} {
 	if r := m.sock.Features().Release; r != nil {
 		return r.Released()
@@ -213,16 +210,14 @@ func (m *Mux) handleBroken(err error) {
 		m.closeSocket(err)
 		return
 	}
-	// The socket stays, so that the kernel does not share out the peers of the
-	// others anew.
+	// The socket stays, so that the kernel does not share out the peers of the others anew.
 	if m.end() && m.cfg.OnClose != nil {
 		m.cfg.OnClose(err)
 	}
 	m.cfg.Group.leave(m)
 }
 
-// handle takes packets from the socket. None means that there are no more at the
-// moment.
+// handle takes packets from the socket. None means that there are no more at the moment.
 func (m *Mux) handle(ps []socket.Packet) {
 	if len(ps) == 0 {
 		m.drained()
@@ -233,8 +228,7 @@ func (m *Mux) handle(ps []socket.Packet) {
 	m.turns.handled(now)
 }
 
-// handlePackets hands packets on, those of one route that follow each other as
-// one batch: first those of Conns, then those of strangers.
+// handlePackets hands packets on, a batch for each run of a route, unknown peers last.
 func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 	r := &m.reading
 	for i := 0; i < len(ps); {
@@ -244,12 +238,12 @@ func (m *Mux) handlePackets(now time.Time, ps []socket.Packet) {
 			end++
 		}
 		if !m.handleKnown(now, from, ps[i:end]) {
-			r.strangers.put(from, ps[i:end])
+			r.unknown.put(from, ps[i:end])
 		}
 		i = end
 	}
-	if len(r.strangers.waiting) > 0 {
-		m.handleStrangers(now, len(ps))
+	if len(r.unknown.waiting) > 0 {
+		m.handleUnknown(now, len(ps))
 	}
 	clear(r.bufs.bufs)
 	if r.unpaused += len(ps); r.unpaused >= runAfter {
@@ -275,13 +269,12 @@ func (m *Mux) AfterRead(r Runner) {
 	}
 }
 
-// handleKnown hands on the packets of a route that has a Conn, and returns false if
-// there is none.
+// handleKnown hands on the packets of a route, and returns false if it has no Conn.
 func (m *Mux) handleKnown(now time.Time, from route, ps []socket.Packet) bool {
 	bufs := m.reading.bufs.of(ps)
 	p := m.last.Load()
 	if p == nil || p.addr != from.remote || !p.hears(from.local) || p.closed.Load() {
-		if m.reading.strangers.has(from) {
+		if m.reading.unknown.has(from) {
 			return false // what came before it is yet to be handled
 		}
 		m.mu.Lock()
@@ -316,7 +309,6 @@ func (m *Mux) answer(to route) {
 	}
 }
 
-// countLocked notes whether there is one Peer only.
 func (m *Mux) countLocked() {
 	var only *Peer
 	if len(m.peers) == 1 && m.more == nil {
@@ -364,3 +356,16 @@ func (m *Mux) shrinkLocked() {
 	}
 	m.peers, m.peak = peers, len(peers)
 }
+
+// Inline returns an InlineReader for readers that take what all Conns receive.
+func (m *Mux) Inline() InlineReader { return (*inlineMux)(m) }
+
+type inlineMux Mux
+
+// ReadInline implements InlineReader.
+func (m *inlineMux) ReadInline(d *deadline.Deadline, r Readers) bool {
+	return m.turns.readInline(d, anyone, r)
+}
+
+// InterruptInline implements InlineReader.
+func (m *inlineMux) InterruptInline(r Readers) { m.turns.interrupt(r) }

@@ -53,30 +53,27 @@ func (m *Mux) dial(to route) (*Peer, error) {
 	return p, nil
 }
 
-// Handler returns that of the Conn of an address, of the first one if it has
-// several; nil if there is none, or if it is being made.
+// Handler returns the Handler of an address's first Conn; nil: none, or in the making.
 func (m *Mux) Handler(addr netip.AddrPort) Handler {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.peers[addr]; p != nil {
-		return p.handler
+		return aboveAll(p.handler)
 	}
 	return nil
 }
 
-// Successor returns the Handler of the Conn that gets the datagrams of one that
-// has been closed; nil if there is none, or if it is being made.
+// Successor returns the Handler that gets a closed Conn's datagrams; nil: none yet.
 func (m *Mux) Successor(p *Peer) Handler {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if next := m.peerLocked(p.route()); next != nil {
-		return next.handler
+		return aboveAll(next.handler)
 	}
 	return nil
 }
 
-// findLocked returns the Peer of a route. There is true, but the Peer nil, if
-// that waits for its Handler; the datagrams are then kept.
+// findLocked returns the Peer of a route. True with nil: it waits for its Handler.
 func (m *Mux) findLocked(r route, bufs [][]byte) (p *Peer, there bool) {
 	if p = m.peerLocked(r); p != nil {
 		return p, true
@@ -89,8 +86,7 @@ func (m *Mux) findLocked(r route, bufs [][]byte) (p *Peer, there bool) {
 	return nil, true
 }
 
-// keep keeps what came for a Conn that waits for its Handler, as far as there is
-// room.
+// keep keeps what came for a Conn that waits for its Handler, as far as there is room.
 func (d *dialing) keep(bufs [][]byte) {
 	for _, b := range bufs {
 		if d.early.Size()+len(b) <= maxEarly {

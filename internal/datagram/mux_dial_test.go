@@ -225,3 +225,27 @@ func TestMuxDialBeforeStart(t *testing.T) {
 		p.Close()
 	})
 }
+
+// A Close that comes while another is at work returns with the address free, too.
+func TestDialAfterConcurrentClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		m, _ := muxOn(t, n, "10.0.0.1:1", &fakeAcceptor{})
+		defer m.Close()
+		there := netip.MustParseAddrPort("10.0.0.2:1")
+		for _, attached := range []bool{false, true} {
+			p, err := m.Dial(there)
+			require.NoError(t, err)
+			if attached {
+				require.NoError(t, p.Attach(new(fakeHandler)))
+			}
+			p.closed.Store(true) // the other call has come so far
+			require.NoError(t, p.Close())
+			next, _ := dial(t, m, there)
+			require.NoError(t, m.remove(p))
+			_, err = m.Dial(there)
+			require.ErrorIs(t, err, ErrPeerExists)
+			require.NoError(t, next.Close())
+		}
+	})
+}

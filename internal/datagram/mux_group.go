@@ -13,8 +13,7 @@ type MuxGroup struct {
 	gone  map[*Mux]bool // those that need their sockets no more
 }
 
-// NewMuxGroup returns a group for Muxes that are made with it in their
-// MuxConfig. None may be started or closed before all are made.
+// NewMuxGroup returns a group. Its Muxes start and close only once all are made.
 func NewMuxGroup() *MuxGroup { return &MuxGroup{gone: make(map[*Mux]bool)} }
 
 func (g *MuxGroup) join(m *Mux) {
@@ -23,8 +22,7 @@ func (g *MuxGroup) join(m *Mux) {
 	g.muxes = append(g.muxes, m)
 }
 
-// leave notes that m is closed and has no Conn. It closes all sockets if m is
-// the last one, and returns the first error.
+// leave notes that m is over. The last one closes all sockets, and returns the first error.
 func (g *MuxGroup) leave(m *Mux) (first error) {
 	g.mu.Lock()
 	before := len(g.gone)

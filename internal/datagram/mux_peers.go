@@ -7,12 +7,10 @@ import (
 	"unique"
 )
 
-// maxRoutes bounds the Conns of one remote address, each at another address of
-// ours, since they are searched one by one.
+// maxRoutes bounds the Conns of one remote address, which are searched one by one.
 const maxRoutes = 16
 
-// hears reports whether datagrams that were sent to an address of ours are for
-// the Peer. One that does not know its own, as it was dialed, takes all.
+// hears reports whether the Peer takes what was sent to local. A dialed one takes all.
 func (p *Peer) hears(local netip.Addr) bool {
 	return !local.IsValid() || p.local == (unique.Handle[netip.Addr]{}) || p.local.Value() == local
 }
@@ -46,7 +44,6 @@ func (m *Mux) addLocked(p *Peer) {
 	m.peak = max(m.peak, len(m.peers))
 }
 
-// dropLocked takes a Peer out and reports whether it was there.
 func (m *Mux) dropLocked(p *Peer) bool {
 	more := m.more[p.addr]
 	i := slices.Index(more, p)
@@ -68,7 +65,6 @@ func (m *Mux) dropLocked(p *Peer) bool {
 	return true
 }
 
-// allLocked are all Peers.
 func (m *Mux) allLocked() iter.Seq[*Peer] {
 	return func(yield func(*Peer) bool) {
 		for _, p := range m.peers {
@@ -86,18 +82,32 @@ func (m *Mux) allLocked() iter.Seq[*Peer] {
 	}
 }
 
-// HandlersOf returns the Handler of the Conn of an address, as Handler does, and
-// those of its other ones, if it has several at several addresses of ours.
+// HandlersOf returns the Handlers of all Conns with an address.
 func (m *Mux) HandlersOf(addr netip.AddrPort) (first Handler, others []Handler) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.peers[addr]; p != nil {
-		first = p.handler
+		first = aboveAll(p.handler)
 	}
 	for _, p := range m.more[addr] {
-		if p.handler != nil {
-			others = append(others, p.handler)
+		if h := aboveAll(p.handler); h != nil {
+			others = append(others, h)
 		}
 	}
 	return first, others
+}
+
+// Handlers returns those of the Conns.
+func (m *Mux) Handlers() []Handler { return m.AppendHandlers(nil) }
+
+// AppendHandlers appends the Handlers of the Conns to hs.
+func (m *Mux) AppendHandlers(hs []Handler) []Handler {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range m.allLocked() {
+		if h := aboveAll(p.handler); h != nil { // else its Admit is under way
+			hs = append(hs, h)
+		}
+	}
+	return hs
 }

@@ -2,6 +2,8 @@ package datagram
 
 import (
 	"net"
+	"reflect"
+	"sync"
 
 	"volley/internal/socket"
 )
@@ -19,10 +21,9 @@ type OverConfig struct {
 	MaxMessage int
 }
 
-// Over returns the best Conn on a connection to one peer. Unless there is an error,
-// it takes c over. It is the Conn below a connection of volley's own, one that sends
-// and receives in batches on a UDP socket, or one on any net.Conn that preserves
-// message boundaries.
+// Over returns the best Conn on a connection to one peer, and takes c over unless there is
+// an error: volley's own below, a UDP socket in batches, or any net.Conn with message
+// boundaries.
 func Over(c net.Conn, cfg OverConfig) (Conn, error) {
 	if dc := Below(c); dc != nil {
 		return dc, nil
@@ -36,4 +37,22 @@ func Over(c net.Conn, cfg OverConfig) (Conn, error) {
 		return nil, err
 	}
 	return NewSingle(sock, udp.RemoteAddr(), cfg.MaxDatagram), nil
+}
+
+// layers maps the type of a protocol's connections to a func(net.Conn) Conn.
+var layers sync.Map
+
+// RegisterLayer sets how layers stack on connections of type C: f returns the Conn below.
+func RegisterLayer[C net.Conn](f func(C) Conn) {
+	layers.Store(reflect.TypeFor[C](), func(c net.Conn) Conn { return f(c.(C)) })
+}
+
+// Below returns the Conn by which a layer stacks on a connection of volley's own, without
+// goroutine or copy. It is nil for others, also those that embed one: their changes would be
+// passed over.
+func Below(c net.Conn) Conn {
+	if f, ok := layers.Load(reflect.TypeOf(c)); ok {
+		return f.(func(net.Conn) Conn)(c)
+	}
+	return nil
 }

@@ -37,10 +37,9 @@ func newPeer(m *Mux, r route) *Peer {
 	return p
 }
 
-// route returns how to reach the peer. It is that of its first datagram, and those
-// to other addresses of ours are for another Peer: else anybody could turn our
-// answers to it away, by one forged datagram. From where one that was dialed is
-// reached is up to the system, whatever comes: to there it answers.
+// route returns how to reach the peer: as its first datagram came. What comes to other
+// addresses of ours is for another Peer, or a forged datagram could turn our answers away.
+// For a dialed one, the system chooses.
 func (p *Peer) route() route {
 	r := route{remote: p.addr}
 	if p.local != (unique.Handle[netip.Addr]{}) {
@@ -66,8 +65,7 @@ func (p *Peer) tick(now time.Time) time.Time {
 	return next
 }
 
-// mayRead reports whether its readers may read the socket: with several peers, they
-// would mostly find what others wait for.
+// mayRead reports whether its readers may read the socket. Others would wait for several peers.
 func (p *Peer) mayRead() bool { return p.mux.turns.mayRead(p) }
 
 // ReadInline implements InlineReader.
@@ -104,11 +102,10 @@ func (p *Peer) SetTombstone(d time.Duration) {
 
 func (p *Peer) tombstone() time.Duration { return time.Duration(p.grave) * time.Millisecond }
 
-// Close takes the address out of the Mux.
+// Close takes the address out of the Mux. A call that comes while another is at work
+// returns with the address out, too.
 func (p *Peer) Close() error {
-	if p.closed.Swap(true) {
-		return nil
-	}
+	p.closed.Store(true)
 	p.mux.timers.cancel(&p.alarm)
 	return p.mux.remove(p)
 }
@@ -125,8 +122,7 @@ func (p *Peer) LocalAddr() net.Addr {
 	return addr
 }
 
-// RemoteAddr returns the address as the socket below knows it, the same value
-// each time.
+// RemoteAddr returns the address as the socket below knows it, the same value each time.
 func (p *Peer) RemoteAddr() net.Addr {
 	if a := p.remote.Load(); a != nil {
 		return a

@@ -63,7 +63,6 @@ func (c *PipeConn) Attach(h Handler) error {
 	return nil
 }
 
-// receive takes a batch that the other side has written.
 func (c *PipeConn) receive(b *wire.Batch) {
 	c.mu.Lock()
 	h := c.handler
@@ -89,8 +88,7 @@ func (c *PipeConn) keepLocked(b *wire.Batch) {
 	}
 }
 
-// deliver hands on a batch, nil for none, and what comes meanwhile, and then the
-// end, if the other side has closed.
+// deliver hands on a batch, nil for none, what comes meanwhile, and the end of the other side.
 func (c *PipeConn) deliver(h Handler, b *wire.Batch) {
 	done := false
 	defer func() {
@@ -159,8 +157,7 @@ func (c *PipeConn) tick(now time.Time) time.Time {
 	return next
 }
 
-// WaitWritable waits until the other side's Handler has dealt with what was
-// written before, and has room.
+// WaitWritable waits until the other Handler has dealt with what was written, and has room.
 func (c *PipeConn) WaitWritable(n int, cancel <-chan struct{}) error {
 	if c.isClosed() {
 		return net.ErrClosed
@@ -200,8 +197,7 @@ func (c *PipeConn) waitIdle(cancel <-chan struct{}) (Handler, error) {
 	return c.handler, nil
 }
 
-// WriteBatch hands the batch over. After the other side has closed, the
-// datagrams vanish.
+// WriteBatch hands the batch over. After the other side has closed, the datagrams vanish.
 func (c *PipeConn) WriteBatch(b *wire.Batch) error {
 	if b.Len() == 0 {
 		return nil
@@ -244,8 +240,7 @@ func (c *PipeConn) Close() error {
 	return nil
 }
 
-// tellEOF tells the Handler, once there is one, behind all data and only once,
-// that the other side has closed.
+// tellEOF tells the Handler once, behind all data, that the other side has closed.
 func (c *PipeConn) tellEOF() {
 	c.mu.Lock()
 	h := c.handler

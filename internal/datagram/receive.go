@@ -41,8 +41,7 @@ func (l *bufList) of(ps []socket.Packet) [][]byte {
 
 const readPackets = 8
 
-// serve reads from a socket and calls handle with each batch, until an error, and
-// with nil where there may be no more packets at the moment.
+// serve reads a socket and calls handle with batches, and nil between them, until an error.
 func serve(sock socket.Socket, handle func([]socket.Packet)) error {
 	if l := sock.Features().Loop; l != nil {
 		return l.ReadLoop(handle)

@@ -44,15 +44,13 @@ func PutBatch(b *wire.Batch) {
 	}
 }
 
-// A route is the two ends of a Packet. The zero value is that of a connected
-// socket.
+// A route is the two ends of a Packet. The zero value is that of a connected socket.
 type route struct {
 	remote netip.AddrPort
 	local  netip.Addr // zero: the system chooses
 }
 
-// sendBatch sends all datagrams of b to t's socket in as few segmented runs as their
-// sizes allow. It returns the first error; the rest is sent all the same.
+// sendBatch sends b in as few runs as possible. It returns the first error, and sends the rest.
 func sendBatch(t *turns, r route, b *wire.Batch, errors *atomic.Uint64) error {
 	_, err := sendBatchBy(t, r, b, errors, nil)
 	return err
@@ -111,8 +109,7 @@ func sendOneBy(w socket.DeadlineWriter, r route, p []byte, errors *atomic.Uint64
 	return 1, err
 }
 
-// fillPacket makes p of as many datagrams of b from number i on, but before end,
-// as one segmented run may have. It returns the number of the one behind.
+// fillPacket makes p a run of datagrams from i on, before end, and returns the next number.
 func fillPacket(p *socket.Packet, b *wire.Batch, i, end int, r route) (next int) {
 	p.Buf, p.Segment, next = b.Run(i, min(maxRun, end-i), maxRunBytes)
 	if next == i+1 {
@@ -130,8 +127,7 @@ type packetWriter struct {
 	errors  *atomic.Uint64
 }
 
-// write sends ps, going on behind each one that fails. It returns those for
-// which there was no room until the deadline.
+// write sends ps, going on behind failures. It returns those without room until the deadline.
 func (w *packetWriter) write(ps []socket.Packet) (unsent []socket.Packet, first error) {
 	for len(ps) > 0 {
 		var n int

@@ -49,8 +49,7 @@ func NewSingle(sock socket.Socket, remote net.Addr, maxDatagram int) *Single {
 	return c
 }
 
-// Attach starts the reader. Datagrams that came before wait in the socket's
-// buffer.
+// Attach starts the reader. Datagrams that came before wait in the socket's buffer.
 func (c *Single) Attach(h Handler) error {
 	if c.handler != nil {
 		return errors.New("datagram: a Handler is attached already")
@@ -78,7 +77,6 @@ func (c *Single) handleError(err error) {
 	c.noteError(err)
 }
 
-// handle takes packets from the socket.
 func (c *Single) handle(ps []socket.Packet) {
 	if len(ps) == 0 {
 		return
@@ -106,8 +104,7 @@ func (c *Single) handlePackets(now time.Time, ps []socket.Packet) {
 	c.hand(now, l.bufs)
 }
 
-// maxKeptAnswers is how much memory in bytes a Single keeps for the answers of its
-// handler, most of which send theirs by other ways.
+// maxKeptAnswers limits the memory that a Single keeps for its handler's answers.
 const maxKeptAnswers = 4 << 10
 
 // hand gives datagrams to the handler and sends its answers.
@@ -128,7 +125,9 @@ func (c *Single) tick(now time.Time) time.Time {
 	out := GetBatch()
 	defer PutBatch(out)
 	next := c.handler.HandleTick(now, out)
-	c.WriteBatch(out)
+	if out.Len() > 0 {
+		c.WriteBatch(out)
+	}
 	return next
 }
 
@@ -155,9 +154,7 @@ type trouble struct {
 	refused bool
 }
 
-// noteError remembers errors that the system gives for what the network has
-// said, and counts those by which the other side's machine says that nobody
-// listens on the port.
+// noteError remembers errors from the network, and counts those that say nobody listens.
 func (c *Single) noteError(err error) {
 	if _, ok := errors.AsType[syscall.Errno](err); !ok {
 		return // a deadline, or that the socket was closed

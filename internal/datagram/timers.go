@@ -6,10 +6,8 @@ import (
 	"time"
 )
 
-// timers calls the connections of one transport at the times they asked for.
-// One runtime timer serves all of them, and no goroutine waits. Where they may be
-// called late, whoever reads packets does that mostly, so that a busy transport
-// hardly ever starts a goroutine for it.
+// timers calls the connections of one transport on time, by one runtime timer and without a
+// goroutine that waits. Mostly a reader of packets does it, where it may be late.
 type timers struct {
 	lag  time.Duration // how late an alarm may go off at most where that saves something
 	next atomic.Int64  // the time of the earliest alarm; 0: there is none
@@ -39,8 +37,7 @@ const (
 	pollMost = 64
 )
 
-// An alarm is one connection's place among the timers. It is guarded by their
-// mutex.
+// An alarm is one connection's place among the timers. It is guarded by their mutex.
 type alarm struct {
 	at    time.Duration
 	index int32  // in the heap, plus one; zero: not in it
@@ -101,8 +98,7 @@ func (t *timers) stop() {
 	}
 }
 
-// armLocked sets the runtime timer to the earliest alarm. While alarms go off,
-// or the timer has been put off, it waits: what follows arms it at its end.
+// armLocked sets the runtime timer to the first alarm, unless one goes off or it was put off.
 func (t *timers) armLocked() {
 	if len(t.heap) == 0 {
 		t.next.Store(0)
@@ -119,7 +115,6 @@ func (t *timers) armLocked() {
 	}
 }
 
-// setLocked sets the runtime timer.
 func (t *timers) setLocked(at time.Duration) {
 	now := time.Since(t.base)
 	t.armed = max(at, now, 1)
@@ -172,9 +167,7 @@ func (t *timers) pollAll(now time.Time) {
 	}
 }
 
-// poll has alarms go off that are due, for who has handled packets just now: no
-// goroutine has to be started for that. What looks like a standstill is left to
-// the runtime timer.
+// poll has due alarms go off without a goroutine. A seeming standstill waits for the timer.
 func (t *timers) poll(now time.Time) {
 	next := t.next.Load()
 	if t.lag == 0 || next == 0 || now.Sub(t.base) < time.Duration(next) {
@@ -244,7 +237,6 @@ func (h *alarmHeap) push(a *alarm) {
 	h.up(len(*h) - 1)
 }
 
-// remove takes the alarm at an index out.
 func (h *alarmHeap) remove(i int) *alarm {
 	old := *h
 	a, last := old[i], old[len(old)-1]

@@ -45,7 +45,6 @@ func (g *tombstones) hasAt(at place, now time.Time) bool {
 	return ok
 }
 
-// forget forgets a place.
 func (g *tombstones) forget(at place) { delete(g.until, at) }
 
 func (g *tombstones) add(at place, now, until time.Time) {

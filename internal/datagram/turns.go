@@ -67,24 +67,19 @@ const (
 // inlinePatience is how long nobody may read before the goroutine takes over.
 const inlinePatience = 5 * time.Millisecond
 
-// leastLook is how long a caller must have read before its deadline for that to
-// count as reading: if the deadline has passed already, a socket gives nothing,
-// whatever is in it, and callers who come again and again in such haste must not
-// keep the goroutine from it.
+// leastLook is how long a caller must have read to count: past a deadline, nothing comes.
 const leastLook = time.Millisecond
 
 // past as a deadline interrupts a read.
 var past = time.Unix(1, 0)
 
-// turnsOwner has a socket read: a Single or a Mux. None of its methods is called
-// with mu held.
+// turnsOwner has a socket read: a Single or a Mux. mu is not held in its methods.
 type turnsOwner interface {
 	handleError(err error) // a passing one of a read
 	handleBroken(err error)
 }
 
-// anyone is the Peer whose readers may always read the socket, where it has one peer
-// only, or where one kind of readers takes what all peers send.
+// anyone is the Peer whose readers may always read: there is one Peer, or one kind of readers.
 var anyone = new(Peer)
 
 // turns sees to it that one goroutine at a time reads a socket.
@@ -121,8 +116,7 @@ type turns struct {
 	gone     chan struct{} // closed when the goroutine has made place for Poll; nil: there is none
 }
 
-// init prepares turns. The function handle calls received before it does
-// anything, and handled after that.
+// init prepares turns. Handle calls received before its work, and handled after it.
 func (t *turns) init(owner turnsOwner, sock socket.Socket, timers *timers, handle func([]socket.Packet)) {
 	t.owner, t.sock, t.timers, t.handle = owner, sock, timers, handle
 	features := sock.Features()
@@ -161,8 +155,7 @@ func (t *turns) mayRead(p *Peer) bool { return p == anyone || p != nil && p == t
 // unread reports whether something waits in the socket, or is being handled.
 func (t *turns) unread() bool { return t.handling.Load() || t.sock.Features().Peek.Unread() }
 
-// now is time.Now at half its cost. It does not follow when the system's clock
-// is set, so only differences of such times count.
+// now is time.Now at half its cost, for differences: it does not follow the system's clock.
 func (t *turns) now() time.Time { return t.timers.base.Add(time.Since(t.timers.base)) }
 
 // noDeadline is what the zero time is as a time since timers.base.
@@ -295,8 +288,7 @@ func (t *turns) addOtherLocked(r Readers) {
 	}
 }
 
-// callersLocked returns how many callers of Read have found no message, with
-// the one who reads.
+// callersLocked counts the callers of Read without a message, including the one that reads.
 func (t *turns) callersLocked() int {
 	n := 0
 	if t.readers != nil {
@@ -349,8 +341,7 @@ func (t *turns) interrupt(r Readers) {
 	}
 }
 
-// reconsider has the goroutine read at once if those who did, or were about
-// to, may not any more.
+// reconsider has the goroutine read at once if no caller of Read may any more.
 func (t *turns) reconsider() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

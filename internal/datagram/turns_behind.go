@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// sleepAfter is how long no packet may come before the goroutine ends. It is
-// there for a flow of ten packets a second, and not for a keepalive now and then.
+// sleepAfter is the silence after which the goroutine ends: it serves flows, not keepalives.
 const sleepAfter = 200 * time.Millisecond
 
 // start has packets read as they come.
@@ -59,8 +58,7 @@ func (t *turns) isOver() bool {
 	return t.turn == over
 }
 
-// linger has nobody read any more but for packets that the socket tells of, so
-// that no goroutine waits for any.
+// linger ends reading except for packets that the socket tells of, so that no goroutine waits.
 func (t *turns) linger() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,9 +129,7 @@ func (t *turns) idle() bool {
 	return false
 }
 
-// yielded ends the goroutine if it was asked to make place, and there still is
-// somebody to make place for: one caller and no more, for of several one could
-// take the wake-up meant for another, and leave with a message.
+// yielded ends the goroutine if it has to make place, for one caller and no more.
 func (t *turns) yielded() bool {
 	t.mu.Lock()
 	if t.turn != yielding || t.closed.Load() {
@@ -167,8 +163,7 @@ func (t *turns) watchLocked() {
 // A watcher is a turns as its alarm sees it.
 type watcher turns
 
-// tick starts the goroutine if nobody has read for a while. While a caller reads it
-// stops watching: end starts again.
+// tick starts the goroutine if nobody has read for a while. end starts the watch again.
 func (w *watcher) tick(now time.Time) time.Time {
 	t := (*turns)(w)
 	t.settled()

@@ -6,10 +6,9 @@ import (
 	"volley/internal/socket"
 )
 
-// Poll handles the packets that have come and the ticks that are due, without
-// waiting. From its first call on nothing else does, where the socket can be read
-// so; elsewhere the reader and the timer go on, and Poll does nothing. It is for
-// one goroutine at a time.
+// Poll handles packets and due ticks without waiting, for one goroutine at a time. After its
+// first call nothing else does. Where sockets cannot be read so, reader and timer go on, and
+// Poll does nothing.
 func (m *Mux) Poll() {
 	p := m.sock.Features().Poll
 	if p == nil || !m.turns.takePoll() {

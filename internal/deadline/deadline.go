@@ -43,9 +43,7 @@ func (d *Deadline) state() *state {
 	return d.p.Load()
 }
 
-// Set changes the deadline; the zero time means none. It applies to blocked
-// calls as well. A time without a monotonic clock reading gets one now, so that
-// the deadline does not move when the system clock is set.
+// Set changes the deadline, zero for none, with a monotonic reading from now.
 func (d *Deadline) Set(t time.Time) {
 	if t.IsZero() && d.p.Load() == nil {
 		return
@@ -81,16 +79,13 @@ func init() {
 	gone.Disarm()
 }
 
-// Passed returns a deadline that has passed, for those who must not wait. It is
-// one for all, and not to be set.
+// Passed returns a shared deadline that has passed. It must not be set.
 func Passed() *Deadline { return &gone }
 
-// Expire sets the deadline to a time that has passed, which wakes every blocked
-// call.
+// Expire sets the deadline to a time that has passed, which wakes every blocked call.
 func (d *Deadline) Expire() { d.Set(longAgo) }
 
-// Within returns a deadline that passes when d does, or when ctx ends, which calls
-// wake. It follows d until stop is called.
+// Within returns a deadline that passes with d, or when ctx ends, until stop is called.
 func (d *Deadline) Within(ctx context.Context, wake func()) (follower *Deadline, stop func()) {
 	s, f := d.state(), &state{follows: true}
 	f.set.Store(true)
@@ -113,8 +108,7 @@ func (d *Deadline) Within(ctx context.Context, wake func()) (follower *Deadline,
 	return follower, func() { unregister(); leave() }
 }
 
-// IsSet reports whether there is a deadline, passed or not, or may be one because
-// this one follows another.
+// IsSet reports whether there may be a deadline, passed or not.
 func (d *Deadline) IsSet() bool {
 	s := d.p.Load()
 	return s != nil && s.set.Load()
@@ -139,8 +133,7 @@ func (d *Deadline) exceeded() bool {
 	return !at.IsZero() && time.Until(at) <= 0
 }
 
-// Arm returns a channel that is closed once the deadline passes, which may
-// have happened already. Every Arm is followed by one Disarm.
+// Arm returns a channel that closes when the deadline passes. Disarm must follow.
 func (d *Deadline) Arm() <-chan struct{} {
 	s := d.state()
 	s.mu.Lock()
@@ -182,8 +175,7 @@ func (s *state) armLocked() {
 	}
 }
 
-// fire runs on the timer's goroutine, perhaps late: only the present deadline
-// counts.
+// fire runs on the timer's goroutine, perhaps late: only the present deadline counts.
 func (s *state) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

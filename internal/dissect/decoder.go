@@ -14,7 +14,6 @@ type decoder struct {
 	vars   map[string]any
 }
 
-// finish returns what was found.
 func (d *decoder) finish() Datagram {
 	d.Summary = d.says
 	switch {
@@ -35,7 +34,6 @@ func (d *decoder) problem(format string, args ...any) {
 	}
 }
 
-// also adds to the summary.
 func (d *decoder) also(format string, args ...any) { d.says += fmt.Sprintf(format, args...) }
 
 // add appends a field of n bytes at off and returns it, until the next one is added.
@@ -61,7 +59,6 @@ func count[N int | uint64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// size formats a number of bytes.
 func size(n int) string { return count(n, "byte", "bytes") }
 
 // name returns names[i], "" if there is none.

@@ -10,8 +10,7 @@ package dissect
 
 import "strings"
 
-// A Protocol is one of the wire formats. Its value is the name by which the
-// tools know it.
+// A Protocol is one of the wire formats. Its value is the name by which the tools know it.
 type Protocol string
 
 const (
@@ -20,20 +19,18 @@ const (
 	Porous       Protocol = "porous"        // versions 0 and 1
 	Riptide      Protocol = "riptide"       // the packed layout, 2.1.0 to 2.2.1
 	RiptideNotes Protocol = "riptide-notes" // the layout of whole bytes
-	Netplay      Protocol = "netplay"       // the dialects Release and V3
-	NetplayV4    Protocol = "netplay-v4"    // the dialect V4, in chunks
+	Netplay      Protocol = "netplay"
 )
 
 // Protocols are all of them.
-var Protocols = []Protocol{Reliable, Netcode, Porous, Riptide, RiptideNotes, Netplay, NetplayV4}
+var Protocols = []Protocol{Reliable, Netcode, Porous, Riptide, RiptideNotes, Netplay}
 
-// Streams reports whether datagrams of the protocol also travel over TCP, or only
-// over TCP.
+// Streams reports whether datagrams of the protocol also travel over TCP, or only over TCP.
 func (p Protocol) Streams() (also, only bool) {
 	switch p {
 	case Riptide, RiptideNotes:
 		return true, false
-	case Netplay, NetplayV4:
+	case Netplay:
 		return true, true
 	}
 	return false, false
@@ -93,8 +90,7 @@ type Options struct {
 	Keys []Keys
 }
 
-// Decode takes a datagram apart. It accepts any input. Field values of type
-// []byte may be part of b.
+// Decode takes any datagram apart. Values of type []byte may be part of b.
 func Decode(p Protocol, b []byte, o *Options) Datagram {
 	if o == nil {
 		o = &Options{}
@@ -127,8 +123,7 @@ func each(fields []Field, depth int, f func(Field, int)) {
 	}
 }
 
-// Find returns the first field with the given name behind "volley." and the
-// protocol, such as "sequence".
+// Find returns the first field of a name without "volley." and protocol, such as "sequence".
 func (d *Datagram) Find(name string) (found Field, ok bool) {
 	name = "volley." + d.Protocol.family() + "." + name
 	d.All(func(f Field, _ int) {
@@ -139,8 +134,7 @@ func (d *Datagram) Find(name string) (found Field, ok bool) {
 	return found, ok
 }
 
-// Uint returns the value of the first field with the given name, as Find does,
-// or 0.
+// Uint returns the value of the first field with the given name, as Find does, or 0.
 func (d *Datagram) Uint(name string) uint64 {
 	f, _ := d.Find(name)
 	v, _ := f.Value.(uint64)

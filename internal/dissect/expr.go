@@ -11,9 +11,7 @@ import (
 	"strings"
 )
 
-// An expr is an expression of a format: numbers, strings, what was found before,
-// and calls of the functions below, in the syntax of Go. Both dissectors know the
-// same functions.
+// An expr is an expression of a format, in the syntax of Go, for both dissectors.
 type expr struct{ ast.Expr }
 
 func parse(s string) expr {
@@ -31,8 +29,7 @@ func parseAll(list []string) (all []expr) {
 	return all
 }
 
-// functions are those that expressions may call. What lies behind the end of a
-// datagram is 0.
+// functions are those that expressions may call. Behind a datagram's end all is 0.
 var functions = map[string]func(d *decoder, args []any) any{
 	"u8":    func(d *decoder, a []any) any { return int64(bitsAt(d.b, 8*num(a[0]), 8)) },
 	"le":    func(d *decoder, a []any) any { return int64(bitsAt(d.b, 8*num(a[0]), 8*num(a[1]))) },
@@ -72,7 +69,6 @@ func ackText(_ *decoder, a []any) any {
 	return fmt.Sprintf("ack %d, %d of 32 received", a[0], bits.OnesCount32(uint32(num(a[1]))))
 }
 
-// num returns a number as an int.
 func num(v any) int {
 	if u, ok := v.(uint64); ok {
 		return int(u)

@@ -16,8 +16,7 @@ type family struct {
 	fields []spec
 }
 
-// families are the one table of fields. Those at the end of netcode are sealed,
-// so that Wireshark never sees them.
+// families are the one table of fields. The last of netcode are sealed, hidden from Wireshark.
 var families = []family{
 	{"reliable", []spec{
 		{"type", "string", "Type", ""},
@@ -95,7 +94,6 @@ var families = []family{
 		{"data", "bytes", "Data", ""},
 	}},
 	{"netplay", []spec{
-		{"chunk", "uint8", "Header of the chunk", "hex"},
 		{"length", "uint16", "Length", ""},
 		{"options", "uint8", "Options", "hex"},
 		{"compressed", "bool", "Compressed", ""},

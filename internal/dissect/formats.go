@@ -2,8 +2,7 @@ package dissect
 
 import "fmt"
 
-// formats say what is in the datagrams of each protocol, in the order in which it
-// is shown, and when a receiver refuses them. Both dissectors are made of them.
+// formats say what is in the datagrams, and when receivers refuse them, for both dissectors.
 var formats = map[Protocol]steps{
 	Reliable:     reliableFormat,
 	Netcode:      netcodeFormat,
@@ -11,7 +10,6 @@ var formats = map[Protocol]steps{
 	Riptide:      packedFormat,
 	RiptideNotes: notesFormat,
 	Netplay:      frameFormat,
-	NetplayV4:    chunksFormat,
 }
 
 // le and be add a number of n bytes, little-endian and big-endian.
@@ -23,7 +21,6 @@ func be(name string, at, n int) step {
 	return add(name, fmt.Sprint(at), fmt.Sprint(n), fmt.Sprintf("be(%d, %d)", at, n))
 }
 
-// rest adds the bytes from at on.
 func rest(name, at string) step {
 	return steps{raw(name, at, "len-"+at), when("len > "+at, also(", %s", "size(len-"+at+")"))}
 }
@@ -77,8 +74,7 @@ var reliablePacket = steps{
 	usual("h == expected", "header in an encoding no sender uses"),
 }
 
-// reliableHeader reads the header at an offset without adding any of it: h is its
-// prefix, and expected the one that a sender writes.
+// reliableHeader reads a header without adding it: h is its prefix, expected the sender's.
 func reliableHeader(at string) steps {
 	s := steps{
 		need("len-"+at+" >= 3", "header is shorter than 3 bytes"),
@@ -105,8 +101,7 @@ func reliableHeader(at string) steps {
 	return append(s, when("(number+65536-acked)%65536 <= 255", let("expected", "expected+32")))
 }
 
-// reliableAcks adds what the header at an offset acknowledges. The prefix says it
-// if all bits are set.
+// reliableAcks adds what a header acknowledges. The prefix tells if all bits are set.
 func reliableAcks(at string) step {
 	return steps{
 		add("ack", at+"+3", "wide", "acked"),
@@ -325,7 +320,7 @@ func notesMessage(at int) step {
 	return steps{le("message", at, 2), also(", message %d", "message"), rest("payload", fmt.Sprint(at+2))}
 }
 
-// docs/netplay.md. frameFormat is one frame of the dialects Release and V3.
+// docs/netplay.md. frameFormat is one frame.
 var frameFormat = steps{
 	when("len >= 2", be("length", 0, 2)),
 	need("len >= 2", "ends within the length"),
@@ -342,23 +337,4 @@ var frameFormat = steps{
 	usual("encrypted == 0", "with the flag that says encrypted, which has no meaning"),
 	usual("options < 4", "with reserved options"),
 	when("compressed == 1 && n > 5", hook("expand", "5", "n-5")),
-}
-
-// chunksFormat is one frame of the dialect V4.
-var chunksFormat = steps{
-	when("len < 3", add("chunk", "0", "1", "u8(0)")),
-	need("len >= 3", "ends within the length"),
-	let("chunks", "(be(1, 2)+1024)/1023"),
-	let("pieces", "1"), // that are here
-	when("chunks > 1", let("pieces", "(len+1023)/1024")),
-	loop("pieces",
-		add("chunk", "1024*i", "1", "u8(1024*i)"),
-		let("want", "192"),
-		when("chunks == 1", let("want", "0")).
-			or("i == 0", let("want", "64")).
-			or("i+1 == chunks", let("want", "128")),
-		need("chunk-chunk%64 == want", "chunk %d of %d begins with 0x%02x, not 0x%02x", "i+1", "chunks", "chunk", "want")),
-	when("chunks == 1", hook("skip", "1"), within(frameFormat)).
-		otherwise(
-			hook("join", "pieces"), within(frameFormat), also(", in %d chunks", "chunks")),
 }

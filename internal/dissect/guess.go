@@ -25,13 +25,12 @@ func GuessDatagram(b []byte) (found []Guess) {
 	return surest(found)
 }
 
-// riptideUsual is the longest datagram of Riptide in bytes, unless an application
-// has set another limit.
+// riptideUsual is the longest datagram of Riptide in bytes by default.
 const riptideUsual = 1231
 
 // GuessStream is GuessDatagram for the first bytes of a TCP connection.
 func GuessStream(b []byte) (found []Guess) {
-	for _, p := range []Protocol{Riptide, Netplay, NetplayV4} {
+	for _, p := range []Protocol{Riptide, Netplay} {
 		n, err := Next(p, b)
 		if err != nil || n == 0 {
 			continue
@@ -86,7 +85,6 @@ func likely(d *Datagram, b []byte) bool {
 	return true
 }
 
-// streamed reports whether the length is in front of the datagram.
 func (d *Datagram) streamed() bool {
 	_, ok := d.Find("length")
 	return ok

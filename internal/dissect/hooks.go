@@ -7,8 +7,7 @@ import (
 	"io"
 )
 
-// hooks are the steps that are written in both languages, where steps would say
-// it worse. They report whether the datagram can be read on.
+// hooks are steps in both languages. They report whether the datagram can be read on.
 var hooks map[string]func(d *decoder, args []any) bool
 
 func init() { // they use what the formats are made of
@@ -17,7 +16,6 @@ func init() { // they use what the formats are made of
 		"bits":   (*decoder).packedBytes,
 		"varint": (*decoder).varint,
 		"expand": (*decoder).expand,
-		"join":   (*decoder).join,
 		"unseal": (*decoder).unseal,
 	}
 }
@@ -29,8 +27,7 @@ func (d *decoder) skip(args []any) bool {
 	return true
 }
 
-// bitsAt returns n bits from bit at on, at most 64, from the lowest of each byte
-// on. What lies behind the end is 0.
+// bitsAt returns n bits, at most 64, from bit at on, lowest first. Behind the end all are 0.
 func bitsAt(b []byte, at, n int) (v uint64) {
 	for i := range n {
 		if p := at + i; p/8 < len(b) {
@@ -40,8 +37,7 @@ func bitsAt(b []byte, at, n int) (v uint64) {
 	return v
 }
 
-// packedBytes adds all from a bit on, 4 bits into a byte, as bytes of their own.
-// The last half of a byte is among them if it holds anything.
+// packedBytes adds all from a bit on, as bytes, with the last half of one unless it is zero.
 func (d *decoder) packedBytes(args []any) bool {
 	name, at := args[0].(string), num(args[1])
 	n := (8*len(d.b) - at) / 8 // whole bytes
@@ -110,16 +106,5 @@ func (d *decoder) expand(args []any) bool {
 	if len(body) > 0 {
 		d.addIn("body", body)
 	}
-	return true
-}
-
-// join puts a frame of netplay together of its chunks, which have a header of a
-// byte each.
-func (d *decoder) join(args []any) bool {
-	var frame []byte
-	for i := range num(args[0]) {
-		frame = append(frame, d.b[1024*i+1:min(1024*(i+1), len(d.b))]...)
-	}
-	d.b, d.in = frame, "frame"
 	return true
 }

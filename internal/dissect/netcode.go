@@ -8,7 +8,6 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// unixText formats seconds since 1970.
 func unixText(s uint64) string {
 	if s == math.MaxUint64 {
 		return "never"
@@ -22,8 +21,7 @@ type Keys struct {
 	Client, Server [chacha20poly1305.KeySize]byte // that seal what the client, and what the server sends
 }
 
-// TokenKeys returns the keys in the 2048 bytes of a connect token, whose form
-// netcode.ParseToken has found to be right.
+// TokenKeys returns the keys in a connect token of 2048 bytes that netcode.ParseToken took.
 func TokenKeys(token []byte) (k Keys, ok bool) {
 	const protocol, servers = 13, 1089
 	if len(token) != 2048 {
@@ -94,8 +92,7 @@ func open(key *[chacha20poly1305.KeySize]byte, protocolID uint64, prefix byte, s
 	return body, err == nil
 }
 
-// netcodeBody adds what was sealed. Each of its bytes has its place in the
-// datagram.
+// netcodeBody adds what was sealed. Each of its bytes has its place in the datagram.
 func (d *decoder) netcodeBody(typ int, body []byte, from string, off int) {
 	d.add("from", 0, 1, from)
 	d.also(", from the %s", from)

@@ -28,7 +28,6 @@ local porous = Proto("volley.porous", "Volley: porous")
 local riptide = Proto("volley.riptide", "Volley: riptide")
 local riptide_notes = Proto("volley.riptide_notes", "Volley: riptide, layout of the notes")
 local netplay = Proto("volley.netplay", "Volley: netplay")
-local netplay_v4 = Proto("volley.netplay_v4", "Volley: netplay, dialect V4")
 local PROTOS = { reliable = reliable, netcode = netcode, porous = porous, riptide = riptide, netplay = netplay }
 
 -- F has the fields of a family by their names, KINDS their kinds, X the two kinds of
@@ -266,18 +265,6 @@ function H.expand(d, _, off, n)
 	return true
 end
 
--- join puts a frame of netplay together of its chunks.
-function H.join(d, _, pieces)
-	local parts = {}
-	for i = 0, pieces - 1 do
-		local rest = math.min(1023, d.len - 1024 * i - 1)
-		if rest > 0 then parts[#parts + 1] = d.place(1024 * i + 1, rest):bytes():tohex() end
-	end
-	d.place = made(table.concat(parts), "Netplay frame")
-	d.len = d.place:len()
-	return true
-end
-
 local FORMATS = {}
 
 -- FORMATS
@@ -341,12 +328,6 @@ netplay.dissector = stream(2, function(b, off)
 	return n >= 3 and 2 + n or 0
 end, datagram("netplay", netplay))
 
-netplay_v4.dissector = stream(3, function(b, off)
-	local first, n = b(off, 1):uint(), b(off + 1, 2):uint()
-	if n < 3 or first >= 128 then return 0 end
-	return 2 + n + math.floor((n + 1024) / 1023)
-end, datagram("netplay-v4", netplay_v4))
-
 -- Preferences: the ports of each protocol, and what a receiver is set to.
 
 local function ports(proto, transports)
@@ -376,7 +357,6 @@ ports(porous, { "udp" })
 ports(riptide, { "udp", "tcp" })
 ports(riptide_notes, { "udp", "tcp" })
 ports(netplay, { "tcp" })
-ports(netplay_v4, { "tcp" })
 
 reliable.prefs.fragment_size =
 	Pref.uint("Fragment size", 0, "Config.FragmentSize, to check fragments by. 0: any size will do")

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// A step is a part of a format. The decoder here walks over the steps; those of
-// Wireshark's dissector are written as Lua.
+// A step is a part of a format. The decoder walks over steps, and they are written as Lua.
 type step interface {
 	// run does the step; false: nothing behind it can be read.
 	run(d *decoder) bool
@@ -70,7 +69,6 @@ type addStep struct {
 	list  string // of the value's names, if it is not the field's
 }
 
-// add adds a field of n bytes at at.
 func add(name, at, n, value string) step {
 	v := parse(value)
 	return addStep{name, parse(at), parse(n), &v, ""}
@@ -79,8 +77,7 @@ func add(name, at, n, value string) step {
 // raw adds n bytes at at, unless there are none.
 func raw(name, at, n string) step { return addStep{name, parse(at), parse(n), nil, ""} }
 
-// packed adds a number of n bits from bit at on. Its bytes are all that hold any
-// of the bits.
+// packed adds a number of n bits from bit at on. Its bytes are all that hold any of them.
 func packed(name string, at, n int, list string) step {
 	v := parse(fmt.Sprintf("bits(%d, %d)", at, n))
 	return addStep{name, parse(fmt.Sprint(at / 8)), parse(fmt.Sprint((at+n-1)/8 - at/8 + 1)), &v, list}
@@ -127,8 +124,7 @@ func (s addStep) lua(w *luaWriter) {
 	w.line("d:add(v, %q, %s, %s, %s)", s.name, s.at.lua(), s.n.lua(), s.value.lua())
 }
 
-// variable returns the name by which expressions know the value of a field: type is
-// a keyword of Go.
+// variable returns the name of a field in expressions: type is a keyword of Go.
 func variable(field string) string {
 	if field == "type" {
 		return "typ"
@@ -142,8 +138,7 @@ type sayStep struct {
 	args         []expr
 }
 
-// say sets the summary, also adds to it, and title is of the field around it,
-// in Wireshark.
+// say sets the summary, also adds to it, and title is of the field around it, in Wireshark.
 func say(format string, args ...string) step   { return sayStep{"say", format, parseAll(args)} }
 func also(format string, args ...string) step  { return sayStep{"also", format, parseAll(args)} }
 func title(format string, args ...string) step { return sayStep{"title", format, parseAll(args)} }
@@ -185,7 +180,6 @@ func check(cond, format string, args ...string) step {
 	return checkStep{parse(cond), false, false, format, parseAll(args)}
 }
 
-// usual notes what is unusual where cond is false.
 func usual(cond, note string) step { return checkStep{parse(cond), false, true, note, nil} }
 
 func (s checkStep) run(d *decoder) bool {
@@ -280,8 +274,7 @@ func (s loopStep) lua(w *luaWriter) {
 	w.line("end")
 }
 
-// A groupStep adds a field that holds others. Without a name it only goes on
-// behind steps that have ended early.
+// A groupStep adds a field that holds others. Without a name it goes on behind ended steps.
 type groupStep struct {
 	name  string
 	at, n expr

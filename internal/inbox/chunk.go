@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// A chunk holds messages one behind the other, each after a head: its length in
-// four bytes, and in a numbered Inbox its number in eight.
+// A chunk holds messages behind heads: the length in four bytes, perhaps a number in eight.
 type chunk struct {
 	next *chunk
 	buf  []byte
@@ -25,8 +24,7 @@ const (
 	numberSize = 8
 )
 
-// Chunks come in three sizes, so that one short message does not hold much
-// memory and a flood does not take many chunks.
+// Chunks have three sizes, for short messages and for floods.
 var pools = [...]struct {
 	size int
 	pool sync.Pool
@@ -47,8 +45,7 @@ func newChunk(n, class int) *chunk {
 	return &chunk{buf: make([]byte, n)}
 }
 
-// ChunkSize returns the memory in bytes that an empty Inbox reserves for a message
-// of n bytes, its head included.
+// ChunkSize returns what an empty Inbox reserves for a message of n bytes, its head included.
 func ChunkSize(n int) int {
 	for i := range pools {
 		if size := pools[i].size; n <= size {
@@ -67,14 +64,12 @@ func (c *chunk) size() int {
 	return n
 }
 
-// chunkHead is what a chunk takes beside its buffer, in bytes. Where messages share
-// a chunk it is nothing.
+// chunkHead is what a chunk takes beside its buffer; nothing where messages share one.
 const chunkHead = int(unsafe.Sizeof(chunk{}))
 
 // TightOverhead is how many bytes PushKept keeps at most beside a message.
 const TightOverhead = chunkHead + lengthSize + numberSize
 
-// free gives c back to its pool.
 func (c *chunk) free() {
 	if c.pool != nil {
 		c.next, c.r, c.w = nil, 0, 0
@@ -86,7 +81,6 @@ func (c *chunk) free() {
 
 func (c *chunk) room() int { return len(c.buf) - c.w }
 
-// push appends a message.
 func (c *chunk) push(p []byte, number uint64) {
 	c.putHead(c.w, len(p), number)
 	head := int(c.front)
@@ -94,7 +88,6 @@ func (c *chunk) push(p []byte, number uint64) {
 	c.w += head + len(p)
 }
 
-// pop takes the next message.
 func (c *chunk) pop() []byte {
 	n := int(binary.NativeEndian.Uint32(c.buf[c.r:]))
 	start := c.r + int(c.front)
@@ -102,8 +95,7 @@ func (c *chunk) pop() []byte {
 	return c.buf[start:c.r:c.r]
 }
 
-// putBack makes the last n bytes of the message that pop has just taken a message of
-// their own, which is the next. Its head covers bytes before them.
+// putBack makes the last n bytes of the popped message the next message.
 func (c *chunk) putBack(n int, number uint64) {
 	c.r -= n + int(c.front)
 	c.putHead(c.r, n, number)

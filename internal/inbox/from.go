@@ -33,7 +33,6 @@ const (
 // originPools are for the chunks of Inboxes with origins, in three sizes too.
 var originPools [len(pools)]sync.Pool
 
-// newOriginChunk is newChunk with room for references to origins.
 func newOriginChunk(n, class int) *chunk {
 	for i := class; i < len(pools); i++ {
 		size := pools[i].size

@@ -38,14 +38,14 @@ type Inbox struct {
 
 	timeless atomic.Int32 // those of waiting that found no deadline, and do not arm it
 
-	wake    chan struct{}        // one token, see wait.go; nil before anybody waits
-	rooms   *room                // guarded by mu; nil before anybody wants room
-	reserve func(delta int) bool // may be nil
-	poller  Poller               // may be nil
+	wake     chan struct{}        // one token, see wait.go; nil before anybody waits
+	roomWake chan struct{}        // one token, for WaitRoom; guarded by mu; nil before it
+	reserve  func(delta int) bool // may be nil
+	poller   Poller               // may be nil
 
 	// The reader's.
 	callers atomic.Int32 // callers of Read that found no message
-	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to, and one more for OnRoom
+	roomers atomic.Int32 // callers of WaitRoom that wait, or are about to
 	waiting atomic.Int32 // those of callers that wait, or are about to
 	news    atomic.Int32 // what Read has to know beside messages; written with mu held
 	used    atomic.Int64 // bytes pushed and not yet popped, with overhead
@@ -60,16 +60,14 @@ const (
 	failed // there is an end, which counts at once: queued messages do not
 )
 
-// Init sets the limit in bytes. Reserve, if not nil, is asked before memory is
-// taken for queued messages and told when it is given back.
+// Init sets the limit in bytes. Reserve, if not nil, is asked for memory.
 func (q *Inbox) Init(limit int, reserve func(delta int) bool) {
 	q.limit, q.room = int64(limit), int64(limit)
 	q.reserve = reserve
 	q.front = lengthSize
 }
 
-// Numbered makes the Inbox keep the number of each message, see PushNumbered. It
-// is called after Init, before anything else.
+// Numbered has the Inbox keep numbers, see PushNumbered. It is called right after Init.
 func (q *Inbox) Numbered() { q.front = NumberedOverhead }
 
 // SetReserve replaces the function of Init by another one for the same budget.
@@ -114,19 +112,18 @@ func (q *Inbox) Unlock() {
 	}
 }
 
-// Push queues a copy of the message p. It reports false, and takes nothing,
-// if there is no room or the inbox has ended.
+// Push queues a copy of p. It reports false if there is no room or the inbox has ended.
 func (q *Inbox) Push(p []byte) bool { return q.PushNumbered(p, 0) }
 
-// PushNumbered is Push for a message that has a number, which a numbered Inbox
-// keeps.
+// PushNumbered is Push for a message that has a number, which a numbered Inbox keeps.
 func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 	n := int(q.front) + len(p)
 	if q.end != nil || int64(n) > q.room && !q.makeRoom(n) {
 		return false
 	}
 	if q.tail == nil || q.tail.room() < n {
-		if !q.addChunk(newChunk(n, int(q.class)), q.reserve) {
+		// Where memory is short the smallest chunk may still be had.
+		if !q.addChunk(newChunk(n, int(q.class)), q.reserve) && (q.class == 0 || !q.addChunk(newChunk(n, 0), q.reserve)) {
 			return false
 		}
 	}
@@ -136,11 +133,9 @@ func (q *Inbox) PushNumbered(p []byte, number uint64) bool {
 	return true
 }
 
-// PushKept is Push for a message that cannot be refused for want of memory, because
-// its sender believes that it has been taken. If reserve grants no chunk of the usual
-// size, the message is kept in a chunk of its own. Reserve is not asked for this
-// chunk, but is told when it is given back. Its size is kept, in bytes: at most
-// TightOverhead more than the message.
+// PushKept is Push for a message that its sender believes taken, so it cannot be refused. If
+// reserve grants no usual chunk, it gets one of its own, at most TightOverhead larger.
+// Reserve only learns of its return.
 func (q *Inbox) PushKept(p []byte) (kept int, ok bool) {
 	if q.Push(p) {
 		return 0, true
@@ -157,8 +152,7 @@ func (q *Inbox) PushKept(p []byte) (kept int, ok bool) {
 	return c.size(), true
 }
 
-// makeRoom counts anew how much room there is, and reports whether a message of
-// n bytes fits, with its head.
+// makeRoom counts the room anew, and reports whether n bytes fit, with their head.
 func (q *Inbox) makeRoom(n int) bool {
 	q.room = q.limit - q.used.Load() - q.pushed
 	return int64(n) <= q.room
@@ -182,8 +176,7 @@ func (q *Inbox) addChunk(c *chunk, reserve func(delta int) bool) bool {
 	return true
 }
 
-// End lets readers drain the queue and then gives them err. The first call of
-// End or Fail counts.
+// End lets readers drain the queue, and then gives them err. The first End or Fail counts.
 func (q *Inbox) End(err error) { q.finish(err, false) }
 
 // Fail drops the queue and gives err to all present and future readers.
@@ -244,8 +237,7 @@ func (q *Inbox) release(c *chunk) {
 	}
 }
 
-// Len returns the bytes queued, with overhead. It takes no lock, and may be called
-// between Lock and Unlock.
+// Len returns the bytes queued, with overhead. It takes no lock.
 func (q *Inbox) Len() int { return int(q.used.Load()) }
 
 // A taken says where to copy a message, and tells of it.
@@ -278,17 +270,14 @@ func (q *Inbox) takeLocked(t *taken) {
 	}
 }
 
-// Read copies the next message to b and returns how much was copied and how
-// long the message is; what does not fit is lost. It waits for a message until
-// the deadline passes or the inbox ends.
+// Read copies the next message to b, and returns the bytes copied and its length.
 func (q *Inbox) Read(b []byte, d *deadline.Deadline) (n, size int, err error) {
 	t := taken{dst: b}
 	err = q.next(d, &t)
 	return t.n, t.size, err
 }
 
-// ReadPart copies the next bytes of the next message to b, which is not empty, and
-// leaves the others for the next read. An empty message gives 0 bytes.
+// ReadPart copies the next bytes of a message to b, and leaves the rest.
 func (q *Inbox) ReadPart(b []byte, d *deadline.Deadline) (n int, err error) {
 	t := taken{dst: b, part: true}
 	err = q.next(d, &t)
@@ -302,8 +291,7 @@ func (q *Inbox) ReadAppend(dst []byte, d *deadline.Deadline) ([]byte, error) {
 	return t.dst, err
 }
 
-// ReadNumbered is ReadAppend, with the number of the message, for a numbered
-// Inbox.
+// ReadNumbered is ReadAppend, with the number of the message, for a numbered Inbox.
 func (q *Inbox) ReadNumbered(dst []byte, d *deadline.Deadline) (p []byte, number uint64, err error) {
 	t := taken{dst: dst, grow: true}
 	err = q.next(d, &t)
@@ -382,8 +370,7 @@ func (q *Inbox) poppedLocked(n int) {
 	}
 }
 
-// take moves all that was pushed to the consumer's side. With nothing there
-// it returns the error that ends the inbox, if any.
+// take moves what was pushed to the consumer. If there is nothing it returns the end's error.
 func (q *Inbox) take() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -510,3 +510,32 @@ func TestNoticeBeforeWaiting(t *testing.T) {
 		}
 	})
 }
+
+// Where there is no memory for a chunk of the usual size, messages get small ones.
+func TestSmallChunks(t *testing.T) {
+	const limit = 12 << 10
+	held := 0
+	var q Inbox
+	q.Init(1<<20, func(delta int) bool {
+		if delta > 0 && held+delta > limit {
+			return false
+		}
+		held += delta
+		return true
+	})
+	for i := range 12 { // one, eight, and one each
+		q.Lock()
+		require.True(t, q.Push(bytes.Repeat([]byte{byte(i)}, 1000)), i)
+		q.Unlock()
+	}
+	require.Equal(t, limit, held)
+	q.Lock()
+	require.False(t, q.Push(make([]byte, 1000)))
+	q.Unlock()
+	var d deadline.Deadline
+	for i := range 12 {
+		b, err := q.ReadAppend(nil, &d)
+		require.NoError(t, err)
+		require.Equal(t, bytes.Repeat([]byte{byte(i)}, 1000), b)
+	}
+}

@@ -234,14 +234,13 @@ func TestReadOfTaken(t *testing.T) {
 	n, size, err := q.Read(b[:], deadline.Passed())
 	require.Equal(t, os.ErrDeadlineExceeded, err)
 	require.Zero(t, n+size)
-	calls := 0
-	q.OnRoom(100-MessageOverhead-len("three")-MessageOverhead, func() { calls++ })
-	require.Zero(t, calls)
+	room := 100 - MessageOverhead - len("three") - MessageOverhead
+	require.False(t, q.HasRoom(room))
 	n, size, err = q.Read(b[:2], &d)
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 3}, []int{n, size})
 	require.Equal(t, "tw", string(b[:n]))
-	require.Equal(t, 1, calls)
+	require.True(t, q.HasRoom(room))
 }
 
 // A deadline that passes ends the Reads that wait for it, even if it is taken back at
@@ -442,7 +441,7 @@ func TestWaitRoomAhead(t *testing.T) {
 		_, err := q.ReadAppend(nil, &d)
 		require.NoError(t, err)
 		q.roomers.Add(-1)
-		require.Len(t, q.rooms.wake, 1)
+		require.Len(t, q.roomWake, 1)
 		require.NoError(t, q.WaitRoom(53, nil))
 
 		q.End(errors.New("over"))

@@ -19,8 +19,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// ensureWake makes the channel that readers wait for. Who has not called it may
-// use that after waiting has been seen above zero.
+// ensureWake makes the readers' channel. Others may use it once waiting is above zero.
 func (q *Inbox) ensureWake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -29,19 +28,16 @@ func (q *Inbox) ensureWake() {
 	}
 }
 
-// Kick wakes one blocked reader, or the next one to block, which looks again
-// whether to wait.
+// Kick wakes one blocked reader, or the next to block, to look whether to wait.
 func (q *Inbox) Kick() {
 	q.ensureWake()
 	signal(q.wake)
 }
 
-// Callers returns how many callers of Read found no message: they are blocked,
-// about to be, in the Poller or about to return.
+// Callers counts the callers of Read without a message, blocked, in the Poller or leaving.
 func (q *Inbox) Callers() int { return int(q.callers.Load()) }
 
-// Interrupt tells the blocked readers that the deadline has changed. It must be
-// called after each change.
+// Interrupt tells blocked readers of a changed deadline. Each change needs it.
 func (q *Inbox) Interrupt() {
 	if q.poller != nil {
 		q.poller.InterruptInline(q)
@@ -83,8 +79,7 @@ func (q *Inbox) waitTimeless(d *deadline.Deadline) bool {
 	return true
 }
 
-// leave ends a wait. Another waiter may have to look at what is there, at the
-// end, which concerns all of them, or at a new deadline.
+// leave ends a wait, and wakes another waiter, which may have to look.
 func (q *Inbox) leave(d *deadline.Deadline) {
 	if q.waiting.Add(-1) == 0 {
 		return
@@ -98,9 +93,7 @@ func (q *Inbox) leave(d *deadline.Deadline) {
 	}
 }
 
-// ready reports whether a reader has something to do. Both sides are looked
-// at under their locks, so that a queue on its way to the consumer's side is not
-// overlooked.
+// ready reports whether a reader has something to do, under both locks.
 func (q *Inbox) ready() bool {
 	q.readMu.Lock()
 	defer q.readMu.Unlock()
@@ -120,66 +113,25 @@ func (q *Inbox) HasRoom(n int) bool {
 // takes is HasRoom, but an empty inbox is as much room as there ever is.
 func (q *Inbox) takes(n int) bool { return q.HasRoom(n) || q.used.Load() == 0 }
 
-// A room is for those who want room.
-type room struct {
-	wake chan struct{} // one token, for WaitRoom
-	n    int           // what OnRoom was given
-	f    func()        // nil: it has been called
-}
-
-// roomLocked returns q.rooms, which it makes if need be.
-func (q *Inbox) roomLocked() *room {
-	if q.rooms == nil {
-		q.rooms = &room{wake: make(chan struct{}, 1)}
-	}
-	return q.rooms
-}
-
-// OnRoom has f called once, as soon as a message of n bytes will be taken or the
-// inbox has ended: at once, or by whoever makes room, which is mostly a caller of
-// Read. F must not block. A later call of OnRoom takes the place of an earlier
-// one, and a nil f takes that back, unless the call is under way. As with
-// WaitRoom, the memory may still be refused by the function of Init. OnRoom must
-// not be called between Lock and Unlock.
-func (q *Inbox) OnRoom(n int, f func()) {
-	q.mu.Lock()
-	r := q.roomLocked()
-	switch {
-	case r.f == nil && f != nil:
-		q.roomers.Add(1)
-	case r.f != nil && f == nil:
-		q.roomers.Add(-1)
-	}
-	r.n, r.f = n, f
-	q.mu.Unlock()
-	q.tellRoom()
-}
-
-// tellRoom calls or wakes those who want room, if there is any.
+// tellRoom wakes WaitRoom, if that has ever been called.
 func (q *Inbox) tellRoom() {
 	q.mu.Lock()
-	r := q.rooms
-	var f func()
-	if r != nil && r.f != nil && (q.end != nil || q.takes(r.n)) {
-		f, r.f = r.f, nil
-		q.roomers.Add(-1)
-	}
+	wake := q.roomWake
 	q.mu.Unlock()
-	if r != nil {
-		signal(r.wake)
-	}
-	if f != nil {
-		f()
+	if wake != nil {
+		signal(wake)
 	}
 }
 
-// WaitRoom waits until a message of n bytes will be taken. It serves one
-// waiter at a time, who must be the only source of messages. It returns
-// os.ErrDeadlineExceeded when cancel is closed first, and net.ErrClosed if the
-// inbox has ended.
+// WaitRoom waits until a message of n bytes will be taken, for one waiter, which must be the
+// only source. It returns os.ErrDeadlineExceeded if cancel closes first, and net.ErrClosed
+// at the end.
 func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
 	q.mu.Lock()
-	r := q.roomLocked()
+	if q.roomWake == nil {
+		q.roomWake = make(chan struct{}, 1)
+	}
+	wake := q.roomWake
 	q.mu.Unlock()
 	q.roomers.Add(1)
 	defer q.roomers.Add(-1)
@@ -194,7 +146,7 @@ func (q *Inbox) WaitRoom(n int, cancel <-chan struct{}) error {
 			return nil
 		}
 		select {
-		case <-r.wake:
+		case <-wake:
 		case <-cancel:
 			return os.ErrDeadlineExceeded
 		}

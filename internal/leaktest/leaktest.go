@@ -26,9 +26,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Goroutines returns how many goroutines there are. It stops the world first: while
-// the runtime puts one away that has ended, runtime.NumGoroutine may count dozens of
-// others that have ended, too.
+// Goroutines counts goroutines with the world stopped: runtime.NumGoroutine counts dead ones.
 func Goroutines() int {
 	runtime.ReadMemStats(new(runtime.MemStats))
 	return runtime.NumGoroutine()
@@ -36,8 +34,7 @@ func Goroutines() int {
 
 const module = "volley" // module path
 
-// leaked waits for goroutines of the module to end and returns the stacks of
-// those that do not.
+// leaked waits for the module's goroutines to end, and returns the stacks of the others.
 func leaked(patience time.Duration) string {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		buf := make([]byte, 1<<20)

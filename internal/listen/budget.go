@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Limit applies the rule of options that are limits: zero is the default,
-// negative is no limit.
+// Limit applies the rule of limits: zero is the default, negative is none.
 func Limit[T int | int64](n, def T) T {
 	if n < 0 {
 		return math.MaxInt
@@ -37,8 +36,7 @@ func (b *Budget) Refused() uint64 { return b.refused.Load() }
 // Limit returns the limit in bytes.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// Reserve asks for delta bytes for a peer, and reports whether it may hold them;
-// a negative delta gives bytes back.
+// Reserve asks for delta bytes for a peer; a negative delta gives bytes back.
 func (b *Budget) Reserve(delta int, known bool) bool {
 	limit := b.limit
 	if !known {
@@ -55,3 +53,32 @@ func (b *Budget) Reserve(delta int, known bool) bool {
 
 // ReserveKnown is Reserve for a peer that is known.
 func (b *Budget) ReserveKnown(delta int) bool { return b.Reserve(delta, true) }
+
+// leastShare is how many bytes of the last quarter a connection may always ask for.
+const leastShare = 16 << 10
+
+// A Share is what one connection holds of a Budget where all peers are known. The last
+// quarter is for those that hold no more than an equal part of it, so that others cannot
+// leave a connection without memory.
+type Share struct {
+	budget *Budget
+	conns  func() int // how many connections there are
+	held   atomic.Int64
+}
+
+// NewShare returns the Share of a new connection.
+func NewShare(b *Budget, conns func() int) *Share { return &Share{budget: b, conns: conns} }
+
+// Reserve asks for delta bytes; a negative delta gives bytes back.
+func (s *Share) Reserve(delta int) bool {
+	held := s.held.Add(int64(delta))
+	if delta <= 0 {
+		return s.budget.Reserve(delta, true)
+	}
+	part := max(leastShare, s.budget.limit/4/int64(max(1, s.conns())))
+	if !s.budget.Reserve(delta, held <= part) {
+		s.held.Add(-int64(delta))
+		return false
+	}
+	return true
+}

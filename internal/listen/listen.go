@@ -49,6 +49,7 @@ type Listener[C Conn] struct {
 
 	closeOnce sync.Once
 	closeErr  error
+	done      chan struct{} // closed when Close begins
 
 	conns    atomic.Int64
 	left     atomic.Int64  // sockets and connections that are not over
@@ -59,11 +60,10 @@ type Listener[C Conn] struct {
 // Init sets how many connections may wait for Accept.
 func (l *Listener[C]) Init(backlogSize int) {
 	l.queue = backlog.New[C](backlogSize)
-	l.over = make(chan struct{})
+	l.over, l.done = make(chan struct{}), make(chan struct{})
 }
 
-// Serve takes the sockets of a port over and begins to read them. Of cfg it sets
-// OnClose and Group itself.
+// Serve takes over and reads the sockets of a port. It sets cfg.OnClose and cfg.Group.
 func (l *Listener[C]) Serve(p *Port, cfg datagram.MuxConfig, hooks Hooks) {
 	l.hooks, l.early = hooks, p.early
 	cfg.OnClose = l.socketOver
@@ -102,21 +102,19 @@ func (l *Listener[C]) Add() {
 	l.conns.Add(1)
 }
 
-// Push queues a connection for Accept. It returns false, and the caller closes
-// the connection, if there is no place, or the Listener is closed.
+// Push queues a connection for Accept, or diverts it; false: the caller closes it.
 func (l *Listener[C]) Push(c C) bool { return l.queue.Push(c) }
 
-// Take takes a connection that waits for Accept out of the queue, and reports
-// whether it was there.
+// Take takes a connection out of the queue of Accept, and reports whether it was there.
 func (l *Listener[C]) Take(c C) bool { return l.queue.Remove(c) }
 
-// HandOver ends Accept with err and returns the connections that wait for it; false
-// if the Listener is closed.
-func (l *Listener[C]) HandOver(err error) ([]C, bool) { return l.queue.HandOver(err) }
+// Divert is that of a Source.
+func (l *Listener[C]) Divert(err error, take func(C)) bool { return l.queue.Divert(err, take) }
 
-// Gone learns that a connection has ended, once for each Add. If it still waits
-// for Accept it is of no use to anybody, unless there is something to read: then
-// it keeps its place until a new one needs that.
+// Done is that of a Source.
+func (l *Listener[C]) Done() <-chan struct{} { return l.done }
+
+// Gone ends an Add. In the queue, a connection stays only to be read, until its place is needed.
 func (l *Listener[C]) Gone(c C, readable bool) {
 	if readable {
 		l.queue.Ended(c)
@@ -127,8 +125,7 @@ func (l *Listener[C]) Gone(c C, readable bool) {
 	l.less()
 }
 
-// less notes that a socket or a connection is over. After the last one there
-// come only those that are dialed just when the socket breaks, which end at once.
+// less notes that a socket or connection is over. After the last, dials end at once.
 func (l *Listener[C]) less() {
 	if l.left.Add(-1) == 0 {
 		l.overOnce.Do(func() {

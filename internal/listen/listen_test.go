@@ -234,3 +234,32 @@ func TestShutdownReleases(t *testing.T) {
 		}
 	})
 }
+
+// A Share that is more than equal does not get the last quarter, and is charged for nothing
+// that it was refused.
+func TestShare(t *testing.T) {
+	var b Budget
+	b.Init(400 << 10)
+	conns := 4
+	greedy, modest := NewShare(&b, func() int { return conns }), NewShare(&b, func() int { return conns })
+	require.True(t, greedy.Reserve(300<<10))
+	require.False(t, greedy.Reserve(1))
+	require.True(t, modest.Reserve(25<<10))
+	require.False(t, modest.Reserve(1))
+	require.EqualValues(t, 325<<10, b.Used())
+	require.True(t, modest.Reserve(-1))
+	require.True(t, modest.Reserve(1))
+	require.True(t, greedy.Reserve(-26<<10))
+	require.True(t, greedy.Reserve(1<<10))
+	require.False(t, greedy.Reserve(1))
+	require.True(t, greedy.Reserve(-200<<10))
+	require.True(t, modest.Reserve(100<<10), "while there is room nobody counts")
+	require.True(t, modest.Reserve(-100<<10))
+	require.True(t, modest.Reserve(-25<<10))
+	require.True(t, greedy.Reserve(225<<10))
+	conns = 1000
+	require.True(t, modest.Reserve(leastShare))
+	require.False(t, modest.Reserve(1))
+	conns = 0
+	require.True(t, modest.Reserve(1))
+}

@@ -1,25 +1,34 @@
 package listen
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"net"
 	"slices"
 	"sync"
+	"time"
+
+	"volley/internal/datagram"
 )
 
 // An Over is the user's side of a listener that puts a protocol on the connections of
 // another one, for connections of type C. It is safe for concurrent use.
 type Over[C Conn] struct {
 	inner   net.Listener
+	source  Source[net.Conn] // inner, if it is one
 	results chan accepted
+	ended   chan struct{} // closed when Accept has ended
 	done    chan struct{} // closed by Close
 
 	mu      sync.Mutex
 	closed  bool
-	waiting int // calls of Accept
-	running int // calls of inner.Accept of which nobody has taken the result
+	take    func(net.Conn) // nil: Accept returns what is accepted
+	why     error          // of that
+	waiting int            // calls of Accept
+	running int            // calls of inner.Accept of which nobody has taken the result
 	conns   map[C]struct{}
 	change  chan struct{} // closed when one of them has gone; nil if nobody waits
 }
@@ -31,22 +40,27 @@ type accepted struct {
 
 // NewOver returns an Over on inner, which it takes over.
 func NewOver[C Conn](inner net.Listener) *Over[C] {
-	return &Over[C]{inner: inner, results: make(chan accepted), done: make(chan struct{}), conns: make(map[C]struct{})}
+	return &Over[C]{
+		inner: inner, source: SourceOf(inner), results: make(chan accepted),
+		ended: make(chan struct{}), done: make(chan struct{}), conns: make(map[C]struct{}),
+	}
 }
 
 // Addr returns the address of the other listener.
 func (o *Over[C]) Addr() net.Addr { return o.inner.Addr() }
 
-// Accept waits for a connection of the other listener, or until ctx ends. A connection
-// that comes later is for the next call.
+// Accept waits for an inner connection, or until ctx ends. A later one is for the next call.
 func (o *Over[C]) Accept(ctx context.Context) (net.Conn, error) {
+	if o.source != nil {
+		return o.source.AcceptConn(ctx)
+	}
 	o.mu.Lock()
-	if o.waiting++; o.running < o.waiting {
+	if o.waiting++; o.running < o.waiting && o.take == nil {
 		o.running++
 		go o.run()
 	}
 	o.mu.Unlock()
-	err := o.ended(ctx)
+	err := o.over(ctx)
 	if err == nil {
 		select {
 		case a := <-o.results:
@@ -56,9 +70,9 @@ func (o *Over[C]) Accept(ctx context.Context) (net.Conn, error) {
 			o.running--
 			return a.conn, a.err
 		case <-ctx.Done():
-		case <-o.done:
+		case <-o.ended:
 		}
-		err = o.ended(ctx)
+		err = o.over(ctx)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,27 +80,96 @@ func (o *Over[C]) Accept(ctx context.Context) (net.Conn, error) {
 	return nil, o.opError("accept", err)
 }
 
-// ended returns why Accept is not to wait.
-func (o *Over[C]) ended(ctx context.Context) error {
+// over returns why Accept is not to wait.
+func (o *Over[C]) over(ctx context.Context) error {
 	select {
-	case <-o.done:
-		return net.ErrClosed
+	case <-o.ended:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return cmp.Or(o.why, net.ErrClosed)
 	default:
 		return context.Cause(ctx)
 	}
 }
 
-// run calls inner.Accept for the next call of Accept.
+// run calls inner.Accept for the next call of Accept, or until the end for Divert.
 func (o *Over[C]) run() {
 	var a accepted
 	a.conn, a.err = o.inner.Accept()
 	select {
 	case o.results <- a:
-	case <-o.done:
-		if a.err == nil {
+		return
+	case <-o.ended:
+	}
+	for pause := leastPause; ; a.conn, a.err = o.inner.Accept() {
+		o.mu.Lock()
+		take, closed := o.take, o.closed
+		o.mu.Unlock()
+		switch {
+		case a.err == nil && take != nil && !closed:
+			take(a.conn)
+			pause = leastPause
+		case a.err == nil:
 			a.conn.Close()
+			return
+		case closed || errors.Is(a.err, net.ErrClosed):
+			return
+		default:
+			select {
+			case <-time.After(pause):
+			case <-o.done:
+			}
+			pause = min(2*pause, mostPause)
 		}
 	}
+}
+
+// Divert pauses for so long after an error, as net/http does.
+const (
+	leastPause = 5 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// Divert is that of a Source. If inner is none, a goroutine accepts.
+func (o *Over[C]) Divert(err error, take func(net.Conn)) bool {
+	if o.source != nil {
+		return o.source.Divert(err, take)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.take != nil {
+		return false
+	}
+	o.take, o.why = take, err
+	close(o.ended)
+	if o.running == 0 {
+		o.running++
+		go o.run()
+	}
+	return true
+}
+
+// Done is that of a Source.
+func (o *Over[C]) Done() <-chan struct{} {
+	if o.source != nil {
+		return o.source.Done()
+	}
+	return o.done
+}
+
+// Muxes is that of a Source.
+func (o *Over[C]) Muxes() []*datagram.Mux {
+	if o.source != nil {
+		return o.source.Muxes()
+	}
+	return nil
+}
+
+// Over is that of a Source.
+func (o *Over[C]) Over() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.conns) == 0 && (o.source != nil && o.source.Over() || o.source == nil && o.closed)
 }
 
 // Add notes a connection, for which Gone is called later. It returns false after Close.
@@ -146,11 +229,13 @@ func (o *Over[C]) Close() error {
 	}
 	o.closed = true
 	close(o.done)
+	if o.take == nil {
+		close(o.ended)
+	}
 	return o.inner.Close()
 }
 
-// Shutdown is Close, and then waits until all connections have ended. If ctx ends
-// first, it calls end with those that are left.
+// Shutdown is Close, then waits for the connections, or calls end with them when ctx ends.
 func (o *Over[C]) Shutdown(ctx context.Context, end func(C)) error {
 	err := o.Close()
 	for {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/datagram"
 )
 
 // A line is a net.Listener that accepts what is sent to it.
@@ -21,6 +23,9 @@ type line struct {
 func (l *line) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
+		if c == nil {
+			return nil, errors.New("a passing one")
+		}
 		return c, nil
 	case <-l.closed:
 		return nil, errors.New("the line is closed")
@@ -123,3 +128,81 @@ func TestOverShutdown(t *testing.T) {
 		require.NoError(t, o.Shutdown(t.Context(), nil))
 	})
 }
+
+// Divert takes what nobody has accepted, and goes on after errors until Close.
+func TestOverDivert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, idle := range []bool{false, true} {
+			l := &line{make(chan net.Conn), make(chan struct{})}
+			o := NewOver[net.Conn](l)
+			x, y := net.Pipe()
+			defer y.Close()
+			if !idle {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				o.Accept(ctx)
+				l.conns <- x
+				synctest.Wait()
+			}
+			why := errors.New("why")
+			var got []net.Conn
+			require.True(t, o.Divert(why, func(c net.Conn) { got = append(got, c) }))
+			require.False(t, o.Divert(why, nil))
+			if idle {
+				l.conns <- x
+			}
+			l.conns <- x
+			synctest.Wait()
+			require.Equal(t, []net.Conn{x, x}, got)
+			_, err := o.Accept(t.Context())
+			require.ErrorIs(t, err, why)
+			require.False(t, o.Over())
+			l.conns <- nil // an error
+			time.Sleep(time.Minute)
+			l.conns <- x
+			synctest.Wait()
+			require.Len(t, got, 3)
+			select {
+			case <-o.Done():
+				t.Error("done")
+			default:
+			}
+			o.Close()
+			<-o.Done()
+			require.True(t, o.Over())
+			require.Nil(t, o.Muxes())
+			require.False(t, o.Divert(why, nil))
+			synctest.Wait()
+		}
+	})
+}
+
+// A listener of ours is asked, and no goroutine accepts.
+func TestOverSource(t *testing.T) {
+	RegisterSource(func(l *sourceLine) Source[*net.UnixConn] { return l })
+	l := new(sourceLine)
+	o := NewOver[net.Conn](l)
+	_, err := o.Accept(t.Context())
+	require.EqualError(t, err, "asked")
+	require.Zero(t, o.running)
+	var got net.Conn
+	require.True(t, o.Divert(nil, func(c net.Conn) { got = c }))
+	require.Equal(t, net.Conn(&l.conn), got)
+	require.True(t, o.Over())
+	require.Len(t, o.Muxes(), 1)
+	require.Nil(t, o.Done())
+	require.Nil(t, SourceOf(struct{ *sourceLine }{l}), "its changes would be passed over")
+}
+
+type sourceLine struct {
+	line
+	conn net.UnixConn
+}
+
+func (l *sourceLine) AcceptConn(context.Context) (*net.UnixConn, error) {
+	return nil, errors.New("asked")
+}
+func (l *sourceLine) Divert(_ error, take func(*net.UnixConn)) bool { take(&l.conn); return true }
+func (l *sourceLine) Done() <-chan struct{}                         { return nil }
+func (l *sourceLine) Muxes() []*datagram.Mux                        { return []*datagram.Mux{nil} }
+func (l *sourceLine) Over() bool                                    { return true }

@@ -29,8 +29,7 @@ type Port struct {
 	early uint64 // datagrams discarded
 }
 
-// CheckNetwork returns the error of an operation, "listen" or "dial", as package net
-// does, unless the network is "udp", "udp4" or "udp6".
+// CheckNetwork returns an error of package net unless the network is udp, udp4 or udp6.
 func CheckNetwork(op, network string) error {
 	switch network {
 	case "udp", "udp4", "udp6":
@@ -39,10 +38,27 @@ func CheckNetwork(op, network string) error {
 	return &net.OpError{Op: op, Net: network, Err: net.UnknownNetworkError(network)}
 }
 
-// Open binds sockets to a UDP address. If they are several, the kernel shares
-// out the peers among them (SO_REUSEPORT), and what came before the last one was
-// bound is discarded: from here on every peer has its socket. The context bounds
-// the resolution of the address. Errors are those of net.ListenConfig.
+// An Opener makes a Port with the options of a Listener.
+type Opener func(Options) (*Port, error)
+
+// At is an Opener of a UDP address, see [Open].
+func At(ctx context.Context, network, address string) Opener {
+	return func(o Options) (*Port, error) {
+		if err := CheckNetwork("listen", network); err != nil {
+			return nil, err
+		}
+		return Open(ctx, network, address, o)
+	}
+}
+
+// On is an Opener of a socket that exists, see [OpenPacket].
+func On(pc net.PacketConn) Opener {
+	return func(o Options) (*Port, error) { return OpenPacket(pc, o) }
+}
+
+// Open binds sockets to a UDP address. Several share out the peers (SO_REUSEPORT); what came
+// before the last was bound is discarded. The context bounds the resolution. Errors are
+// those of net.ListenConfig.
 func Open(ctx context.Context, network, address string, o Options) (*Port, error) {
 	pcs, err := o.bind(ctx, network, address)
 	var p *Port
@@ -108,9 +124,7 @@ func (o *Options) open(pcs []net.PacketConn) (*Port, error) {
 	return p, nil
 }
 
-// OpenPacket makes a Port of a socket that exists, a UDP socket or any other
-// net.PacketConn. After an error it is still the caller's. Of the options, those
-// of UDP sockets count.
+// OpenPacket makes a Port of a socket, which stays the caller's after an error.
 func OpenPacket(pc net.PacketConn, o Options) (*Port, error) {
 	return o.open([]net.PacketConn{pc})
 }
@@ -121,8 +135,7 @@ func PortOf(sock socket.Socket) *Port { return &Port{socks: []socket.Socket{sock
 // Addr returns the address of the port.
 func (p *Port) Addr() net.Addr { return p.socks[0].LocalAddr() }
 
-// Muxes takes the sockets over and shares each of them among its peers. Of cfg it
-// sets Group. They are still to be started.
+// Muxes takes the sockets over, each with a Mux that is still to be started. It sets cfg.Group.
 func (p *Port) Muxes(cfg datagram.MuxConfig) (muxes []*datagram.Mux) {
 	if len(p.socks) > 1 {
 		cfg.Group = datagram.NewMuxGroup()

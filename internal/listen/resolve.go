@@ -7,10 +7,9 @@ import (
 	"strconv"
 )
 
-// Resolve returns the UDP address that a string names, of the family of a
-// socket with the local address given; without a host it is this machine, as in
-// package net. IPv4 addresses are never in their IPv6-mapped form. Errors are those
-// of the resolver and of CheckFamily.
+// Resolve returns the UDP address of a string, of the family of the local one; without a
+// host it is this machine. IPv4 is never mapped. Errors are the resolver's and
+// CheckFamily's.
 func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPort, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
 		ap = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
@@ -46,8 +45,7 @@ func Resolve(ctx context.Context, local net.Addr, address string) (netip.AddrPor
 	return netip.AddrPortFrom(ips[0].Unmap(), uint16(port)), nil
 }
 
-// CheckFamily returns a *net.AddrError for an address to which a socket with the
-// local address given can write nothing, since it is one of IPv4.
+// CheckFamily returns a *net.AddrError if a socket of IPv4 cannot reach an address.
 func CheckFamily(local net.Addr, to netip.AddrPort) error {
 	if udp, ok := local.(*net.UDPAddr); ok && udp != nil && udp.IP.To4() != nil && !to.Addr().Is4() {
 		return &net.AddrError{Err: "not an IPv4 address", Addr: to.Addr().String()}

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Close ends Accept, and closes connections that nobody has accepted. Those
-// that were accepted live on; the sockets close with the last of them. Each call
-// returns the first one's result.
+// Close ends Accept, and closes what is queued. Calls return the first one's result.
 func (l *Listener[C]) Close() error {
 	l.closeOnce.Do(func() {
+		close(l.done)
 		if l.hooks.Stop != nil {
 			l.hooks.Stop()
 		}
@@ -26,9 +25,7 @@ func (l *Listener[C]) Close() error {
 	return l.closeErr
 }
 
-// Shutdown is Close, and then waits until all connections have ended and the
-// sockets are closed. When ctx is over it closes the connections that are left,
-// and returns ctx's error.
+// Shutdown is Close, then waits for all, or ends connections when ctx does.
 func (l *Listener[C]) Shutdown(ctx context.Context) error {
 	err := l.Close()
 	select {
@@ -74,8 +71,7 @@ func (l *Listener[C]) release(ctx context.Context, err error) error {
 	return err
 }
 
-// enders is how many connections endAll closes at one time: each may wait for
-// room in the send buffer, to tell its peer.
+// enders is how many connections endAll closes at once: each may wait for room.
 const enders = 64
 
 // endAll closes the connections that are left.

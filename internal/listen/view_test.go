@@ -95,7 +95,7 @@ type seenToy struct {
 
 func (c *seenToy) ID() uint64                     { return c.id }
 func (c *seenToy) View(*registry.Conn, bool) bool { return true }
-func (c *seenToy) Over() bool                     { return false }
+func (c *seenToy) End() error                     { return nil }
 
 // TestViewers: of the Handlers those are shown that can be looked at.
 func TestViewers(t *testing.T) {

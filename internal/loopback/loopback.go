@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// Host returns an IP address of the loopback for a test that closes a port and
-// needs it again, or needs it to stay closed. On 127.0.0.1 the system may give the
-// port to a test of another package, which runs at the same time. The address is
-// one of 16 million where the system has them all, else it is 127.0.0.1.
+// Host returns a loopback address for a test that closes a port and needs it again, or
+// closed. On 127.0.0.1 another package's test might get it. It is one of 16 million, or
+// 127.0.0.1 where there is no other.
 func Host() netip.Addr {
 	if !many() {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -23,8 +22,7 @@ func Host() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 1 + byte(r>>16)%254, byte(r >> 8), 1 + byte(r)%254})
 }
 
-// many reports whether the system has all of 127.0.0.0/8, and sends from there
-// what a socket there sends. Windows does, but wine sends from 127.0.0.1.
+// many reports whether sockets on all of 127.0.0.0/8 work. Under wine they do not.
 var many = sync.OnceValue(func() bool {
 	if runtime.GOOS != "windows" {
 		return runtime.GOOS == "linux"
@@ -44,3 +42,17 @@ var many = sync.OnceValue(func() bool {
 
 // Addr returns Host with port 0, as functions that listen take it.
 func Addr() string { return netip.AddrPortFrom(Host(), 0).String() }
+
+// Again listens where something has just been closed. The address may be in use for a
+// moment, until a goroutine that handles packets has ended. Again tries for up to 20
+// seconds.
+func Again[T any](listen func() (T, error)) (T, error) {
+	end := time.Now().Add(20 * time.Second)
+	for {
+		l, err := listen()
+		if err == nil || time.Now().After(end) {
+			return l, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

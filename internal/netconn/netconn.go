@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -31,9 +33,7 @@ type Side struct {
 	truncated atomic.Uint64
 }
 
-// Init prepares a Side for messages of up to limit bytes together, for which
-// reserve, if it is not nil, is asked. Where the connection below lets its users
-// read the socket, they do.
+// Init prepares a Side for limit bytes of messages, asked of reserve if not nil.
 func (s *Side) Init(below datagram.Conn, limit int, reserve func(delta int) bool) {
 	s.In.Init(limit, reserve)
 	if inline := below.Features().Inline; inline != nil {
@@ -41,9 +41,7 @@ func (s *Side) Init(below datagram.Conn, limit int, reserve func(delta int) bool
 	}
 }
 
-// Read waits for a message and copies it to b. If b is too short, the rest is
-// dropped and counted, and the error is io.ErrShortBuffer. An empty b reads
-// nothing.
+// Read copies the next message to b. A rest is dropped and counted: io.ErrShortBuffer.
 func (s *Side) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -56,8 +54,7 @@ func (s *Side) Read(b []byte) (n int, err error) {
 	return n, noticed(err)
 }
 
-// ReadPart waits for a message and copies its next bytes to b; the others are read
-// later. If the message is empty, n is 0. An empty b reads nothing.
+// ReadPart copies a message's next bytes to b, and leaves the rest.
 func (s *Side) ReadPart(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -66,9 +63,7 @@ func (s *Side) ReadPart(b []byte) (n int, err error) {
 	return n, noticed(err)
 }
 
-// ReadMessage waits for a message and appends it to dst. The number is the
-// message's if In is numbered, otherwise 0. If ctx ends first, the error is its
-// cause.
+// ReadMessage appends the next message to dst, and returns its number, if In has any.
 func (s *Side) ReadMessage(ctx context.Context, dst []byte) (p []byte, number uint64, err error) {
 	if ctx.Done() == nil {
 		p, number, err = s.In.ReadNumbered(dst, &s.deadline)
@@ -90,8 +85,7 @@ func (s *Side) ReadMessage(ctx context.Context, dst []byte) (p []byte, number ui
 	return p, number, noticed(err)
 }
 
-// noticed returns what a Read is to tell that was woken by In.Notice: that nobody
-// listens at the other side.
+// noticed returns what a Read tells after In.Notice: that nobody listens at the other side.
 func noticed(err error) error {
 	if err == inbox.ErrNotice {
 		return os.NewSyscallError("read", syscall.ECONNREFUSED)
@@ -102,8 +96,7 @@ func noticed(err error) error {
 // Truncated returns how many messages a Read had too short a buffer for.
 func (s *Side) Truncated() uint64 { return s.truncated.Load() }
 
-// SetDeadlineLocked sets the deadlines asked for. That is no error on a
-// connection that has ended but may still have messages to read.
+// SetDeadlineLocked sets deadlines, also after an end, since messages may be left.
 func (s *Side) SetDeadlineLocked(out *outbox.Outbox, t time.Time, read, write bool) error {
 	if err := out.Err(); err != nil && !out.EndedBelow() {
 		return err
@@ -118,9 +111,7 @@ func (s *Side) SetDeadlineLocked(out *outbox.Outbox, t time.Time, read, write bo
 	return nil
 }
 
-// EndLocked makes writes fail with err, because the connection has ended other
-// than by Close. It returns false if it had ended before. Messages that have
-// been received may still be read.
+// EndLocked makes writes fail with err, not by Close; false: it had ended before.
 func (s *Side) EndLocked(out *outbox.Outbox, err error) bool {
 	if out.Err() != nil {
 		return false
@@ -129,9 +120,7 @@ func (s *Side) EndLocked(out *outbox.Outbox, err error) bool {
 	return true
 }
 
-// CloseLocked makes writes fail with net.ErrClosed, because the user closes the
-// connection. It returns false if it had ended before; then it is closed like any
-// other from now on, and what ended it stays the error, but for io.EOF.
+// CloseLocked makes writes fail with net.ErrClosed; false: an earlier error stays.
 func (s *Side) CloseLocked(out *outbox.Outbox) bool {
 	err := out.Err()
 	if err == nil || err == io.EOF {
@@ -141,22 +130,18 @@ func (s *Side) CloseLocked(out *outbox.Outbox) bool {
 	return err == nil
 }
 
-// OpError wraps err, once, as functions of package net do; io.EOF and nil stay as
-// they are.
+// OpError wraps err, once, as functions of package net do; io.EOF and nil stay as they are.
 func OpError(op string, local, remote net.Addr, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	var wrapped *net.OpError
-	if errors.As(err, &wrapped) {
+	if _, wrapped := errors.AsType[*net.OpError](err); wrapped {
 		return err
 	}
 	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: remote, Err: err}
 }
 
-// LastError returns the last error of a connection's socket since the peer was
-// heard, without package net's wrapping. It is nil if there was none, or none of
-// this peer's alone.
+// LastError returns the socket's last error about this peer, unwrapped, or nil.
 func LastError(dc datagram.Conn) error {
 	e := dc.Features().Errors
 	if e == nil {
@@ -169,8 +154,7 @@ func LastError(dc datagram.Conn) error {
 	return last
 }
 
-// Silence returns why, which ends the wait for a peer that is silent, with the last
-// error of the socket, if it has told of any.
+// Silence returns why, with the socket's last error, if any.
 func Silence(dc datagram.Conn, why error) error {
 	if last := LastError(dc); last != nil {
 		return &silentError{why, last}
@@ -190,4 +174,52 @@ func (e *silentError) Unwrap() []error { return []error{e.why, e.last} }
 func (e *silentError) Timeout() bool {
 	t, ok := e.why.(interface{ Timeout() bool })
 	return ok && t.Timeout()
+}
+
+// IsNil reports whether an argument is missing: nil, or a nil pointer of some type.
+func IsNil(arg any) bool {
+	v := reflect.ValueOf(arg)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Unfit returns why a connection cannot carry messages, if that is certain, or "".
+func Unfit(inner net.Conn) (reason string) { return unfit(inner) }
+
+// UnfitPacket is Unfit for what may lead to several peers.
+func UnfitPacket(pc net.PacketConn) (reason string) { return unfit(pc) }
+
+func unfit(inner interface{ LocalAddr() net.Addr }) (reason string) {
+	if IsNil(inner) {
+		return "it is nil"
+	}
+	if network := Stream(inner); network != "" {
+		return "a " + network + " connection does not preserve message boundaries"
+	}
+	return ""
+}
+
+// Stream returns the network of what is certainly a stream, or "".
+func Stream(inner interface{ LocalAddr() net.Addr }) (network string) {
+	if t := reflect.TypeOf(inner); t.String() == "*tls.Conn" && t.Elem().PkgPath() == "crypto/tls" {
+		return "TLS" // not imported, because it is large
+	}
+	addr := inner.LocalAddr()
+	if addr == nil {
+		return ""
+	}
+	switch n := addr.Network(); {
+	case n == "unix" || strings.HasPrefix(n, "tcp"):
+		return n
+	case n == "pipe" && addr.String() == "pipe": // ours have other names
+		return "net.Pipe"
+	}
+	return ""
+}
+
+// Any returns a connection as a net.Conn, which is nil with an error.
+func Any[C net.Conn](c C, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }

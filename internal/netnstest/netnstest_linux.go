@@ -1,6 +1,7 @@
 package netnstest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,11 +17,9 @@ const variable = "VOLLEY_NETNS_TEST"
 // notRun begins the line by which the process inside says what it lacks.
 const notRun = "NOT RUN: "
 
-// Inside reports whether the calling test runs in a process of its own, as root
-// in a user and a network namespace of its own. Otherwise it starts that
-// process, which runs the same test, waits for it, and returns false: then the
-// caller is done. Where the system allows no namespaces, or lacks one of the
-// given commands, the test is skipped with the reason.
+// Inside reports whether the test runs in a process of its own, as root in new user and
+// network namespaces. Otherwise it starts that process with the same test, waits, and
+// returns false. Without namespaces or the given commands, it skips the test.
 func Inside(t *testing.T, commands ...string) bool {
 	t.Helper()
 	if os.Getenv(variable) != "" {
@@ -32,7 +31,10 @@ func Inside(t *testing.T, commands ...string) bool {
 		}
 	}
 	var out strings.Builder
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m")
+	if f := flag.Lookup("full"); f != nil {
+		cmd.Args = append(cmd.Args, "-full="+f.Value.String())
+	}
 	cmd.Env = append(os.Environ(), variable+"=1")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -51,16 +53,16 @@ func Inside(t *testing.T, commands ...string) bool {
 		t.Errorf("in a namespace of its own: %v\n%s", err, out.String())
 	} else if !strings.Contains(out.String(), "--- PASS: "+t.Name()) {
 		t.Errorf("in a namespace of its own, the test did not run:\n%s", out.String())
+	} else {
+		t.Log(out.String())
 	}
 	return false
 }
 
-// lacks are parts of what ip and tc say where a permission, or a part of the kernel,
-// is missing: a kind of device or of queue, or IPv6.
-var lacks = []string{"not permitted", "not supported", "Permission denied", "Unknown device type", "qdisc kind is unknown", "IPv6 is disabled"}
+// lacks are words of ip, tc, nft and conntrack where a permission or a part of the kernel is missing.
+var lacks = []string{"not permitted", "not supported", "Permission denied", "Unknown device type", "qdisc kind is unknown", "IPv6 is disabled", "Could not process rule", "Can't open handler"}
 
-// Do runs commands, given as words separated by spaces. The first one that
-// fails ends the test, as not run if it is for want of what the system may lack.
+// Do runs commands. The first failure ends the test, or skips it if the system lacks something.
 func Do(t *testing.T, commands ...string) {
 	t.Helper()
 	for _, c := range commands {

@@ -23,9 +23,8 @@ type Flood struct {
 // There reports whether the Writes so far are a flood.
 func (f *Flood) There() bool { return f.count >= floodAfter }
 
-// Skip counts a Write of a flood without a look at the clock, which takes as
-// long as to frame a message. It reports false, and counts nothing, if it is the
-// turn of Note: each fourth time, and when there is no flood.
+// Skip counts a Write of a flood without a look at the clock, which costs as much as
+// framing. It reports false if it is the turn of Note: each fourth time, or no flood.
 func (f *Flood) Skip() bool {
 	if !f.There() || f.skipped >= floodSkip {
 		return false
@@ -34,8 +33,7 @@ func (f *Flood) Skip() bool {
 	return true
 }
 
-// Note counts a Write, and those skipped before it, at a distance in time from
-// the last call of Note, and reports whether it is one of a flood.
+// Note counts Writes at a distance from the last Note, and reports whether they are a flood.
 func (f *Flood) Note(gap time.Duration) bool {
 	n := int(f.skipped) + 1
 	f.skipped = 0

@@ -23,8 +23,7 @@ const (
 	Blocked
 )
 
-// Gather is WriteUnlocking for a caller that sends the messages of many
-// connections together. It does not let go of the lock and never waits.
+// Gather is WriteUnlocking for a pass over many connections. It keeps the lock.
 func (o *Outbox) Gather(f Framer, now time.Duration, msg []byte, out *wire.Batch) (id uint64, how Gathered, err error) {
 	if err := o.Check(); err != nil || len(msg) == 0 {
 		return 0, Refused, err
@@ -42,9 +41,7 @@ func (o *Outbox) Gather(f Framer, now time.Duration, msg []byte, out *wire.Batch
 	return id, how, err
 }
 
-// Begin is Gather for a caller that frames by itself, and has looked at Err. If
-// it returns Framed, the caller is busy, as if that were done, and if Queued,
-// the caller frames into Batch and calls Take.
+// Begin is Gather for a caller that frames: Framed makes it busy, after Queued it calls Take.
 func (o *Outbox) Begin() Gathered {
 	how := o.place()
 	o.busy = o.busy || how == Framed
@@ -62,11 +59,9 @@ func (o *Outbox) place() Gathered {
 	return Framed
 }
 
-// SentUnlocking ends what Gather has begun: unsent is what found no room in the
-// socket, nil if all has left, and err one that ends the connection. It sends
-// that and what has come meanwhile, once: a goroutine goes on with what is pending
-// then, since the other connections of the pass are still busy, and a flood would
-// never end.
+// SentUnlocking ends what Gather has begun: unsent found no room, and err ends the
+// connection. It sends that and what has come meanwhile once. A goroutine goes on with the
+// rest, since a flood would never end.
 func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadline) {
 	if unsent != nil {
 		o.putBack(unsent, 0)
@@ -84,8 +79,7 @@ func (o *Outbox) SentUnlocking(unsent *wire.Batch, err error, d *deadline.Deadli
 	o.notify()
 }
 
-// TakeFailure returns the error of what was sent on behalf of others, once; nil
-// if there was none.
+// TakeFailure returns the error of what was sent for others, once; nil for none.
 func (o *Outbox) TakeFailure() error {
 	if o.failure == nil {
 		return nil
@@ -93,7 +87,6 @@ func (o *Outbox) TakeFailure() error {
 	return o.takeFailure()
 }
 
-// enqueue frames a message into what is pending.
 func (o *Outbox) enqueue(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
 	first := o.pending == nil
 	id, err = f.Frame(now, msg, o.Batch(now))

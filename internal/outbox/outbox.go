@@ -67,14 +67,14 @@ type Outbox struct {
 	clogged    atomic.Bool // pending is longer than answerRoom; read without the lock
 	waiters    int32
 	flood      Flood
-	seldom     *seldom       // nil until it is needed
+	extra      *extra        // nil until it is needed
 	pending    *wire.Batch   // framed and waiting to leave; nil when there is nothing
 	oldest     time.Duration // when the first of pending came
 	looked     time.Duration // when a Write looked at the clock last
 }
 
-// A seldom is what an Outbox needs once somebody has to wait, or in a flood.
-type seldom struct {
+// An extra has the fields that an Outbox needs only once somebody has to wait, or in a flood.
+type extra struct {
 	free   chan struct{}     // one token: busy or pending has changed; nil before somebody waits
 	turn   chan struct{}     // a token for the Write that may wait for room; nil where none has to
 	giveUp deadline.Deadline // of the end: how long what was taken may still take
@@ -97,39 +97,34 @@ type Refiller interface {
 	Refill()
 }
 
-// Init prepares an Outbox of an Owner, which may be a Refiller, for the connection
-// below. The lock mu guards the Outbox and whatever frames, so that the order of
-// framing is the order of leaving. If waits is true, Writes ask below for room first.
+// Init prepares an Outbox, guarded by mu, which keeps the order. If waits, Writes ask for room.
 func (o *Outbox) Init(mu *sync.Mutex, below datagram.Conn, owner Owner, waits bool) {
 	o.mu, o.Below, o.owner = mu, below, owner
 	_, o.refills = owner.(Refiller)
 	if waits {
-		o.seldom = &seldom{turn: make(chan struct{}, 1)}
-		o.seldom.turn <- struct{}{}
+		o.extra = &extra{turn: make(chan struct{}, 1)}
+		o.extra.turn <- struct{}{}
 	}
 }
 
-func (o *Outbox) rest() *seldom {
-	if o.seldom == nil {
-		o.seldom = new(seldom)
+func (o *Outbox) rest() *extra {
+	if o.extra == nil {
+		o.extra = new(extra)
 	}
-	return o.seldom
+	return o.extra
 }
 
 // Err returns what End was given last, nil before.
 func (o *Outbox) Err() error { return o.err }
 
-// End makes every Write fail with err, those too that wait. With io.EOF, by
-// which connections learn that the peer has closed, they fail with
-// datagram.ErrPeerClosed. Pending datagrams still leave.
+// End makes every Write fail with err; io.EOF becomes datagram.ErrPeerClosed.
 func (o *Outbox) End(err error) {
 	o.err = err
 	o.deadline.Expire()
 	o.notify()
 }
 
-// EndBelow is End for a connection that has ended other than by Close: what has
-// been received may still be read.
+// EndBelow is End without Close: what has been received may still be read.
 func (o *Outbox) EndBelow(err error) {
 	o.End(err)
 	o.endedBelow = true
@@ -151,8 +146,7 @@ func (o *Outbox) SetDeadline(t time.Time) {
 // Deadline returns the deadline of Writes.
 func (o *Outbox) Deadline() *deadline.Deadline { return &o.deadline }
 
-// Check returns why nothing can be written now: the end, an error of what was
-// sent earlier, which is told once, or the deadline.
+// Check returns why nothing can be written: the end, an earlier error (once), or the deadline.
 func (o *Outbox) Check() error { return o.checkBy(&o.deadline) }
 
 func (o *Outbox) checkBy(d *deadline.Deadline) error {
@@ -178,31 +172,26 @@ func (o *Outbox) takeFailure() error {
 // Busy reports whether somebody transmits.
 func (o *Outbox) Busy() bool { return o.busy }
 
-// Pending reports whether something waits to leave, which somebody is about to
-// send.
+// Pending reports whether something waits to leave, which somebody is about to send.
 func (o *Outbox) Pending() bool { return o.pending != nil }
 
-// Waiting returns for how long what is pending has waited to leave, 0 if nothing
-// is, and whether somebody transmits or waits for room to do so.
+// Waiting returns how long what is pending has waited, and whether somebody transmits.
 func (o *Outbox) Waiting(now time.Duration) (pending time.Duration, busy bool) {
 	if o.pending != nil {
 		pending = max(0, now-o.oldest)
 	}
-	return pending, o.busy || o.mustWait() && len(o.seldom.turn) == 0
+	return pending, o.busy || o.mustWait() && len(o.extra.turn) == 0
 }
 
-// Full reports whether so much is pending that it has to leave before a Write
-// may add to it.
+// Full reports whether what is pending has to leave before a Write may add to it.
 func (o *Outbox) Full() bool {
 	return o.pending != nil && (o.pending.Len() >= maxDatagrams || o.pending.Size() >= maxBytes)
 }
 
-// Crowded reports whether so much is pending that receiving and timers may not
-// add to it either.
+// Crowded reports whether so much is pending that receiving and timers may not add either.
 func (o *Outbox) Crowded() bool { return o.pending != nil && o.pending.Len() >= maxAnswers }
 
-// Batch returns what is pending, to be framed into. A caller that adds to it
-// then calls SendFreshUnlocking or ReleaseUnlocking.
+// Batch returns what is pending, to frame into. SendFresh- or ReleaseUnlocking follows.
 func (o *Outbox) Batch(now time.Duration) *wire.Batch {
 	if o.pending == nil {
 		o.pending = datagram.GetBatch()
@@ -211,12 +200,10 @@ func (o *Outbox) Batch(now time.Duration) *wire.Batch {
 	return o.pending
 }
 
-// Take notes that a Write is done with what it has framed into Batch: at the
-// end it is given time to leave.
+// Take notes that a Write has framed into Batch. At the end, that is given time to leave.
 func (o *Outbox) Take() { o.taken = true }
 
-// Answered notes that receiving or a timer has framed into Batch. Where that
-// waits for long, WaitUnclogged makes the other side's writer wait.
+// Answered notes framing by receiving or a timer, for WaitUnclogged.
 func (o *Outbox) Answered() {
 	if o.pending != nil && o.pending.Len() > answerRoom {
 		o.clogged.Store(true)

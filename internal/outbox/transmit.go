@@ -10,17 +10,13 @@ import (
 	"volley/internal/wire"
 )
 
-// atOnce is the deadline of those who must not wait for room in a socket: who
-// reads, and the timers.
+// atOnce is the deadline of the reader and of timers, which never wait for room.
 var atOnce = deadline.Passed()
 
-// Patience returns the deadline of those who have none: only the end of the
-// connection makes them give up.
+// Patience returns a deadline that never passes: only the connection's end stops a wait.
 func (o *Outbox) Patience() *deadline.Deadline { return &o.rest().giveUp }
 
-// SendFreshUnlocking sends what is pending, unless something was before the
-// caller framed: then somebody is about to. It does not wait for room in the
-// socket.
+// SendFreshUnlocking sends what is pending, unless somebody is about to.
 func (o *Outbox) SendFreshUnlocking(before bool) {
 	if o.pending != nil && !before && !o.busy {
 		o.busy = true
@@ -28,9 +24,7 @@ func (o *Outbox) SendFreshUnlocking(before bool) {
 	}
 }
 
-// PumpUnlocking sends what is pending, and what a Refiller adds, unless
-// somebody is busy, who does so then. It waits for room in the socket until the
-// deadline, or not at all if that is nil; then a goroutine goes on.
+// PumpUnlocking sends what is pending and a Refiller's, until the deadline, or by a goroutine.
 func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
 	if o.busy {
 		return
@@ -42,15 +36,13 @@ func (o *Outbox) PumpUnlocking(d *deadline.Deadline) {
 	o.ReleaseUnlocking(d)
 }
 
-// PumpSoon is PumpUnlocking on a goroutine of its own, for what a Refiller holds
-// back for the sake of what follows. It does not let go of the lock.
+// PumpSoon is PumpUnlocking on its own goroutine, for what a Refiller holds back.
 func (o *Outbox) PumpSoon() {
 	if !o.busy {
 		o.flushSoon()
 	}
 }
 
-// more reports whether there is something to transmit.
 func (o *Outbox) more() bool {
 	o.trim()
 	if o.pending == nil && o.refills {
@@ -68,8 +60,7 @@ func (o *Outbox) trim() {
 	}
 }
 
-// AcquireUnlocking waits until nobody is busy and makes the caller so. Its error
-// is that of Check, but by the deadline d.
+// AcquireUnlocking waits until nobody is busy, and takes the turn. Its error is Check's, by d.
 func (o *Outbox) AcquireUnlocking(d *deadline.Deadline) error {
 	if err := o.checkBy(d); err != nil {
 		return err
@@ -83,14 +74,13 @@ func (o *Outbox) AcquireUnlocking(d *deadline.Deadline) error {
 	return nil
 }
 
-// ReleaseUnlocking sends what is pending and lets the next sender in; the caller
-// is busy. If there is no room for it until the deadline, a goroutine goes on.
+// ReleaseUnlocking sends what is pending and ends the caller's turn, or leaves a goroutine.
 func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
 	for o.more() {
 		if o.sendPendingUnlocking(d) {
 			continue
 		}
-		if o.seldom != nil && d == &o.seldom.giveUp {
+		if o.extra != nil && d == &o.extra.giveUp {
 			datagram.PutBatch(o.pending)
 			o.pending = nil
 			o.clogged.Store(false)
@@ -104,7 +94,6 @@ func (o *Outbox) ReleaseUnlocking(d *deadline.Deadline) {
 	o.notify()
 }
 
-// flushSoon starts flush.
 func (o *Outbox) flushSoon() {
 	if o.run == nil {
 		o.run = o.flush
@@ -112,8 +101,7 @@ func (o *Outbox) flushSoon() {
 	go o.run()
 }
 
-// flush sends what is pending on a goroutine of its own, unless somebody else
-// does already.
+// flush sends what is pending on a goroutine of its own, unless somebody else does already.
 func (o *Outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,10 +126,8 @@ func (o *Outbox) ClearUnlocking(d *deadline.Deadline) error {
 	return nil
 }
 
-// TransmitUnlocking sends a batch of the caller's, who is busy and has called
-// ClearUnlocking. It returns how many datagrams are done with; if not all, the
-// error is os.ErrDeadlineExceeded or the end, and otherwise one that ends the
-// connection.
+// TransmitUnlocking sends a batch of a busy caller, after ClearUnlocking. It returns how
+// many datagrams are done with; if not all, the error is os.ErrDeadlineExceeded or the end.
 func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	o.mu.Unlock()
 	n, err = o.transmit(out, d)
@@ -152,9 +138,7 @@ func (o *Outbox) TransmitUnlocking(out *wire.Batch, d *deadline.Deadline) (n int
 	return n, err
 }
 
-// transmit hands a batch to the layer below, without the lock. The error is one
-// that ends the connection, or os.ErrDeadlineExceeded if there was no room for
-// the datagrams from n on in time.
+// transmit hands a batch down without the lock. The error is the end, or no room from n on.
 func (o *Outbox) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err error) {
 	n, err = o.Below.WriteBatchBy(out, d)
 	switch {
@@ -168,9 +152,7 @@ func (o *Outbox) transmit(out *wire.Batch, d *deadline.Deadline) (n int, err err
 	return n, err
 }
 
-// sendPendingUnlocking transmits the queue as it is now; the caller is busy. It
-// reports false if there was no room for all of it until the deadline: the rest
-// is pending again then, before what has come meanwhile.
+// sendPendingUnlocking transmits the queue; the caller is busy. False: the rest found no room.
 func (o *Outbox) sendPendingUnlocking(d *deadline.Deadline) bool {
 	out := o.pending
 	o.pending = nil
@@ -207,10 +189,9 @@ func (o *Outbox) putBack(out *wire.Batch, n int) {
 	o.pending = rest
 }
 
-// DrainUnlocking sends what is pending after End, and behind it what last
-// frames. Datagrams of Writes that have returned may take up to 100 ms; the
-// others leave at once or not at all. It reports false, and does not call last, if somebody
-// is still transmitting after that time.
+// DrainUnlocking sends what is pending after End, and then what last frames. Datagrams of
+// finished Writes may take 100 ms; others leave at once or not at all. False: somebody still
+// transmits after that, and last is not called.
 func (o *Outbox) DrainUnlocking(last func()) bool {
 	if o.taken {
 		o.Patience().Set(time.Now().Add(linger))

@@ -36,20 +36,18 @@ func (o *Outbox) addWaiter() <-chan struct{} {
 }
 
 // mustWait reports whether the connection below has no room at times.
-func (o *Outbox) mustWait() bool { return o.seldom != nil && o.seldom.turn != nil }
+func (o *Outbox) mustWait() bool { return o.extra != nil && o.extra.turn != nil }
 
 func (o *Outbox) notify() {
 	if o.waiters > 0 {
 		select {
-		case o.seldom.free <- struct{}{}:
+		case o.extra.free <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// WaitUnclogged waits while more answers are pending than a lossless link may
-// have. It is called without the lock, by the other side's writer. Its error is
-// os.ErrDeadlineExceeded if cancel is closed first, and net.ErrClosed after End.
+// WaitUnclogged waits while too many answers are pending, until cancel or the end.
 func (o *Outbox) WaitUnclogged(cancel <-chan struct{}) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -177,7 +177,7 @@ func TestWaitForRoomFails(t *testing.T) {
 			if test.want != nil {
 				require.Empty(t, c.link.sent)
 			}
-			require.Len(t, c.seldom.turn, 1)
+			require.Len(t, c.extra.turn, 1)
 		})
 	}
 }

@@ -23,8 +23,7 @@ type Framer interface {
 	RestUnlocking(now time.Duration)
 }
 
-// WriteUnlocking sends a message of a connection that was made at the time born. An
-// empty one is not sent.
+// WriteUnlocking sends a message of a connection made at born. An empty one is not sent.
 func (o *Outbox) WriteUnlocking(f Framer, born time.Time, msg []byte) (id uint64, err error) {
 	if err := o.Check(); err != nil || len(msg) == 0 {
 		return 0, err
@@ -69,8 +68,7 @@ func (o *Outbox) writeNowUnlocking(f Framer, now time.Duration, msg []byte) (id 
 	return id, err
 }
 
-// sendOneUnlocking frames a message and transmits it; the caller is busy and
-// nothing is pending.
+// sendOneUnlocking frames and transmits a message; the caller is busy, and nothing is pending.
 func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id uint64, err error) {
 	out := datagram.GetBatch()
 	if id, err = f.Frame(now, msg, out); err == nil {
@@ -80,8 +78,7 @@ func (o *Outbox) sendOneUnlocking(f Framer, now time.Duration, msg []byte) (id u
 	return id, err
 }
 
-// queueUnlocking frames a message into the queue. The first one starts a
-// goroutine that empties it; a full or old queue is emptied here.
+// queueUnlocking frames into the queue, starts its goroutine, or empties a full or old one.
 func (o *Outbox) queueUnlocking(f Framer, born time.Time, now time.Duration, msg []byte) (uint64, error) {
 	for o.Full() {
 		var err error
@@ -117,9 +114,7 @@ func (o *Outbox) queueUnlocking(f Framer, born time.Time, now time.Duration, msg
 	return id, nil
 }
 
-// writeWaitingUnlocking writes to a connection that has no room at times: it
-// waits for that first. One Write at a time does so, since the other side makes
-// room for one message; but what receiving has to say need not wait for it.
+// writeWaitingUnlocking waits for room, one Write at a time. Receiving does not wait.
 func (o *Outbox) writeWaitingUnlocking(f Framer, born time.Time, msg []byte) (id uint64, err error) {
 	if err := f.Check(msg); err != nil {
 		return 0, err
@@ -128,7 +123,7 @@ func (o *Outbox) writeWaitingUnlocking(f Framer, born time.Time, msg []byte) (id
 	passed := o.deadline.Arm()
 	mine := false
 	select {
-	case <-o.seldom.turn:
+	case <-o.extra.turn:
 		mine = true
 		err = o.Below.WaitWritable(len(msg), passed)
 	case <-passed:
@@ -137,7 +132,7 @@ func (o *Outbox) writeWaitingUnlocking(f Framer, born time.Time, msg []byte) (id
 	o.deadline.Disarm()
 	o.mu.Lock()
 	if mine {
-		defer func() { o.seldom.turn <- struct{}{} }()
+		defer func() { o.extra.turn <- struct{}{} }()
 	}
 	if o.err != nil || err != nil {
 		if e := o.Check(); e != nil {
@@ -155,11 +150,9 @@ func (o *Outbox) writeWaitingUnlocking(f Framer, born time.Time, msg []byte) (id
 	return o.sendOneUnlocking(f, time.Since(born), msg)
 }
 
-// WriteBatchUnlocking sends messages in as few system calls as the platform
-// allows, and returns when all have left. It returns how many of them it is
-// done with; if not all, with the error that stopped it. An empty one counts,
-// but is not sent. It sets the numbers of those that were framed in ids, unless that is
-// nil.
+// WriteBatchUnlocking sends messages in few system calls, and returns how many are done with
+// when all have left, or the error that stopped it. An empty one counts, but is not sent.
+// ids, unless nil, get the numbers.
 func (o *Outbox) WriteBatchUnlocking(f Framer, born time.Time, ids []uint64, msgs [][]byte) (n int, err error) {
 	if o.mustWait() {
 		for n < len(msgs) {
@@ -185,8 +178,7 @@ func (o *Outbox) WriteBatchUnlocking(f Framer, born time.Time, ids []uint64, msg
 	return n, err
 }
 
-// frameAllUnlocking frames messages into the queue, and sends that when it is
-// full; the caller is busy. Of n messages, those before sent have left.
+// frameAllUnlocking frames messages and sends full queues. Of n, those before sent have left.
 func (o *Outbox) frameAllUnlocking(f Framer, born time.Time, ids []uint64, msgs [][]byte) (n, sent int, err error) {
 	now := time.Since(born)
 	for n < len(msgs) {

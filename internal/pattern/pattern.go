@@ -7,8 +7,7 @@ import (
 	"fmt"
 )
 
-// New returns a message of a size that begins with its number; the bytes behind
-// the number follow from it.
+// New returns a message of a size that begins with its number, from which the rest follows.
 func New(number uint32, size int) []byte {
 	b := make([]byte, size)
 	Fill(b, number)
@@ -27,8 +26,7 @@ func Fill(b []byte, number uint32) {
 	}
 }
 
-// Check returns the number of a message of at least four bytes, or an error if
-// the message is not intact.
+// Check returns the number of a message of at least four bytes, or an error if it is damaged.
 func Check(b []byte) (uint32, error) {
 	if len(b) < 4 {
 		return 0, fmt.Errorf("message of %d bytes", len(b))

@@ -37,9 +37,8 @@ const (
 	maxElapsed = int64(1) << 61  // nanoseconds, 73 years
 	endSize    = 1 + 5 + 4 + 2*5 // at most, of the frame that ends a capture
 
-	// The data of a call may lack omitted bytes, or omittedShare times the size of
-	// the rest of its record if that is more. A replay puts zeros in their place, so
-	// its work stays in proportion to the file. The writer keeps more data as zeros.
+	// A call's data may lack omitted bytes, or omittedShare times the rest of its record. A
+	// replay puts zeros there, so that its work is in proportion to the file.
 	omitted      = 64 << 10
 	omittedShare = 4096
 )
@@ -92,7 +91,6 @@ func library() string {
 	return m.Version
 }
 
-// appendStart appends what a capture begins with.
 func appendStart(dst []byte, h *Header) []byte {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -101,7 +99,6 @@ func appendStart(dst []byte, h *Header) []byte {
 	return appendFrame(append(dst, magic...), body)
 }
 
-// appendFrame appends a frame.
 func appendFrame(dst, body []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(body)))
 	dst = append(dst, body...)
@@ -131,8 +128,7 @@ type Connection struct {
 	Incomplete bool            `json:"-"`
 }
 
-// DecodeConfig decodes Config into what cfg points to. A field that cfg does not
-// have is an error, because it would matter.
+// DecodeConfig decodes Config into cfg. A field that cfg does not have is an error.
 func (c *Connection) DecodeConfig(cfg any) error {
 	d := json.NewDecoder(bytes.NewReader(c.Config))
 	d.DisallowUnknownFields()
@@ -165,6 +161,7 @@ const (
 	Disconnect                 // the end is asked for, in order
 	Abort                      // the end, at once
 	Aside                      // what the connection sent by itself, without the core: nothing to replay
+	Move                       // the other side is reached by another way
 )
 
 // Kinds of records that are no calls.
@@ -177,7 +174,7 @@ const (
 var kindNames = map[Kind]string{
 	Receive: "receive", Send: "send", Tick: "tick", Close: "close", Update: "update", Control: "control",
 	Expire: "expire", Compact: "compact", InquiryDue: "inquiry due", Inquire: "inquire", Renew: "renew",
-	EndBatch: "end of batch", Transmit: "transmit", Priority: "priority", Disconnect: "disconnect", Abort: "abort", Aside: "aside",
+	EndBatch: "end of batch", Transmit: "transmit", Priority: "priority", Disconnect: "disconnect", Abort: "abort", Aside: "aside", Move: "move",
 	Opened: "opened", Joined: "joined", Closed: "closed",
 }
 
@@ -189,7 +186,6 @@ func (k Kind) String() string {
 	return fmt.Sprintf("call %d", uint16(k))
 }
 
-// appendBlob appends a length and the bytes.
 func appendBlob(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
@@ -200,8 +196,7 @@ func appendData(dst, b []byte, keep int) []byte {
 	return appendBlob(dst, b[:min(keep, len(b))])
 }
 
-// mayLack reports whether the data of a call may lack n bytes; rest is the size of
-// its record from the kind on.
+// mayLack reports whether a call's data may lack n bytes; rest is its record from the kind on.
 func mayLack(n, rest int) bool { return n <= max(omitted, omittedShare*rest) }
 
 // A fields takes a body apart. After an error it returns zeros.
@@ -221,13 +216,8 @@ func (f *fields) uvarint() uint64 {
 }
 
 func (f *fields) varint() int64 {
-	v, n := binary.Varint(f.b)
-	if n <= 0 {
-		f.fail()
-		return 0
-	}
-	f.b = f.b[n:]
-	return v
+	u := f.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
 }
 
 func (f *fields) byte() byte {
@@ -240,7 +230,6 @@ func (f *fields) byte() byte {
 	return v
 }
 
-// blob takes bytes that follow their length.
 func (f *fields) blob() []byte {
 	n := f.uvarint()
 	if n > uint64(len(f.b)) {

@@ -27,8 +27,7 @@ type Outputs struct {
 	omit bool
 }
 
-// Datagram adds a datagram that the core has sent, of which the first head bytes
-// are no message.
+// Datagram adds a sent datagram, of which the first head bytes are no message.
 func (o *Outputs) Datagram(b []byte, head int) {
 	if o == nil {
 		return
@@ -36,8 +35,7 @@ func (o *Outputs) Datagram(b []byte, head int) {
 	o.buf = appendData(append(o.buf, outDatagram), b, o.keep(b, head))
 }
 
-// Sent adds the datagrams of a batch, which may be nil, from number n on. The first
-// head bytes of each are no message.
+// Sent adds the datagrams of a batch from number n on, nil for none. See Datagram for head.
 func (o *Outputs) Sent(b *wire.Batch, n int, head func([]byte) int) {
 	if o == nil || b == nil {
 		return
@@ -53,8 +51,7 @@ func (o *Outputs) Reset(omit bool) { o.buf, o.omit = o.buf[:0], omit }
 // Bytes returns what was added, valid until the next change.
 func (o *Outputs) Bytes() []byte { return o.buf }
 
-// Delivered adds a message that the core has given to the application; number is
-// that of the message, or of its channel, as the protocol has it.
+// Delivered adds a message for the application, with its number or its channel's.
 func (o *Outputs) Delivered(number uint64, b []byte) {
 	if o == nil {
 		return
@@ -85,8 +82,7 @@ func (o *Outputs) Result(v int64) {
 	o.buf = binary.AppendVarint(append(o.buf, outResult), v)
 }
 
-// Asked adds that the core has asked for n bytes of memory. The reply is an answer,
-// see [Stream.Answer].
+// Asked adds that the core has asked for n bytes. The reply is an answer, see [Stream.Answer].
 func (o *Outputs) Asked(n int) {
 	if o == nil {
 		return
@@ -112,8 +108,7 @@ type output struct {
 	sum  uint32
 }
 
-// outputs iterates over encoded outputs, and ends at the first that is malformed
-// with an output whose kind is 0.
+// outputs iterates over encoded outputs. A malformed one ends it, with kind 0.
 func outputs(b []byte) iter.Seq[output] {
 	return func(yield func(output) bool) {
 		f := &fields{b: b}

@@ -40,8 +40,7 @@ type Record struct {
 	whole         *whole
 }
 
-// Whole returns Data with zeros for what was left out. It is valid until the next
-// call of Whole, of any record, or Next.
+// Whole returns Data with zeros for what was left out, until the next Whole or Next.
 func (r *Record) Whole() []byte {
 	if len(r.Data) == r.Size {
 		return r.Data
@@ -49,8 +48,7 @@ func (r *Record) Whole() []byte {
 	return r.whole.of(r.Data, r.Size)
 }
 
-// A whole has zeros for the data of all records, so that a few bytes which say that
-// many were left out do not cost the time to make these.
+// A whole has the zeros of what was left out, made once for all records.
 type whole struct {
 	buf  []byte
 	used int // bytes that are not zero
@@ -78,8 +76,7 @@ func (r *Record) Arg() (v int64, ok bool) {
 // Answered reports whether all replies to the core's questions have been used.
 func (r *Record) Answered() bool { return len(r.answers) == 0 }
 
-// Answer returns the reply to the core's next question; ok is false if it asked no
-// more.
+// Answer returns the reply to the core's next question; ok is false if it asked no more.
 func (r *Record) Answer() (answer, ok bool) {
 	if len(r.answers) == 0 {
 		return false, false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -156,12 +157,33 @@ func TestPackets(t *testing.T) {
 	for range record.Packets() {
 		break
 	}
+	require.Len(t, packetsOf(t, func(c *recorded) {
+		c.s.Begin(recording.Receive, 0)
+		out := c.s.Outputs()
+		out.Datagram([]byte("one"), 3)
+		out.Datagram([]byte("two"), 3)
+		c.s.End()
+	}), 3, "what came in, and two answers")
 	v, ok := record.Arg()
 	require.Equal(t, []any{int64(-5), true}, []any{v, ok})
 	_, ok = record.Arg()
 	require.False(t, ok)
 	_, err = reader.Next()
 	require.Equal(t, io.EOF, err)
+}
+
+// packetsOf returns the datagrams of a call.
+func packetsOf(t *testing.T, call func(*recorded)) (list []recording.Packet) {
+	r := newRecorder(t, &recording.Config{})
+	call(record(r, 0))
+	reader, err := recording.NewReader(bytes.NewReader(contents(t, r)))
+	require.NoError(t, err)
+	for range 2 {
+		record, err := reader.Next()
+		require.NoError(t, err)
+		list = slices.Collect(record.Packets())
+	}
+	return list
 }
 
 func FuzzReader(f *testing.F) {

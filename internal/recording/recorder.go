@@ -54,8 +54,7 @@ type Recorder struct {
 	out      *sink
 }
 
-// A segment is a piece of the capture that can be read without those before it:
-// it names each connection before the first call of it.
+// A segment of the capture can be read by itself: it names its connections first.
 type segment struct {
 	b      []byte
 	shared bool // WriteTo reads it, so that it is not used again
@@ -162,7 +161,6 @@ func (r *Recorder) failLocked(err error) {
 	}
 }
 
-// appendEnd appends the record that ends a capture.
 func (r *Recorder) appendEnd(dst []byte) []byte {
 	var body [endSize]byte
 	b := append(body[:0], recordEnd)
@@ -178,8 +176,7 @@ func (r *Recorder) appendEnd(dst []byte) []byte {
 	return appendFrame(dst, append(b, reason))
 }
 
-// Open begins to record a connection. It returns nil, of which no method but Outputs
-// must be called, if there is no Recorder or it has stopped.
+// Open begins to record a connection; nil, for Outputs only: there is nothing to record to.
 func (r *Recorder) Open(info Connection) *Stream {
 	if r == nil || r.stopped.Load() {
 		return nil
@@ -206,7 +203,6 @@ func (r *Recorder) Open(info Connection) *Stream {
 	return s
 }
 
-// commit records what a Stream has prepared.
 func (r *Recorder) commit(s *Stream, body []byte, call bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,8 +216,7 @@ func (r *Recorder) commit(s *Stream, body []byte, call bool) {
 	}
 }
 
-// refuse notes that a record did not fit. A ring goes on with a new segment, which
-// shows by the numbers of calls that something is missing.
+// refuse notes that a record did not fit. A ring begins a segment, which shows the gap.
 func (r *Recorder) refuse() {
 	r.dropped.Add(1)
 	if r.cfg.Ring {
@@ -235,8 +230,7 @@ func (r *Recorder) refuse() {
 	r.failLocked(ErrLimit)
 }
 
-// put appends a record, and before it, in a segment that has not named its
-// connection, that name. It reports false if there is no room.
+// put appends a record, behind its connection's name if need be. False: there is no room.
 func (r *Recorder) put(body []byte, s *Stream) bool {
 	if r.out != nil {
 		return r.putOut(body)

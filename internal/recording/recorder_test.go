@@ -252,9 +252,15 @@ func TestDivergence(t *testing.T) {
 
 // Without a ring the beginning stays, up to the limit and no byte more.
 func TestLimit(t *testing.T) {
-	for _, limit := range []int64{recording.MinBytes, 100_001, 1 << 20} {
+	for _, limit := range []int64{recording.MinBytes, 100_001, 1 << 20, 16 << 20} {
 		for _, size := range []int{0, 100, 1500, 20_000} {
 			r := newRecorder(t, &recording.Config{MaxBytes: limit})
+			if limit == 16<<20 { // the default
+				if size < 20_000 {
+					continue
+				}
+				r = newRecorder(t, &recording.Config{})
+			}
 			c := record(r, 0)
 			for n := 0; n < 1<<20 && r.Err() == nil; n++ {
 				c.receive(make([]byte, size))

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// A sink gives a capture to a writer, on a goroutine of its own, so that recording
-// never waits for it.
+// A sink writes a capture on its own goroutine, so that recording never waits.
 type sink struct {
 	w    io.Writer
 	fail func(error)   // called with no lock held
@@ -28,8 +27,7 @@ func newSink(w io.Writer, start []byte, fail func(error)) *sink {
 	return k
 }
 
-// put takes a record; false: too much waits before it. Its own size does not count,
-// so that a large one is taken also while a small one waits.
+// put takes a record of any size; false: too much waits before it.
 func (k *sink) put(body []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -49,8 +49,7 @@ func (s *Stream) name() []byte {
 	return append(b, s.info...)
 }
 
-// naming returns how many bytes the name of s takes in a segment; 0 if it is there,
-// or with a nil s.
+// naming returns the size of the name of s in a segment; 0 if it is there, or s is nil.
 func (s *Stream) naming(segment uint64) int {
 	if s == nil || s.segment == segment {
 		return 0
@@ -58,8 +57,7 @@ func (s *Stream) naming(segment uint64) int {
 	return frameSize(1 + uvarintSize(s.id) + uvarintSize(s.calls) + uvarintSize(uint64(s.last)) + len(s.info))
 }
 
-// Begin begins a call of the core, at a time since Connection.Start. It must be
-// the time that the core goes by, and not run backwards.
+// Begin begins a call at the core's time since Start, which never runs backwards.
 func (s *Stream) Begin(kind Kind, at time.Duration) {
 	s.giveUp()
 	if s.r.stopped.Load() {
@@ -77,8 +75,7 @@ func (s *Stream) Arg(v int64) {
 	}
 }
 
-// Data adds the datagram or message that the call was given, once, of which the
-// first head bytes are no message.
+// Data adds the call's datagram or message, once. Its first head bytes are no message.
 func (s *Stream) Data(b []byte, head int) {
 	c := s.call
 	if c == nil {
@@ -94,8 +91,7 @@ func (s *Stream) Data(b []byte, head int) {
 	c.data = append(c.data, make([]byte, zeros)...)
 }
 
-// Answer adds the reply to a question of the core: whether a message was taken, or
-// memory granted.
+// Answer adds the reply to the core: whether a message was taken, or memory granted.
 func (s *Stream) Answer(ok bool) {
 	if c := s.call; c != nil {
 		var b byte
@@ -106,8 +102,7 @@ func (s *Stream) Answer(ok bool) {
 	}
 }
 
-// Reserved adds that the core has asked for delta bytes of memory, and the reply,
-// which it returns. Memory that was given back is no question.
+// Reserved adds a request for memory with its reply, which it returns.
 func (s *Stream) Reserved(delta int, ok bool) bool {
 	if delta > 0 && s.Outputs() != nil {
 		s.Outputs().Asked(delta)

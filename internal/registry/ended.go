@@ -1,6 +1,9 @@
 package registry
 
-import "sync"
+import (
+	"cmp"
+	"sync"
+)
 
 // Totals are the counters of connections that have ended, added up, and how many
 // they are. The fields are explained at volleydebug.Totals, which has the same.
@@ -16,7 +19,6 @@ type Totals struct {
 	MissedInbox                     uint64
 }
 
-// add adds the counters of a connection.
 func (t *Totals) add(c *Conn) {
 	t.Conns++
 	t.MessagesSent += c.MessagesSent
@@ -37,22 +39,22 @@ func (t *Totals) add(c *Conn) {
 // An Ended holds the totals of the connections that one listener has had, or of
 // those of one Set. The zero value is ready for use.
 type Ended struct {
+	role     string // of the connections of a Set; "": they are accepted
 	mu       sync.Mutex
 	totals   Totals
 	protocol string // of the last one
 }
 
-// Add adds a connection that has ended, once. It must be called after Over reports
-// so, for otherwise a connection could be counted twice at a time; that one is not
-// counted for a moment does less harm. The caller holds no lock that View takes.
-// A connection that belongs to another listener is left to that, as one of a
-// riptide.Server over a session of netcode.
+// Add adds a connection once, after its End, or it could be counted twice; to miss it for a
+// moment is better. The caller holds no lock that View takes. A connection of another listener
+// is left to that.
 func (e *Ended) Add(v Viewer, listener uint64) {
-	c := Conn{Listener: listener}
+	c := Conn{ID: v.ID(), Listener: listener}
 	v.View(&c, false)
 	if c.Listener != listener {
 		return
 	}
+	recent.add(endOf(&c, cmp.Or(e.role, Accepted), v.End()))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.totals.add(&c)
@@ -85,19 +87,13 @@ func Groups() (all []Group) {
 	sources.mu.Lock()
 	ended := sources.ended
 	sources.mu.Unlock()
-	for _, s := range ended {
-		s.ended.mu.Lock()
-		g := Group{Protocol: s.ended.protocol, Role: s.role, Totals: s.ended.totals}
-		s.ended.mu.Unlock()
+	for _, e := range ended {
+		e.mu.Lock()
+		g := Group{Protocol: e.protocol, Role: e.role, Totals: e.totals}
+		e.mu.Unlock()
 		if g.Conns > 0 {
 			all = append(all, g)
 		}
 	}
 	return all
-}
-
-// An endedSet is the Ended of a Set.
-type endedSet struct {
-	ended *Ended
-	role  string
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // A Viewer is a connection that can be looked at. Its methods may be called at
-// any time, also by several goroutines, and are called with no lock held but, for
-// Over, that of a Set.
+// any time, also by several goroutines. Only End is called with a lock held, that of a Set.
 type Viewer interface {
 	// ID returns what tells the connection from all others, see the function ID.
 	ID() uint64
-	// Over reports whether it has ended.
-	Over() bool
+	// End returns why it has ended; nil: it has not. Its own Close is net.ErrClosed, and
+	// io.EOF is that of the peer.
+	End() error
 	// View fills in what is known of the connection, but for Listener and Role,
 	// which the caller has set. Explain is filled in if that is asked for. It
 	// returns false if the connection has ended, whose counters it fills in all the
@@ -50,7 +50,7 @@ var sources struct {
 	mu        sync.Mutex
 	listeners []func([]ListenerViewer) []ListenerViewer
 	conns     []func([]item) []item
-	ended     []endedSet // of the sets of conns
+	ended     []*Ended // of the sets of conns
 }
 
 // NewListeners returns the set of a protocol's listeners.
@@ -67,14 +67,13 @@ func NewListeners[T any](view func(*T) ListenerViewer) *Set[T] {
 	return s
 }
 
-// NewConns returns a set of connections that belong to no listener, which all
-// came to be in the same way.
+// NewConns returns a set of connections without a listener that began in the same way.
 func NewConns[T any](role string, view func(*T) Viewer) *Set[T] {
-	s := newSet(func(p *T) bool { return view(p).Over() })
-	s.view = view
+	s := newSet(func(p *T) bool { return view(p).End() != nil })
+	s.view, s.ended.role = view, role
 	sources.mu.Lock()
 	defer sources.mu.Unlock()
-	sources.ended = append(sources.ended, endedSet{&s.ended, role})
+	sources.ended = append(sources.ended, &s.ended)
 	sources.conns = append(sources.conns, func(all []item) []item {
 		for _, p := range s.living() {
 			all = append(all, item{viewer: view(p), role: role})
@@ -102,8 +101,7 @@ func listeners() (all []ListenerViewer) {
 	return all
 }
 
-// items returns the connections that live, each once, but for those that two
-// layers know.
+// items returns the connections that live, each once, but for those that two layers know.
 func items(ls []ListenerViewer) (all []item) {
 	for _, l := range ls {
 		id := l.ID()
@@ -118,8 +116,7 @@ func items(ls []ListenerViewer) (all []item) {
 	return all
 }
 
-// Look returns all listeners and connections that live. Those connections are
-// explained, too, if there are at most so many, which it reports.
+// Look returns what lives, explained if there are at most so many connections.
 func Look(atMost int) (ls []Listener, cs []Conn, explained bool) {
 	views := listeners()
 	ls = make([]Listener, len(views))
@@ -148,8 +145,7 @@ func Look(atMost int) (ls []Listener, cs []Conn, explained bool) {
 	return ls, cs, explained
 }
 
-// LookAt returns one connection, explained. It reports false if there is none
-// that lives.
+// LookAt returns one connection, explained. It reports false if there is none that lives.
 func LookAt(id uint64) (c Conn, ok bool) {
 	for _, it := range items(listeners()) {
 		if it.viewer.ID() == id {
@@ -162,9 +158,7 @@ func LookAt(id uint64) (c Conn, ok bool) {
 
 var seed = maphash.MakeSeed()
 
-// ID returns a number that stands for what lives at p and was born then, for as
-// long as the process runs. It has at most 53 bits, so that a float64 holds it,
-// and says nothing about p.
+// ID returns a number of 53 bits for what lives at p and was born then.
 func ID[T any](p *T, born time.Time) uint64 {
 	type key struct {
 		p    *T

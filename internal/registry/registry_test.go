@@ -1,19 +1,30 @@
 package registry
 
 import (
+	"cmp"
+	"net"
 	"testing"
 	"time"
 )
 
 type fakeConn struct {
-	born time.Time
-	over bool
+	born   time.Time
+	remote net.Addr
+	over   bool
+	why    error // nil: its own Close
 }
 
 func (c *fakeConn) ID() uint64 { return ID(c, c.born) }
-func (c *fakeConn) Over() bool { return c.over }
+
+func (c *fakeConn) End() error {
+	if !c.over {
+		return nil
+	}
+	return cmp.Or(c.why, net.ErrClosed)
+}
+
 func (c *fakeConn) View(v *Conn, explain bool) bool {
-	v.Protocol = "fake"
+	v.Protocol, v.Remote = "fake", c.remote
 	if explain {
 		v.Explain = "explained"
 	}

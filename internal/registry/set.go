@@ -40,9 +40,7 @@ func (s *Set[T]) Add(p *T) {
 	s.members = append(s.members, w)
 }
 
-// Ended adds the counters of a member that has ended, which is called once for
-// each, to what the Set keeps of them, as Ended.Add does. It need not have been
-// added before.
+// Ended adds the counters of an ended member, once, whether it was added or not.
 func (s *Set[T]) Ended(p *T) { s.ended.Add(s.view(p), 0) }
 
 // living returns the members that have not ended.
@@ -53,8 +51,7 @@ func (s *Set[T]) living() (all []*T) {
 	return all
 }
 
-// sweepLocked drops who has ended or was forgotten, and calls f, if not nil, with
-// the others.
+// sweepLocked drops members that have ended or are garbage, and calls f with the others.
 func (s *Set[T]) sweepLocked(f func(*T)) {
 	kept := s.members[:0]
 	for _, w := range s.members {

@@ -29,10 +29,9 @@ const MaxMemory = 1 << 30
 
 var errMemory = errors.New("more memory is needed than replays may take")
 
-// Replay replays the connections of one protocol in a capture. Open makes the fresh
-// core of a connection. Its error ends the replay, as do a malformed record, and cores
-// that hold more than memory bytes after a call. The Report is then of what came
-// before.
+// Replay replays one protocol's connections in a capture. Open makes the fresh core of each.
+// Its error, a malformed record, or more than memory bytes in cores end the replay; the
+// Report is of what came before.
 func Replay(r io.Reader, protocol string, memory int, open func(*recording.Connection) (Core, error)) (*capture.Report, error) {
 	c, err := recording.NewReader(r)
 	if err != nil {
@@ -181,7 +180,6 @@ func wrong(r *recording.Record, err error) error {
 	return &capture.FormatError{Offset: r.Offset, Reason: err.Error(), Err: err}
 }
 
-// finish sums up a connection.
 func (c *playing) finish() {
 	if c.recorded != nil {
 		c.recorded.Sum(c.Recorded[:0])

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"volley/internal/loopback"
 )
@@ -20,6 +21,15 @@ import (
 // A goBlock is a Go block of a document, with the comment before it.
 type goBlock struct {
 	doc, kind, arg, code string
+}
+
+// source returns a block that is part of a file as a package of its own.
+func (b goBlock) source(number int) string {
+	code := fmt.Sprintf("package x%d\n\n", number)
+	for _, im := range strings.Fields(b.arg) {
+		code += fmt.Sprintf("import %q\n", im)
+	}
+	return code + "\n" + b.code
 }
 
 var goBlockPattern = regexp.MustCompile("(?s)<!-- (file|imports): ([^\n]*) -->\n\n```go\n(.*?)```\n")
@@ -103,6 +113,7 @@ func write(t *testing.T, name, content string) {
 // TestExporterRecipe: what docs/observability.md says of go.mod names each exporter,
 // and the library, where they are.
 func TestExporterRecipe(t *testing.T) {
+	atRoot(t)
 	_, run := scratch(t)
 	run("go mod init example.com/game")
 	for _, command := range shBlock(t, "docs/observability.md", "go mod edit") {
@@ -132,10 +143,58 @@ func TestExporterRecipe(t *testing.T) {
 	}
 }
 
+// TestNewcomer does what docs/secure.md says, from an empty folder: two processes
+// that talk encrypted, with at most 25 lines of code and within two minutes.
+func TestNewcomer(t *testing.T) {
+	atRoot(t)
+	begin := time.Now()
+	dir, run := scratch(t)
+	for i, b := range goBlocks(t, "docs/secure.md") {
+		if b.kind == "file" {
+			lines := regexp.MustCompile(`(?m)^.*\S.*$`).FindAllString(b.code, -1)
+			if len(lines) > 25 {
+				t.Errorf("%s has %d lines, want at most 25", b.arg, len(lines))
+			}
+			// A port that is free, in place of the one that people remember.
+			write(t, filepath.Join(dir, b.arg), strings.Replace(b.code, `":7777"`, `"127.0.0.1:0"`, 1))
+			continue
+		}
+		write(t, filepath.Join(dir, fmt.Sprintf("x%d", i), "x.go"), b.source(i))
+	}
+	commands := shBlock(t, "docs/secure.md", "go mod init")
+	for _, command := range commands[:4] {
+		run(command)
+	}
+	run("go vet ./...")
+
+	server := exec.CommandContext(t.Context(), filepath.Join(dir, "hello"))
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	url = strings.Replace(strings.TrimSpace(url), "localhost", "127.0.0.1", 1)
+	if answer := run(filepath.Join(dir, "hello") + " " + url); answer != "hello\n" {
+		t.Errorf("the client prints %q", answer)
+	}
+	if d := time.Since(begin); d > 2*time.Minute {
+		t.Errorf("it took %v, want at most 2 minutes", d)
+	}
+}
+
 // TestGuide follows the guide in a module of its own: all its Go code compiles
 // there with the README's recipe, the client talks to the server, and the command
 // line tool runs.
 func TestGuide(t *testing.T) {
+	atRoot(t)
 	dir, run := scratch(t)
 	run("go mod init example.com/game")
 	for i, b := range goBlocks(t, "README.md", "docs/guide.md", "docs/operations.md", "docs/observability.md") {
@@ -143,11 +202,7 @@ func TestGuide(t *testing.T) {
 			write(t, filepath.Join(dir, b.arg), b.code)
 			continue
 		}
-		code := fmt.Sprintf("package x%d\n\n", i)
-		for _, im := range strings.Fields(b.arg) {
-			code += fmt.Sprintf("import %q\n", im)
-		}
-		write(t, filepath.Join(dir, fmt.Sprintf("x%d", i), "x.go"), code+"\n"+b.code)
+		write(t, filepath.Join(dir, fmt.Sprintf("x%d", i), "x.go"), b.source(i))
 	}
 	for _, command := range shBlock(t, "README.md", "go mod edit") {
 		run(command)

@@ -39,10 +39,11 @@ var importRules = map[string]importRule{
 		allow: []string{"volley/capture", "volley/reliable", "volley/internal/..."},
 		test:  []string{"volley/simnet"},
 	},
-	"volley/reliable":         {core: true, allow: []string{"volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors", "volley/internal/tape"}},
+	"volley/reliable":         {core: true, allow: []string{"volley/internal/inner", "volley/internal/seq", "volley/internal/wire"}, test: []string{"volley/internal/vectors", "volley/internal/tape"}},
 	"volley/internal/seq":     {core: true},
 	"volley/internal/wire":    {core: true},
 	"volley/internal/vectors": {},
+	"volley/internal/inner":   {core: true, allow: []string{"volley/internal/wire"}},
 	"volley/capture":          {allow: []string{"volley/internal/recording"}},
 	"volley/simnet":           {allow: []string{"volley/internal/deadline"}, test: []string{"volley/internal/loopback"}},
 	"volley/internal": {
@@ -65,6 +66,7 @@ var importRules = map[string]importRule{
 			"session.go", "halves.go", "replay.go", "cipher.go", "challenge.go", "private.go", "request.go", "constants.go",
 		},
 	},
+	"volley/secure": {allow: []string{"volley/netcode", "volley/internal/..."}, test: []string{"volley/simnet"}},
 	"volley/porous/internal/core": {
 		core: true, allow: []string{"volley/internal/wire"},
 		test: []string{"volley/internal/vectors", "volley/internal/dissect", "volley/internal/tape"},
@@ -83,23 +85,42 @@ var importRules = map[string]importRule{
 	"volley/netplay":                 {test: []string{"volley/internal/vectors", "volley/internal/dissect", "volley/internal/tape"}},
 	"volley/examples":                {allow: publicPackages},
 	"volley/volleydebug/browsertest": {modules: []string{anyModule}, allow: publicPackages},
-	"volley/exporters/internal":      {allow: []string{"volley/volleydebug"}},
+	"volley/webgate": {
+		modules: []string{"github.com/quic-go", "github.com/coder/websocket"},
+		allow:   []string{module}, // in examples
+		test:    []string{"volley/internal/leaktest"},
+	},
+	"volley/webgate/examples":    {allow: []string{module, "volley/webgate"}},
+	"volley/webgate/browsertest": {modules: []string{anyModule}, allow: append([]string{"volley/webgate"}, publicPackages...), test: []string{"volley/internal/vectors"}},
+	"volley/fleet": {
+		modules: []string{"github.com/nats-io"},
+		allow:   []string{"volley/secure", "volley/internal/handover", "volley/fleet/internal/hook"},
+		test:    []string{"volley/internal/leaktest", "volley/simnet"},
+	},
+	"volley/fleet/internal": {},
+	"volley/fleet/drill": {
+		modules: []string{"github.com/nats-io"},
+		allow:   []string{"volley/fleet", "volley/fleet/internal/hook", "volley/secure", "volley/netcode", "volley/internal/handover"},
+		test:    []string{"volley/internal/leaktest"},
+	},
+	"volley/fleet/examples":     {modules: []string{"github.com/nats-io"}, allow: []string{module, "volley/fleet", "volley/secure", "volley/porous"}},
+	"volley/exporters/internal": {allow: []string{"volley/volleydebug"}},
 	"volley/exporters": {
 		modules: []string{"github.com/prometheus", "go.opentelemetry.io/otel"},
 		allow:   append([]string{"volley/exporters/internal/..."}, publicPackages...),
 	},
 	"volley/cmd/volley": {
 		modules: []string{anyModule},
-		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect"}, publicPackages...),
+		allow:   append([]string{"volley/cmd/volley/...", "volley/internal/dissect", "volley/webgate"}, publicPackages...),
 		test:    []string{"volley/internal/loopback", "volley/internal/netnstest", "volley/internal/recording", "volley/internal/vectors"},
 	},
-	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/...", "volley/exporters/volleyprom"}, publicPackages...)},
+	"volley/bench":   {modules: []string{anyModule}, allow: append([]string{"volley/bench/...", "volley/exporters/volleyprom"}, publicPackages...), test: []string{"volley/internal/sideband"}},
 	"volley/interop": {modules: []string{anyModule}, allow: publicPackages},
 	"volley/tools":   {},
 }
 
 // publicPackages are what programs use.
-var publicPackages = []string{module, "volley/capture", "volley/reliable", "volley/netcode", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
+var publicPackages = []string{module, "volley/capture", "volley/reliable", "volley/netcode", "volley/secure", "volley/porous", "volley/riptide", "volley/netplay", "volley/simnet", "volley/volleydebug"}
 
 const anyModule = "..."
 
@@ -197,6 +218,7 @@ func checkCore(f *ast.File) (found []string) {
 // TestImports checks every Go file of the module, and of the modules inside
 // it, for all platforms and build tags.
 func TestImports(t *testing.T) {
+	atRoot(t)
 	files := 0
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -265,6 +287,7 @@ func deniedImports(f *ast.File) (problems []string) {
 
 // TestImportCoreFiles checks that the files marked as a core are there.
 func TestImportCoreFiles(t *testing.T) {
+	atRoot(t)
 	for pkg, rule := range importRules {
 		for _, name := range rule.coreFiles {
 			if _, err := os.Stat(filepath.Join(strings.TrimPrefix(pkg, module+"/"), name)); err != nil {
@@ -277,6 +300,7 @@ func TestImportCoreFiles(t *testing.T) {
 // TestImportsPublic checks that what a package exports shows no type of an
 // internal one, which its users could neither name nor look up.
 func TestImportsPublic(t *testing.T) {
+	atRoot(t)
 	for _, pkg := range publicPackages {
 		dir := path.Join(".", strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"))
 		files, err := filepath.Glob(path.Join(dir, "*.go"))
@@ -381,6 +405,7 @@ func receiverExported(d *ast.FuncDecl) bool {
 // TestImportsModules checks what a user of the library downloads: the modules
 // that its packages depend on, directly or not.
 func TestImportsModules(t *testing.T) {
+	atRoot(t)
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command")
 	}
@@ -408,6 +433,7 @@ func TestImportsModules(t *testing.T) {
 
 // TestImportRules checks the checks.
 func TestImportRules(t *testing.T) {
+	atRoot(t)
 	for _, test := range []struct {
 		pkg, imported string
 		kind          fileKind
@@ -458,6 +484,9 @@ func TestImportRules(t *testing.T) {
 		{"volley/porous", "github.com/someone/else", externalTest, false},
 		{"volley/porous", "golang.org/x/crypto/chacha20", source, false},
 		{"volley/riptide", "volley/porous", source, false},
+		{"volley/secure", "volley/netcode", source, true},
+		{"volley/secure", module, source, false},
+		{"volley/secure", "golang.org/x/crypto/chacha20poly1305", source, false},
 		{"volley/netplay", "encoding/binary", source, true},
 		{"volley/netplay", "volley/internal/wire", source, false},
 		{"volley/simnet", "volley/internal/wire", source, false},
@@ -470,6 +499,9 @@ func TestImportRules(t *testing.T) {
 		{"volley/cmd/volley/internal/demo", "volley/simnet", source, true},
 		{"volley/cmd/volley", "volley/internal/wire", source, false},
 		{"volley/bench", "github.com/quic-go/quic-go", source, true},
+		{"volley/webgate", "github.com/quic-go/webtransport-go", source, true},
+		{"volley/webgate", "volley/internal/wire", source, false},
+		{"volley/examples/echo", "volley/webgate", source, false},
 		{"volley/newcomer", "net", source, false},
 	} {
 		problem := checkImport(test.pkg, test.imported, test.kind)

@@ -1,16 +1,23 @@
 package repotest
 
 import (
-	"fmt"
-	"os"
+	"io/fs"
+	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-// The tests name files as seen from the root of the repository.
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+// atRoot makes the root of the repository the working directory of a test, and looks at
+// all its folders. So the go command knows that the result depends on all files, and runs
+// the test again when one has changed. In a TestMain it would not notice.
+func atRoot(t *testing.T) {
+	t.Helper()
+	t.Chdir("../..")
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == ".git" && d.IsDir() {
+			return fs.SkipDir
+		}
+		return err
+	}))
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,9 +28,10 @@ var proseAllowed = []string{}
 // comments of a package. The numbers only go down.
 const proseBaseline = "internal/repotest/testdata/prose.txt"
 
-// TestProse finds sentences that must be read twice, in all documents and in the
-// comments of packages and exported names.
+// TestProse finds sentences that must be read twice, in all documents, in the comments
+// of packages and exported names, and in the texts of programs.
 func TestProse(t *testing.T) {
+	atRoot(t)
 	found := make(map[string][]string) // by document or folder
 	allowed := make(map[string]bool)
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -129,8 +131,27 @@ func proseOf(t *testing.T, name string, d fs.DirEntry) (key string, blocks []str
 		for _, text := range exportedComments(f) {
 			blocks = append(blocks, commentBlocks(text)...)
 		}
+		blocks = append(blocks, textsOf(f)...)
 	}
 	return path.Dir(name), blocks
+}
+
+// indented finds lines of examples and of lists.
+var indented = regexp.MustCompile(`(^|\n)  .*`)
+
+// textsOf returns the paragraphs of the string literals of a file: errors, log lines,
+// help and findings.
+func textsOf(f *ast.File) (blocks []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text, err := strconv.Unquote(lit.Value)
+			if err == nil && strings.Count(text, " ") > 2 && strings.Count(text, "%") < 5 { // else a line of figures
+				blocks = append(blocks, strings.Split(indented.ReplaceAllString(text, "\n"), "\n\n")...)
+			}
+		}
+		return true
+	})
+	return blocks
 }
 
 // exportedComments returns the comments that show in the documentation of a
@@ -293,6 +314,7 @@ func checkSentence(s string) string {
 
 // TestProseRules checks the checks.
 func TestProseRules(t *testing.T) {
+	atRoot(t)
 	long := strings.Repeat("word ", maxWords) + "end."
 	for s, ok := range map[string]bool{
 		long:                                                false,

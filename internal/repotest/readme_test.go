@@ -12,6 +12,7 @@ import (
 // TestReadmeExample runs the program in README.md and compares its output with
 // the one that follows it.
 func TestReadmeExample(t *testing.T) {
+	atRoot(t)
 	if testing.Short() {
 		t.Skip("runs the go command")
 	}
@@ -39,6 +40,7 @@ func TestReadmeExample(t *testing.T) {
 
 // TestDocumentLinks checks that the files which the documents point to exist.
 func TestDocumentLinks(t *testing.T) {
+	atRoot(t)
 	docs, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ var threatTest = regexp.MustCompile(`Test[A-Z]\w*`)
 // TestThreatsAreTested: the tests that docs/THREATS.md names exist, and each
 // package of which it tells has some.
 func TestThreatsAreTested(t *testing.T) {
+	atRoot(t)
 	text, err := os.ReadFile("docs/THREATS.md")
 	require.NoError(t, err)
 	_, bounds, ok := strings.Cut(string(text), "\n## Bounds and tests\n")
@@ -35,7 +36,7 @@ func TestThreatsAreTested(t *testing.T) {
 		}
 	}
 	require.Greater(t, rows, 30)
-	for _, dir := range []string{"volley", "reliable", "netcode", "porous", "riptide"} {
+	for _, dir := range []string{"volley", "reliable", "netcode", "secure", "porous", "riptide"} {
 		require.NotZero(t, packages[dir], dir)
 	}
 	for _, name := range threatTest.FindAllString(string(text), -1) {

@@ -65,8 +65,7 @@ func (b *Bits) ClearRange(s uint16, n int) {
 	}
 }
 
-// Resize returns a ring for n sequences with the bits of the keep newest ones
-// that end with newest; keep is at most either size.
+// Resize returns a ring for n sequences with the keep bits that end with newest.
 func (b *Bits) Resize(n int, newest uint16, keep int) Bits {
 	c := MakeBits(n)
 	for i := range keep {

@@ -2,9 +2,7 @@
 // over them that the reliable protocol is made of.
 package seq
 
-// Greater reports whether a is newer than b. At a distance of exactly 32768 the
-// numerically larger one is the newer. So Greater(a, b) is not the sign of the
-// difference, and of each pair exactly one is newer.
+// Greater reports whether a is newer; at a distance of 32768 the larger number is.
 func Greater(a, b uint16) bool {
 	if a > b {
 		return a-b <= 32768

@@ -2,8 +2,7 @@ package seq
 
 import "math/bits"
 
-// StaleIn reports whether a window of n sequences that expects next has left s
-// behind.
+// StaleIn reports whether a window of n sequences that expects next has left s behind.
 func StaleIn(s, next uint16, n int) bool { return Less(s, next-uint16(n)) }
 
 // AheadOf reports whether s moves a window that expects next.
@@ -35,8 +34,7 @@ type Window struct {
 	table *table // nil where bits are used
 }
 
-// A table has a slot for each sequence number modulo its length, with the
-// number plus one in it, or 0 if it is empty.
+// A table has a slot for each sequence modulo its length: number plus one, 0 if empty.
 type table struct{ slots []uint32 }
 
 func (t *table) at(i int) *uint32 { return &t.slots[i%len(t.slots)] }
@@ -48,9 +46,7 @@ func (t *table) clear() {
 	}
 }
 
-// Init makes w an empty window of n sequences of which the newest track are
-// told apart; the older ones count as seen. For n that is not a power of two
-// track is n.
+// Init makes w a window of n sequences, the newest track told apart; at odd sizes all.
 func (w *Window) Init(n, track int) {
 	*w = Window{n: int32(n)}
 	if n&(n-1) == 0 {
@@ -101,16 +97,13 @@ func (w *Window) Exists(s uint16) bool {
 	return int32(w.next-1-s) < w.known && w.bits.Has(s)
 }
 
-// Occupant returns the sequence that is present in the place of s, in a window
-// whose size is not a power of two.
+// Occupant returns the sequence at the place of s, if the size is not a power of two.
 func (w *Window) Occupant(s uint16) (uint16, bool) {
 	v := *w.table.at(int(s))
 	return uint16(v - 1), v != 0
 }
 
-// Knows reports whether s is present or too far back to tell, also where it is
-// stale: a window that is no ring of bits keeps some stale sequences when it moves
-// across 65535.
+// Knows reports whether s is present, too far back, or in a table's stale rest.
 func (w *Window) Knows(s uint16) bool {
 	if w.table != nil {
 		return w.Exists(s)
@@ -142,8 +135,7 @@ func (w *Window) status(s uint16) Status {
 	return Fresh
 }
 
-// Forward makes s the newest sequence, absent as yet, if it is newer than all
-// before. It reports whether it was.
+// Forward makes s the newest sequence, absent as yet. It reports whether it is newer.
 func (w *Window) Forward(s uint16) bool {
 	if !w.Ahead(s) {
 		return false
@@ -159,8 +151,7 @@ func (w *Window) Forward(s uint16) bool {
 	return true
 }
 
-// empty clears the slots of the next sequences. It walks on beyond 65535 as
-// the reference does, whatever slots that hits.
+// empty clears the slots of the next sequences, beyond 65535 too, as the reference does.
 func (w *Window) empty(steps int32) {
 	if steps > w.n {
 		w.table.clear()
@@ -202,8 +193,7 @@ func (w *Window) Skip() {
 // Bitwise reports whether w is a window of bits, its size a power of two.
 func (w *Window) Bitwise() bool { return w.table == nil }
 
-// Insert adds s by the rule for packets: it refuses a stale one, then moves
-// the window.
+// Insert adds s by the rule for packets: it refuses a stale one, then moves the window.
 func (w *Window) Insert(s uint16) bool {
 	if s == w.next && w.table == nil {
 		w.Push()
@@ -228,8 +218,7 @@ func (w *Window) Remove(s uint16) {
 	w.bits.Clear(newest - (newest-s)&uint16(w.n-1))
 }
 
-// Acks returns what a header says now: the newest sequence, and one bit for it
-// and each of the 31 before it that is present.
+// Acks returns a header's newest sequence, and the bits for it and the 31 before it.
 func (w *Window) Acks() (ack uint16, ackBits uint32) {
 	if w.run >= 32 && w.known >= 32 { // as in a flood without loss
 		return w.next - 1, 1<<32 - 1
@@ -250,9 +239,7 @@ func (w *Window) acks() (ack uint16, ackBits uint32) {
 	return ack, ackBits
 }
 
-// AcksAt returns what a header says whose ack is s, a sequence of the window: one
-// bit for it and each of the 31 before it that is present. It is for a window of
-// bits.
+// AcksAt returns a header's bits for s and the 31 before it, in a window of bits.
 func (w *Window) AcksAt(s uint16) uint32 {
 	return w.bits.Last32(s) & lowBits(max(0, w.known-int32(w.next-1-s)))
 }
@@ -260,32 +247,27 @@ func (w *Window) AcksAt(s uint16) uint32 {
 // lowBits returns a mask of the n lowest bits, which are all from 32 on.
 func lowBits(n int32) uint32 { return 1<<n - 1 }
 
-// Restart empties w and makes s the next sequence. In a window of bits, all
-// sequences before s count as seen.
+// Restart empties w and makes s the next sequence. In bits, all before s count as seen.
 func (w *Window) Restart(s uint16) {
 	w.next, w.run, w.known = s, 0, 0
 	clear(w.bits.words)
 	w.table.clear()
 }
 
-// Begin empties w and makes s the next sequence. In a window of bits, those that
-// it can tell apart before s may still be inserted.
+// Begin empties w, with s next. In bits, those it can tell before s may still come.
 func (w *Window) Begin(s uint16) {
 	w.Restart(s)
 	w.known = w.track
 }
 
-// Resize makes w tell apart the newest track sequences, a power of two. When
-// that is more than before, the older ones count as seen.
+// Resize tells the newest track apart, a power of two. More ones before count as seen.
 func (w *Window) Resize(track int) {
 	w.known = min(w.known, int32(track))
 	w.bits = w.bits.Resize(track, w.next-1, int(w.known))
 	w.track = min(w.n, int32(w.bits.Size()))
 }
 
-// Trim returns the smallest size to Resize to, between least and most, that
-// loses nothing: everything older counts as seen already, or is present. If
-// there is none, it returns most.
+// Trim returns the smallest size from least to most that loses nothing.
 func (w *Window) Trim(least, most int) int {
 	need := 0
 	for d := int(w.known) - 1; d >= 0; d-- {

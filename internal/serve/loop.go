@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/outbox"
 )
 
 // stale is how long a pass stays open while others write. A handler that blocks
@@ -30,13 +31,15 @@ type Loop[C any] struct {
 	// sending guards the pass. The lock of a connection may be taken inside.
 	sending sync.Mutex
 	open    atomic.Bool // a handler runs: what is written joins the pass
-	opened  time.Time
+	begun   time.Time   // when it began
+	opened  time.Time   // when the pass did; it is sent at times
+	late    Late
 	pass    datagram.Gathering
 }
 
 // put queues a connection, unless it is queued.
 func (l *Loop[C]) put(c Conn[C]) {
-	if c.Seat().queued.Swap(true) {
+	if c.Seat().flags.Or(queued)&queued != 0 {
 		return
 	}
 	l.mu.Lock()
@@ -46,6 +49,9 @@ func (l *Loop[C]) put(c Conn[C]) {
 
 func (l *Loop[C]) received(c Conn[C]) {
 	l.put(c)
+	if l.polled {
+		return
+	}
 	if l.after != nil {
 		l.after.AfterRead(l)
 	} else {
@@ -62,16 +68,9 @@ func (l *Loop[C]) wake() {
 	}
 }
 
-// Run implements datagram.Runner.
-func (l *Loop[C]) Run() {
-	if !l.polled {
-		l.run()
-	}
-}
-
-// run calls the handler for all connections that are queued, and sends what it
+// Run calls the handler for all connections that are queued, and sends what it
 // writes. If the handler runs already, its goroutine does that.
-func (l *Loop[C]) run() {
+func (l *Loop[C]) Run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running {
@@ -85,15 +84,24 @@ func (l *Loop[C]) run() {
 	}
 }
 
-// passUnlocking serves the connections in spare.
+// passUnlocking serves the connections in spare. If the handler panics, those that are left
+// are ready again.
 func (l *Loop[C]) passUnlocking() {
 	l.mu.Unlock()
-	defer l.mu.Lock()
+	served := 0
+	defer func() {
+		l.mu.Lock()
+		for _, c := range l.spare[served:] {
+			c.Seat().flags.Or(queued)
+			l.ready = append(l.ready, c)
+		}
+		clear(l.spare)
+	}()
 	l.begin()
 	defer l.end()
-	for i, c := range l.spare {
-		l.spare[i] = nil
-		c.Seat().queued.Store(false) // what comes from now on queues it again
+	for ; served < len(l.spare); served++ {
+		c := l.spare[served]
+		c.Seat().flags.And(^uint32(queued)) // what comes from now on queues it again
 		l.deliver(c)
 	}
 }
@@ -126,7 +134,8 @@ func (l *Loop[C]) deliver(c Conn[C]) {
 
 func (l *Loop[C]) begin() {
 	l.sending.Lock()
-	l.opened = time.Now()
+	l.begun = time.Now()
+	l.opened = l.begun
 	l.open.Store(true)
 	l.sending.Unlock()
 }
@@ -134,29 +143,77 @@ func (l *Loop[C]) begin() {
 func (l *Loop[C]) end() {
 	l.sending.Lock()
 	defer l.sending.Unlock()
+	l.late = l.late.with(time.Since(l.begun))
 	l.open.Store(false)
 	l.pass.Flush() // the Senders learn of its error
 }
 
-// Join lets the caller write into the pass of the handler that runs, until Leave.
-// It reports false if none runs: then the caller writes as ever.
-func (l *Loop[C]) Join() (*datagram.Gathering, bool) {
+// LateAfter is how long the handler may take for the messages at hand.
+const LateAfter = 20 * time.Millisecond
+
+// A Late tells how often the handler took longer than that, and for how long in all.
+type Late struct {
+	Times uint64
+	Total time.Duration
+}
+
+func (l Late) with(d time.Duration) Late {
+	if d < LateAfter {
+		return l
+	}
+	return Late{l.Times + 1, l.Total + d}
+}
+
+// lateness returns how late the handler was, the one that runs included.
+func (l *Loop[C]) lateness() Late {
+	l.sending.Lock()
+	defer l.sending.Unlock()
 	if !l.open.Load() {
-		return nil, false
+		return l.late
+	}
+	return l.late.with(time.Since(l.begun))
+}
+
+// join lets the caller write into the pass of the handler that runs, until leave.
+func (l *Loop[C]) join() bool {
+	if !l.open.Load() {
+		return false
 	}
 	l.sending.Lock()
 	if !l.open.Load() {
 		l.sending.Unlock()
-		return nil, false
+		return false
 	}
-	return &l.pass, true
+	return true
 }
 
-// Leave ends what Join has begun. Now is the time.
-func (l *Loop[C]) Leave(now time.Time) {
+// leave ends what join has begun. Now is the time.
+func (l *Loop[C]) leave(now time.Time) {
 	if now.Sub(l.opened) > stale {
 		l.pass.Flush()
 		l.opened = now
 	}
 	l.sending.Unlock()
+}
+
+func (l *Loop[C]) flush() {
+	if l.join() {
+		l.pass.Flush()
+		l.sending.Unlock()
+	}
+}
+
+func (l *Loop[C]) write(gather func(g *datagram.Gathering, now time.Time) outbox.Gathered) bool {
+	if !l.join() {
+		return false
+	}
+	now := time.Now()
+	defer l.leave(now)
+	for range 2 {
+		if gather(&l.pass, now) != outbox.Blocked {
+			return true
+		}
+		l.pass.Flush() // it may be blocked by the pass itself
+	}
+	return false
 }

@@ -1,30 +1,37 @@
 package serve
 
 import (
-	"errors"
 	"io"
 	"net"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
+	"volley/internal/outbox"
 )
 
 // A toy is a connection whose messages a test puts into it.
 type toy struct {
-	seat Seat[*toy]
+	seat  Seat[*toy]
+	below below
+
+	before Late
 
 	mu   sync.Mutex
 	msgs []string
 	err  error
 }
 
-func (c *toy) Conn() *toy        { return c }
-func (c *toy) Seat() *Seat[*toy] { return &c.seat }
+func (c *toy) Conn() *toy           { return c }
+func (c *toy) Adopted(late Late)    { c.before = late }
+func (c *toy) Below() datagram.Conn { return c.below }
+func (c *toy) Seat() *Seat[*toy]    { return &c.seat }
 
 func (c *toy) Next(dst []byte) ([]byte, bool, error) {
 	c.mu.Lock()
@@ -67,6 +74,43 @@ func (r *reader) drained() {
 	r.runners = nil
 }
 
+// A below is the connection below a toy.
+type below struct {
+	datagram.Conn
+	after datagram.AfterReader
+}
+
+func (b below) Features() datagram.Features { return datagram.Features{After: b.after} }
+
+// A source is a listener that makes connections when a test says so.
+type source struct {
+	listen.Source[*toy] // nil: whatever is not needed panics
+
+	closed, over bool
+	done         chan struct{}
+	waiting      []*toy
+	take         func(*toy)
+}
+
+func (s *source) Addr() net.Addr         { return &net.UDPAddr{Port: 7} }
+func (s *source) Done() <-chan struct{}  { return s.done }
+func (s *source) Muxes() []*datagram.Mux { return nil }
+func (s *source) Over() bool             { return s.over }
+func (s *source) Divert(_ error, take func(*toy)) bool {
+	for _, c := range s.waiting {
+		take(c)
+	}
+	s.take = take
+	return !s.closed
+}
+
+func newServer(src *source) *Server[*toy] {
+	src.done = make(chan struct{})
+	s := new(Server[*toy])
+	s.Init(src, func(c *toy) Conn[*toy] { return c })
+	return s
+}
+
 // A diary is a Handler.
 type diary struct {
 	mu  sync.Mutex
@@ -95,29 +139,16 @@ func (d *diary) handler() Handler[*toy] {
 	}
 }
 
-var errBusy = errors.New("busy")
-
-func start(t *testing.T, h Handler[*toy], polled bool, after datagram.AfterReader, conns ...*toy) *Server[*toy] {
-	t.Helper()
-	s := new(Server[*toy])
-	s.Init()
-	err := s.Start(h, polled, errBusy, func() (list []Conn[*toy], ok bool) {
-		for _, c := range conns {
-			list = append(list, c)
-		}
-		return list, true
-	}, func(Conn[*toy]) datagram.AfterReader { return after })
-	require.NoError(t, err)
-	return s
-}
-
 // The handler runs after the packets at hand, and learns of each thing once.
 func TestServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		r := new(reader)
-		early := &toy{msgs: []string{"early"}}
-		s := start(t, d.handler(), false, r, early)
+		early := &toy{below: below{after: r}, msgs: []string{"early"}}
+		src := &source{waiting: []*toy{early}}
+		s := newServer(src)
+		ended := make(chan error)
+		go func() { ended <- s.Serve(d.handler()) }()
 		synctest.Wait()
 		require.Equal(t, []string{"open", "early"}, d.take(), "on a goroutine, since no packet comes")
 		early.receive("a")
@@ -125,9 +156,8 @@ func TestServer(t *testing.T) {
 		require.Empty(t, d.take())
 		r.drained()
 		require.Equal(t, []string{"a", "b"}, d.take())
-		c := &toy{msgs: []string{"last"}}
-		require.True(t, s.On())
-		s.Adopt(c, r)
+		c := &toy{below: below{after: r}, msgs: []string{"last"}}
+		src.take(c)
 		c.end(io.EOF)
 		synctest.Wait()
 		require.Equal(t, []string{"open", "last", "EOF"}, d.take())
@@ -136,31 +166,36 @@ func TestServer(t *testing.T) {
 		r.drained()
 		synctest.Wait()
 		require.Empty(t, d.take(), "after the end")
-		require.Same(t, early.seat.Loop(), c.seat.Loop(), "one for a socket")
+		require.Same(t, early.seat.loop.Load(), c.seat.loop.Load(), "one for a socket")
 
 		// Without a reader that calls back, a goroutine does.
 		other := new(toy)
-		s.Adopt(other, nil)
+		src.take(other)
 		synctest.Wait()
 		other.receive("x")
 		synctest.Wait()
 		require.Equal(t, []string{"open", "x"}, d.take())
-		require.NotSame(t, early.seat.Loop(), other.seat.Loop())
+		require.NotSame(t, early.seat.loop.Load(), other.seat.loop.Load())
 
-		require.Equal(t, errBusy, s.Start(d.handler(), false, errBusy, nil, nil))
-		require.Equal(t, errBusy, s.Start(d.handler(), true, errBusy, nil, nil))
-		s.Stop()
-		s.Stop()
-		s.Wait()
-		var closed Server[*toy]
-		require.Equal(t, net.ErrClosed, closed.Start(d.handler(), false, errBusy, func() ([]Conn[*toy], bool) { return nil, false }, nil))
-		require.False(t, closed.On())
-		unserved := new(toy)
-		unserved.receive("x")
-		unserved.end(io.EOF)
-		unserved.seat.Flush()
-		require.Nil(t, unserved.seat.Loop())
+		require.ErrorIs(t, s.Serve(d.handler()), ErrServed)
+		require.ErrorIs(t, s.Poll(d.handler()), ErrServed)
+		require.ErrorIs(t, s.Serve(Handler[*toy]{}), ErrNoMessage)
+		close(src.done)
+		require.ErrorIs(t, <-ended, net.ErrClosed)
 	})
+}
+
+func TestServerClosedBefore(t *testing.T) {
+	var d diary
+	s := newServer(&source{closed: true})
+	require.ErrorIs(t, s.Serve(d.handler()), net.ErrClosed)
+	require.ErrorIs(t, s.Poll(d.handler()), net.ErrClosed)
+	unserved := new(toy)
+	unserved.receive("x")
+	unserved.end(io.EOF)
+	unserved.seat.Flush()
+	require.False(t, unserved.seat.Taken())
+	require.False(t, unserved.seat.Write(nil))
 }
 
 // A polled Server calls the handler within Poll only, the newest one.
@@ -168,18 +203,22 @@ func TestServerPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var old, d diary
 		r := new(reader)
-		c := new(toy)
-		s := start(t, old.handler(), true, r, c)
+		c := &toy{below: below{after: r}}
+		src := new(source)
+		s := newServer(src)
+		require.NoError(t, s.Poll(old.handler()))
+		src.take(c)
 		c.receive("a")
 		r.drained()
 		c.end(io.EOF)
 		synctest.Wait()
 		require.Empty(t, old.take())
-		require.NoError(t, s.Start(d.handler(), true, errBusy, nil, nil))
-		s.Poll()
+		require.NoError(t, s.Poll(d.handler()))
 		require.Equal(t, []string{"open", "a", "EOF"}, d.take())
 		require.Empty(t, old.take())
-		require.Equal(t, errBusy, s.Start(d.handler(), false, errBusy, nil, nil))
+		require.ErrorIs(t, s.Serve(d.handler()), ErrServed)
+		src.over = true
+		require.ErrorIs(t, s.Poll(d.handler()), net.ErrClosed)
 	})
 }
 
@@ -188,9 +227,14 @@ func TestLoopRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		r := new(reader)
-		a, b := new(toy), new(toy)
+		a, b := &toy{below: below{after: r}}, &toy{below: below{after: r}}
 		h := d.handler()
 		inside := 0
+		written := 0
+		write := func(*datagram.Gathering, time.Time) outbox.Gathered {
+			written++
+			return outbox.Framed
+		}
 		h.Message = func(c *toy, msg []byte) {
 			inside++
 			require.Equal(t, 1, inside)
@@ -199,21 +243,66 @@ func TestLoopRunsOnce(t *testing.T) {
 				b.receive("b")
 				c.receive("again")
 				r.drained() // as another goroutine might
-				c.seat.Loop().wake()
-				_, ok := c.seat.Loop().Join()
-				require.True(t, ok)
-				c.seat.Loop().Leave(c.seat.Loop().opened)
+				c.seat.loop.Load().wake()
+				require.True(t, c.seat.Write(write))
 			}
 			inside--
 		}
-		start(t, h, false, r, a, b)
+		src := &source{waiting: []*toy{a, b}}
+		go newServer(src).Serve(h)
 		synctest.Wait()
 		d.take()
-		_, ok := a.seat.Loop().Join()
-		require.False(t, ok, "no handler runs")
+		require.False(t, a.seat.Write(write), "no handler runs")
 		a.receive("a")
 		r.drained()
 		synctest.Wait()
 		require.Equal(t, []string{"a", "again", "b"}, d.take())
+		require.Equal(t, 1, written)
+		close(src.done)
+	})
+}
+
+// What finds no room is tried once more, when the pass itself has left.
+func TestWriteBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &toy{msgs: []string{"a"}}
+		src := &source{waiting: []*toy{c}}
+		tries := 0
+		go newServer(src).Serve(Handler[*toy]{Message: func(*toy, []byte) {
+			require.False(t, c.seat.Write(func(*datagram.Gathering, time.Time) outbox.Gathered {
+				tries++
+				return outbox.Blocked
+			}))
+		}})
+		synctest.Wait()
+		require.Equal(t, 2, tries)
+		close(src.done)
+	})
+}
+
+// It is measured how long the handler takes, also while it does.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &toy{msgs: []string{"a"}}
+		src := &source{waiting: []*toy{c}}
+		take := LateAfter - 1
+		go newServer(src).Serve(Handler[*toy]{Message: func(*toy, []byte) { time.Sleep(take) }})
+		time.Sleep(time.Second)
+		require.Zero(t, c.seat.Late())
+		take = LateAfter
+		c.receive("b")
+		time.Sleep(time.Second)
+		require.Equal(t, Late{1, LateAfter}, c.seat.Late())
+		take = time.Minute
+		c.receive("c")
+		time.Sleep(time.Second)
+		require.Equal(t, Late{2, time.Second + LateAfter}, c.seat.Late())
+		later := new(toy)
+		synctest.Wait()
+		src.take(later)
+		require.Equal(t, c.seat.Late(), later.before)
+		time.Sleep(time.Minute)
+		require.Equal(t, Late{2, time.Minute + LateAfter}, c.seat.Late())
+		close(src.done)
 	})
 }

@@ -1,12 +1,15 @@
 package serve
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"volley/internal/datagram"
+	"volley/internal/listen"
+	"volley/internal/outbox"
 )
 
 // A Handler is what a server does with its connections of type C.
@@ -22,6 +25,10 @@ type Conn[C any] interface {
 	Conn() C
 	// Seat returns the connection's place, always the same.
 	Seat() *Seat[C]
+	// Adopted is called once, with how late the handler was before.
+	Adopted(Late)
+	// Below returns the connection below.
+	Below() datagram.Conn
 	// Next appends the next message to dst. It reports whether there was one. An
 	// error is the end.
 	Next(dst []byte) (msg []byte, ok bool, err error)
@@ -30,9 +37,9 @@ type Conn[C any] interface {
 // A Seat is the place of a connection in its Loop. The zero value is that of a
 // connection that is not served.
 type Seat[C any] struct {
-	loop   atomic.Pointer[Loop[C]]
-	queued atomic.Bool
-	phase  phase // belongs to who runs the Loop
+	loop  atomic.Pointer[Loop[C]]
+	flags atomic.Uint32
+	phase phase // belongs to who runs the Loop
 }
 
 // A phase is how far a served connection has come.
@@ -44,13 +51,41 @@ const (
 	over // Closed has been called
 )
 
-// Loop returns the Loop that serves the connection, nil if none does.
-func (s *Seat[C]) Loop() *Loop[C] { return s.loop.Load() }
+// The flags of a Seat.
+const (
+	queued = 1 << iota // it is in the Loop's queue
+	astray             // another reader than the Loop's reads the connection
+)
+
+// Taken reports whether the connection is served.
+func (s *Seat[C]) Taken() bool { return s.loop.Load() != nil }
+
+// Late returns how late the handler of the socket was, so far. No lock of the connection is
+// held.
+func (s *Seat[C]) Late() (late Late) {
+	if l := s.loop.Load(); l != nil {
+		late = l.lateness()
+	}
+	return late
+}
 
 // Received tells the Loop, within HandleBatch, that messages wait.
 func (s *Seat[C]) Received(c Conn[C]) {
-	if l := s.loop.Load(); l != nil {
+	switch l := s.loop.Load(); {
+	case l == nil:
+	case s.flags.Load()&astray != 0:
+		l.put(c)
+		l.wake()
+	default:
 		l.received(c)
+	}
+}
+
+// Moved tells the Seat which reader reads the connection from now on, before that hands
+// messages over. It keeps its Loop.
+func (s *Seat[C]) Moved(after datagram.AfterReader) {
+	if l := s.loop.Load(); l != nil && l.after != after {
+		s.flags.Or(astray) // for good, because the other reader may be at work yet if it comes back
 	}
 }
 
@@ -66,91 +101,115 @@ func (s *Seat[C]) Ended(c Conn[C]) {
 // that has left.
 func (s *Seat[C]) Flush() {
 	if l := s.loop.Load(); l != nil {
-		if pass, ok := l.Join(); ok {
-			pass.Flush()
-			l.Leave(time.Time{})
-		}
+		l.flush()
 	}
 }
+
+// Write gathers a message into the pass of the handler that runs. It reports false if none
+// runs, or there is no room: then the caller writes as ever.
+func (s *Seat[C]) Write(gather func(g *datagram.Gathering, now time.Time) outbox.Gathered) bool {
+	l := s.loop.Load()
+	return l != nil && l.write(gather)
+}
+
+// Errors of Serve and Poll.
+var (
+	ErrServed    = errors.New("the Listener serves its connections by a Handler")
+	ErrNoMessage = errors.New("Handler.Message is nil")
+)
 
 // A Server is the part of a Listener that serves. It is made by Init.
 type Server[C any] struct {
-	done chan struct{} // closed by Stop
-	once sync.Once
+	source listen.Source[C]
+	conn   func(C) Conn[C]
 
-	mu     sync.Mutex
-	h      *Handler[C] // nil: Accept takes the connections
-	polled bool
-	loops  map[datagram.AfterReader]*Loop[C] // of the sockets
-	all    []*Loop[C]                        // the same; replaced, not changed
+	mu      sync.Mutex
+	handler *Handler[C] // nil: Accept takes the connections
+	polled  bool
+	loops   map[datagram.AfterReader]*Loop[C] // of the sockets
+	all     []*Loop[C]                        // the same; replaced, not changed
 }
 
-// Init prepares a Server.
-func (s *Server[C]) Init() { s.done = make(chan struct{}) }
+// Init prepares to serve the connections of a listener.
+func (s *Server[C]) Init(source listen.Source[C], conn func(C) Conn[C]) {
+	s.source, s.conn = source, conn
+}
 
-// Stop ends Wait.
-func (s *Server[C]) Stop() { s.once.Do(func() { close(s.done) }) }
-
-// Wait waits for Stop.
-func (s *Server[C]) Wait() { <-s.done }
-
-// Start begins to serve, with the connections that begin returns. A polled Server
-// may be started again, with another Handler. It returns busy if another Serve or
-// Poll is there, and net.ErrClosed if begin reports false.
-func (s *Server[C]) Start(h Handler[C], polled bool, busy error, begin func() ([]Conn[C], bool), after func(Conn[C]) datagram.AfterReader) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.h != nil {
-		if !polled || !s.polled {
-			return busy
-		}
-		*s.h = h
-		return nil
+// Serve serves connections until the listener is closed, and always returns an error.
+func (s *Server[C]) Serve(h Handler[C]) error {
+	if err := s.start(h, false); err != nil {
+		return s.opError("serve", err)
 	}
-	conns, ok := begin()
-	if !ok {
-		return net.ErrClosed
+	<-s.source.Done()
+	return s.opError("serve", net.ErrClosed)
+}
+
+// Poll serves what has come since the last call. The error matches net.ErrClosed when the
+// listener is closed and the last connection has ended.
+func (s *Server[C]) Poll(h Handler[C]) error {
+	if err := s.start(h, true); err != nil {
+		return s.opError("poll", err)
 	}
-	s.h, s.polled = &h, polled
-	s.loops = make(map[datagram.AfterReader]*Loop[C])
-	for _, c := range conns {
-		s.adoptLocked(c, after(c))
+	for _, m := range s.source.Muxes() {
+		m.Poll()
 	}
-	return nil
-}
-
-// On reports whether Start has begun to serve, which does not end.
-func (s *Server[C]) On() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.h != nil
-}
-
-// Adopt serves a new connection, when On.
-func (s *Server[C]) Adopt(c Conn[C], after datagram.AfterReader) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.adoptLocked(c, after)
-}
-
-func (s *Server[C]) adoptLocked(c Conn[C], after datagram.AfterReader) {
-	l := s.loops[after]
-	if l == nil {
-		l = &Loop[C]{handler: s.h, after: after, polled: s.polled}
-		s.loops[after] = l
-		s.all = append(s.all[:len(s.all):len(s.all)], l)
-	}
-	c.Seat().loop.Store(l)
-	l.put(c)
-	l.wake()
-}
-
-// Poll calls the handler for everything that waits.
-func (s *Server[C]) Poll() {
 	s.mu.Lock()
 	all := s.all
 	s.mu.Unlock()
 	for _, l := range all {
-		l.run()
+		l.Run()
 	}
+	if s.source.Over() {
+		return s.opError("poll", net.ErrClosed)
+	}
+	return nil
+}
+
+func (s *Server[C]) opError(op string, err error) error {
+	addr := s.source.Addr()
+	return &net.OpError{Op: op, Net: addr.Network(), Addr: addr, Err: err}
+}
+
+// start begins to serve, or goes on to poll, perhaps with another Handler.
+func (s *Server[C]) start(h Handler[C], polled bool) error {
+	if h.Message == nil {
+		return ErrNoMessage
+	}
+	s.mu.Lock()
+	if s.handler != nil {
+		defer s.mu.Unlock()
+		if !polled || !s.polled {
+			return ErrServed
+		}
+		*s.handler = h
+		return nil
+	}
+	s.handler, s.polled = &h, polled
+	s.loops = make(map[datagram.AfterReader]*Loop[C])
+	s.mu.Unlock()
+	if s.source.Divert(ErrServed, s.adopt) {
+		return nil
+	}
+	s.mu.Lock()
+	s.handler = nil
+	s.mu.Unlock()
+	return net.ErrClosed
+}
+
+// adopt serves a new connection.
+func (s *Server[C]) adopt(conn C) {
+	c := s.conn(conn)
+	after := c.Below().Features().After
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.loops[after]
+	if l == nil {
+		l = &Loop[C]{handler: s.handler, after: after, polled: s.polled}
+		s.loops[after] = l
+		s.all = append(s.all[:len(s.all):len(s.all)], l)
+	}
+	c.Adopted(l.lateness())
+	c.Seat().loop.Store(l)
+	l.put(c)
+	l.wake()
 }

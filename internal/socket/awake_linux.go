@@ -15,12 +15,10 @@ import (
 // Doing so for each packet would cost a game server a fifth of its time. If packets
 // come often, a timer limits the monitor's sleep instead.
 
-// Packets come often if the scheduler is told twice within a tellInterval. Then the
-// timer is set to twice that, and no call tells the scheduler until it is due.
+// Packets come often if the scheduler is told twice in a tellInterval. Then a timer tells it.
 const tellInterval = 100 * time.Millisecond
 
-// A teller decides which calls tell the scheduler. The process has one, as it has
-// one monitor.
+// A teller decides which calls tell the scheduler, for the whole process.
 type teller struct {
 	bounded atomic.Bool  // a timer limits the monitor's sleep
 	last    atomic.Int64 // when the scheduler was told last
@@ -32,8 +30,7 @@ var (
 	processStart  = time.Now()
 )
 
-// tellScheduler reports whether the call after a wait must be one that the
-// scheduler knows of. It sets the timer before that call wakes the monitor.
+// tellScheduler reports whether the call after a wait must tell the scheduler.
 func tellScheduler() bool {
 	t := &monitorTeller
 	if t.bounded.Load() {
@@ -45,8 +42,7 @@ func tellScheduler() bool {
 	return true
 }
 
-// often notes that the scheduler is told at a time in nanoseconds, and reports
-// whether a timer is to limit the monitor's sleep.
+// often notes that the scheduler is told, and reports whether a timer should limit the monitor.
 func (t *teller) often(now int64) bool {
 	if now-t.last.Swap(now) >= int64(tellInterval) {
 		return false

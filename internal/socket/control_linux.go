@@ -8,8 +8,7 @@ import (
 	"unsafe"
 )
 
-// controlSize is the room in bytes for the control messages of one message:
-// UDP_GRO, SO_RXQ_OVFL, IP_PKTINFO and IPV6_PKTINFO.
+// controlSize is the room for UDP_GRO, SO_RXQ_OVFL, IP_PKTINFO and IPV6_PKTINFO.
 const controlSize = 128
 
 // control holds control messages. The element type aligns it.
@@ -17,8 +16,7 @@ type control [controlSize / 8]uint64
 
 func (c *control) bytes() *[controlSize]byte { return (*[controlSize]byte)(unsafe.Pointer(c)) }
 
-// append adds a control message of size zeroed bytes behind the first n bytes, and
-// returns its data and the new number of bytes.
+// append adds a zeroed control message behind n bytes, and returns its data and the new n.
 func (c *control) append(n int, level, kind int32, size int) (data unsafe.Pointer, end int) {
 	b := c.bytes()[n : n+syscall.CmsgSpace(size)]
 	clear(b)
@@ -28,15 +26,13 @@ func (c *control) append(n int, level, kind int32, size int) (data unsafe.Pointe
 	return unsafe.Pointer(&b[syscall.CmsgLen(0)]), n + len(b)
 }
 
-// appendSegment makes a message a run of datagrams of the given size
-// (UDP_SEGMENT).
+// appendSegment makes a message a run of datagrams of the given size (UDP_SEGMENT).
 func (c *control) appendSegment(n, size int) int {
 	data, n := c.append(n, solUDP, udpSegment, 2)
 	*(*uint16)(data) = uint16(size)
 	return n
 }
 
-// appendLocal makes a message leave from one of our addresses.
 func (c *control) appendLocal(n int, local netip.Addr) int {
 	if local.Is4() {
 		data, n := c.append(n, syscall.IPPROTO_IP, syscall.IP_PKTINFO, syscall.SizeofInet4Pktinfo)
@@ -95,8 +91,7 @@ func (info *controlInfo) setLocal4(p *syscall.Inet4Pktinfo) {
 	}
 }
 
-// setLocal6 takes the address that a packet was sent to, unless an answer cannot
-// come from it. For packets of IPv4 the option of IPv4 tells it.
+// setLocal6 takes the destination of an IPv6 packet, unless answers cannot come from it.
 func (info *controlInfo) setLocal6(p *syscall.Inet6Pktinfo) {
 	local := netip.AddrFrom16(p.Addr)
 	if local.Is4In6() || local.IsMulticast() || local.IsUnspecified() {
@@ -108,15 +103,13 @@ func (info *controlInfo) setLocal6(p *syscall.Inet6Pktinfo) {
 	info.local = local
 }
 
-// setLen stores a length in a field of struct msghdr or iovec, whose width
-// depends on the architecture.
+// setLen stores a length in struct msghdr or iovec, whose fields depend on the architecture.
 func setLen[T ~uint32 | ~uint64 | ~int32](field *T, n int) { *field = T(n) }
 
 // sockaddr has room for struct sockaddr_in6 and sockaddr_in.
 type sockaddr = syscall.RawSockaddrInet6
 
-// putSockaddr writes addr to sa in the form that a socket of the given address
-// family takes, and returns its length.
+// putSockaddr writes addr for a socket of the given family, and returns the length.
 func putSockaddr(sa *sockaddr, family int, addr netip.AddrPort) (int, error) {
 	ip := addr.Addr()
 	if family == syscall.AF_INET {
@@ -139,8 +132,7 @@ func putSockaddr(sa *sockaddr, family int, addr netip.AddrPort) (int, error) {
 	return syscall.SizeofSockaddrInet6, nil
 }
 
-// sockaddrAddrPort returns the address in sa, unmapped; the zero AddrPort if
-// it is of another family than IPv4 and IPv6.
+// sockaddrAddrPort returns the unmapped address in sa; zero for families other than IP.
 func sockaddrAddrPort(sa *sockaddr) netip.AddrPort {
 	switch sa.Family {
 	case syscall.AF_INET:

@@ -2,8 +2,7 @@ package socket
 
 import "syscall"
 
-// goneErrnos say that a socket is gone, by codes of Winsock or of the system, or
-// by those of package syscall, which foreign connections may return.
+// goneErrnos say that a socket is gone, in the codes of Winsock and package syscall.
 var goneErrnos = []syscall.Errno{
 	6,     // ERROR_INVALID_HANDLE
 	10009, // WSAEBADF

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// gsoState decides which runs are sent in one call. A kernel mostly refuses a run
-// because of the path: a small MTU (EMSGSIZE, EINVAL on older kernels), a device
-// without checksums or an IPsec policy (EIO). So a refusal is remembered by address,
-// and does not slow down other peers.
+// gsoState decides which runs are sent in one call. A kernel refuses runs for a path's small
+// MTU (EMSGSIZE, EINVAL), a device without checksums, or IPsec (EIO). Refusals are
+// remembered by address.
 type gsoState struct {
 	refusals     atomic.Pointer[refusals] // nil: none
 	streak       atomic.Int32             // owners of addresses refused since a run has left
@@ -162,8 +161,7 @@ func (g *gsoState) refuse(segment int, addr netip.Addr, err error) {
 	g.refusals.Store(t)
 }
 
-// offered reports whether runs are sent in one call at present, to peer if the
-// socket is connected.
+// offered reports whether runs leave in one call now, to peer if the socket is connected.
 func (g *gsoState) offered(peer netip.AddrPort) bool {
 	t := g.refusals.Load()
 	switch {

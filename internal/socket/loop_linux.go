@@ -7,9 +7,7 @@ import (
 	"time"
 )
 
-// ReadLoop implements Looper. The goroutine stays in the poller's read of the
-// descriptor, so it misses no readiness between two reads. So a call that received
-// less than it asked for need not be repeated to learn that the socket is empty.
+// ReadLoop implements Looper. Staying in the poller's read, it misses no readiness.
 func (s *linuxSocket) ReadLoop(handle func([]Packet)) error { return s.serve(handle, false) }
 
 // ReadStep implements Stepper.
@@ -19,29 +17,32 @@ func (s *linuxSocket) ReadStep(handle func([]Packet)) error { return s.serve(han
 func (s *linuxSocket) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
 
 func (s *linuxSocket) serve(handle func([]Packet), once bool) error {
-	r := &s.recv
-	r.handle, r.once = handle, once
-	if err := s.raw.Read(r.serve); err != nil {
+	s.recv.handle, s.recv.once = handle, once
+	return s.read(s.recv.serve)
+}
+
+// read calls ready in the poller, which sets the error number.
+func (s *linuxSocket) read(ready func(fd uintptr) bool) error {
+	if err := s.raw.Read(ready); err != nil {
 		return err
 	}
 	if s.open.closed.Load() {
 		return net.ErrClosed
 	}
-	if r.errno != 0 {
-		return os.NewSyscallError("recvmsg", syscall.Errno(r.errno))
+	if errno := s.recv.errno; errno != 0 {
+		return os.NewSyscallError("recvmsg", syscall.Errno(errno))
 	}
 	return nil
 }
 
-// serveReady hands over what there is and returns false to wait for more. It
-// returns true after an error, or if the socket is closed.
+// serveReady hands over what there is; false: wait. It is true after an error or the end.
 func (s *linuxSocket) serveReady(fd uintptr) bool {
 	r := &s.recv
 	for !s.open.closed.Load() {
 		r.op = receiveOps.Get().(*receiveOp)
 		want := r.ask.count()
 		if !r.once {
-			want = max(2, want) // with one, none left is not seen
+			want = recvMessages // which drains the socket, and sees that none is left
 		}
 		n, errno := s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
 		r.waited = false
@@ -55,11 +56,7 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 			}
 			return !r.waited
 		}
-		ps := r.op.packets[:n]
-		for i := range ps {
-			s.describe(&ps[i], i)
-		}
-		s.hand(ps)
+		s.hand(n)
 		r.release()
 		if r.once {
 			return true
@@ -73,9 +70,50 @@ func (s *linuxSocket) serveReady(fd uintptr) bool {
 	return true
 }
 
-// hand calls the handler. Close may be called from within it.
-func (s *linuxSocket) hand(ps []Packet) {
+// hand calls the handler with n messages. Close may be called from within it.
+func (s *linuxSocket) hand(n int) {
+	ps := s.recv.op.packets[:n]
+	for i := range ps {
+		s.describe(&ps[i], i)
+	}
 	s.open.busy.Store(true)
 	defer s.open.busy.Store(false) // even if it panics
 	s.recv.handle(ps)
+}
+
+// readMost limits the packets of a ReadReady, so that a flood cannot keep the caller.
+const readMost = 4096
+
+// ReadReady implements Poller.
+func (s *linuxSocket) ReadReady(handle func([]Packet)) error {
+	r := &s.recv
+	r.handle = handle
+	if r.ready == nil {
+		r.ready = s.readReady
+	}
+	return s.read(r.ready)
+}
+
+// readReady hands over all that is there. It always returns true.
+func (s *linuxSocket) readReady(fd uintptr) bool {
+	r := &s.recv
+	r.errno = 0
+	r.op = receiveOps.Get().(*receiveOp)
+	defer r.release()
+	for read := 0; read < readMost && !s.open.closed.Load(); {
+		n, errno := s.kernel.receive(fd, r.op.prepare(recvMessages, s.peer.IsValid()), false)
+		s.readCalls.Add(1)
+		if errno != 0 {
+			if errno != syscall.EAGAIN {
+				r.errno = int32(errno)
+			}
+			break
+		}
+		s.hand(n)
+		if read += n; n < recvMessages {
+			break
+		}
+	}
+	r.handle(nil)
+	return true
 }

@@ -10,15 +10,13 @@ import (
 	"time"
 )
 
-// A packetIO moves one datagram a call. It hides whether a plainSocket stands
-// on a UDP socket, connected or not, or on something else.
+// A packetIO moves one datagram a call on whatever a plainSocket stands on.
 type packetIO interface {
 	readFrom(b []byte) (int, netip.AddrPort, error)
 	writeTo(b []byte, addr netip.AddrPort) error
 }
 
-// A plainSocket is a Socket that moves one datagram a call, on any platform and
-// any net.PacketConn.
+// A plainSocket moves one datagram a call, on any platform and net.PacketConn.
 type plainSocket struct {
 	pc   net.PacketConn
 	io   packetIO
@@ -30,11 +28,9 @@ type plainSocket struct {
 
 var _ Socket = (*plainSocket)(nil)
 
-// NewPacket returns a Socket on any net.PacketConn, which it takes over.
-// It moves one datagram a call. Where pc has the methods ReadFromUDPAddrPort
-// and WriteToUDPAddrPort of a net.UDPConn, they are used and nothing is
-// allocated. Where the addresses of pc are not UDP addresses, the Socket gives
-// each a stand-in, see [AddrMapper].
+// NewPacket returns a Socket on any net.PacketConn, which it takes over. It moves one
+// datagram a call, without allocation if pc has a net.UDPConn's AddrPort methods. Addresses
+// other than UDP's get a stand-in, see [AddrMapper].
 func NewPacket(pc net.PacketConn) Socket {
 	switch c := pc.(type) {
 	case *net.UDPConn:
@@ -47,11 +43,9 @@ func NewPacket(pc net.PacketConn) Socket {
 	return newStandInSocket(pc)
 }
 
-// forgetDeadlines takes back what the application had set before.
 func forgetDeadlines(pc net.PacketConn) { pc.SetDeadline(time.Time{}) }
 
-// ForgetPassed takes back a read deadline that has passed. A reader without a
-// deadline of its own meets only one that the application has set.
+// ForgetPassed takes back a read deadline that has passed.
 func ForgetPassed(err error, c interface{ SetReadDeadline(time.Time) error }) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.SetReadDeadline(time.Time{})
@@ -68,8 +62,7 @@ func newPlainSocket(c *net.UDPConn) *plainSocket {
 	return &plainSocket{pc: c, io: addrPortIO{c}}
 }
 
-// remoteAddrPort returns the peer of a connected socket, otherwise the zero
-// AddrPort.
+// remoteAddrPort returns the peer of a connected socket, otherwise the zero AddrPort.
 func remoteAddrPort(c *net.UDPConn) netip.AddrPort {
 	addr, _ := c.RemoteAddr().(*net.UDPAddr)
 	if addr == nil {
@@ -78,8 +71,7 @@ func remoteAddrPort(c *net.UDPConn) netip.AddrPort {
 	return unmap(addr.AddrPort())
 }
 
-// unmap turns an IPv4 address in IPv6-mapped form, as dual-stack sockets
-// deliver it, into a plain one, so that equal peers compare equal.
+// unmap turns an IPv4-mapped address into a plain one, so that equal peers are equal.
 func unmap(addr netip.AddrPort) netip.AddrPort {
 	if !addr.Addr().Is4In6() {
 		return addr
@@ -105,8 +97,7 @@ func (s *plainSocket) ReadBatch(ps []Packet) (int, error) {
 	return 1, nil
 }
 
-// WriteBatch implements Socket. An error amid a run does not keep the rest of
-// the run from being sent.
+// WriteBatch implements Socket. An error in a run does not stop the rest of the run.
 func (s *plainSocket) WriteBatch(ps []Packet) (int, error) {
 	for i := range ps {
 		if err := s.writeRun(&ps[i]); err != nil {
@@ -150,8 +141,7 @@ func (s *plainSocket) Stats() Stats {
 	return st
 }
 
-// ReadingOf returns what a connection that is not of the system tells of its
-// receive buffer, if it has the methods for it.
+// ReadingOf returns what a foreign connection tells of its receive buffer, if anything.
 func ReadingOf(c any) Stats {
 	t, ok := c.(interface {
 		Drops() uint64
@@ -175,8 +165,7 @@ func (io connectedIO) readFrom(b []byte) (int, netip.AddrPort, error) {
 	return n, io.peer, err
 }
 
-// writeTo sends b, at the second attempt if need be: the first may have met an
-// ICMP message about an earlier datagram.
+// writeTo sends b, twice if the first attempt met the error of an earlier datagram.
 func (io connectedIO) writeTo(b []byte, _ netip.AddrPort) error {
 	_, err := io.c.Write(b)
 	if IsTransient(err) && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -223,8 +212,7 @@ func (o *openState) close(do func() error) error {
 	o.once.Do(func() {
 		o.closed.Store(true)
 		if o.busy.Load() {
-			// Close waits for the read under way, and may have been called
-			// from within it.
+			// Close waits for the read under way, and may have been called from within it.
 			gone := make(chan struct{})
 			o.after.Store(&remains{gone: gone})
 			go func() {
@@ -251,8 +239,7 @@ func (o *openState) released() <-chan struct{} {
 	return nil
 }
 
-// explain returns err, or net.ErrClosed for whatever else a foreign
-// net.PacketConn says once it is closed.
+// explain returns err, or net.ErrClosed for whatever a closed net.PacketConn says.
 func (o *openState) explain(err error) error {
 	if o.closed.Load() && !errors.Is(err, net.ErrClosed) {
 		return net.ErrClosed

@@ -8,13 +8,10 @@ import (
 	"unsafe"
 )
 
-// recvMessages is the largest number of messages that one call receives. Beyond
-// it, calls become no cheaper per message.
+// recvMessages limits a call's messages: beyond it, none gets cheaper.
 const recvMessages = 8
 
-// A receiveOp is the memory for one call: headers for all messages, and buffers
-// of 64 KiB, made when first needed. It comes from a pool once there may be
-// something to receive; a goroutine that waits holds none.
+// A receiveOp is the memory of one call, from a pool once something may have come.
 type receiveOp struct {
 	msgs  [recvMessages]mmsghdr
 	iovs  [recvMessages]syscall.Iovec
@@ -125,21 +122,17 @@ func (s *linuxSocket) tryReceive(fd uintptr) bool {
 	return true
 }
 
-// An asker decides how many messages to ask for in one call. Asking for more than
-// there are costs a tenth of a datagram's way, so it begins with one, and doubles
-// the number while the reader keeps finding messages.
+// An asker decides how many messages to ask for: one, doubled while there are more.
 type asker struct {
 	exponent uint8 // the count is 1 << exponent
 	found    uint8 // calls in a row that got all they asked for
 }
 
-// askPatience is how often a call for one message must succeed before the next
-// one asks for two.
+// askPatience is how often a call must bring one message before the next asks for two.
 const askPatience = 8
 
 func (a *asker) count() int { return 1 << a.exponent }
 
-// learn takes the outcome of a call.
 func (a *asker) learn(asked, got int) {
 	if got < asked {
 		*a = asker{}
@@ -154,7 +147,6 @@ func (a *asker) learn(asked, got int) {
 	}
 }
 
-// describe sets p to received message i.
 func (s *linuxSocket) describe(p *Packet, i int) {
 	op := s.recv.op
 	m := &op.msgs[i]

@@ -8,9 +8,7 @@ import (
 	"syscall"
 )
 
-// ReusePortControl is a Control function for net.ListenConfig that binds several
-// sockets to one address; the kernel distributes the peers (SO_REUSEPORT). On other
-// systems it returns an error that wraps errors.ErrUnsupported.
+// ReusePortControl sets SO_REUSEPORT, or wraps errors.ErrUnsupported.
 func ReusePortControl(_, _ string, c syscall.RawConn) error {
 	var err error
 	controlErr := c.Control(func(fd uintptr) {
@@ -33,10 +31,9 @@ func soReusePort() int {
 // maxQueued is more datagrams than any socket's buffer holds by default.
 const maxQueued = 1 << 16
 
-// DiscardQueued reads and drops the datagrams that wait in a socket, and returns
-// their number. The first of several sockets on a port gets the datagrams of all
-// peers until the others exist. Later datagrams of these peers go to other sockets,
-// so the first ones must not be handled.
+// DiscardQueued drops the datagrams that wait in a socket, and returns their number. The
+// first socket of a port gets those of all peers until the others exist, and must not handle
+// them.
 func DiscardQueued(c *net.UDPConn) (n uint64, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -23,8 +23,7 @@ func (s *linuxSocket) WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, erro
 	return s.writeBatch(ps, d, 0)
 }
 
-// waitBy repeats a call that found the send buffer full until it finds room or
-// the deadline passes.
+// waitBy repeats a call on a full send buffer until there is room or the deadline passes.
 func (op *sendOp) waitBy(d *deadline.Deadline) error {
 	passed := d.Arm()
 	defer d.Disarm()

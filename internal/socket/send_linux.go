@@ -60,12 +60,10 @@ func (op *sendOp) call(fd uintptr) syscall.Errno {
 	return op.errno
 }
 
-// WriteBatch implements Socket. An error amid a run does not keep the rest of
-// the run from being sent.
+// WriteBatch implements Socket. An error in a run does not stop the rest of the run.
 func (s *linuxSocket) WriteBatch(ps []Packet) (int, error) { return s.writeBatch(ps, nil, 0) }
 
-// writeBatch is WriteBatch until a deadline, which may be nil. Tried is the error of
-// an earlier call for the first messages, 0 if there was none.
+// writeBatch is WriteBatch until a deadline or nil. Tried is an earlier error, or 0.
 func (s *linuxSocket) writeBatch(ps []Packet, until *deadline.Deadline, tried syscall.Errno) (int, error) {
 	op := sendOps.Get().(*sendOp)
 	op.socket, op.until, op.tried = s, until, tried
@@ -103,8 +101,7 @@ func (op *sendOp) recycle() {
 	sendOps.Put(op)
 }
 
-// fill makes messages of ps from byte off of element elem on, as many as fit. It
-// fails only if it can make none.
+// fill makes messages of ps from byte off of element elem on, or fails if it can make none.
 func (op *sendOp) fill(ps []Packet, elem, off int) error {
 	op.n = 0
 	for elem < len(ps) && op.n < sendMessages {
@@ -211,9 +208,7 @@ func (op *sendOp) address(i int, addr netip.AddrPort) error {
 	return nil
 }
 
-// send sends messages and returns how many, at least one unless it fails. It takes
-// the write lock of net.UDPConn, which all peers of a listener share, only to wait
-// if the socket's buffer is full.
+// send sends at least one message unless it fails. It takes the write lock only to wait.
 func (op *sendOp) send() (int, error) {
 	raw := op.socket.raw
 	if op.tried != 0 {
@@ -246,7 +241,6 @@ func sendError(err error) error {
 	return err
 }
 
-// sendPiece sends one piece of p.
 func (op *sendOp) sendPiece(p *Packet, pc piece) error {
 	op.n = 0
 	if err := op.add(p, pc); err != nil {
@@ -256,9 +250,7 @@ func (op *sendOp) sendPiece(p *Packet, pc piece) error {
 	return err
 }
 
-// rescue goes on with p after pc, a piece of it, has failed: it sends pc again, in
-// shorter runs or datagram by datagram if that may help, and then the pieces behind
-// it. It returns the first error that remains.
+// rescue sends p from its failed piece on, in shorter runs or singly, and returns the first error.
 func (op *sendOp) rescue(p *Packet, pc piece, err error) (first error) {
 	for {
 		if errors.Is(err, syscall.EINVAL) && op.socket.gso.shorten(pc) {
@@ -294,13 +286,10 @@ func (op *sendOp) again(p *Packet, pc piece, err error) error {
 	return op.split(p, pc, err)
 }
 
-// sendRetries is how often a connected socket sends a message again: each call
-// takes one pending error, and another ICMP message may come in between.
+// sendRetries is how often a connected socket sends again: each call takes one error.
 const sendRetries = 2
 
-// retries returns how often to send a message again that failed with err. On a
-// connected socket the error may come from an ICMP message about an earlier
-// datagram: then nothing was sent, and the call has cleared the error.
+// retries returns how often to repeat after err, which may be an earlier datagram's.
 func (s *linuxSocket) retries(err error) int {
 	switch {
 	case !IsTransient(err):
@@ -321,8 +310,7 @@ func refusesRun(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EMSGSIZE)
 }
 
-// split sends the datagrams of a run one by one. If that works, the error was about
-// the run, and no more like it go to its destination.
+// split sends a run one by one. If that works, no more runs like it go there.
 func (op *sendOp) split(p *Packet, run piece, err error) (first error) {
 	s := op.socket
 	for off := run.off; off < run.end; off += run.segment {

@@ -9,8 +9,7 @@ import (
 	"volley/internal/deadline"
 )
 
-// A oneOp is the memory for sending one datagram, as most messages of a game are.
-// Everything else takes a sendOp, which is much larger.
+// A oneOp is the memory for sending one datagram, less than a sendOp.
 type oneOp struct {
 	socket *linuxSocket
 	msg    [1]mmsghdr
@@ -46,7 +45,6 @@ func (s *linuxSocket) WriteOneBy(b []byte, to netip.AddrPort, from netip.Addr, d
 	return err
 }
 
-// sendOne makes the call for one datagram. The error is that there was none.
 func (s *linuxSocket) sendOne(b []byte, to netip.AddrPort) (syscall.Errno, error) {
 	op := oneOps.Get().(*oneOp)
 	op.socket = s

@@ -35,8 +35,7 @@ func (s *linuxSocket) setUp(fd uintptr, cfg *Config) error {
 	return nil
 }
 
-// tellAddresses asks the kernel for the address at which each packet arrived, if
-// the socket is bound to all addresses.
+// tellAddresses asks for the destination of each packet, if the socket is on all addresses.
 func (s *linuxSocket) tellAddresses(fd uintptr) {
 	local, _ := s.conn.LocalAddr().(*net.UDPAddr)
 	if local == nil || local.IP != nil && !local.IP.IsUnspecified() || s.peer.IsValid() {
@@ -50,14 +49,12 @@ func (s *linuxSocket) tellAddresses(fd uintptr) {
 	s.manyAddrs = v4 == nil || v6 == nil
 }
 
-// offload tells whether segmentation offload may be used.
 func (cfg *Config) offload() bool {
 	env := os.Getenv(DisableOffloadEnv)
 	return !cfg.DisableOffload && (env == "" || env == "0")
 }
 
-// setBuffer asks for a buffer of size bytes, unless that is zero, and returns the
-// granted size. The option force needs a privilege and has no limit.
+// setBuffer asks for a buffer, unless size is zero, and returns the size granted.
 func (s *linuxSocket) setBuffer(fd uintptr, force, option, size int) int {
 	size = min(size, math.MaxInt32/2) // the kernel doubles it
 	if size > 0 && s.kernel.setsockopt(fd, syscall.SOL_SOCKET, force, size) != nil {
@@ -75,8 +72,7 @@ func (s *linuxSocket) hasGSO(fd uintptr) bool {
 	return err == nil
 }
 
-// enableGRO turns UDP_GRO on, except on kernels before 5.12, which have faults in
-// it and do not tell whether it is on.
+// enableGRO turns UDP_GRO on, except before Linux 5.12, where it has faults.
 func (s *linuxSocket) enableGRO(fd uintptr) bool {
 	if s.kernel.setsockopt(fd, solUDP, udpGRO, 1) != nil {
 		return false
@@ -88,15 +84,13 @@ func (s *linuxSocket) enableGRO(fd uintptr) bool {
 	return false
 }
 
-// manglesGSO reports whether a kernel, 7.0.0 to 7.1.4, gives some network devices
-// runs with a wrong length and checksum. Then runs go over the loopback only.
+// manglesGSO reports kernels 7.0.0 to 7.1.4, where some devices break runs: only loopback works.
 func manglesGSO(release string) bool {
 	major, minor, patch := kernelVersion(release)
 	return major == 7 && (minor == 0 || minor == 1 && patch <= 4)
 }
 
-// kernelVersion returns the numbers at the start of a release such as
-// "6.18.2-arch1-1", zero for those that are not there.
+// kernelVersion returns the numbers of a release such as "6.18.2-arch1-1"; missing ones are 0.
 func kernelVersion(release string) (major, minor, patch int) {
 	var v [3]int
 	for i, field := range strings.SplitN(release, ".", 3) {

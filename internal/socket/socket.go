@@ -146,8 +146,7 @@ type DeadlineWriter interface {
 	// deadline. It then returns ErrLate and how many elements it is done with;
 	// of the next one, Buf is what was not sent.
 	WriteBatchBy(ps []Packet, d *deadline.Deadline) (int, error)
-	// WriteOneBy is WriteBatchBy for one datagram, at less cost. A nil deadline is
-	// none.
+	// WriteOneBy is WriteBatchBy for one datagram, at less cost. A nil deadline is none.
 	WriteOneBy(datagram []byte, to netip.AddrPort, from netip.Addr, d *deadline.Deadline) error
 }
 
@@ -220,8 +219,7 @@ type Stats struct {
 	Drops uint32
 }
 
-// New returns the fastest Socket there is on pc: that of NewUDP, or of
-// NewPacket. After an error pc is still the caller's.
+// New returns the fastest Socket on pc. After an error pc is still the caller's.
 func New(pc net.PacketConn, cfg Config) (Socket, error) {
 	if udp, ok := pc.(*net.UDPConn); ok {
 		return NewUDP(udp, cfg)
@@ -229,8 +227,7 @@ func New(pc net.PacketConn, cfg Config) (Socket, error) {
 	return NewPacket(pc), nil
 }
 
-// NewUDP returns the platform's fastest Socket on c, connected or not, which it
-// takes over: do not use c afterwards.
+// NewUDP returns the fastest Socket on c, connected or not, which it takes over.
 func NewUDP(c *net.UDPConn, cfg Config) (Socket, error) {
 	s, err := newPlatformSocket(c, &cfg)
 	if err != nil {
@@ -239,8 +236,7 @@ func NewUDP(c *net.UDPConn, cfg Config) (Socket, error) {
 	return s, nil
 }
 
-// NextDatagram cuts the first datagram off b, a run of datagrams of the given size,
-// or one datagram if that is zero. The rest is nil after the last one.
+// NextDatagram cuts the first datagram off a run of the given size, 0 for one.
 func NextDatagram(b []byte, segment int) (datagram, rest []byte) {
 	if segment <= 0 || len(b) <= segment {
 		return b, nil

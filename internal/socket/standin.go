@@ -70,15 +70,13 @@ func (io standInIO) writeTo(b []byte, addr netip.AddrPort) error {
 	return err
 }
 
-// maxStandIns is how many stand-ins, those used last, an addrTable remembers at
-// least. It never has twice as many.
+// maxStandIns is how many stand-ins an addrTable remembers at least; at most twice as many.
 const maxStandIns = 1 << 16
 
 // standInPrefix are the first bytes of every stand-in's address.
 var standInPrefix = netip.MustParsePrefix("100::/64")
 
-// An addrTable finds the net.Addr behind an AddrPort. A stand-in is a keyed hash of
-// the address. So it stays the same if a flood makes the table forget the address.
+// An addrTable finds the net.Addr of a stand-in, a keyed hash that never changes.
 type addrTable struct {
 	hostSeed, portSeed maphash.Seed
 

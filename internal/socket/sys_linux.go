@@ -47,8 +47,7 @@ type mmsghdr struct {
 // linuxKernel is the real one.
 type linuxKernel struct{}
 
-// send takes the cheapest call for msgs. If a filter refuses sendmmsg (ENOSYS), it
-// sends one message.
+// send takes the cheapest call. If a filter refuses sendmmsg (ENOSYS), it sends one message.
 func (*linuxKernel) send(fd uintptr, msgs []mmsghdr) (int, syscall.Errno) {
 	if len(msgs) > 1 {
 		n, errno := messageCall(sysSendmmsg, fd, unsafe.Pointer(&msgs[0]), len(msgs), syscall.MSG_DONTWAIT, false)
@@ -96,8 +95,7 @@ func (*linuxKernel) receive(fd uintptr, msgs []mmsghdr, tell bool) (int, syscall
 	return 1, 0
 }
 
-// messageCall makes a call for messages, again after a signal. No call waits, so
-// the scheduler learns of it only if it has to, see teller.
+// messageCall makes a call for messages, again after a signal. See teller for the scheduler.
 func messageCall(trap, fd uintptr, p unsafe.Pointer, a, b int, tell bool) (int, syscall.Errno) {
 	for {
 		var n uintptr

@@ -1,7 +1,6 @@
 package socket
 
-// Numbers of system calls; those of the socket calls proper exist since
-// Linux 4.3, below UDP_SEGMENT's 4.18.
+// Numbers of system calls; those of sockets exist since Linux 4.3.
 const (
 	sysSendto     = 369
 	sysSendmsg    = 370

@@ -25,8 +25,7 @@ func newPlatformSocket(c *net.UDPConn, cfg *Config) (Socket, error) {
 	return newPlainSocket(c), nil
 }
 
-// askBuffer asks for a buffer of size bytes and, because some systems refuse a size
-// that is too large, for smaller ones. The default buffer works, too.
+// askBuffer asks for a buffer, or smaller ones where that is refused.
 func askBuffer(set func(int) error, size int) {
 	for size > 0 && set(size) != nil {
 		if size /= 2; size < minSocketBuffer {

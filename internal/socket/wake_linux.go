@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// A waker waits for packets of many sockets that are not being read, with one
-// goroutine for all. It waits in the runtime's poller for a descriptor of epoll,
-// which knows their descriptors.
+// A waker waits for packets of many unread sockets with one goroutine, in the runtime's
+// poller on a descriptor of epoll.
 type waker struct {
 	file  *os.File // of epoll
 	raw   syscall.RawConn
@@ -52,7 +51,6 @@ func (s *linuxSocket) WakeOnPacket(sleeper Sleeper) error {
 	return s.watchLocked(sleeper)
 }
 
-// watchLocked makes the waker know the socket.
 func (s *linuxSocket) watchLocked(sleeper Sleeper) (err error) {
 	if wakers.now == nil {
 		if wakers.now, err = newWaker(); err != nil {
@@ -99,7 +97,6 @@ func (s *linuxSocket) unwatch() {
 	}
 }
 
-// newWaker starts the goroutine.
 func newWaker() (*waker, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -117,7 +114,6 @@ func newWaker() (*waker, error) {
 	return w, nil
 }
 
-// closeLocked ends the goroutine.
 func (w *waker) closeLocked() {
 	wakers.now = nil
 	w.file.Close()

@@ -10,16 +10,14 @@ import (
 // zoneLifetime is how long the name of an interface is taken for granted.
 const zoneLifetime = time.Minute
 
-// maxZones bounds the names that are remembered, since an application may ask
-// for any.
+// maxZones bounds the names that are remembered, since an application may ask for any.
 const maxZones = 256
 
 // zones is shared by all sockets.
 var zones = zoneCache{names: make(map[uint32]zone[string]), indices: make(map[string]zone[uint32])}
 
-// A zoneCache translates, as package net does, between the scope of a link-local
-// IPv6 address, which is the index of an interface, and its zone, the name of the
-// interface.
+// A zoneCache translates between the scope of a link-local IPv6 address, an interface's
+// index, and its zone, the interface's name.
 type zoneCache struct {
 	mu      sync.Mutex
 	names   map[uint32]zone[string]

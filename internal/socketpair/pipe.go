@@ -2,9 +2,7 @@ package socketpair
 
 import "net"
 
-// Pipe returns the ends of a net.Pipe, whose writers wait for a reader. Their
-// addresses are of another kind, so that the library does not take it for a stream.
-// Readers must have room for all of a Write.
+// Pipe returns a net.Pipe that does not look like a stream. Reads need room for a Write.
 func Pipe() (a, b net.Conn) {
 	x, y := net.Pipe()
 	return &pipeEnd{x}, &pipeEnd{y}

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// Unixgram returns the two ends of a pair of Unix datagram sockets. Where there
-// are none the test is skipped.
+// Unixgram returns two ends of a pair of Unix datagram sockets, or skips the test.
 func Unixgram(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)

@@ -151,8 +151,8 @@ func TestForeignOverRoughLink(t *testing.T) {
 				delivered++
 			}
 		}
-		if s := a.Stats(); s.PacketLoss < 3 || s.PacketLoss > 25 || s.RTT < 40*time.Millisecond || s.RTT > 60*time.Millisecond {
-			t.Errorf("loss %.1f %%, RTT %v, want about 10 %%, 40 ms to 60 ms", s.PacketLoss, s.RTT)
+		if s := a.Stats(); s.Loss < 0.03 || s.Loss > 0.25 || s.RTT < 40*time.Millisecond || s.RTT > 60*time.Millisecond {
+			t.Errorf("loss %.1f %%, RTT %v, want about 10 %%, 40 ms to 60 ms", 100*s.Loss, s.RTT)
 		}
 		a.Close()
 		b.Close()

@@ -120,9 +120,9 @@ func TestGarbageMakesNoConnection(t *testing.T) {
 	})
 }
 
-// hoard opens reassemblies and never finishes them, with new sequences all the
+// startReassemblies opens reassemblies and never finishes them, with new sequences all the
 // time.
-func hoard(raw net.Conn, r *rand.Rand, datagrams int) {
+func startReassemblies(raw net.Conn, r *rand.Rand, datagrams int) {
 	data := make([]byte, 1024)
 	for i := range datagrams {
 		h := reliable.FragmentHeader{Sequence: uint16(1 + i/15), ID: uint8(1 + i%15), Count: 16}
@@ -150,7 +150,7 @@ func TestReassembliesStayWithinLimits(t *testing.T) {
 			defer raw.Close()
 			defer c.Close()
 			conns = append(conns, c)
-			hoard(raw, r, 3000)
+			startReassemblies(raw, r, 3000)
 			time.Sleep(time.Second)
 			if m := c.Stats().Memory; m > perConn+32<<10 {
 				t.Errorf("connection %d holds %d bytes, limit %d and its windows", i, m, perConn)
@@ -160,7 +160,7 @@ func TestReassembliesStayWithinLimits(t *testing.T) {
 			}
 		}
 		if m := l.Stats().Memory; m < perListener/2 {
-			t.Errorf("20 hoarders hold %d bytes only: the limit was not tested", m)
+			t.Errorf("20 connections hold %d bytes only: the limit was not tested", m)
 		}
 		time.Sleep(20 * time.Second) // age and idleness give all back
 		if m := l.Stats().Memory; m > 64<<10 {

@@ -78,7 +78,7 @@ func (l *ledger) send(c *volley.Conn, d, warm time.Duration, size func() int) {
 		l.sent[id] = n
 		l.receipts(c)
 		if time.Since(start) > warm {
-			l.loss += c.Stats().PacketLoss
+			l.loss += c.Stats().Loss
 			l.samples++
 		}
 	}
@@ -162,10 +162,10 @@ func TestLossFigure(t *testing.T) {
 		ab, ba := run(t, roughLink(), 10*time.Minute, false, func(r *rand.Rand) int { return 4 + r.IntN(1021) })
 		for _, l := range []*ledger{ab, ba} {
 			l.check()
-			if mean := l.loss / float64(l.samples); mean < 18 || mean > 22 {
+			if mean := 100 * l.loss / float64(l.samples); mean < 18 || mean > 22 {
 				t.Errorf("%s: the loss figure has a mean of %.2f %%, want 18 to 22", l.name, mean)
 			}
-			t.Logf("%s: loss figure %.2f %%, true %.2f %%", l.name, l.loss/float64(l.samples),
+			t.Logf("%s: loss figure %.2f %%, true %.2f %%", l.name, 100*l.loss/float64(l.samples),
 				100-100*float64(len(l.delivered))/float64(len(l.sent)))
 		}
 	})

@@ -119,15 +119,19 @@ func TestListenConfigBounds(t *testing.T) {
 // With the least MaxMemory messages of one datagram go both ways, whatever the
 // windows.
 func TestLeastMaxMemory(t *testing.T) {
+	fixed := *volley.ReferenceConfig()
+	fixed.KeepAlive = 0 // so that Accept returns
+	small := fixed
+	small.MaxMessageSize = 1000
 	for _, test := range []struct {
 		cfg  volley.Config
 		size int
 		max  int64
 	}{
 		{volley.Config{}, 1200, 16 << 10},
-		{volley.Config{MaxWindow: -1}, 1200, 21845},
+		{fixed, 1024, 21845},
 		{volley.Config{MaxMessageSize: 1000}, 1000, 6826},
-		{volley.Config{MaxMessageSize: 1000, MaxWindow: -1}, 1000, 12288},
+		{small, 1000, 12288},
 		{volley.Config{MaxMessageSize: 60_000, FragmentAbove: 60_000}, 60_000, 92842},
 	} {
 		synctest.Test(t, func(t *testing.T) {

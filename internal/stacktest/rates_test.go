@@ -141,6 +141,18 @@ func measureRate(p traffic, rate int, link simnet.Link, d time.Duration) (r rate
 	return r
 }
 
+// Where a round trip takes longer than the time between two messages, each is
+// acknowledged once, and acknowledgements are not acknowledged.
+func TestRateFar(t *testing.T) {
+	for _, rate := range []int{1, 2, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			r := measureRate(talkEcho, rate, simnet.Link{Latency: 500 * time.Millisecond}, 40*time.Second)
+			require.Less(t, r.perMessage, 1.85, "%d a second", rate) // 4 and more while they were
+			require.Equal(t, r.sent, r.acked)
+		})
+	}
+}
+
 func steadyLink() simnet.Link { return simnet.Link{Latency: pathRTT / 2} }
 
 // rates are the messages a second that the tables of docs/reliable.md show.
@@ -319,6 +331,35 @@ func TestLossKnown(t *testing.T) {
 	checkTable(t, "loss", table, 10)
 }
 
+// Loss is a fraction of 1, and rates are bytes a second with IP and UDP headers.
+func TestUnitsOfStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lossy := steadyLink()
+		lossy.Loss = 0.25
+		a, b, _ := ratePair(nil, lossy, steadyLink())
+		const size, headers, rate = 1000, 3 + 28, 100
+		var loss float64
+		go func() {
+			for buf := make([]byte, size); ; {
+				if _, err := b.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		for range 100 * rate {
+			a.Write(make([]byte, size))
+			time.Sleep(time.Second / rate)
+			loss += a.Stats().Loss / (100 * rate)
+		}
+		require.InDelta(t, lossy.Loss, loss, 0.05)
+		require.InEpsilon(t, rate*(size+headers), a.Stats().SendRate, 0.05)
+		require.InEpsilon(t, (1-loss)*a.Stats().SendRate, a.Stats().AckedRate, 0.2)
+		require.InEpsilon(t, a.Stats().AckedRate, b.Stats().ReceiveRate, 0.2)
+		a.Close()
+		b.Close()
+	})
+}
+
 // TestRTTAfterIdle looks at the figures after half an hour without messages.
 func TestRTTAfterIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -332,10 +373,10 @@ func TestRTTAfterIdle(t *testing.T) {
 		for _, c := range []*volley.Conn{a, b} {
 			s := c.Stats()
 			require.InDelta(t, pathRTT, s.RTT, float64(pathRTT)/50, "RTT after 30 idle minutes")
-			require.Zero(t, s.PacketLoss, "loss after 30 idle minutes")
+			require.Zero(t, s.Loss, "loss after 30 idle minutes")
 			// What is left are keepalives of 33 to 38 bytes each 5 s.
-			for _, bits := range []float64{s.SentBandwidth, s.ReceivedBandwidth, s.AckedBandwidth} {
-				require.Less(t, bits, 8*38.0/5, "bandwidth after 30 idle minutes")
+			for _, rate := range []float64{s.SendRate, s.ReceiveRate, s.AckedRate} {
+				require.Less(t, rate, 38.0/5, "bytes a second after 30 idle minutes")
 			}
 		}
 		require.Less(t, a.Stats().PacketsSent, uint64(100+30*60/5+40), "packets of an idle connection")

@@ -59,7 +59,7 @@ func TestRiptideOverNetcode(t *testing.T) {
 			t.Error(err)
 		}
 		<-c.Done()
-		if err := <-served; err != riptide.ErrServerClosed {
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 		s.net.Close()

@@ -35,9 +35,7 @@ type Tape struct {
 	fresh   strings.Builder
 }
 
-// Open reads a file of testdata, with .txt behind its name. The title says at its
-// head what was recorded. At the end of the test the file is written, if
-// that was asked for, or else all of it must have been played.
+// Open reads name.txt of testdata, and at the test's end compares or writes it.
 func Open(t testing.TB, name, title string) *Tape {
 	p := &Tape{t: t, path: filepath.Join("testdata", name+".txt"), scenes: make(map[string][]string)}
 	text, err := os.ReadFile(p.path)
@@ -78,7 +76,6 @@ func (p *Tape) close() {
 	}
 }
 
-// end ends the current scene.
 func (p *Tape) end() {
 	s := p.current
 	if s == nil {
@@ -159,8 +156,7 @@ func (s *Scene) count() {
 	}
 }
 
-// Phase ends a phase. It fails the test if what was noted in it, or the figures, a
-// name and a value each, are not what was recorded.
+// Phase ends a phase, which must be as recorded, with the figures: names and values.
 func (s *Scene) Phase(name string, figures ...any) {
 	s.tape.t.Helper()
 	line := fmt.Sprintf("%s %016x", name, s.digest)

@@ -4,6 +4,5 @@ package testenv
 
 import "time"
 
-// CPUTime returns the user and system time of the process, or 0 where the
-// platform does not tell.
+// CPUTime returns the user and system time of the process, 0 if unknown.
 func CPUTime() time.Duration { return 0 }

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// CPUTime returns the user and system time of the process, or 0 where the
-// platform does not tell.
+// CPUTime returns the user and system time of the process, 0 if unknown.
 func CPUTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

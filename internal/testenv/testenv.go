@@ -1,7 +1,10 @@
 // Package testenv tells tests about the process that they run in.
 package testenv
 
-import "runtime"
+import (
+	"flag"
+	"runtime"
+)
 
 // Heap returns the bytes of the heap that are still in use after a collection.
 func Heap() int64 {
@@ -10,4 +13,14 @@ func Heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+var full = flag.Bool("full", false, "run the tests at their full size, which takes minutes")
+
+// Sized returns a test's size: small, or large with -full and without the race detector.
+func Sized(small, large int) int {
+	if *full && !Race {
+		return large
+	}
+	return small
 }

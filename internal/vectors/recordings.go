@@ -19,9 +19,7 @@ type Recording struct {
 	Bytes []byte
 }
 
-// Recordings returns the byte strings, in hexadecimal digits, that stand under one
-// of the names in the files of a protocol, alone or in a list. Each comes once, in
-// the order of the files' names and of each file. If a name has none, the test ends.
+// Recordings returns a protocol's byte strings under some names. Each must have one.
 func Recordings(tb testing.TB, protocol string, keys ...string) (found []Recording) {
 	tb.Helper()
 	files := Files(tb, protocol)
@@ -53,8 +51,7 @@ func Recordings(tb testing.TB, protocol string, keys ...string) (found []Recordi
 	return found
 }
 
-// walkFile calls f for the strings in a file of JSON values, with the name each
-// stands under.
+// walkFile calls f for the strings in a file of JSON values, with their names.
 func walkFile(data []byte, f func(key, text string)) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -83,8 +80,7 @@ func walk(key string, value any, f func(key, text string)) {
 	}
 }
 
-// EachDamaged calls f with what Recordings returns, and with n copies of each that
-// are cut short or have a bit flipped, a byte replaced, or a few bytes more.
+// EachDamaged calls f with Recordings, and with n damaged copies of each.
 func EachDamaged(tb testing.TB, n int, f func([]byte), protocol string, keys ...string) {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))

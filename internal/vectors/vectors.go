@@ -27,11 +27,9 @@ const EnvDir = "VOLLEY_VECTORS"
 //go:embed all:testdata
 var committed embed.FS
 
-// Files returns the content of every vector file of protocol ("reliable",
-// "netcode", ...), sub-folders included. The keys are slash-separated paths
-// relative to the protocol's folder, without the suffix ".gz". Files that
-// explain (*.md) and hidden files are left out. A missing folder, an empty one and an unreadable file
-// end the test: a set of vectors that holds nothing proves nothing.
+// Files returns the vector files of a protocol ("reliable", "netcode", ...) with
+// sub-folders, by path without ".gz". Explanations (*.md) and hidden files are left out. A
+// missing, empty or unreadable file or folder ends the test.
 func Files(tb testing.TB, protocol string) map[string][]byte {
 	tb.Helper()
 	files, err := load(root(), protocol)
@@ -57,7 +55,8 @@ func root() fs.FS {
 func load(root fs.FS, protocol string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	err := fs.WalkDir(root, protocol, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || skip(name) {
+		hidden := strings.HasPrefix(path.Base(name), ".")
+		if err != nil || d.IsDir() || hidden || path.Ext(name) == ".md" {
 			return err
 		}
 		key := strings.TrimSuffix(strings.TrimPrefix(name, protocol+"/"), ".gz")
@@ -74,11 +73,6 @@ func load(root fs.FS, protocol string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("no vectors for %s", protocol)
 	}
 	return files, nil
-}
-
-// skip reports whether the file is not a vector: text for people, or hidden.
-func skip(name string) bool {
-	return path.Ext(name) == ".md" || strings.HasPrefix(path.Base(name), ".")
 }
 
 // read returns the content of a file, decompressed if its name ends in ".gz".

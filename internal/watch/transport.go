@@ -7,8 +7,7 @@ import (
 	"volley/internal/datagram"
 )
 
-// Transport returns the events below connections, by the Stats of their sockets.
-// The name is that of the package, with which the lines begin.
+// Transport returns the events of sockets by their Stats, in a package's name.
 func Transport(name string, stats func() []datagram.Stats) []Event {
 	sum := func(f func(datagram.Stats) uint64) func() uint64 {
 		return func() (n uint64) {
@@ -47,9 +46,7 @@ func Transport(name string, stats func() []datagram.Stats) []Event {
 // adviceAttr says what helps against small buffers.
 var adviceAttr = slog.String("advice", "raise net.core.rmem_max and net.core.wmem_max, see docs/operations.md")
 
-// Buffers writes a line if a socket has smaller buffers than it should: wanted is
-// what was asked for, 0 if that was left to the system. Where the platform does not
-// tell, it writes none.
+// Buffers logs a socket whose buffers are smaller than wanted, 0 for any.
 func Buffers(logger *slog.Logger, name string, wanted int, s datagram.Stats) {
 	r, w := s.Socket.ReadBufferSize, s.Socket.WriteBufferSize
 	if logger == nil || r == 0 || w == 0 || min(r, w) >= wanted {

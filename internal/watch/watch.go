@@ -50,8 +50,7 @@ type line struct {
 	attrs []slog.Attr
 }
 
-// New returns a Watch over events, which begins with Start. With a nil logger it
-// returns nil.
+// New returns a Watch over events, which begins with Start; nil for a nil logger.
 func New(logger *slog.Logger, events ...Event) *Watch {
 	if logger == nil {
 		return nil
@@ -59,8 +58,7 @@ func New(logger *slog.Logger, events ...Event) *Watch {
 	return &Watch{logger: logger, events: events, state: make([]state, len(events))}
 }
 
-// Start begins to look, once. Before it, Total and Attrs of the events are not
-// called.
+// Start begins to look, once. Before it, Total and Attrs of the events are not called.
 func (w *Watch) Start() {
 	if w == nil {
 		return
@@ -94,8 +92,7 @@ func (w *Watch) Tell(level slog.Level, msg string, attrs ...slog.Attr) {
 	}
 }
 
-// Stop ends the Watch, after a last look that tells of all that has moved. It does
-// not wait for it.
+// Stop ends the Watch, after a last look. It does not wait for that.
 func (w *Watch) Stop() {
 	if w == nil {
 		return
@@ -108,8 +105,7 @@ func (w *Watch) Stop() {
 	}
 }
 
-// look runs on the goroutine of the timer, one call at a time, or two when Tell or
-// Stop comes while one writes.
+// look runs on the timer's goroutine, one at a time, except when Tell or Stop comes meanwhile.
 func (w *Watch) look() {
 	w.mu.Lock()
 	lines := append(w.linesLocked(time.Now()), w.told...)

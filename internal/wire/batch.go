@@ -21,8 +21,7 @@ func (b *Batch) Size() int { return len(b.buf) }
 // Cap returns the number of bytes of memory that b holds on to.
 func (b *Batch) Cap() int { return cap(b.buf) + 4*cap(b.ends) }
 
-// At returns datagram i. It is valid until the next call of Extend, Append or
-// Reset, and may be overwritten but not appended to.
+// At returns datagram i, to be overwritten at most, until the next change.
 func (b *Batch) At(i int) []byte {
 	start, end := b.start(i), int(b.ends[i])
 	return b.buf[start:end:end]
@@ -35,8 +34,7 @@ func (b *Batch) start(i int) int {
 	return int(b.ends[i-1])
 }
 
-// Extend adds a datagram of n bytes and returns it for the caller to fill. Its
-// content is unspecified. Datagrams returned earlier become invalid.
+// Extend adds n unspecified bytes for the caller to fill. Earlier datagrams become invalid.
 func (b *Batch) Extend(n int) []byte {
 	start := len(b.buf)
 	end := start + n
@@ -48,8 +46,7 @@ func (b *Batch) Extend(n int) []byte {
 	return b.buf[start:end:end]
 }
 
-// grow makes room for n bytes, in powers of two so that a batch in use soon
-// stops allocating.
+// grow makes room for n bytes, in powers of two, so that it soon stops allocating.
 func (b *Batch) grow(n int) {
 	c := max(256, 2*cap(b.buf))
 	for c < n {
@@ -71,25 +68,15 @@ func (b *Batch) Truncate(n int) {
 	}
 }
 
-// Shrink shortens the last datagram to n bytes, for a writer that reserved
-// more than it needed.
-func (b *Batch) Shrink(n int) {
-	last := len(b.ends) - 1
-	end := b.start(last) + n
-	b.buf = b.buf[:end]
-	b.ends[last] = int32(end)
-}
-
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() {
 	b.buf = b.buf[:0]
 	b.ends = b.ends[:0]
 }
 
-// Run returns the longest run of datagrams from number i on that one segmented send
-// can carry. All have one size, except that the last one may be shorter. A run has
-// at most maxSegments datagrams and maxBytes bytes, and at least one datagram. Run
-// returns its bytes, the segment size, and the number of the first datagram behind.
+// Run returns the longest run from datagram i on for one segmented send, at least one: one
+// size, the last perhaps shorter, at most maxSegments and maxBytes. It returns the bytes,
+// the size, and the next datagram.
 func (b *Batch) Run(i, maxSegments, maxBytes int) (run []byte, segment, next int) {
 	start, end := b.start(i), int(b.ends[i])
 	segment = end - start

@@ -33,7 +33,7 @@ func script(t *testing.T, ops []byte) {
 	var m model
 	for i := 0; i+1 < len(ops); i += 2 {
 		n := int(ops[i+1])
-		switch ops[i] % 6 {
+		switch ops[i] % 5 {
 		case 0, 1:
 			d := bytes.Repeat([]byte{byte(i)}, n)
 			b.Append(d)
@@ -45,15 +45,9 @@ func script(t *testing.T, ops []byte) {
 			}
 			m = append(m, bytes.Repeat([]byte{byte(n)}, 4*n))
 		case 3:
-			if k := len(m) - 1; k >= 0 {
-				n = min(n, len(m[k]))
-				b.Shrink(n)
-				m[k] = m[k][:n]
-			}
-		case 4:
 			b.Truncate(n)
 			m = m[:min(n, len(m))]
-		case 5:
+		case 4:
 			if n == 0 {
 				b.Reset()
 				m = nil

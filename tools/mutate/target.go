@@ -17,6 +17,7 @@ type target struct {
 // nothing but declarations.
 var targets = []target{
 	{dir: "reliable", slow: "^Test(CompactChangesNoVerdict|FateOfFixedWindows|JumpGuardLateDuplicate|JumpGuardGap|LossOfSilence|FullSpeed|NoAllocation)$"},
+	{dir: "internal/recording", beside: []string{"capture"}},
 	{dir: "internal/seq", beside: []string{"reliable"}},
 	{dir: "internal/inbox", beside: []string{"internal/stacktest", "netcode"}},
 	{dir: "internal/outbox", beside: []string{"internal/stacktest", "netcode"}},
@@ -34,7 +35,7 @@ var targets = []target{
 		"connection.go", "receive.go", "recent.go", "lobby.go",
 	}},
 	{dir: "netplay", files: []string{
-		"access.go", "codec.go", "compile.go", "compress.go", "decode.go", "encode.go", "frame.go", "marshal.go", "plan.go", "presence.go",
+		"access.go", "codec.go", "compile.go", "compress.go", "decode.go", "encode.go", "frame.go", "marshal.go", "plan.go",
 	}},
 }
 

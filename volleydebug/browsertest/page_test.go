@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	wrong := func() (name string) { // a figure that is not that of Stats
 		s := c.Stats()
 		for name, want := range map[string]float64{
-			"rtt_ms": ms(s.RTT), "rtt_min_ms": ms(s.RTTMin), "jitter_ms": ms(s.JitterMean), "loss": s.PacketLoss / 100,
+			"rtt_ms": ms(s.RTT), "rtt_min_ms": ms(s.RTTMin), "jitter_ms": ms(s.JitterMean), "loss": s.Loss,
 			"missed_network": float64(s.Missed.Network), "missed_socket": float64(s.Missed.Socket), "missed_inbox": float64(s.Missed.Inbox),
 			"read_queue_bytes": float64(s.ReadQueue), "messages_lost": float64(s.MessagesLost),
 		} {

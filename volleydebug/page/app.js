@@ -169,6 +169,7 @@ function receive(e) {
   note(all, list);
   if (filtered) note(filtered, list.filter(c => table.matches(c)));
   explained = e.explained;
+  if (e.ended) ended = e.ended.map(past);
   head = e;
   showSoon();
   document.body.dataset.conns = conns.size;
@@ -176,6 +177,40 @@ function receive(e) {
 }
 
 let head = null, explained = true, showing = false;
+let ended = []; // the last connections that have, the newest first
+
+// past prepares one of them, whose words may be the peer's.
+function past(c) {
+  const at = Date.parse(c.ended);
+  const what = c.protocol + (c.over ? " over " + c.over : "") + ", " + c.role + (c.label ? ", " + c.label : "");
+  return { at, words: [c.remote || "–", what, "after " + span((at - Date.parse(c.born)) / 1000), c.reason], text: [c.remote, what, c.reason].join(" ").toLowerCase() };
+}
+
+// span returns a time in seconds in words.
+function span(s) {
+  if (s < 9.95) return `${Math.max(0, s).toFixed(1)} s`;
+  if (s < 99.5) return `${Math.round(s)} s`;
+  if (s < 5970) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
+}
+
+function showEnded() {
+  const list = ended.filter(c => table.words.every(w => c.text.includes(w)));
+  $("past").hidden = ended.length === 0;
+  const box = $("ended");
+  while (box.children.length > list.length) box.lastChild.remove();
+  while (box.children.length < list.length) {
+    const row = document.createElement("tr");
+    for (let i = 0; i < 5; i++) row.append(document.createElement("td"));
+    box.append(row);
+  }
+  list.forEach((c, i) => {
+    [span(Math.floor((head.t - c.at) / 1000)).replace(".0", "") + " ago", ...c.words].forEach((text, k) => {
+      const cell = box.children[i].children[k];
+      if (cell.textContent !== text) cell.textContent = text;
+    });
+  });
+}
 
 // showSoon has show called in a frame of its own, apart from what was reckoned. While
 // the page is hidden there is none.
@@ -195,6 +230,7 @@ function show() {
   table.sort();
   showTotals();
   showSelected();
+  showEnded();
 }
 
 const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
@@ -287,8 +323,10 @@ async function ask(c) {
 $("filter").addEventListener("input", e => {
   table.setFilter(e.target.value);
   filtered = table.words.length > 0 ? historyOf(table.list) : null;
-  if (head) showTotals();
-  if (head) showSelected();
+  if (!head) return;
+  showTotals();
+  showSelected();
+  showEnded();
 });
 $("pause").addEventListener("click", e => {
   paused = !paused;

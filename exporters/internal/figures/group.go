@@ -5,8 +5,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-
-	"volley/volleydebug"
 )
 
 // A listening is what the listeners of one key have, but for their counters.
@@ -20,7 +18,7 @@ type listening struct {
 // unlimited is what a MaxMemory is at least that is no limit; there may be several.
 const unlimited = math.MaxInt32 << 20
 
-func (g *listening) add(l *volleydebug.Listener) {
+func (g *listening) add(l *listener) {
 	g.known |= l.Known
 	g.conns += l.Conns
 	g.memory += l.Memory
@@ -32,77 +30,62 @@ func (g *listening) add(l *volleydebug.Listener) {
 
 // A group is the state of the connections of one key.
 type group struct {
-	known                           uint64
-	conns                           int
-	rtt, jitter, loss               []float64 // of those that know
-	sendRate, receiveRate, ackRate  float64   // bytes a second
-	readQueue, sendQueue            int
-	inFlightBytes, inFlightMessages int
-	bytes, messages                 bool // which of the two is known
-	memory                          int
+	known   uint64
+	conns   int
+	spreads [][]float64 // of connSpreads: the values of those that know
+	sums    []float64   // of connSums, NaN for what none tells
 }
 
-func (g *group) add(c *volleydebug.Conn) {
+func newGroup() *group {
+	g := &group{spreads: make([][]float64, len(connSpreads)), sums: make([]float64, len(connSums))}
+	for i := range g.sums {
+		g.sums[i] = math.NaN()
+	}
+	return g
+}
+
+func (g *group) add(c *conn) {
 	g.known |= c.Known
 	g.conns++
-	if c.Knows("RTT") {
-		g.rtt = append(g.rtt, c.RTT.Seconds())
-	}
-	if c.Knows("Jitter") {
-		g.jitter = append(g.jitter, c.Jitter.Seconds())
-	}
-	if c.Knows("Loss") {
-		g.loss = append(g.loss, c.Loss)
-	}
-	g.sendRate += c.SendRate
-	g.receiveRate += c.ReceiveRate
-	g.ackRate += c.AckedRate
-	g.readQueue += c.ReadQueue
-	g.sendQueue += c.SendQueue
-	g.memory += c.Memory
-	if c.Knows("InFlight") {
-		if c.Unit == "bytes" {
-			g.inFlightBytes, g.bytes = g.inFlightBytes+c.InFlight, true
-		} else {
-			g.inFlightMessages, g.messages = g.inFlightMessages+c.InFlight, true
+	for i, f := range connSpreads {
+		if c.Knows(f.field) {
+			g.spreads[i] = append(g.spreads[i], f.of(c))
 		}
 	}
-}
-
-// countsOf returns what a connection has counted.
-func countsOf(c *volleydebug.Conn) counts {
-	return counts{
-		messagesSent: c.MessagesSent, messagesReceived: c.MessagesReceived,
-		messagesDelivered: c.MessagesDelivered, messagesLost: c.MessagesLost, messagesResent: c.MessagesResent,
-		bytesSent: c.BytesSent, bytesReceived: c.BytesReceived,
-		packetsSent: c.PacketsSent, packetsReceived: c.PacketsReceived, packetsInvalid: c.PacketsInvalid,
-		missedNetwork: c.MissedNetwork, missedSocket: c.MissedSocket, missedInbox: c.MissedInbox,
+	for i, f := range connSums {
+		other := f.metric == inFlightBytes && c.Unit != "bytes" || f.metric == inFlightMessages && c.Unit == "bytes"
+		if other || !c.Knows(f.field) {
+			continue
+		}
+		if math.IsNaN(g.sums[i]) {
+			g.sums[i] = 0
+		}
+		g.sums[i] += f.of(c)
 	}
 }
 
-// countsOfEnded returns what connections have counted that have ended.
-func countsOfEnded(t *volleydebug.Totals) counts {
-	return counts{
-		ended:        t.Conns,
-		messagesSent: t.MessagesSent, messagesReceived: t.MessagesReceived,
-		messagesDelivered: t.MessagesDelivered, messagesLost: t.MessagesLost, messagesResent: t.MessagesResent,
-		bytesSent: t.BytesSent, bytesReceived: t.BytesReceived,
-		packetsSent: t.PacketsSent, packetsReceived: t.PacketsReceived, packetsInvalid: t.PacketsInvalid,
-		missedNetwork: t.MissedNetwork, missedSocket: t.MissedSocket, missedInbox: t.MissedInbox,
+// totalsOf returns what a connection has counted that has not ended.
+func totalsOf(c *conn) *totals {
+	return &totals{
+		MessagesSent: c.MessagesSent, MessagesReceived: c.MessagesReceived,
+		MessagesDelivered: c.MessagesDelivered, MessagesLost: c.MessagesLost, MessagesResent: c.MessagesResent,
+		BytesSent: c.BytesSent, BytesReceived: c.BytesReceived,
+		PacketsSent: c.PacketsSent, PacketsReceived: c.PacketsReceived, PacketsInvalid: c.PacketsInvalid,
+		MissedNetwork: c.MissedNetwork, MissedSocket: c.MissedSocket, MissedInbox: c.MissedInbox,
 	}
 }
 
-// countsOfListener returns what a listener itself has counted.
-func countsOfListener(l *volleydebug.Listener) counts {
-	return counts{
-		accepted: l.Accepted, refused: l.Refused, filtered: l.Filtered, unknown: l.Unknown, invalid: l.Invalid,
-		socketDrops: l.SocketDrops, readErrors: l.ReadErrors, writeErrors: l.WriteErrors,
-		readCalls: l.ReadCalls, sendCalls: l.SendCalls,
+// countsOf returns the values of counters.
+func countsOf[T any](counters []figure[T, uint64], t *T) counts {
+	c := make(counts, len(counters))
+	for i, f := range counters {
+		c[i] = f.of(t)
 	}
+	return c
 }
 
 // lowest returns the protocol on the socket of a connection.
-func lowest(c *volleydebug.Conn) string {
+func lowest(c *conn) string {
 	if c.Over != "" {
 		return c.Over
 	}
@@ -123,8 +106,7 @@ var percentiles = []struct {
 	share float64
 }{{"50", 0.50}, {"90", 0.90}, {"99", 0.99}, {"100", 1}}
 
-// eachPercentile sorts values, at least one, and calls f with each percentile, by
-// nearest rank.
+// eachPercentile sorts values, at least one, and calls f with percentiles by nearest rank.
 func eachPercentile(values []float64, f func(label string, v float64)) {
 	slices.Sort(values)
 	for _, p := range percentiles {

@@ -1,40 +1,14 @@
 package figures
 
-// counts are the counters of a listener's connections, or of a listener.
-type counts [numCounts]uint64
+// counts are the values of counters, in their order.
+type counts []uint64
 
-// The places in counts.
-const (
-	ended = iota
-	messagesSent
-	messagesReceived
-	messagesDelivered
-	messagesLost
-	messagesResent
-	bytesSent
-	bytesReceived
-	packetsSent
-	packetsReceived
-	packetsInvalid
-	missedNetwork
-	missedSocket
-	missedInbox
-	accepted
-	refused
-	filtered
-	unknown
-	invalid
-	socketDrops
-	readErrors
-	writeErrors
-	readCalls
-	sendCalls
-	numCounts
-)
-
-func (c *counts) add(o *counts) {
+func (c *counts) add(o counts) {
+	if len(*c) < len(o) { // none yet
+		*c = make(counts, len(o))
+	}
 	for i, n := range o {
-		c[i] += n
+		(*c)[i] += n
 	}
 }
 
@@ -68,11 +42,10 @@ type member struct {
 	look uint64 // when it was seen last
 }
 
-// begin begins a look: every member that is still there has to be noted.
 func (l *ledger) begin() { l.look++ }
 
 // note notes the counts of a member, once in each look.
-func (l *ledger) note(k key, id uint64, seen *counts, known uint64) {
+func (l *ledger) note(k key, id uint64, seen counts, known uint64) {
 	if l.entries == nil {
 		l.entries = make(map[key]*entry)
 	}
@@ -84,7 +57,7 @@ func (l *ledger) note(k key, id uint64, seen *counts, known uint64) {
 	e.base.known |= known
 	m := e.members[id]
 	if m == nil {
-		m = new(member)
+		m = &member{most: make(counts, len(seen))}
 		e.members[id] = m
 	}
 	m.look = l.look
@@ -99,7 +72,7 @@ func (l *ledger) end() map[key]sum {
 	for k, e := range l.entries {
 		for id, m := range e.members {
 			if m.look != l.look {
-				e.base.add(&m.most)
+				e.base.add(m.most)
 				delete(e.members, id)
 			}
 		}
@@ -107,9 +80,10 @@ func (l *ledger) end() map[key]sum {
 			delete(l.entries, k)
 			continue
 		}
-		sum := e.base
+		sum := sum{known: e.base.known}
+		sum.add(e.base.counts)
 		for _, m := range e.members {
-			sum.add(&m.most)
+			sum.add(m.most)
 		}
 		sums[k] = sum
 	}

@@ -1,6 +1,10 @@
 package figures
 
-import "strings"
+import (
+	"strings"
+
+	"volley/volleydebug"
+)
 
 // A Kind says how a figure behaves.
 type Kind int
@@ -20,8 +24,7 @@ type Metric struct {
 	Labels     []string
 }
 
-// Prometheus returns the name by the conventions of Prometheus, with the unit and
-// "_total" behind counters: the one that a translation of OpenTelemetry gives, too.
+// Prometheus returns the conventional name, with unit and "_total", as OpenTelemetry's would be.
 func (m *Metric) Prometheus() string {
 	name := strings.ReplaceAll(m.Name, ".", "_")
 	switch m.Unit {
@@ -61,56 +64,96 @@ func metric(kind Kind, name, unit, help string, labels []string) *Metric {
 	return m
 }
 
-// What listeners have.
-var (
-	listenerConns    = metric(Gauge, "volley.listener.connections", "{connection}", "Connections that a listener has at present.", perListener)
-	listenerAccepted = metric(Counter, "volley.listener.accepted", "{connection}", "Connections that a listener has accepted.", perListener)
-	listenerRefused  = metric(Counter, "volley.listener.refused", "{connection}", "Peers that were turned away for want of room.", perListener)
-	listenerFiltered = metric(Counter, "volley.listener.filtered", "{connection}", "Peers that the listener's filter turned away.", perListener)
-	listenerUnknown  = metric(Counter, "volley.listener.unknown", "{datagram}", "Datagrams of strangers that came to nothing.", perListener)
-	listenerInvalid  = metric(Counter, "volley.listener.invalid", "{datagram}", "Datagrams that were of no use, of strangers and in sessions.", perListener)
-	listenerMemory   = metric(Gauge, "volley.listener.memory", "By", "Memory that the connections of a listener hold.", perListener)
-	listenerLimit    = metric(Gauge, "volley.listener.memory.limit", "By", "Memory that the connections of a listener may hold.", perListener)
-	listenerDrops    = metric(Counter, "volley.listener.socket.drops", "{datagram}", "Datagrams that found the receive buffer of the socket full.", perListener)
-	listenerReadErr  = metric(Counter, "volley.listener.read.errors", "{error}", "Passing errors of reading the sockets.", perListener)
-	listenerWriteErr = metric(Counter, "volley.listener.write.errors", "{error}", "Passing errors of writing to the sockets.", perListener)
-	listenerReads    = metric(Counter, "volley.listener.read.calls", "{call}", "System calls that have received datagrams.", perListener)
-	listenerSends    = metric(Counter, "volley.listener.send.calls", "{call}", "System calls that have sent datagrams.", perListener)
-	listenerBuffer   = metric(Gauge, "volley.listener.socket.buffer", "By", "Size of the socket's buffers, as the system has granted it.", with(perListener, "direction"))
+// A figure is what a T tells of a metric. Field is the name that Knows takes, "" if all tell
+// it, and label the value of one more label, if there is one.
+type figure[T any, V uint64 | float64] struct {
+	metric       *Metric
+	field, label string
+	of           func(*T) V
+}
+
+type (
+	listener = volleydebug.Listener
+	totals   = volleydebug.Totals
+	conn     = volleydebug.Conn
 )
 
-// What connections have counted, in the order of counters.
+// listenerConns is the only figure of listeners that all tell.
+var listenerConns = metric(Gauge, "volley.listener.connections", "{connection}", "Connections that a listener has at present.", perListener)
+
+// listenerCounters are what listeners count.
+var listenerCounters = []figure[listener, uint64]{
+	{metric(Counter, "volley.listener.accepted", "{connection}", "Connections that a listener has accepted.", perListener), "", "", func(l *listener) uint64 { return l.Accepted }},
+	{metric(Counter, "volley.listener.refused", "{connection}", "Peers that were turned away for want of room.", perListener), "", "", func(l *listener) uint64 { return l.Refused }},
+	{metric(Counter, "volley.listener.filtered", "{connection}", "Peers that the listener's filter turned away.", perListener), "", "", func(l *listener) uint64 { return l.Filtered }},
+	{metric(Counter, "volley.listener.unknown", "{datagram}", "Datagrams of strangers that came to nothing.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.Unknown }},
+	{metric(Counter, "volley.listener.invalid", "{datagram}", "Datagrams that were of no use, of strangers and in sessions.", perListener), "PacketsInvalid", "", func(l *listener) uint64 { return l.Invalid }},
+	{metric(Counter, "volley.listener.socket.drops", "{datagram}", "Datagrams that found the receive buffer of the socket full.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.SocketDrops }},
+	{metric(Counter, "volley.listener.read.errors", "{error}", "Passing errors of reading the sockets.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.ReadErrors }},
+	{metric(Counter, "volley.listener.write.errors", "{error}", "Passing errors of writing to the sockets.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.WriteErrors }},
+	{metric(Counter, "volley.listener.read.calls", "{call}", "System calls that have received datagrams.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.ReadCalls }},
+	{metric(Counter, "volley.listener.send.calls", "{call}", "System calls that have sent datagrams.", perListener), "SocketDrops", "", func(l *listener) uint64 { return l.SendCalls }},
+}
+
+// Figures of listeners.
 var (
-	groupConns   = metric(Gauge, "volley.connections", "{connection}", "Connections at present.", perGroup)
-	groupCounted = [numCounts]*Metric{
-		ended:             metric(Counter, "volley.connections.ended", "{connection}", "Connections that have ended.", perGroup),
-		messagesSent:      metric(Counter, "volley.messages.sent", "{message}", "Messages that were sent.", perGroup),
-		messagesReceived:  metric(Counter, "volley.messages.received", "{message}", "Messages that were received.", perGroup),
-		messagesDelivered: metric(Counter, "volley.messages.delivered", "{message}", "Sent messages that were acknowledged.", perGroup),
-		messagesLost:      metric(Counter, "volley.messages.lost", "{message}", "Sent messages that got lost.", perGroup),
-		messagesResent:    metric(Counter, "volley.messages.resent", "{message}", "Messages or frames that were sent again.", perGroup),
-		bytesSent:         metric(Counter, "volley.messages.sent.size", "By", "Bytes of messages that were sent.", perGroup),
-		bytesReceived:     metric(Counter, "volley.messages.received.size", "By", "Bytes of messages that were received.", perGroup),
-		packetsSent:       metric(Counter, "volley.packets.sent", "{packet}", "Packets of the protocol that were sent.", perGroup),
-		packetsReceived:   metric(Counter, "volley.packets.received", "{packet}", "Packets of the protocol that were received.", perGroup),
-		packetsInvalid:    metric(Counter, "volley.packets.invalid", "{packet}", "Received packets that were malformed, forged or replayed.", perGroup),
-	}
-	// missed has three values for each group, by the label where.
-	missed = metric(Counter, "volley.missed", "{message}",
+	listenerMemory = metric(Gauge, "volley.listener.memory", "By", "Memory that the connections of a listener hold.", perListener)
+	listenerLimit  = metric(Gauge, "volley.listener.memory.limit", "By", "Memory that the connections of a listener may hold.", perListener)
+	listenerBuffer = metric(Gauge, "volley.listener.socket.buffer", "By", "Size of the socket's buffers, as the system has granted it.", with(perListener, "direction"))
+)
+
+// Counters of connections.
+var (
+	groupConns       = metric(Gauge, "volley.connections", "{connection}", "Connections at present.", perGroup)
+	ended            = metric(Counter, "volley.connections.ended", "{connection}", "Connections that have ended.", perGroup)
+	messagesReceived = metric(Counter, "volley.messages.received", "{message}", "Messages that were received.", perGroup)
+	bytesSent        = metric(Counter, "volley.messages.sent.size", "By", "Bytes of messages that were sent.", perGroup)
+	missed           = metric(Counter, "volley.missed", "{message}",
 		"Messages of peers that got lost: in the network, in the socket's full receive buffer, or in a full inbox.", with(perGroup, "where"))
+
+	connCounters = []figure[totals, uint64]{
+		{ended, "", "", func(t *totals) uint64 { return t.Conns }},
+		{metric(Counter, "volley.messages.sent", "{message}", "Messages that were sent.", perGroup), "MessagesSent", "", func(t *totals) uint64 { return t.MessagesSent }},
+		{messagesReceived, "", "", func(t *totals) uint64 { return t.MessagesReceived }},
+		{metric(Counter, "volley.messages.delivered", "{message}", "Sent messages that were acknowledged.", perGroup), "MessagesDelivered", "", func(t *totals) uint64 { return t.MessagesDelivered }},
+		{metric(Counter, "volley.messages.lost", "{message}", "Sent messages that got lost.", perGroup), "MessagesDelivered", "", func(t *totals) uint64 { return t.MessagesLost }},
+		{metric(Counter, "volley.messages.resent", "{message}", "Messages or frames that were sent again.", perGroup), "MessagesResent", "", func(t *totals) uint64 { return t.MessagesResent }},
+		{bytesSent, "BytesSent", "", func(t *totals) uint64 { return t.BytesSent }},
+		{metric(Counter, "volley.messages.received.size", "By", "Bytes of messages that were received.", perGroup), "BytesSent", "", func(t *totals) uint64 { return t.BytesReceived }},
+		{metric(Counter, "volley.packets.sent", "{packet}", "Packets of the protocol that were sent.", perGroup), "PacketsSent", "", func(t *totals) uint64 { return t.PacketsSent }},
+		{metric(Counter, "volley.packets.received", "{packet}", "Packets of the protocol that were received.", perGroup), "PacketsSent", "", func(t *totals) uint64 { return t.PacketsReceived }},
+		{metric(Counter, "volley.packets.invalid", "{packet}", "Received packets that were malformed, forged or replayed.", perGroup), "PacketsInvalid", "", func(t *totals) uint64 { return t.PacketsInvalid }},
+		{missed, "MissedNetwork", "network", func(t *totals) uint64 { return t.MissedNetwork }},
+		{missed, "MissedSocket", "socket", func(t *totals) uint64 { return t.MissedSocket }},
+		{missed, "MissedInbox", "inbox", func(t *totals) uint64 { return t.MissedInbox }},
+	}
 )
 
 // How connections stand. A percentile of 100 is the largest.
 var (
-	groupRTT    = metric(Gauge, "volley.rtt", "s", "Smoothed round-trip time, as percentiles over the connections.", with(perGroup, "percentile"))
-	groupJitter = metric(Gauge, "volley.jitter", "s", "Mean deviation of the round-trip time, as percentiles over the connections.", with(perGroup, "percentile"))
-	groupLoss   = metric(Gauge, "volley.loss", "1", "Share of what was sent of late that got lost, 0 to 1, as percentiles over the connections.", with(perGroup, "percentile"))
-	groupRates  = metric(Gauge, "volley.bandwidth", "By/s", "Bytes a second with IP and UDP headers, sent, received and acknowledged, of all connections.", with(perGroup, "direction"))
-	groupRead   = metric(Gauge, "volley.read.queue", "By", "Received messages that the application has not read.", perGroup)
-	groupSend   = metric(Gauge, "volley.send.queue", "By", "Sent messages that are not acknowledged.", perGroup)
-	groupFlight = metric(Gauge, "volley.in.flight", "By", "What was sent and has no fate yet, where the protocol counts it in bytes.", perGroup)
-	groupWaits  = metric(Gauge, "volley.in.flight.messages", "{message}", "Messages that were sent and have no fate yet, where the protocol counts it so.", perGroup)
-	groupMemory = metric(Gauge, "volley.connections.memory", "By", "Memory that connections hold beside what waits to be read.", perGroup)
+	groupRTT = metric(Gauge, "volley.rtt", "s", "Smoothed round-trip time, as percentiles over the connections.", with(perGroup, "percentile"))
+
+	connSpreads = []figure[conn, float64]{
+		{groupRTT, "RTT", "", func(c *conn) float64 { return c.RTT.Seconds() }},
+		{metric(Gauge, "volley.jitter", "s", "Mean deviation of the round-trip time, as percentiles over the connections.", with(perGroup, "percentile")), "Jitter", "", func(c *conn) float64 { return c.Jitter.Seconds() }},
+		{metric(Gauge, "volley.loss", "1", "Share of what was sent of late that got lost, 0 to 1, as percentiles over the connections.", with(perGroup, "percentile")), "Loss", "", func(c *conn) float64 { return c.Loss }},
+	}
+
+	groupRates = metric(Gauge, "volley.bandwidth", "By/s", "Bytes a second with IP and UDP headers, sent, received and acknowledged, of all connections.", with(perGroup, "direction"))
+
+	// connSums are added up over the connections, those in flight over those with one unit.
+	connSums = []figure[conn, float64]{
+		{groupRates, "SendRate", "sent", func(c *conn) float64 { return c.SendRate }},
+		{groupRates, "SendRate", "received", func(c *conn) float64 { return c.ReceiveRate }},
+		{groupRates, "SendRate", "acknowledged", func(c *conn) float64 { return c.AckedRate }},
+		{metric(Gauge, "volley.read.queue", "By", "Received messages that the application has not read.", perGroup), "ReadQueue", "", func(c *conn) float64 { return float64(c.ReadQueue) }},
+		{metric(Gauge, "volley.send.queue", "By", "Sent messages that are not acknowledged.", perGroup), "SendQueue", "", func(c *conn) float64 { return float64(c.SendQueue) }},
+		{inFlightBytes, "InFlight", "", func(c *conn) float64 { return float64(c.InFlight) }},
+		{inFlightMessages, "InFlight", "", func(c *conn) float64 { return float64(c.InFlight) }},
+		{metric(Gauge, "volley.connections.memory", "By", "Memory that connections hold beside what waits to be read.", perGroup), "Memory", "", func(c *conn) float64 { return float64(c.Memory) }},
+	}
+	inFlightBytes    = metric(Gauge, "volley.in.flight", "By", "Messages that were sent and have no fate yet, where the protocol counts them in bytes.", perGroup)
+	inFlightMessages = metric(Gauge, "volley.in.flight.messages", "{message}", "Messages that were sent and have no fate yet, where the protocol counts it so.", perGroup)
 )
 
 // What looking costs.

@@ -71,11 +71,10 @@ type place struct {
 	id  uint64
 }
 
-// take adds a snapshot up.
 func (v *view) take(s *Source, state *volleydebug.State) {
 	s.listeners.begin()
 	s.groups.begin()
-	sums := make(map[place]*counts)
+	sums := make(map[place]counts)
 	keys := make(map[uint64]key) // of the connections of a listener
 	for i := range state.Listeners {
 		l := &state.Listeners[i]
@@ -86,19 +85,16 @@ func (v *view) take(s *Source, state *volleydebug.State) {
 			v.listeners[k] = g
 		}
 		g.add(l)
-		n := countsOfListener(l)
-		s.listeners.note(k, l.ID, &n, l.Known)
+		s.listeners.note(k, l.ID, countsOf(listenerCounters, l), l.Known)
 		p := place{key{l.Protocol, address(l.Addr), acceptedRole}, l.ID}
 		keys[l.ID] = p.key
-		n = countsOfEnded(&l.Ended)
-		sums[p] = &n
+		sums[p] = countsOf(connCounters, &l.Ended)
 		v.group(p.key)
 	}
 	for i := range state.Ended {
 		e := &state.Ended[i]
-		n := countsOfEnded(&e.Totals)
 		k := key{e.Protocol, "", e.Role}
-		sums[place{key: k}] = &n
+		sums[place{key: k}] = countsOf(connCounters, &e.Totals)
 		v.group(k)
 	}
 	for i := range state.Conns {
@@ -111,11 +107,9 @@ func (v *view) take(s *Source, state *volleydebug.State) {
 			}
 			p = place{k, c.Listener}
 		}
-		if sums[p] == nil {
-			sums[p] = new(counts)
-		}
-		n := countsOf(c)
-		sums[p].add(&n)
+		n := sums[p]
+		n.add(countsOf(connCounters, totalsOf(c)))
+		sums[p] = n
 		v.group(p.key).add(c)
 	}
 	for p, n := range sums {
@@ -130,7 +124,7 @@ const acceptedRole = "accepted"
 func (v *view) group(k key) *group {
 	g := v.groups[k]
 	if g == nil {
-		g = new(group)
+		g = newGroup()
 		v.groups[k] = g
 	}
 	return g

@@ -46,7 +46,7 @@ func TestMonotone(t *testing.T) {
 	want := func(n float64) {
 		t.Helper()
 		state.Listeners = []volleydebug.Listener{l}
-		got, ok := get(t, &s, groupCounted[messagesReceived], "volley", addr.String(), "accepted")
+		got, ok := get(t, &s, messagesReceived, "volley", addr.String(), "accepted")
 		require.True(t, ok)
 		require.Equal(t, n, got)
 	}
@@ -65,7 +65,7 @@ func TestMonotone(t *testing.T) {
 	want(20)
 	// With none of them left the counter is gone, and begins again.
 	state.Listeners, state.Conns = nil, nil
-	_, ok := get(t, &s, groupCounted[messagesReceived], "volley", addr.String(), "accepted")
+	_, ok := get(t, &s, messagesReceived, "volley", addr.String(), "accepted")
 	require.False(t, ok)
 	want(3)
 }
@@ -112,7 +112,7 @@ func TestPercentiles(t *testing.T) {
 // TestNames: the conventions of Prometheus, and no name twice.
 func TestNames(t *testing.T) {
 	require.Equal(t, "volley_rtt_seconds", groupRTT.Prometheus())
-	require.Equal(t, "volley_messages_sent_size_bytes_total", groupCounted[bytesSent].Prometheus())
+	require.Equal(t, "volley_messages_sent_size_bytes_total", bytesSent.Prometheus())
 	require.Equal(t, "volley_bandwidth_bytes_per_second", groupRates.Prometheus())
 	seen := make(map[string]bool)
 	for _, m := range Metrics {

@@ -30,8 +30,7 @@ func (a *ackList) add(id uint32) { a.ids = append(a.ids, id) }
 
 func (a *ackList) full() bool { return len(a.ids) >= maxAcks }
 
-// flush appends the frames that acknowledge what was collected. No frame lists
-// an id twice (T5).
+// flush appends frames that acknowledge what was collected. No frame lists an id twice (T5).
 func (a *ackList) flush(out *wire.Batch) {
 	if a.none {
 		a.none = false
@@ -72,8 +71,7 @@ func (a *ackList) addRecent() {
 	}
 }
 
-// last appends one more frame with the ids of the last batches, for the end of the
-// connection. It may be called again.
+// last appends one more frame with the latest ids, at the end. It may be called again.
 func (a *ackList) last(out *wire.Batch) {
 	slices.Sort(a.ids)
 	a.ids = slices.Compact(a.ids)
@@ -83,7 +81,6 @@ func (a *ackList) last(out *wire.Batch) {
 	}
 }
 
-// free gives the memory back.
 func (a *ackList) free() { a.ids, a.recent = nil, [2][]uint32{} }
 
 // A frameWindow is the window of frame ids that are accepted (T3).
@@ -92,10 +89,8 @@ type frameWindow struct {
 	size uint32 // N_P
 }
 
-// accepts reports whether a frame lies inside the window.
 func (w *frameWindow) accepts(id uint32) bool { return id-w.next < w.size || w.next-id <= w.size }
 
-// move notes an accepted frame.
 func (w *frameWindow) move(id uint32) {
 	if id-w.next < w.size {
 		w.next = id + 1

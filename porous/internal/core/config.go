@@ -62,9 +62,7 @@ type Config struct {
 	Reserve func(delta, own int) bool `json:"-"`
 }
 
-// bufferShare returns how many bytes of a buffer one of several channels may have when
-// the others have so many: two thirds of what those leave of three quarters, or an equal
-// part of the last quarter. So channels that nobody reads leave room for the rest.
+// bufferShare returns a channel's share: 2/3 of what others leave of 3/4, or part of the last 1/4.
 func bufferShare(buffer, others, channels int) int {
 	if channels == 1 {
 		return buffer

@@ -55,8 +55,7 @@ type Loss struct {
 type ControllerKind uint8
 
 const (
-	// Cubic is the default: slow start and CUBIC's congestion avoidance in
-	// bytes, paced.
+	// Cubic is the default: slow start and CUBIC's congestion avoidance in bytes, paced.
 	Cubic ControllerKind = iota
 	// Paper is the controller as the paper has it.
 	Paper
@@ -80,8 +79,7 @@ func newController(c *Config, seed uint32) Controller {
 // unlimited is a window or threshold that never limits.
 const unlimited = 1 << 30
 
-// resetFactor is the paper's ρ: after so many timeouts without an
-// acknowledgement the window starts anew.
+// resetFactor is the paper's ρ: the timeouts without an ack after which the window starts anew.
 const resetFactor = 8
 
 // windowLimit returns W_max, the bandwidth-delay product (T12).

@@ -39,8 +39,7 @@ type cubic struct {
 	undone   cubicUndo
 }
 
-// A cubicUndo is the state before a back-off, and how many of its losses have
-// proved to be none.
+// A cubicUndo is the state before a back-off, and how many losses proved to be none.
 type cubicUndo struct {
 	window, threshold int
 	most              float64
@@ -76,8 +75,7 @@ func (c *cubic) Reduced() bool {
 	return !c.idled && c.threshold < unlimited && float64(c.window) < c.most
 }
 
-// Rate is a quarter above the window's own, or twice that in slow start, and
-// not above the bandwidth agreed upon.
+// Rate is a quarter above the window's own, in slow start twice that, within the bandwidth.
 func (c *cubic) Rate() float64 {
 	gain := 1.25
 	if c.window < c.threshold {
@@ -114,7 +112,7 @@ func (c *cubic) HandleAck(a Ack) {
 		}
 	case c.window < c.threshold:
 		grow := min(a.Bytes, 2*c.mtu*a.Frames)
-		grow, done := c.slow.grow(grow, round, a.RTT, &c.delay)
+		grow, done := c.slow.grow(grow, round, &c.delay)
 		c.window += min(grow, c.limit-c.window) // without overflow of 32 bits
 		if done {
 			c.threshold = c.window

@@ -47,15 +47,13 @@ func (d *delays) ack(a Ack) (ended bool) {
 	return ended
 }
 
-// queued reports whether frames wait in a queue on their way: those of late
-// took an eighth longer than the fastest.
+// queued reports whether frames queue: the latest took an eighth longer than the fastest.
 func (d *delays) queued() bool {
 	return d.least == 0 || d.lastSample > d.least+d.least/8
 }
 
-// slowStart says when slow start ends before there are losses (HyStart++, RFC 9406).
-// When the least round-trip time of a round has grown, the window grows slowly for some
-// rounds; if the time stays so, there is a queue.
+// slowStart ends slow start before losses (HyStart++, RFC 9406). When a round's least
+// round-trip time has grown, the window grows slowly; if it stays so, there is a queue.
 type slowStart struct {
 	careful  int           // rounds to go until it ends; 0: it grows at full speed
 	baseline time.Duration // of the round that made it careful
@@ -70,7 +68,7 @@ const (
 )
 
 // grow returns by how many bytes of n the window grows, and whether slow start is over.
-func (s *slowStart) grow(n int, ended bool, sample time.Duration, d *delays) (int, bool) {
+func (s *slowStart) grow(n int, ended bool, d *delays) (int, bool) {
 	if s.careful > 0 {
 		if d.samples >= slowSamples && d.round < s.baseline {
 			s.careful = 0 // it was jitter

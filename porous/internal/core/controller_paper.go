@@ -2,8 +2,7 @@ package core
 
 import "time"
 
-// A paperController is the paper's (T11 to T13): slow start and
-// congestion avoidance in bytes, without pacing.
+// A paperController is the paper's (T11 to T13): slow start and avoidance, no pacing.
 type paperController struct {
 	mtu, window, threshold, limit int
 
@@ -26,8 +25,7 @@ func (c *paperController) SetRTT(avg time.Duration, bandwidth uint64) {
 	c.window = min(c.window, c.limit)
 }
 
-// HandleAck grows the window by an MTU for each frame in slow start, and for
-// each window of bytes afterwards (T12).
+// HandleAck grows the window by an MTU a frame in slow start, and a window afterwards (T12).
 func (c *paperController) HandleAck(a Ack) {
 	for i := range a.Frames {
 		n := a.Bytes / a.Frames
@@ -50,8 +48,7 @@ func (c *paperController) ackFrame(n int) {
 	}
 }
 
-// HandleLoss halves the window, at most once a round-trip time, or starts anew
-// (T11, T13).
+// HandleLoss halves the window, at most once a round-trip time, or starts anew (T11, T13).
 func (c *paperController) HandleLoss(now Clock, l Loss) {
 	if now-l.First >= resetFactor*l.RTO && now > l.First {
 		c.HandleTimeout(now)

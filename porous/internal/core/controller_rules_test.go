@@ -17,40 +17,40 @@ func TestSlowStartThresholds(t *testing.T) {
 		var s slowStart
 		d := delays{last: test.last, samples: 8}
 		d.round = test.last + test.rise - 1
-		n, done := s.grow(1000, false, d.round, &d)
+		n, done := s.grow(1000, false, &d)
 		require.Equal(t, 1000, n)
 		require.False(t, done)
 		require.Zero(t, s.careful, "not yet: %v", test)
 		d.round++
 		d.samples = 7
-		s.grow(1000, false, d.round, &d)
+		s.grow(1000, false, &d)
 		require.Zero(t, s.careful, "too few samples")
 		d.samples = 8
-		n, done = s.grow(1000, false, d.round, &d)
+		n, done = s.grow(1000, false, &d)
 		require.Equal(t, 1000, n)
 		require.False(t, done)
 		require.Equal(t, 5, s.careful, "%v", test)
 		for range 4 {
-			n, done = s.grow(1000, true, d.round, &d)
+			n, done = s.grow(1000, true, &d)
 			require.Equal(t, 250, n)
 			require.False(t, done)
-			n, done = s.grow(1000, false, d.round, &d)
+			n, done = s.grow(1000, false, &d)
 			require.Equal(t, 250, n)
 			require.False(t, done)
 		}
-		n, done = s.grow(1000, true, d.round, &d)
+		n, done = s.grow(1000, true, &d)
 		require.Zero(t, n)
 		require.True(t, done)
 	}
 	s := slowStart{careful: 3, baseline: ms(50)}
-	s.grow(1000, false, 0, &delays{samples: 8, round: ms(50)})
+	s.grow(1000, false, &delays{samples: 8, round: ms(50)})
 	require.Equal(t, 3, s.careful)
-	s.grow(1000, false, 0, &delays{samples: 7, round: ms(49)})
+	s.grow(1000, false, &delays{samples: 7, round: ms(49)})
 	require.Equal(t, 3, s.careful)
-	n, _ := s.grow(1000, false, 0, &delays{samples: 8, round: ms(49)})
+	n, _ := s.grow(1000, false, &delays{samples: 8, round: ms(49)})
 	require.Equal(t, 1000, n)
 	require.Zero(t, s.careful, "it was jitter")
-	s.grow(1000, false, 0, &delays{samples: 8, round: ms(100)})
+	s.grow(1000, false, &delays{samples: 8, round: ms(100)})
 	require.Zero(t, s.careful, "there was no round before")
 }
 

@@ -57,8 +57,7 @@ const (
 	crowdedShare = 4 // a queue of a quarter of the round trip
 )
 
-// probeGains are the pacing gains of the phases of probing, a least round-trip
-// time each.
+// probeGains are the pacing gains of the phases of probing, a least round-trip time each.
 var probeGains = [...]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
 // newTolerant returns a controller; the seed spreads the probes of several over time.
@@ -197,7 +196,6 @@ func (c *tolerant) isFull() bool {
 	return c.fullCount >= fullRounds
 }
 
-// resize sets the window.
 func (c *tolerant) resize(a Ack) {
 	least := minTolerant * c.mtu
 	target := int(min(windowGain*c.product(), unlimited)) + 3*c.mtu

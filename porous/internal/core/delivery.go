@@ -27,8 +27,7 @@ func (d *delivery) sent(now Clock, pipe int) snapshot {
 	return snapshot{d.bytes, d.at, d.sentAt, d.limited > d.bytes}
 }
 
-// rate returns the rate in bytes/s by the newest acknowledged frame; 0: none, because
-// it was measured over less than the least round-trip time.
+// rate returns bytes/s by the newest acknowledged frame; 0: measured over too short a time.
 func (d *delivery) rate(s snapshot, sentAt Clock, least time.Duration) float64 {
 	d.sentAt = sentAt
 	span := max(sentAt-s.sentAt, d.at-s.at)

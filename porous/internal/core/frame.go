@@ -1,6 +1,8 @@
 package core
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
 
 // The wire format: one frame a datagram, big-endian, the type in the first
 // byte. A frame must be consumed exactly.
@@ -36,6 +38,8 @@ const (
 const (
 	MTU0 = 1472 // of version 0: a packet of 1500 bytes with IPv4
 	MTU1 = 1200 // of version 1: through tunnels, IPv6 and a layer that seals
+
+	MTUSecure = 1199 // of version 1 on a session of package secure, which has a byte of its own
 )
 
 // A Connect is a connection request.
@@ -107,8 +111,7 @@ func AppendDataHeader(b []byte, id uint32, messages int) []byte {
 	return binary.BigEndian.AppendUint16(b, uint16(messages))
 }
 
-// ParseData parses a data frame, and checks all of its messages, which
-// NextMessage takes from body.
+// ParseData parses a data frame, and checks all messages of body. See NextMessage.
 func ParseData(b []byte) (id uint32, messages int, body []byte, ok bool) {
 	if len(b) < DataHeaderSize || FrameType(b[0]) != TypeData {
 		return 0, 0, nil, false
@@ -149,3 +152,16 @@ func ParseDataAck(b []byte) (list []byte, ok bool) {
 func FrameID(list []byte) (id uint32, rest []byte) {
 	return binary.BigEndian.Uint32(list), list[frameIDSize:]
 }
+
+// Packet ids are numbers modulo 2^24, frame ids modulo 2^32. Distances are
+// taken forwards and compared with a window's size.
+
+const packetIDs = 1 << 24
+
+// packetLead returns how far the packet id lies ahead of base.
+func packetLead(id, base uint32) uint32 { return (id - base) & (packetIDs - 1) }
+
+func nextPacket(id uint32) uint32 { return (id + 1) & (packetIDs - 1) }
+
+// closes reports whether id is the last of its group of n.
+func closes(id, n uint32) bool { return id%n == n-1 }

@@ -23,7 +23,7 @@ type lossDetector struct {
 	share     float64 // of frames that were lost at first, averaged
 	backoff   uint8   // timeouts in a row
 	noted     uint8   // the first frames that share knows of
-	wary      int     // frames for which the last loss is still remembered
+	recent    int     // frames for which the last loss is still remembered
 	before    int     // the same, when that had not happened
 	failing   bool    // there was a loss or timeout without an acknowledgement since
 	collapsed bool    // the controller was told
@@ -72,7 +72,7 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 	if newest > s.loss.order {
 		s.loss.order = newest
 		a.Rate, a.Starved = s.delivery.rate(then, a.SentAt, s.rtt.min), then.limited
-		if single {
+		if single && a.SentAt >= s.movedAt {
 			a.RTT = now - a.SentAt
 			s.sample(a.RTT)
 		}
@@ -84,8 +84,7 @@ func (p *Peer) receiveDataAck(now Clock, b []byte) bool {
 	return true
 }
 
-// spurious finds out whether an acknowledged frame had counted as lost by mistake: the
-// answer to the resend cannot have come so soon (R8).
+// spurious finds acknowledged frames that counted as lost: the resend's answer was too soon (R8).
 func (s *sending) spurious(now Clock, f *frame) {
 	if !f.lost {
 		return
@@ -126,7 +125,6 @@ func (s *sending) overdue(now Clock, f *frame) bool {
 		f.order < s.loss.order && now-f.sentAt >= s.rtt.lossDelay()
 }
 
-// lose handles a lost frame.
 func (s *sending) lose(now Clock, id uint32, f *frame, l *Loss) {
 	s.p.stats.FramesLost++
 	s.loss.note(f, true)
@@ -141,7 +139,6 @@ func (s *sending) lose(now Clock, id uint32, f *frame, l *Loss) {
 	}
 }
 
-// report tells the controller of losses.
 func (s *sending) report(now Clock, l Loss) {
 	if l.Bytes == 0 {
 		return
@@ -265,7 +262,7 @@ func (s *sending) alive() { s.loss.backoff = min(s.loss.backoff, 1) }
 func (s *sending) tick(now Clock) {
 	s.queue.now = now
 	s.detect(now)
-	s.hurry(now)
+	s.resendEarly(now)
 	if at, ok := s.timeoutDue(); ok && now >= at {
 		s.timeout(now)
 	}
@@ -283,18 +280,20 @@ func (s *sending) nextAt(now Clock) Clock {
 			at = min(at, f.sentAt+s.rtt.lossDelay())
 		}
 	}
-	if t, ok := s.hurryAt(); ok {
+	if t, ok := s.earlyAt(); ok {
 		at = min(at, t)
 	}
 	if s.spare != nil && s.spare.extraAt != 0 && s.empty() && !s.p.leaving { // else Transmit would not look at it
 		at = min(at, s.spare.extraAt)
 	}
+	soonest := now + minWait
 	switch s.limit {
 	case LimitPacing, LimitBandwidth:
-		at = min(at, now+max(minWait, s.pace.wait(s.control.Rate())))
+		soonest = now + max(minWait, s.pace.wait(s.control.Rate()))
+		at = min(at, soonest)
 	}
 	if t := s.schedule.probeAt(); t != 0 {
-		at = min(at, max(t, now+minWait))
+		at = min(at, max(t, soonest)) // a probe does not leave before its credit
 	}
 	return at
 }

@@ -67,6 +67,25 @@ func TestPacingWaits(t *testing.T) {
 	require.Equal(t, ms(10)+500*time.Microsecond, p.send.nextAt(ms(10)))
 }
 
+// A probe of a channel that the peer does not read waits for the credit of pacing. Nobody is
+// woken 2000 times a second because it is due.
+func TestDueProbeWaitsForCredit(t *testing.T) {
+	p, _ := timeoutPeer(t)
+	p.send.control = newTolerant(MTU0, 1)
+	sendFrames(t, p, 0, 1, Reliable)
+	ch := p.send.channels[0]
+	ch.trust = trust{level: choked, wait: time.Second, probeAt: ms(5)}
+	id, f := p.send.queue.oldest()
+	require.True(t, p.send.suspect(0, id, f, ms(50), 1))
+	ch.trust.probeAt = ms(5)
+	require.Equal(t, ms(5), p.send.schedule.probeAt())
+	p.send.limit = LimitPacing
+	p.send.pace.credit = 1 - p.send.control.Rate()/10
+	require.InDelta(t, ms(110), p.send.nextAt(ms(10)), float64(time.Microsecond))
+	p.send.limit = LimitNone
+	require.Equal(t, ms(10)+minWait, p.send.nextAt(ms(10)))
+}
+
 // Controllers of several connections begin with different phases of probing, none
 // with the two that send faster and slower.
 func TestTolerantPhasesDiffer(t *testing.T) {

@@ -74,8 +74,7 @@ func (m *Message) putHeader(b *[FragmentHeaderSize]byte) int {
 	return FragmentHeaderSize
 }
 
-// NextMessage takes the first message from the body of a data frame. Its Data
-// is part of b.
+// NextMessage takes the first message from the body of a data frame. Its Data is part of b.
 func NextMessage(b []byte) (m Message, rest []byte, ok bool) {
 	n := messageSize(b)
 	if n == 0 {

@@ -2,9 +2,8 @@ package core
 
 import "time"
 
-// A pacer spreads what is sent: credit in bytes grows with the time that has
-// passed, and is spent by frames (R7). It may go below zero by one frame, so
-// that a frame never waits for its own size.
+// A pacer spreads what is sent: credit in bytes grows with time, and frames spend it (R7),
+// down to below zero by one frame, so that no size waits.
 type pacer struct {
 	credit float64
 	last   Clock

@@ -7,8 +7,7 @@ import (
 
 const pageSize = 256
 
-// A page is a part of a channel's queue of received packets: one entry for
-// each of 256 consecutive ids.
+// A page is a part of a channel's receive queue: 256 consecutive ids.
 type page struct {
 	entries [pageSize]*incoming
 	marks   [markKinds][pageSize / 64]uint64
@@ -113,8 +112,7 @@ func (k *kept[T]) put(x T, most int) {
 	}
 }
 
-// bufferSizes are the sizes in bytes of buffers for fragments. Larger ones are
-// not kept.
+// bufferSizes are the sizes in bytes of buffers for fragments. Larger ones are not kept.
 var bufferSizes = [...]int{64, 256, 736, MTU0}
 
 const (
@@ -144,7 +142,6 @@ func (a *pool) putEntry(e *incoming) {
 	}
 }
 
-// copy returns a copy of b.
 func (a *pool) copy(b []byte) []byte {
 	for i, size := range bufferSizes {
 		switch {

@@ -10,9 +10,8 @@ const (
 	partClasses = 10
 )
 
-// A partPool gives frames in flight the memory for their parts, and keeps some of
-// those that are gone. It comes in powers of two, so that no frame has more than
-// twice what it needs, whatever the frames before it had.
+// A partPool gives frames memory for their parts, and keeps some. It comes in powers of two,
+// so that no frame has more than twice what it needs.
 type partPool struct {
 	free *[partClasses][][]part // nil while nothing is kept
 	kept int                    // parts that free has room for

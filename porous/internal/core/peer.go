@@ -56,8 +56,7 @@ type Handler interface {
 	Unread(channel int) (one, all int)
 }
 
-// A Peer is one connection. It must be set up by Init, and is not safe for
-// concurrent use.
+// A Peer is one connection. It must be set up by Init, and is not safe for concurrent use.
 type Peer struct {
 	cfg *Config
 	h   Handler
@@ -79,12 +78,12 @@ type Peer struct {
 	pinging    bool   // it is unanswered
 	timing     bool   // an answer to the ping timedID is a sample: the last one, or one before
 	timedID    uint16
-	timedAt    Clock // when that was sent
-	ending     doubt // a disconnect request came
-	rival      doubt // a request to connect came that is not for this connection
-	confirmed  bool  // the peer has sent what only a connected one does
-	rejoined   bool  // an eager request was sent
-	leaving    bool  // the peer has asked to end; acknowledgements are waited for
+	timedAt    Clock        // when that was sent
+	ending     verification // a disconnect request came
+	restart    verification // a request to connect came that is not for this connection
+	confirmed  bool         // the peer has sent what only a connected one does
+	rejoined   bool         // an eager request was sent
+	leaving    bool         // the peer has asked to end; acknowledgements are waited for
 	leaveAt    Clock
 	askedAt    Clock // when a request to end was last answered; 0: none was
 
@@ -94,29 +93,25 @@ type Peer struct {
 	stats Stats
 }
 
-// Init sets p up at a time. The id of its request must be random. It sends
-// requests until it is answered.
+// Init sets p up with a random id of its request, which is sent until it is answered.
 func (p *Peer) Init(now Clock, cfg *Config, id uint32, h Handler) {
 	*p = Peer{cfg: cfg, h: h, ownID: id, otherID: id, lastHeard: now, requestAt: now, deadlineAt: now + cfg.HandshakeTimeout}
 	p.send.init(p)
 	p.recv.init(p)
 }
 
-// InitAccepted sets p up for a peer that has acknowledged the request with the
-// given id already (R12).
+// InitAccepted sets p up for a peer that has acknowledged the request's id already (R12).
 func (p *Peer) InitAccepted(now Clock, cfg *Config, id uint32, h Handler) {
 	p.Init(now, cfg, id, h)
 	p.acked = true
 }
 
-// AlsoAsked follows Init if the peer may have been sent a request with another id
-// shortly before: it may acknowledge that one, and begin with either id.
+// AlsoAsked adds the id of an earlier request, which the peer may acknowledge or begin with.
 func (p *Peer) AlsoAsked(id uint32) { p.otherID = id }
 
 // State returns the present state.
 func (p *Peer) State() State { return p.state }
 
-// become changes the state.
 func (p *Peer) become(now Clock, s State) {
 	if s <= p.state {
 		return
@@ -148,7 +143,7 @@ func (p *Peer) Receive(now Clock, b []byte, out *wire.Batch) {
 	valid := true
 	switch FrameType(b[0]) {
 	case TypeConnect:
-		if p.meetsRival(now, b, out) {
+		if p.handleRestart(now, b, out) {
 			return // which is no sign of life
 		}
 		valid = p.receiveConnect(now, b, out)
@@ -242,7 +237,7 @@ func (p *Peer) receiveDisconnect(now Clock, out *wire.Batch) {
 	if p.state == Zombie {
 		return
 	}
-	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.doubtsEnd(now, out) {
+	if p.state == Connected && p.cfg.VerifyDisconnect && !p.flushing && p.verifiesEnd(now, out) {
 		return
 	}
 	if p.state == Connected && p.cfg.AwaitAcks && (p.leaving || p.send.queue.flight > 0) {
@@ -268,9 +263,7 @@ func (p *Peer) leave(now Clock, out *wire.Batch) {
 	}
 }
 
-// settleLeave ends the wait for the acknowledgements of a peer that has asked to end:
-// they came, or the peer has had time to repeat them with its request. To the peer
-// that looks as if its first request had been lost.
+// settleLeave ends the wait for acknowledgements after a peer's request to end.
 func (p *Peer) settleLeave(now Clock, out *wire.Batch) {
 	if p.state == Connected && p.leaving && (p.send.queue.flight == 0 || now >= p.leaveAt) {
 		p.leave(now, out)
@@ -286,9 +279,8 @@ func (p *Peer) receivePing(b []byte, out *wire.Batch) bool {
 	return ok
 }
 
-// receivePingAck handles the answer to a ping. On a path longer than the time between
-// pings, the last one is never answered before the next one leaves. So one of them is
-// timed until its answer is there, or a later one's.
+// receivePingAck handles the answer to a ping. On a long path a new ping leaves before the
+// answer comes. So one ping is timed until its answer, or a later one's, is there.
 func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 	id, ok := ParsePing(b, TypePingAck)
 	if !ok || p.state != Connected || !p.pinging {
@@ -307,12 +299,11 @@ func (p *Peer) receivePingAck(now Clock, b []byte) bool {
 		}
 	}
 	p.ending.answered(id)
-	p.rival.answered(id)
+	p.restart.answered(id)
 	p.send.alive()
 	return true
 }
 
-// ping sends a ping.
 func (p *Peer) ping(now Clock, out *wire.Batch) {
 	p.pingID++
 	p.pinging, p.lastPing = true, now
@@ -322,7 +313,6 @@ func (p *Peer) ping(now Clock, out *wire.Batch) {
 	AppendPing(out.Extend(PingSize)[:0], TypePing, p.pingID)
 }
 
-// request sends a request to connect.
 func (p *Peer) request(now Clock, out *wire.Batch) {
 	AppendConnect(out.Extend(ConnectSize)[:0], Connect{
 		Version:   p.cfg.Version,
@@ -333,8 +323,7 @@ func (p *Peer) request(now Clock, out *wire.Batch) {
 	p.requestAt = now + p.cfg.RequestInterval
 }
 
-// EndBatch ends a batch of received datagrams: packets that may be delivered
-// are, and acknowledgements are appended to out.
+// EndBatch ends a batch of received datagrams: it delivers packets, and acknowledges.
 func (p *Peer) EndBatch(now Clock, out *wire.Batch) {
 	if p.state != Connected {
 		return
@@ -345,8 +334,7 @@ func (p *Peer) EndBatch(now Clock, out *wire.Batch) {
 	p.finish(now)
 }
 
-// Disconnect ends the connection in order (D1): with flush, when everything
-// that was sent has its fate. Tick sends the request.
+// Disconnect ends in order (D1): with flush, when all has its fate. Tick sends the request.
 func (p *Peer) Disconnect(now Clock, flush bool) {
 	switch p.state {
 	case Connecting:
@@ -363,8 +351,7 @@ func (p *Peer) Disconnect(now Clock, flush bool) {
 	}
 }
 
-// requestEnd asks the peer to end the connection, with the last acknowledgements, which
-// it may not have seen.
+// requestEnd asks the peer to end, with the last acknowledgements, which may be new to it.
 func (p *Peer) requestEnd(now Clock, out *wire.Batch) {
 	p.recv.acks.last(out)
 	AppendDisconnect(out.Extend(DisconnectSize)[:0])
@@ -379,8 +366,7 @@ func (p *Peer) finish(now Clock) {
 	}
 }
 
-// Abort ends the connection at once, and tells the peer once. With linger, it tells a
-// peer that is connected until that answers, and goes on to answer it.
+// Abort ends at once and tells the peer; with linger, until that answers.
 func (p *Peer) Abort(now Clock, out *wire.Batch, linger bool) {
 	was := p.state
 	switch {
@@ -396,16 +382,20 @@ func (p *Peer) Abort(now Clock, out *wire.Batch, linger bool) {
 	}
 }
 
-// AnswerDue returns until when an answer to our request to end is to be expected: long
-// enough for a second request, also after the last sign of life, because the peer may
-// doubt the request.
+// Move says that the peer is reached by another path.
+func (p *Peer) Move(now Clock) {
+	if p.state == Connected {
+		p.send.move(now)
+	}
+}
+
+// AnswerDue returns until when to expect an answer to our end: a doubted one takes two.
 func (p *Peer) AnswerDue() Clock {
 	begun := p.deadlineAt - p.cfg.Linger
 	return max(begun, p.lastHeard) + max(p.cfg.RequestInterval*11/5, p.cfg.RequestInterval+4*p.send.rtt.rto())
 }
 
-// RestAt returns when a peer that has asked to end would have repeated that, if it had
-// not heard our answer; 0: it has not asked.
+// RestAt returns when a leaving peer would have repeated itself; 0: it does not leave.
 func (p *Peer) RestAt() Clock {
 	if p.askedAt == 0 {
 		return 0
@@ -413,8 +403,7 @@ func (p *Peer) RestAt() Clock {
 	return p.askedAt + 4*p.cfg.RequestInterval
 }
 
-// Tick does what is due by time: requests, pings, timeouts, and the detection
-// of losses. Transmit follows it.
+// Tick does what is due: requests, pings, timeouts, losses. Transmit follows it.
 func (p *Peer) Tick(now Clock, out *wire.Batch) {
 	switch p.state {
 	case Connecting:
@@ -461,8 +450,7 @@ func (p *Peer) Tick(now Clock, out *wire.Batch) {
 	}
 }
 
-// pingAt returns when a ping is due: when the peer has been silent for a while, then
-// repeatedly until it answers (T14, R4), and when frames time out.
+// pingAt returns when a ping is due: after silence, until an answer, and at timeouts (T14, R4).
 func (p *Peer) pingAt() Clock {
 	wait := p.send.rtt.rto() // for the answer to the last one
 	if p.lastHeard < p.lastPing {
@@ -471,8 +459,8 @@ func (p *Peer) pingAt() Clock {
 	switch {
 	case p.send.loss.backoff > 0 && p.send.queue.flying > 0:
 		return p.lastPing + max(wait, 50*time.Millisecond)
-	case p.rival.there:
-		return p.lastPing + max(wait, rivalPings)
+	case p.restart.there:
+		return p.lastPing + max(wait, restartPings)
 	case p.pinging:
 		return p.lastPing + max(wait, min(time.Second, p.cfg.PingInterval))
 	case p.send.rtt.samples == 0:

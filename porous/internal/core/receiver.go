@@ -1,7 +1,6 @@
 package core
 
-// A receiver is the receiving half of a channel: a queue of packets that wait
-// for others, or for their fragments.
+// A receiver is the receiving half of a channel: packets that wait for others or fragments.
 type receiver struct {
 	pool          *pool
 	fragmentSize  int
@@ -63,7 +62,6 @@ func (r *receiver) check(m *Message) verdict {
 	return taken
 }
 
-// lies says whether an id lies in the window.
 func (r *receiver) lies(id uint32) verdict {
 	lead := packetLead(id, r.base)
 	switch {
@@ -75,15 +73,13 @@ func (r *receiver) lies(id uint32) verdict {
 	return outOfReach
 }
 
-// next reports whether a message is the whole packet at the window's base, and small
-// enough.
+// next reports whether a message is the whole packet at the base, and small enough.
 func (r *receiver) next(m *Message) bool {
 	return m.Type == MessageFragment && m.Packet == r.base && m.Last == 0 && m.Fragment == 0 &&
 		len(m.Data) <= r.fragmentSize && len(m.Data) <= r.maxPacket
 }
 
-// immediate reports whether a fragment is the whole packet at the window's base, which
-// needs no queue.
+// immediate reports whether a fragment is the whole packet at the base: it needs no queue.
 func (r *receiver) immediate(m *Message) bool {
 	if m.Packet != r.base || m.Last != 0 {
 		return false
@@ -103,8 +99,7 @@ func (r *receiver) get(id uint32) *incoming {
 	return nil
 }
 
-// cost returns how many bytes a message adds to the queue, at most. The messages of
-// one frame share the ring, and those in a row a page.
+// cost returns the most bytes that a message adds. Frames share the ring, rows a page.
 func (r *receiver) cost(m *Message, frame uint64) int {
 	n := 0
 	if m.Type == MessageFragment {
@@ -160,10 +155,8 @@ func (r *receiver) make(m *Message) *incoming {
 	return e
 }
 
-// page returns the page of an entry.
 func (r *receiver) page(e *incoming) *page { return r.dir[e.id&r.mask/pageSize] }
 
-// drop takes an entry out.
 func (r *receiver) drop(e *incoming) {
 	p := &r.dir[e.id&r.mask/pageSize]
 	(*p).entries[e.id%pageSize] = nil
@@ -217,8 +210,7 @@ func (r *receiver) fragment(m *Message) verdict {
 	return taken
 }
 
-// large notes a packet that check has found too large. It counts as complete, so that
-// later ones do not wait for it for ever, and is dropped when its turn comes.
+// large notes a packet that is too large: complete, so that none waits, and dropped in turn.
 func (r *receiver) large(m *Message) verdict {
 	if v := r.lies(m.Packet); v != taken {
 		return v
@@ -291,8 +283,7 @@ func depends(id uint32, lead uint16, base uint32) bool {
 	return lead != 0 && packetLead(id, base) >= uint32(lead)
 }
 
-// maxLooks is how many entries a scan looks at of those that waited and are not
-// complete. It goes on with the next batch.
+// maxLooks is how many incomplete entries a scan looks at. The next batch goes on.
 const maxLooks = 64
 
 // reach returns the base after the delivery of what was looked at of a frame.
@@ -303,7 +294,6 @@ func (r *receiver) reach(frame uint64) uint32 {
 	return r.base
 }
 
-// pass notes that a message of a frame will be taken.
 func (r *receiver) pass(m *Message, frame uint64) {
 	if base := r.reach(frame); m.Type == MessageFragment && m.Last == 0 &&
 		packetLead(m.Packet, base) < r.window && !depends(m.Packet, m.Lead, base) {
@@ -311,8 +301,7 @@ func (r *receiver) pass(m *Message, frame uint64) {
 	}
 }
 
-// scan returns the next packet to deliver (Q6), after which advance is called;
-// nil: none. What cannot come any more is skipped.
+// scan returns the next packet to deliver (Q6); nil: none. advance follows.
 func (r *receiver) scan() *incoming {
 	r.dirty = false
 	at := r.base // no entry before this one stops
@@ -334,8 +323,7 @@ func (r *receiver) scan() *incoming {
 	return nil
 }
 
-// skipAged gives up packets before e of which only a sentinel has come, when one
-// nearly a whole window later is there (Q10).
+// skipAged gives up sentinels before e once a packet nearly a window later is there (Q10).
 func (r *receiver) skipAged(e *incoming) {
 	for r.count > 0 && packetLead(r.newest, r.base) >= r.window-r.group {
 		s := r.find(markSentinel, r.base)
@@ -360,8 +348,7 @@ func (r *receiver) advance(to uint32) {
 	r.base = to
 }
 
-// due returns the window acknowledgement to send when the window has moved
-// from old to its present base (Q8).
+// due returns the window acknowledgement for a move from old to the present base (Q8).
 func (r *receiver) due(old uint32) (id uint32, ok bool) {
 	moved := packetLead(r.base, old)
 	behind := r.base % r.group

@@ -38,7 +38,6 @@ func (r *receiving) channel(n int) *receiver {
 	return r.channels[n]
 }
 
-// receiveData handles a data frame.
 func (p *Peer) receiveData(now Clock, b []byte) bool {
 	id, n, body, ok := ParseData(b)
 	if !ok || p.state != Connected {
@@ -70,9 +69,7 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 	return true
 }
 
-// refuses reports whether a frame has a message that nobody will read, because the
-// connection is being closed here. The frame is not acknowledged, so that the peer does
-// not take it for delivered. A peer that is closing, too, is told not to wait.
+// refuses reports whether our close has left nobody to read the frame.
 func (r *receiving) refuses(n int, body []byte) bool {
 	var m Message
 	for range n {
@@ -88,8 +85,7 @@ func (r *receiving) refuses(n int, body []byte) bool {
 	return false
 }
 
-// takeWindowAcks takes the window acknowledgements from a refused frame, so that a
-// program that never reads can go on writing.
+// takeWindowAcks takes them from a refused frame, so that a program that never reads can write.
 func (r *receiving) takeWindowAcks(n int, body []byte) {
 	var m Message
 	for range n {
@@ -100,8 +96,7 @@ func (r *receiving) takeWindowAcks(n int, body []byte) {
 	}
 }
 
-// admit reports whether there is room for all messages of a frame (R11). If
-// there is none, the frame is not acknowledged, and comes again.
+// admit reports whether a frame's messages have room (R11). Otherwise it comes again.
 func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	r.frames++
 	if r.ample(n, len(body)) {
@@ -139,8 +134,7 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	return most == 0 || r.reserve(most)
 }
 
-// ample reports whether there is twice the room that a frame costs at most, so that it
-// need not be looked into.
+// ample reports whether there is twice the room of any frame, so none need be looked into.
 func (r *receiving) ample(messages, size int) bool {
 	cfg := r.p.cfg
 	_, unread := r.p.h.Unread(0)
@@ -188,11 +182,9 @@ func (r *receiving) fits(c *receiver, m *Message, n int) bool {
 // skipAfter is how long a channel refuses everything before packets are skipped.
 const skipAfter = 5 * time.Second
 
-// skip gives up what a channel holds before a message that there is no room for, if
-// nothing was taken for a while though everything was read, and reports whether it
-// did. Lost fragments of unreliable packets never come, and packets that lack some
-// would keep the room for good. The message depends on none that is dropped: it
-// would be waiting itself.
+// skip gives up what a channel holds before a message without room, if everything was read
+// but nothing taken for a while, and reports whether it did. Lost fragments of unreliable
+// packets would keep the room for good. The message depends on none of them.
 func (r *receiving) skip(now Clock, c *receiver, m *Message) bool {
 	if unread, _ := r.p.h.Unread(int(m.Channel)); unread > 0 || !c.refusing {
 		c.refusing, c.refusedAt = true, now
@@ -251,8 +243,7 @@ func (r *receiving) settle() {
 	}
 }
 
-// Keep is called in HandlePacket if the Handler keeps the packet in n bytes of what
-// Config.Reserve has granted; n is at most what the packet has cost.
+// Keep keeps a packet in n bytes of what it was granted, within HandlePacket.
 func (p *Peer) Keep(n int) { p.recv.reserved -= n }
 
 // Unfinished returns the bytes of packets that wait for others, or for their fragments.
@@ -317,7 +308,6 @@ func (r *receiving) moved(number int, c *receiver, old uint32) {
 	}
 }
 
-// deliver hands over what has become deliverable.
 func (r *receiving) deliver() {
 	if !r.dirty {
 		r.settle()

@@ -47,14 +47,13 @@ func (c *copyOf) alive() bool {
 
 // repeats returns how often messages are repeated at present.
 func (d *lossDetector) repeats() int {
-	if n := copies(d.share); n > 0 || d.wary == 0 {
+	if n := copies(d.share); n > 0 || d.recent == 0 {
 		return n
 	}
 	return 1
 }
 
-// copies returns how often messages are repeated at a measured share of lost frames,
-// to which the error of the measurement is added.
+// copies returns how often to repeat at a measured loss, with its error added.
 func copies(loss float64) int {
 	if loss < leastLoss {
 		return 0

@@ -49,8 +49,7 @@ func (r *rtt) rto() time.Duration {
 	return r.avg + t
 }
 
-// lossDelay returns for how long a frame may be overtaken by others before it
-// counts as lost (R1).
+// lossDelay returns how long others may overtake a frame before it counts as lost (R1).
 func (r *rtt) lossDelay() time.Duration {
 	return max(max(r.avg, r.latest)*9/8, time.Millisecond)
 }

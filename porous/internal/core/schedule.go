@@ -13,8 +13,7 @@ type schedule struct {
 // maxOwed is how much can be made up for: a frame or two.
 const maxOwed = 100 * 2 * MTU0
 
-// spend notes that a message of n bytes is taken from a channel. What is owed
-// counts only while both priorities have something to send.
+// spend notes n bytes of a channel. Debts count only while both priorities have data.
 func (q *schedule) spend(s *sender, n int) {
 	switch {
 	case q.share == 0:
@@ -36,8 +35,7 @@ func (q *schedule) add(s *sender) {
 	}
 }
 
-// announce makes a channel's window acknowledgement the next thing to send, whatever
-// its priority, because what the peer sends waits for it.
+// announce makes a window acknowledgement come next: the peer waits for it.
 func (q *schedule) announce(s *sender) {
 	if !s.markDue {
 		s.markDue = true
@@ -45,8 +43,7 @@ func (q *schedule) announce(s *sender) {
 	}
 }
 
-// taken forgets the channels whose window acknowledgement has been taken, which are
-// the first ones.
+// taken forgets the first channels, whose window acknowledgement has been taken.
 func (q *schedule) taken() {
 	n := 0
 	for n < len(q.due) && !q.due[n].markDue {
@@ -119,7 +116,6 @@ func (q *schedule) pick(now Clock) *sender {
 	return nil
 }
 
-// sole reports whether a channel is the only one in q.
 func (q *schedule) sole(s *sender) bool {
 	return s.active && len(q.active[0])+len(q.active[1]) == 1 && !s.markDue
 }

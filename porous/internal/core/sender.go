@@ -62,8 +62,7 @@ func (o *outgoing) fragment(n, size int) []byte {
 	return o.data[n*size : n*size+o.fragmentLen(n, size)]
 }
 
-// expired reports whether the packet's time is over. A reliable one that has an id must
-// arrive, because others depend on it.
+// expired reports whether the time is over. A reliable packet with an id never expires.
 func (o *outgoing) expired(now Clock) bool {
 	return o.expires != 0 && now >= o.expires && !(o.hasID && o.mode == Reliable)
 }
@@ -145,8 +144,7 @@ func (s *sender) remove(o *outgoing) {
 	o.prev, o.next = nil, nil
 }
 
-// ready reports whether there is something to send within the peer's window, beside a
-// window acknowledgement.
+// ready reports whether something may be sent within the peer's window.
 func (s *sender) ready() bool {
 	return s.hasMark || s.backAt < len(s.back) ||
 		s.head != nil && (s.head.hasID || s.open())
@@ -215,8 +213,7 @@ func (s *sender) takeFragment() part {
 	return p
 }
 
-// takeRun is take for the next packets of one fragment each that fit into so much room,
-// where there is no other choice. It returns the room that is left.
+// takeRun takes the next single-fragment packets that fit, and returns the room left.
 func (s *sender) takeRun(now Clock, parts []part, room int) ([]part, int) {
 	if s.markDue || s.backAt < len(s.back) {
 		return parts, room
@@ -236,9 +233,7 @@ func (s *sender) takeRun(now Clock, parts []part, room int) ([]part, int) {
 	return parts, room
 }
 
-// follow has a sentinel follow a packet of which nothing more is sent, if it is the last
-// of its group and may be lost for good (Q10): otherwise the peer might never move its
-// window. A passive packet may be lost if it can expire.
+// follow sends a sentinel behind a packet that may be lost, if it is the last of a group (Q10).
 func (s *sender) follow(o *outgoing) {
 	if o.mode != Reliable && closes(o.id, s.group) && (o.mode == Unreliable || o.expires != 0) {
 		s.sentinel = part{kind: MessageSentinel, reliable: true, id: o.id, lead: o.lead, ch: s}
@@ -262,8 +257,7 @@ func (s *sender) assign(o *outgoing) {
 	}
 }
 
-// done reports whether a part need not be sent again (R15): its packet was passed or has
-// expired, or a newer part has taken its place.
+// done reports whether a part is obsolete (R15): passed, expired or replaced.
 func (p *part) done(now Clock) bool {
 	switch p.kind {
 	case MessageFragment:

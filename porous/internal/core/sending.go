@@ -22,6 +22,7 @@ type sending struct {
 	probes   int8  // frames that may leave whatever the window says
 	used     int   // most bytes in flight of the present second
 	usedAt   Clock // when that is over
+	movedAt  Clock // frames that left before tell no round-trip time
 
 	free     *outgoing // packets to use again
 	freeSize int       // bytes of them
@@ -84,8 +85,7 @@ func (s *sending) channel(n int) *sender {
 	return s.channels[n]
 }
 
-// Room reports whether a packet of n bytes finds room in a channel's share of the send
-// buffer. Each channel may have one packet.
+// Room reports whether n bytes fit a channel's share. One packet always does.
 func (p *Peer) Room(channel, n int) bool {
 	one, limit := p.send.share(channel)
 	return one == 0 || one+n+PacketOverhead <= limit
@@ -105,10 +105,9 @@ func (s *sending) share(channel int) (one, limit int) {
 	return one, bufferShare(s.p.cfg.SendBuffer, s.queued-one, s.p.cfg.Channels)
 }
 
-// Send queues a copy of a packet of at most Config.MaxPacket bytes for a channel that
-// exists, and returns its number. It is not sent after expires (0: never); a reliable
-// packet can expire only before any of it has been sent. It reports false, and takes
-// nothing, if there is no room or the connection is about to end.
+// Send queues a copy of a packet of at most Config.MaxPacket bytes, and returns its number.
+// It is not sent after expires (0: never), if reliable only before any of it has left.
+// False: there is no room, or the end is near.
 func (p *Peer) Send(now Clock, channel int, b []byte, mode Mode, expires Clock) (number uint64, ok bool) {
 	if p.state > Connected || p.flushing || !p.Room(channel, len(b)) {
 		return 0, false
@@ -147,8 +146,7 @@ func (s *sending) newPacket(b []byte) *outgoing {
 	return o
 }
 
-// roundUp returns a capacity for n bytes, so that packets of similar sizes use
-// the same memory.
+// roundUp returns a capacity for n bytes, so that similar packets share memory.
 func roundUp(n int) int {
 	c := 64
 	for c < n && c < 1<<16 {
@@ -171,7 +169,6 @@ func (s *sending) mark(channel int, id uint32) {
 	s.schedule.announce(ch)
 }
 
-// handleWindowAck moves a channel's window.
 func (s *sending) handleWindowAck(channel int, id uint32) verdict {
 	if channel >= len(s.channels) || s.channels[channel] == nil {
 		return outOfReach
@@ -205,8 +202,7 @@ func (s *sending) settlePart(p *part, acked bool) {
 	s.complete(o)
 }
 
-// complete reports the fate of a packet once it is known. A packet behind a reliable one
-// that is missing is not delivered yet, because nobody can read it before that.
+// complete reports a known fate. Behind a missing reliable packet, nothing is delivered.
 func (s *sending) complete(o *outgoing) {
 	ch := o.ch
 	switch {
@@ -226,7 +222,6 @@ func (s *sending) complete(o *outgoing) {
 	}
 }
 
-// conclude tells the fate of a packet.
 func (s *sending) conclude(o *outgoing) {
 	o.ch.remove(o)
 	n := len(o.data) + PacketOverhead
@@ -244,8 +239,7 @@ func (s *sending) conclude(o *outgoing) {
 	s.p.h.HandleFate(f)
 }
 
-// recycle keeps the memory of a packet if it fits into the send buffer with what that
-// holds, so that a flood which fills and empties the buffer allocates nothing.
+// recycle keeps a packet's memory within the send buffer, so that floods allocate nothing.
 func (s *sending) recycle(o *outgoing) {
 	n := cap(o.data) + PacketOverhead
 	if s.queued+s.freeSize+n > s.p.cfg.SendBuffer {
@@ -292,7 +286,17 @@ func (s *sending) idle() bool {
 	return s.packets == 0 && s.queue.flight == 0 && s.schedule.empty()
 }
 
-// sample takes a sample of the round-trip time.
+// move begins anew on another path: with the first window, and without a round-trip time.
+func (s *sending) move(now Clock) {
+	s.rtt.init(s.p.cfg.PaperRTT, s.p.cfg.Step, s.p.cfg.RTOFloor)
+	s.control = newController(s.p.cfg, uint32(now))
+	s.control.SetRTT(s.rtt.avg, s.p.bandwidth)
+	s.pace = pacer{credit: burstFrames * float64(s.p.cfg.MTU), last: now}
+	s.delivery = delivery{}
+	s.loss.backoff, s.loss.failing, s.loss.collapsed = 0, false, false
+	s.movedAt, s.used, s.usedAt = now, 0, now
+}
+
 func (s *sending) sample(t time.Duration) {
 	s.rtt.add(t)
 	s.control.SetRTT(s.rtt.avg, s.p.bandwidth)
@@ -315,8 +319,7 @@ func (s *sending) compact() {
 	}
 }
 
-// release gives everything up: packets without a fate are lost, except those that have
-// arrived and can be read.
+// release gives everything up. Packets without a fate are lost, unless they can be read.
 func (s *sending) release() {
 	for _, ch := range s.channels {
 		if ch == nil {

@@ -61,8 +61,7 @@ func (p *Peer) Stats() Stats {
 	return st
 }
 
-// unheeded reports whether nothing at all was acknowledged for a while. A peer that
-// only refuses some channels acknowledges their empty frames.
+// unheeded reports whether nothing was acknowledged for a while, not even empty frames.
 func (s *sending) unheeded() bool {
 	return s.loss.failing && s.queue.now-s.loss.first >= 3*max(maxProbe, s.rtt.rto())
 }
@@ -100,6 +99,5 @@ func (p *Peer) Compact() {
 	p.recv.settle()
 }
 
-// Flushed reports whether everything that was accepted has its fate, and
-// nothing is in flight.
+// Flushed reports whether all accepted packets have fates, and nothing is in flight.
 func (p *Peer) Flushed() bool { return p.send.idle() }

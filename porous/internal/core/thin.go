@@ -17,7 +17,7 @@ const (
 	lossGain    = 1.0 / 64 // weight of the newest frame in the share of lost ones
 	firstGain   = 1.0 / 4  // of the first ones
 	firstNotes  = 16
-	waryFor     = 256 // frames for which a rare loss is remembered
+	lossMemory  = 256 // frames for which a rare loss is remembered
 )
 
 // thin reports whether the connection carries a thin stream at present.
@@ -31,8 +31,8 @@ func (r *rtt) thinDelay() time.Duration {
 	return r.avg + max(4*r.dev, r.avg/thinDivisor, thinMargin)
 }
 
-// hurry has frames of a thin stream sent again when their time has come.
-func (s *sending) hurry(now Clock) {
+// resendEarly has frames of a thin stream sent again when their time has come.
+func (s *sending) resendEarly(now Clock) {
 	if s.queue.flying == 0 || !s.thin() {
 		return
 	}
@@ -44,7 +44,7 @@ func (s *sending) hurry(now Clock) {
 			return
 		}
 		next := f.next
-		if f.hurries() {
+		if f.mayLeaveEarly() {
 			s.p.stats.FramesLost++
 			s.loss.note(f, true)
 			if s.p.lastHeard > f.sentAt && s.suspect(now, id, f, s.rtt.rto(), 1) {
@@ -58,18 +58,18 @@ func (s *sending) hurry(now Clock) {
 	}
 }
 
-// hurries reports whether a flying frame may be sent again early.
-func (f *frame) hurries() bool { return f.reliable && !f.sentinel && f.sends < thinSends }
+// mayLeaveEarly reports whether a flying frame may be sent again early.
+func (f *frame) mayLeaveEarly() bool { return f.reliable && !f.sentinel && f.sends < thinSends }
 
-// hurryAt returns when hurry has something to do; false: never.
-func (s *sending) hurryAt() (at Clock, ok bool) {
+// earlyAt returns when resendEarly has something to do; false: never.
+func (s *sending) earlyAt() (at Clock, ok bool) {
 	if s.queue.flying == 0 || !s.thin() {
 		return 0, false
 	}
 	id := s.queue.head
 	for left := s.queue.flying; left > 0; left-- {
 		f := s.queue.at(id)
-		if f.hurries() {
+		if f.mayLeaveEarly() {
 			return f.sentAt + s.rtt.thinDelay(), true
 		}
 		id = f.next
@@ -94,15 +94,15 @@ func (d *lossDetector) note(f *frame, lost bool) {
 	}
 	if lost {
 		d.share += float64((1 - d.share) * gain)
-		d.before, d.wary = d.wary, waryFor
+		d.before, d.recent = d.recent, lossMemory
 	} else {
 		d.share -= float64(d.share * gain)
-		d.wary = max(0, d.wary-1)
+		d.recent = max(0, d.recent-1)
 	}
 }
 
 // undo takes back that a first transmission has counted as lost.
 func (d *lossDetector) undo() {
 	d.share = max(0, d.share-lossGain)
-	d.wary = min(d.wary, d.before)
+	d.recent = min(d.recent, d.before)
 }

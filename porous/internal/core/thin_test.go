@@ -86,7 +86,7 @@ func TestR9Copies(t *testing.T) {
 	require.True(t, p.Flushed())
 
 	// Without loss nothing is repeated, nor what is large or unreliable.
-	p.send.loss.share, p.send.loss.wary = 0, 0
+	p.send.loss.share, p.send.loss.recent = 0, 0
 	require.Equal(t, "3|", send(ms(100), 3))
 	require.Equal(t, "4|", send(ms(110), 4))
 	p.send.loss.share = 0.01
@@ -124,7 +124,7 @@ func TestR9RareLosses(t *testing.T) {
 	arrive(100)
 	require.Zero(t, d.repeats(), "none is lost")
 	d.note(&frame{sends: 1}, true)
-	arrive(waryFor - 1)
+	arrive(lossMemory - 1)
 	require.Zero(t, copies(d.share))
 	require.Equal(t, 1, d.repeats())
 	d.note(&frame{sends: 2}, false)
@@ -144,7 +144,7 @@ func TestR9RareLosses(t *testing.T) {
 	d.note(&frame{sends: 1}, true)
 	d.undo()
 	require.Equal(t, 1, d.repeats(), "the one before was one")
-	arrive(waryFor - 200)
+	arrive(lossMemory - 200)
 	require.Zero(t, d.repeats())
 	d.share = 0.2
 	require.Equal(t, 4, d.repeats())

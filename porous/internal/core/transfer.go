@@ -18,7 +18,6 @@ type part struct {
 	packet   *outgoing // of a fragment
 }
 
-// message sets m to what is written for p.
 func (p *part) message(m *Message) {
 	m.Type, m.Channel = p.kind, p.ch.number
 	if o := p.packet; p.kind == MessageFragment {
@@ -79,8 +78,7 @@ type frame struct {
 	prev, next uint32
 }
 
-// A transfer is the queue of frames that wait for their acknowledgement (T6):
-// a ring of consecutive ids.
+// A transfer is the queue of unacknowledged frames (T6): a ring of consecutive ids.
 type transfer struct {
 	ring   []frame // a power of two
 	base   uint32  // the oldest id in the queue, or next (T2)
@@ -165,9 +163,8 @@ func (t *transfer) shrink() {
 	t.parts.free, t.parts.kept, t.scratch = nil, 0, nil
 }
 
-// ringFrames returns how many frames a window of ids may have so that the ring takes a
-// quarter of the send buffer at most: a peer that acknowledges all but one frame
-// makes us keep a place for each of the others. It is a power of two.
+// ringFrames returns how many frames the ring may have, a power of two, to take a quarter of
+// the send buffer: one missing acknowledgement keeps a place for each later frame.
 func ringFrames(sendBuffer int, window uint32) uint32 {
 	n := uint32(leastWindow)
 	for 2*n <= window && 2*int(n)*frameCost <= sendBuffer/4 {
@@ -281,9 +278,7 @@ func (t *transfer) remove(f *frame) {
 	}
 }
 
-// drop has a lost frame wait to be sent again without its unreliable parts (T7), or takes
-// it out of the queue if nothing is left (T8), unless its id keeps the peer's window
-// moving. It reports whether the frame is still there.
+// drop keeps a lost frame without unreliable parts (T7), or takes it out (T8). True: it stays.
 func (t *transfer) drop(id uint32, f *frame, settle settler) bool {
 	if f.state == frameFlying {
 		t.unlink(f)
@@ -324,7 +319,6 @@ func (t *transfer) keepParts(f *frame, n int) {
 	t.parts.put(old)
 }
 
-// resize notes the new size of a waiting frame.
 func (t *transfer) resize(f *frame, size int) {
 	t.copied -= f.copied
 	f.copied = 0
@@ -341,7 +335,6 @@ func (t *transfer) ack(f *frame, settle settler) {
 	t.remove(f)
 }
 
-// firstWaiting returns the first frame that waits.
 func (t *transfer) firstWaiting() (uint32, *frame) {
 	if t.waits == 0 {
 		return 0, nil
@@ -354,8 +347,7 @@ func (t *transfer) firstWaiting() (uint32, *frame) {
 	}
 }
 
-// expire drops all frames whose last transmission is as old as the timeout, as in the
-// paper (T10), and reports whether there were any.
+// expire drops frames as old as the timeout, as in the paper (T10), and reports whether any.
 func (t *transfer) expire(now Clock, rto time.Duration, settle settler) (any bool) {
 	for id := t.base; id != t.next; id++ {
 		if f := t.at(id); f.state != frameGone && f.sends > 0 && now-f.sentAt >= rto {

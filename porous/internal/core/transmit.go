@@ -18,8 +18,7 @@ const (
 	LimitSilence                // acknowledgements do not come
 )
 
-// Transmit appends up to max frames that may leave now to out, resends first,
-// and reports whether there may be more at once.
+// Transmit appends up to max frames that may leave now, and reports whether more may.
 func (p *Peer) Transmit(now Clock, out *wire.Batch, max int) (more bool) {
 	s := &p.send
 	if p.state != Connected || p.leaving {
@@ -67,8 +66,7 @@ const (
 	HeldByTime             // for a Tick
 )
 
-// Held returns what kept the last Transmit from sending more. Unless that has come,
-// or time has passed, another Transmit is in vain.
+// Held returns what kept Transmit from sending more; another is in vain before that comes.
 func (p *Peer) Held() Hold {
 	switch p.send.limit {
 	case LimitHandshake, LimitWindow, LimitSilence, LimitFrames:
@@ -79,7 +77,6 @@ func (p *Peer) Held() Hold {
 	return NotHeld
 }
 
-// empty reports whether there is nothing to send.
 func (s *sending) empty() bool { return s.queue.waits == 0 && s.schedule.empty() }
 
 // starve notes that there is nothing to send, though more might be.
@@ -170,9 +167,7 @@ func (s *sending) fresh(now Clock, out *wire.Batch) bool {
 	return true
 }
 
-// announce sends window acknowledgements in a frame of their own while data waits:
-// for frames that are sent again, or for the congestion window. They are few and
-// small, and the peer would have to stop without them.
+// announce sends window acknowledgements apart while data waits, or the peer would stop.
 func (s *sending) announce(now Clock, out *wire.Batch) bool {
 	const least = DataHeaderSize + WindowAckSize
 	if len(s.schedule.due) == 0 || !s.queue.open() ||
@@ -198,15 +193,13 @@ func (s *sending) sendNew(now Clock, id uint32, f *frame, out *wire.Batch) {
 	s.p.stats.FramesSent++
 }
 
-// leave notes that a frame has been sent.
 func (s *sending) leave(now Clock, id uint32, f *frame) {
 	f.snapshot = s.delivery.sent(now, s.queue.pipe())
 	s.queue.sent(now, id, f)
 	s.used = max(s.used, s.queue.flight)
 }
 
-// fill takes messages until one does not fit (T1), window acknowledgements first. A
-// channel that is not trusted shares no frame.
+// fill takes messages until one does not fit (T1). Untrusted channels share no frame.
 func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 	var first *sender // whose data comes first
 	for ch != nil && ch.nextSize() <= room {

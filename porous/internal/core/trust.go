@@ -35,8 +35,7 @@ type trust struct {
 	probeAt Clock // when a choked channel may try again
 }
 
-// lost notes that n frames were lost though the peer was heard. Many at once may be an
-// overflowing queue, so frames must be lost again, too.
+// lost notes n losses though the peer was heard. A queue may overflow, so they must repeat.
 func (t *trust) lost(now Clock, rto time.Duration, n int) {
 	if t.losses == 0 {
 		t.since = now
@@ -59,8 +58,7 @@ func (t *trust) sent(now Clock) {
 	}
 }
 
-// restore puts a part back that is to be sent in another frame, in the order of
-// packets.
+// restore puts a part back that is to be sent in another frame, in the order of packets.
 func (s *sender) restore(p part) {
 	if s.backAt > 0 && len(s.back) == cap(s.back) {
 		// A choked channel takes some and gets them back again and again.

@@ -1,20 +1,10 @@
 package packets
 
 import (
-	"encoding/binary"
 	"net/netip"
-)
 
-// Numbers of what is in front of IP, as tcpdump.org lists them.
-const (
-	LinkNull     = 0
-	LinkEthernet = 1
-	LinkRaw      = 101
-	LinkLoop     = 108
-	LinkSLL      = 113
-	LinkIPv4     = 228
-	LinkIPv6     = 229
-	LinkSLL2     = 276
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 )
 
 // A Segment is a UDP datagram or a piece of a TCP stream.
@@ -22,7 +12,8 @@ type Segment struct {
 	From, To netip.AddrPort
 	TCP      bool
 	Payload  []byte // part of the packet
-	// Missing is how many bytes of the payload were not captured.
+	// Missing is how many bytes of the payload were not captured. Of TCP it is 1
+	// for any number of them.
 	Missing int
 
 	Seq           uint32 // of TCP: the number of the first byte, or of SYN
@@ -39,166 +30,44 @@ const (
 	Whole
 )
 
+// raw are numbers of tcpdump.org for packets of IP without anything in front.
+var raw = map[layers.LinkType]bool{12: true, 14: true, layers.LinkTypeIPv4: true, layers.LinkTypeIPv6: true}
+
 // Parse finds the datagram or segment in a packet.
-func Parse(link uint32, b []byte) (s Segment, kind Kind) {
-	ip, known := insideLink(link, b)
-	if !known {
+func Parse(link layers.LinkType, b []byte) (s Segment, kind Kind) {
+	if raw[link] {
+		link = layers.LinkTypeRaw
+	}
+	if link >= layers.LinkTypeMax || layers.LinkTypeMetadata[link].DecodeWith == nil {
 		return s, Unknown
 	}
-	return ParseIP(ip)
-}
-
-// insideLink returns the packet of IP, nil if there is none.
-func insideLink(link uint32, b []byte) (ip []byte, known bool) {
-	switch link {
-	case LinkNull, LinkLoop:
-		return from(b, 4), true
-	case LinkRaw, LinkIPv4, LinkIPv6, 12, 14:
-		return b, true
-	case LinkEthernet:
-		return insideEthernet(b, 12), true
-	case LinkSLL:
-		return insideEthernet(b, 14), true
-	case LinkSLL2:
-		if len(b) < 20 {
-			return nil, true
+	p := gopacket.NewPacket(b, link, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
+	var from, to uint16
+	switch t := p.TransportLayer().(type) {
+	case *layers.UDP:
+		from, to = uint16(t.SrcPort), uint16(t.DstPort)
+		s.Payload, s.Missing = t.Payload, max(0, int(t.Length)-8-len(t.Payload))
+	case *layers.TCP:
+		from, to = uint16(t.SrcPort), uint16(t.DstPort)
+		s.TCP, s.Payload, s.Seq, s.SYN, s.FIN, s.RST = true, t.Payload, t.Seq, t.SYN, t.FIN, t.RST
+		if p.Metadata().Truncated {
+			s.Missing = 1
 		}
-		if t := binary.BigEndian.Uint16(b); t != 0x0800 && t != 0x86dd {
-			return nil, true
-		}
-		return b[20:], true
-	}
-	return nil, false
-}
-
-func from(b []byte, n int) []byte {
-	if len(b) < n {
-		return nil
-	}
-	return b[n:]
-}
-
-// insideEthernet returns what follows the type at off, and tags of VLANs.
-func insideEthernet(b []byte, off int) []byte {
-	for range 4 {
-		if len(b) < off+2 {
-			return nil
-		}
-		switch binary.BigEndian.Uint16(b[off:]) {
-		case 0x0800, 0x86dd:
-			return b[off+2:]
-		case 0x8100, 0x88a8, 0x9100:
-			off += 4
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
-// ParseIP finds the datagram or segment in a packet of IP.
-func ParseIP(b []byte) (s Segment, kind Kind) {
-	if len(b) == 0 {
-		return s, Other
-	}
-	switch b[0] >> 4 {
-	case 4:
-		return parseIPv4(b)
-	case 6:
-		return parseIPv6(b)
-	}
-	return s, Other
-}
-
-func parseIPv4(b []byte) (s Segment, kind Kind) {
-	if len(b) < 20 {
-		return s, Other
-	}
-	header, total := int(b[0]&0xf)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if total == 0 { // left to the network card
-		total = len(b)
-	}
-	if header < 20 || header > total || header > len(b) {
-		return s, Other
-	}
-	if binary.BigEndian.Uint16(b[6:])&0x3fff != 0 {
-		return s, Fragment
-	}
-	src, dst := netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:]))
-	return parseTransport(src, dst, b[9], b[header:min(total, len(b))], total-header)
-}
-
-func parseIPv6(b []byte) (s Segment, kind Kind) {
-	if len(b) < 40 {
-		return s, Other
-	}
-	left := int(binary.BigEndian.Uint16(b[4:]))
-	if left == 0 {
-		left = len(b) - 40
-	}
-	src, dst := netip.AddrFrom16([16]byte(b[8:])), netip.AddrFrom16([16]byte(b[24:]))
-	next, rest := b[6], b[40:]
-	rest = rest[:min(left, len(rest))]
-	for range 8 { // more headers than programs send
-		n := 0
-		switch next {
-		case 0, 43, 60:
-			if len(rest) < 8 {
-				return s, Other
-			}
-			n = 8 + 8*int(rest[1])
-		case 51:
-			if len(rest) < 8 {
-				return s, Other
-			}
-			n = 8 + 4*int(rest[1])
-		case 44:
-			if len(rest) < 8 {
-				return s, Other
-			}
-			if binary.BigEndian.Uint16(rest[2:])&^6 != 0 {
-				return s, Fragment
-			}
-			n = 8
-		default:
-			return parseTransport(src, dst, next, rest, left)
-		}
-		if n > len(rest) {
-			return s, Other
-		}
-		next, rest, left = rest[0], rest[n:], left-n
-	}
-	return s, Other
-}
-
-// parseTransport finds the payload of UDP and TCP in b, which has size bytes on
-// the network.
-func parseTransport(src, dst netip.Addr, protocol byte, b []byte, size int) (s Segment, kind Kind) {
-	header := 8
-	switch protocol {
-	case 17:
-		if len(b) < 8 {
-			return s, Other
-		}
-		if n := int(binary.BigEndian.Uint16(b[4:])); n >= 8 && n < size {
-			size = n
-			b = b[:min(n, len(b))]
-		}
-	case 6:
-		if len(b) < 20 {
-			return s, Other
-		}
-		header = int(b[12]>>4) * 4
-		if header < 20 || header > len(b) {
-			return s, Other
-		}
-		s.TCP, s.Seq = true, binary.BigEndian.Uint32(b[4:])
-		s.FIN, s.SYN, s.RST = b[13]&1 != 0, b[13]&2 != 0, b[13]&4 != 0
 	default:
+		if p.Layer(gopacket.LayerTypeFragment) != nil {
+			return s, Fragment
+		}
 		return s, Other
 	}
-	s.From = netip.AddrPortFrom(src.Unmap(), binary.BigEndian.Uint16(b))
-	s.To = netip.AddrPortFrom(dst.Unmap(), binary.BigEndian.Uint16(b[2:]))
-	s.Payload, s.Missing = b[header:], max(0, size-len(b))
+	if p.ErrorLayer() != nil {
+		return s, Other
+	}
+	src, dst := p.NetworkLayer().NetworkFlow().Endpoints()
+	s.From, s.To = addrPort(src, from), addrPort(dst, to)
 	return s, Whole
+}
+
+func addrPort(e gopacket.Endpoint, port uint16) netip.AddrPort {
+	a, _ := netip.AddrFromSlice(e.Raw())
+	return netip.AddrPortFrom(a.Unmap(), port)
 }

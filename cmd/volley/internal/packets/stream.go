@@ -22,8 +22,7 @@ type Streams struct {
 
 // A Stream is what was sent in one direction.
 type Stream struct {
-	// Bytes are those that came in order and are not taken yet. The reader
-	// takes the first ones off.
+	// Bytes came in order and are not taken yet. The reader takes the first ones off.
 	Bytes []byte
 	// Ended says that no more will come.
 	Ended bool
@@ -44,8 +43,7 @@ type piece struct {
 	bytes []byte
 }
 
-// Add adds a segment, and returns the stream that it belongs to. It is new if
-// fresh is true.
+// Add adds a segment, and returns its stream. It is new if fresh is true.
 func (s *Streams) Add(g *Segment) (stream *Stream, fresh bool) {
 	if s.ways == nil {
 		s.ways = make(map[Way]*Stream)
@@ -76,7 +74,6 @@ func (s *Streams) Add(g *Segment) (stream *Stream, fresh bool) {
 	return stream, fresh
 }
 
-// add takes the bytes that begin at seq.
 func (s *Stream) add(seq uint32, b []byte) {
 	if s.Gap || len(b) == 0 {
 		return

@@ -1,0 +1,169 @@
+package stacktest
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/nettest"
+
+	"volley"
+	"volley/internal/deadline"
+	"volley/internal/inbox"
+	"volley/internal/loopback"
+	"volley/netcode"
+	"volley/porous"
+)
+
+// A servedView is a served connection as a net.Conn: what the handler is given waits for
+// Read. All other methods are the connection's own.
+type servedView struct {
+	net.Conn
+	in   inbox.Inbox
+	read deadline.Deadline
+}
+
+func viewOf(c net.Conn) *servedView {
+	v := &servedView{Conn: c}
+	v.in.Init(16<<20, nil)
+	return v
+}
+
+func (v *servedView) Read(b []byte) (int, error) { return v.in.ReadPart(b, &v.read) }
+
+func (v *servedView) SetReadDeadline(t time.Time) error {
+	v.read.Set(t)
+	v.in.Interrupt()
+	return nil
+}
+
+func (v *servedView) SetDeadline(t time.Time) error {
+	v.SetReadDeadline(t)
+	return v.SetWriteDeadline(t)
+}
+
+// A viewing is a handler that makes views.
+type viewing struct{ opened chan *servedView }
+
+func (s viewing) open(c valued, written net.Conn) {
+	v := viewOf(written)
+	c.SetValue(v)
+	s.opened <- v
+}
+
+func (viewing) message(c valued, msg []byte) {
+	in := &c.Value().(*servedView).in
+	in.Lock()
+	defer in.Unlock() // wakes a reader
+	in.Push(msg)
+}
+
+func (viewing) closed(c valued, err error) { c.Value().(*servedView).in.End(err) }
+
+func (s viewing) serveHandler() serveHandler {
+	return serveHandler{open: func(c valued) { s.open(c, c) }, message: s.message, closed: s.closed}
+}
+
+// A servedPair serves a new listener by a viewing, and dials.
+type servedPair func(t *testing.T, s viewing) (client net.Conn, stop func())
+
+func servedVolley(t *testing.T, s viewing) (net.Conn, func()) {
+	l, err := volley.Listen("udp", loopback.Addr())
+	require.NoError(t, err)
+	go l.Serve(volleyHandler(s.serveHandler()))
+	c, err := volley.Dial("udp", l.Addr().String())
+	require.NoError(t, err)
+	return c, func() { l.Close() }
+}
+
+// servedSession returns a listener for sessions, and a session.
+func servedSession(t *testing.T) (*netcode.Listener, func() *netcode.Conn) {
+	lc := netcode.ListenConfig{PrivateKey: netcode.GenerateKey()}
+	l, err := lc.Listen(t.Context(), "udp", loopback.Addr())
+	require.NoError(t, err)
+	return l, func() *netcode.Conn {
+		issuer := netcode.Issuer{PrivateKey: lc.PrivateKey, Servers: []netip.AddrPort{l.Addr().(*net.UDPAddr).AddrPort()}}
+		token, err := issuer.Issue(1, nil)
+		require.NoError(t, err)
+		c, err := netcode.Dial(token)
+		require.NoError(t, err)
+		return c
+	}
+}
+
+func servedNetcode(t *testing.T, s viewing) (net.Conn, func()) {
+	l, dial := servedSession(t)
+	go l.Serve(netcodeHandler(s.serveHandler()))
+	return dial(), func() { l.Close() }
+}
+
+func servedStack(t *testing.T, s viewing) (net.Conn, func()) {
+	inner, dial := servedSession(t)
+	l := newListener(inner, nil)
+	go l.Serve(volleyHandler(s.serveHandler()))
+	return newConn(dial(), nil), func() { l.Close() }
+}
+
+// servedPorous is of the first channel of a connection.
+func servedPorous(t *testing.T, s viewing) (net.Conn, func()) {
+	l, err := porous.Listen("udp", loopback.Addr())
+	require.NoError(t, err)
+	go l.Serve(porous.Handler{
+		Open:    func(c *porous.Conn) { s.open(c, c) },
+		Message: func(c *porous.Conn, _ int, msg []byte) { s.message(c, msg) },
+		Closed:  func(c *porous.Conn, err error) { s.closed(c, err) },
+	})
+	c, err := porous.Dial("udp", l.Addr().String())
+	require.NoError(t, err)
+	return c, func() { l.Close() }
+}
+
+// nettestParts are those of nettest.TestConn, in order.
+var nettestParts = []string{"BasicIO", "PingPong", "RacyRead", "RacyWrite", "ReadTimeout",
+	"WriteTimeout", "PastTimeout", "PresentTimeout", "FutureTimeout",
+	"CloseTimeout", "ConcurrentMethods"}
+
+// A served connection is not read, and a net.Conn in all else. Three parts need every
+// message to arrive: except over porous, they are given a pipe.
+func TestNettestServed(t *testing.T) {
+	lossy := []string{"BasicIO", "PingPong", "FutureTimeout"}
+	for _, test := range []struct {
+		name string
+		pair servedPair
+		skip []string
+	}{
+		{"volley", servedVolley, lossy},
+		{"netcode", servedNetcode, lossy},
+		{"volley over netcode", servedStack, lossy},
+		{"porous", servedPorous, nil},
+	} {
+		for _, first := range []string{"served", "dialed"} {
+			t.Run(test.name+"/"+first, func(t *testing.T) {
+				next := 0
+				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+					part := nettestParts[next]
+					next++
+					if slices.Contains(test.skip, part) {
+						a, b := volley.Pipe(nil)
+						return a, b, func() { a.Close(); b.Close() }, nil
+					}
+					s := viewing{make(chan *servedView, 1)}
+					client, closeListener := test.pair(t, s)
+					view := <-s.opened
+					stop = func() {
+						client.Close()
+						view.Close()
+						closeListener()
+					}
+					if first == "served" {
+						return view, client, stop, nil
+					}
+					return client, view, stop, nil
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package reliable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// acknowledging returns a packet that acknowledges one, with a message or without.
+func acknowledging(sequence, ack uint16, message bool) []byte {
+	if message {
+		return append(AppendHeader(nil, Header{sequence, ack, 1}), 1, 2, 3, 4)
+	}
+	return AppendHeader(nil, Header{sequence, ack + 1, 2})
+}
+
+// nearRestart returns an endpoint that has sent two packets, 1000 and 1001, at once, and
+// then 1002. It has received 10,000 to 10,004, and then 10,006, a message or not, which
+// acknowledges 1001.
+func nearRestart(t testing.TB, message bool) (s *restarter, now time.Time) {
+	s, now = newRestarter(t, someTime, 1000), someTime
+	for i := range uint16(5) {
+		now = now.Add(20 * time.Millisecond)
+		require.Equal(t, Delivered, s.Receive(now, heardNothing(10_000+i)))
+	}
+	s.message(now, 0, 8)
+	s.message(now, 1, 8)
+	now = now.Add(20 * time.Millisecond)
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_006, 1001, message)))
+	s.message(now, 2, 8)
+	return s, now.Add(20 * time.Millisecond)
+}
+
+// A packet that fills a hole in the window shows that the other side has started anew
+// if it acknowledges what none that was sent later did.
+func TestRestartNearFillsHole(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoke   bool // 10,006 was a message
+		packet  []byte
+		renewed bool
+	}{
+		"news in a message":             {true, acknowledging(10_005, 1002, true), true},
+		"news without":                  {true, acknowledging(10_005, 1002, false), true},
+		"news from before the window":   {true, acknowledging(9990, 1002, true), true},
+		"what was sent at once":         {true, acknowledging(10_005, 1000, true), false},
+		"what was said later":           {true, acknowledging(10_005, 1001, true), false},
+		"nothing":                       {true, heardNothing(10_005), false},
+		"what was never sent":           {true, acknowledging(10_005, 1003, true), false},
+		"the next":                      {true, acknowledging(10_007, 1002, true), false},
+		"only a control packet spoke":   {false, acknowledging(10_005, 1002, true), false},
+		"heard nothing before the hole": {false, acknowledging(9999, 1002, true), true},
+	} {
+		s, now := nearRestart(t, test.spoke)
+		require.Equal(t, Delivered, s.Receive(now, test.packet), name)
+		require.Equal(t, test.renewed, s.Inner().Renewals() == 1, name)
+		require.False(t, s.in.asking, name)
+		require.Equal(t, Duplicate, s.Receive(now, test.packet), "%s: again", name)
+	}
+}
+
+// A fragment that moves the window has said nothing: a packet that was sent before it may
+// tell news.
+func TestRestartNearFragmentSaysNothing(t *testing.T) {
+	s, now := nearRestart(t, true)
+	c := newRestarter(t, now, 10_008)
+	all := c.message(now, 1, 3000)
+	require.Equal(t, fragmentStored, s.Receive(now, all[1]))
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_007, 1002, true)))
+	require.Equal(t, fragmentStored, s.Receive(now, all[0]))
+	require.Equal(t, Delivered, s.Receive(now, all[2]))
+	require.Zero(t, s.Inner().Renewals())
+}
+
+// An ack of a packet that was yet to be sent, as of one that speaks of our predecessor,
+// is no news when a copy brings it after that packet has left.
+func TestRestartNearCopyOfEarlyAck(t *testing.T) {
+	for _, ahead := range []uint16{1, 2, 1024, 1025} {
+		s, now := nearRestart(t, true)
+		early := acknowledging(10_007, 1002+ahead, true)
+		require.Equal(t, Delivered, s.Receive(now, early))
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_008, 1003, true)))
+		for i := range uint32(ahead) {
+			s.message(now, 3+i, 8)
+		}
+		require.Equal(t, ahead > earlyReach, s.Receive(now, early) == Delivered, "%d ahead", ahead)
+		s.message(now, 5000, 8)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_007, 1003+ahead, true)), "%d ahead: no copy", ahead)
+		require.EqualValues(t, 1+ahead/1025, s.Inner().Renewals())
+	}
+}
+
+// Such an ack is news in a packet that cannot be a copy of one in the window.
+func TestRestartNearEarlyAckOfStalePacket(t *testing.T) {
+	s, now := nearRestart(t, true)
+	s.Receive(now, acknowledging(10_007, 1003, true))
+	s.message(now, 3, 8)
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(9000, 1003, true)))
+	require.EqualValues(t, 1, s.Inner().Renewals())
+}
+
+// The newest message that spoke counts, until it is too far behind to be compared.
+func TestNewestThatSpoke(t *testing.T) {
+	s, now := nearRestart(t, true)
+	in := &s.in
+	in.speaks(10_005)
+	require.True(t, in.late(10_005))
+	require.False(t, in.late(10_006))
+	for sequence := uint16(10_008); in.spoke >= 0; sequence += 60 {
+		require.LessOrEqual(t, sequence, uint16(10_006+halfRange/2+60))
+		require.False(t, in.late(sequence))
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{sequence, 1002, 2})))
+	}
+	require.False(t, in.late(10_000))
+}
+
+// Once the other side has shown by news that it has started anew, its opening is what
+// came shortly before: an opening elsewhere is the next one.
+func TestRestartAfterNews(t *testing.T) {
+	for sequence, renewed := range map[uint16]bool{30_000: true, 10_005 - 129: true, 10_005 - 128: false, 10_004: false,
+		10_005 + 63: false, 10_005 + 64: true} {
+		s, now := nearRestart(t, true)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_005, 1002, true)))
+		s.Receive(now.Add(10*time.Millisecond), heardNothing(sequence))
+		require.Equal(t, renewed, s.Inner().Renewals() == 2, "%d", sequence)
+	}
+}
