@@ -42,10 +42,11 @@ type Conn struct {
 	sent   traffic
 	above  datagram.Sender // sender of the gathered datagrams; set while out is busy with them
 
-	accepted bool // Accept has returned it
-	left     bool // Close has ended it, and nothing before
-	value    any  // of SetValue
-	kept     any  // of the owner
+	accepted bool          // Accept has returned it
+	left     bool          // Close has ended it, and nothing before
+	parting  chan struct{} // closed when the peer was told of the end; nil: it is not told
+	value    any           // of SetValue
+	kept     any           // of the owner
 	on       goesOn
 
 	// recvMu guards the receiving half. It comes before sendMu, and is not held
@@ -191,10 +192,17 @@ func (c *Conn) close(bye []byte) error {
 }
 
 // disconnect ends writes. If the session lives, it sends what is queued and tells the peer.
+// Else the peer may just be told by somebody else: disconnect waits for that, because the
+// socket is closed behind it.
 func (c *Conn) disconnect(bye []byte) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	if !c.user.CloseLocked(&c.out) {
+		if c.parting != nil {
+			c.sendMu.Unlock()
+			<-c.parting
+			c.sendMu.Lock()
+		}
 		return
 	}
 	c.left = true
@@ -203,6 +211,8 @@ func (c *Conn) disconnect(bye []byte) {
 
 // partUnlocking sends what is queued after the end, and tells the peer.
 func (c *Conn) partUnlocking(bye []byte) {
+	c.parting = make(chan struct{})
+	defer close(c.parting)
 	c.out.Take() // the peer's end is worth waiting for
 	c.out.DrainUnlocking(func() {
 		if bye == nil {

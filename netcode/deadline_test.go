@@ -2,6 +2,7 @@ package netcode
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -131,3 +132,29 @@ func TestCloseOfFullSocket(t *testing.T) {
 		require.ErrorIs(t, <-result, net.ErrClosed)
 	})
 }
+
+// Close does not close the socket under an End that still tells the peer.
+func TestCloseWaitsForEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startFull(t, 0)
+		begin := time.Now()
+		results, ended := make(chan error), make(chan time.Duration, 1)
+		go func() {
+			_, err := c.Write([]byte("x"))
+			results <- err
+		}()
+		synctest.Wait()
+		go func() {
+			(*owned)(c).End(io.EOF, []byte("bye"))
+			ended <- time.Since(begin)
+		}()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.Equal(t, linger, time.Since(begin))
+		require.Error(t, <-results)
+		require.Equal(t, linger, <-ended)
+	})
+}
+
+// linger is how long the end of a session waits for room.
+const linger = 100 * time.Millisecond

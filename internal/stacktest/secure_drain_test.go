@@ -111,11 +111,13 @@ func talkOn(session *secure.Conn, base uint64, book *fateBook, stop chan struct{
 		ids, stopped := make(map[uint64]uint64), false
 		for !stopped {
 			id, err := c.WriteMessage(binary.LittleEndian.AppendUint64(nil, base))
+			if id != 0 { // it has a receipt, even with an error
+				ids[id] = base
+				base++
+			}
 			if err != nil {
 				break
 			}
-			ids[id] = base
-			base++
 			select {
 			case <-stop:
 				stopped = true
