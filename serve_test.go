@@ -352,7 +352,7 @@ func TestServeHasNoGoroutines(t *testing.T) {
 			run(l, Handler{Message: func(c *Conn, msg []byte) { c.Write(msg) }})
 			pc, err := n.Listen("10.0.1.1:5000")
 			require.NoError(t, err)
-			before := runtime.NumGoroutine()
+			before := testenv.Goroutines()
 			for i := range 100 {
 				inner, err := n.Dial(fmt.Sprintf("10.0.2.%d:0", i), l.Addr().String())
 				require.NoError(t, err)
@@ -363,7 +363,7 @@ func TestServeHasNoGoroutines(t *testing.T) {
 				c.Close()
 			}
 			require.Equal(t, 100, l.Stats().Conns)
-			require.LessOrEqual(t, runtime.NumGoroutine(), before+3)
+			require.LessOrEqual(t, testenv.Goroutines(), before+3)
 			pc.Close()
 			for c := range l.Conns() {
 				c.Close()

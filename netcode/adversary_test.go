@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -144,7 +145,7 @@ func heapInUse() uint64 {
 // most. Those of timers, which come and go, have half a minute to end.
 func fewGoroutines(most int) int {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if n := runtime.NumGoroutine(); n <= most || time.Now().After(end) {
+		if n := testenv.Goroutines(); n <= most || time.Now().After(end) {
 			return n
 		}
 	}
@@ -165,7 +166,7 @@ func TestGarbageFlood(t *testing.T) {
 	g := newGarbler(t, 3)
 	var out wire.Batch
 	before := heapInUse()
-	goroutines := runtime.NumGoroutine()
+	goroutines := testenv.Goroutines()
 	for i := range scaled(1_000_000) {
 		n, b := g.rng.IntN(sources), g.next()
 		if n < live {

@@ -187,7 +187,7 @@ func TestListenerFlood(t *testing.T) {
 		sock.put(testServerAddr, nil)
 	}
 	flood(1000)
-	before, goroutines := heapInUse(), runtime.NumGoroutine()
+	before, goroutines := heapInUse(), testenv.Goroutines()
 	flood(scaled(1_000_000))
 	if after := heapInUse(); after > before+1<<20 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)

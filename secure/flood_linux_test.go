@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"runtime/metrics"
 	"slices"
 	"strconv"
@@ -70,11 +69,11 @@ func (h *hold) dial(from net.IP, send []byte) {
 func TestFloodOfConnections(t *testing.T) {
 	l := newServer(t, nil)
 	newSession(t, l)
-	files, goroutines := descriptors(), runtime.NumGoroutine()
+	files, goroutines := descriptors(), testenv.Goroutines()
 	p := start(t, "hold", l.Addr(), 3*maxTokenConns)
 	within := func(connections int) func() bool { // what has given way is closed in a moment
 		return func() bool {
-			return descriptors() <= files+connections+20 && runtime.NumGoroutine() <= goroutines+connections+20
+			return descriptors() <= files+connections+20 && testenv.Goroutines() <= goroutines+connections+20
 		}
 	}
 	for range 3 {
@@ -152,7 +151,7 @@ func flood(b *testing.B, kind string) {
 	var memory uint64
 	before := testenv.CPUTime()
 	for end := time.Now().Add(floodTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		files, goroutines, memory = max(files, descriptors()), max(goroutines, runtime.NumGoroutine()), max(memory, heap())
+		files, goroutines, memory = max(files, descriptors()), max(goroutines, testenv.Goroutines()), max(memory, heap())
 	}
 	cpu := testenv.CPUTime() - before
 	var inTime, bareInTime, joins, slowest, rate float64

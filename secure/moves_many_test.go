@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -196,10 +195,10 @@ func TestMovesLeaveNothing(t *testing.T) {
 		}
 		move(10)
 		synctest.Wait()
-		heap, goroutines := testenv.Heap(), runtime.NumGoroutine()
+		heap, goroutines := testenv.Heap(), testenv.Goroutines()
 		move(n)
 		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+		require.LessOrEqual(t, testenv.Goroutines(), goroutines)
 		require.Less(t, testenv.Heap()-heap, int64(300<<10))
 		s := l.Stats()
 		require.Equal(t, 1, s.Conns)
@@ -260,12 +259,12 @@ func TestMovesForADay(t *testing.T) {
 			require.NoError(t, server.Err())
 			time.Sleep(54 * time.Second)
 			if minute == minutes/10 {
-				heap, goroutines = testenv.Heap(), runtime.NumGoroutine()
+				heap, goroutines = testenv.Heap(), testenv.Goroutines()
 			}
 		}
 		synctest.Wait()
 		require.Less(t, testenv.Heap()-heap, int64(300<<10))
-		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+		require.LessOrEqual(t, testenv.Goroutines(), goroutines)
 		require.GreaterOrEqual(t, client.Stats().Moves, uint64(minutes))
 		proofs := l.seats.serial.Load() - logins
 		require.GreaterOrEqual(t, proofs, uint64(minutes/60))

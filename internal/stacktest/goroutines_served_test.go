@@ -3,7 +3,6 @@ package stacktest
 import (
 	"fmt"
 	"net"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -43,7 +43,7 @@ func TestServedHasNoGoroutines(t *testing.T) {
 					n, dial, conns, closeListener := start(t, h)
 					defer n.Close()
 					n.SetDefault(link)
-					before := runtime.NumGoroutine()
+					before := testenv.Goroutines()
 					var dialed []net.Conn
 					for range clients {
 						c := dial()
@@ -58,7 +58,7 @@ func TestServedHasNoGoroutines(t *testing.T) {
 					time.Sleep(time.Second)
 					synctest.Wait()
 					require.EqualValues(t, clients, h.heard.Load())
-					require.LessOrEqual(t, runtime.NumGoroutine(), before+3)
+					require.LessOrEqual(t, testenv.Goroutines(), before+3)
 					require.Len(t, conns(), clients)
 					for _, c := range conns() {
 						c.Close()

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"volley"
+	"volley/internal/testenv"
 	"volley/netcode"
 	"volley/simnet"
 )
@@ -345,12 +345,12 @@ func TestNoGoroutinePerSession(t *testing.T) {
 		}
 		pair()
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := testenv.Goroutines()
 		for range 50 {
 			pair()
 		}
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n > 75 { // a reader for each client's socket, and who passes by
+		if n := testenv.Goroutines() - before; n > 75 { // a reader for each client's socket, and who passes by
 			t.Errorf("50 sessions took %d goroutines, want those of 50 clients", n)
 		}
 		for _, c := range conns {

@@ -24,3 +24,11 @@ func Sized(small, large int) int {
 	}
 	return small
 }
+
+// Goroutines returns how many goroutines there are, while none of them runs. Other than
+// runtime.NumGoroutine, it does not count those that have just ended, and that another thread
+// puts in a list of free ones.
+func Goroutines() int {
+	n, _ := runtime.GoroutineProfile(make([]runtime.StackRecord, 1))
+	return n
+}
