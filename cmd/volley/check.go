@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"syscall"
 	"time"
@@ -19,7 +20,6 @@ import (
 type checkOptions struct {
 	wireOptions
 	timeout span
-	natPort int
 	json    bool
 }
 
@@ -27,16 +27,12 @@ const checkLong = `Check looks for problems between this machine and "volley ser
 at the URL of "volley serve --secure":
 
   whether the server is reached; of a URL, by TCP and by UDP
-  the largest datagram that passes both ways
-  what a NAT on the path does
+  whether messages pass that are as large as those that are not fragmented
+  whether a NAT is on the path
   whether clocks differ, and with --token whether the token is valid now
   how large the kernel's buffers are, and whether segmentation offload works
 
 It gives advice for each problem.
-
-A second port of serve is for the sizes and the NAT. It is the
-port after the first, unless --nat-port says otherwise at either end. The server's
-firewall must let it pass. Other servers that echo cannot tell these two.
 
 The exit status is 1 if something is wrong, and 2 if nothing could be checked.
 Hints, for example about buffers, do not count as wrong.`
@@ -60,8 +56,6 @@ func newCheckCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.VarP(&o.timeout, "timeout", "W", "how long to wait for the server")
-	f.IntVar(&o.natPort, "nat-port", -1, "the second port of the server; 0: it has none (default as the server says)")
-	f.Lookup("nat-port").DefValue = "0" // shows none
 	f.BoolVar(&o.json, "json", false, "print one object of JSON")
 	o.registerClient(cmd)
 	return cmd
@@ -71,11 +65,8 @@ func newCheckCommand() *cobra.Command {
 var errCheck = errors.New("a check failed, see above")
 
 func (o *checkOptions) check(address string) error {
-	switch {
-	case o.timeout <= 0:
+	if o.timeout <= 0 {
 		return errors.New("--timeout must be more than 0")
-	case o.natPort < -1 || o.natPort > 65535:
-		return fmt.Errorf("--nat-port must be a port, 0 for none, not %d", o.natPort)
 	}
 	return o.wireOptions.check(address)
 }
@@ -130,21 +121,20 @@ func (o *checkOptions) examine(ctx context.Context, address string, r *checkRepo
 	}
 	r.clock(h)
 	r.transport(h.transport)
-	natPort := o.natPort
-	if natPort < 0 {
-		natPort = h.reply.NATPort
-	}
-	return o.examinePath(ctx, r, h, server, natPort)
+	r.size(h.large)
+	r.nat(h.local, h.seenAs())
+	return nil
 }
 
 // A hello is what the first exchange with a server has come to.
 type hello struct {
 	rtt       time.Duration // 0: nothing has come
+	large     bool          // messages of largeSize come back
 	known     bool          // it is volley serve, and reply is set
 	reply     checkReply
 	asked     time.Time // half-way between question and answer, by our clock
 	refused   error     // what the system says of its ICMP messages
-	local     net.Addr
+	local     netip.AddrPort
 	remote    *net.UDPAddr
 	transport *volley.TransportStats // nil if not told
 }
@@ -161,7 +151,11 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 	}
 	defer conn.Close()
 	h := o.ask(ctx, conn)
-	h.local = conn.LocalAddr()
+	h.large = h.rtt > 0 && passes(ctx, conn, max(askAgain, 2*h.rtt))
+	conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
+	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
+		h.local = plain(local.AddrPort())
+	}
 	h.remote, _ = conn.RemoteAddr().(*net.UDPAddr)
 	if c, ok := conn.(*volley.Conn); ok && o.sessions() == "" {
 		t := c.Stats().Transport
@@ -191,7 +185,7 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 		sent := time.Now()
 		conn.Write((&probe{kind: probeCheck, number: number}).append(nil, checkProbe))
 		conn.SetReadDeadline(sent.Add(max(askAgain, 2*h.rtt)))
-		p, body, err := readProbe(conn, number)
+		p, body, err := readProbe(conn, number, probeCheck, probeChecked)
 		switch {
 		case err == nil:
 			answers++
@@ -201,8 +195,29 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 			sleep(ctx, askAgain)
 		}
 	}
-	conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
 	return h
+}
+
+const (
+	// largeSize is that of the largest messages that volley does not fragment by default.
+	largeSize = 1200
+	// largeTries is how often such a message is sent, because some get lost by chance.
+	largeTries = 5
+)
+
+// passes reports whether a large message comes back within a time.
+func passes(ctx context.Context, conn messageConn, wait time.Duration) bool {
+	for number := range uint64(largeTries) {
+		if ctx.Err() != nil {
+			break
+		}
+		conn.Write((&probe{kind: probePing, number: number}).append(nil, largeSize))
+		conn.SetReadDeadline(time.Now().Add(wait))
+		if _, _, err := readProbe(conn, number, probePing); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *hello) take(p probe, body []byte, sent, now time.Time) {
@@ -219,16 +234,23 @@ func (h *hello) take(p probe, body []byte, sent, now time.Time) {
 	}
 }
 
-func readProbe(conn messageConn, number uint64) (p probe, body []byte, err error) {
+// readProbe waits for the probe with a number and one of some kinds.
+func readProbe(conn messageConn, number uint64, kinds ...byte) (p probe, body []byte, err error) {
 	for {
 		body, err = conn.ReadMessage(context.Background(), body[:0])
 		if err != nil {
 			return p, nil, err
 		}
-		if p, ok := parseProbe(body); ok && p.number == number && (p.kind == probeCheck || p.kind == probeChecked) {
+		if p, ok := parseProbe(body); ok && p.number == number && slices.Contains(kinds, p.kind) {
 			return p, body, nil
 		}
 	}
+}
+
+// seenAs returns how the server sees us.
+func (h *hello) seenAs() netip.AddrPort {
+	a, _ := netip.ParseAddrPort(h.reply.Address)
+	return plain(a)
 }
 
 // unreachable reports whether an error says that packets do not arrive.

@@ -2,12 +2,6 @@
 
 package main
 
-import (
-	"errors"
-	"net"
-	"runtime"
-)
-
-func neverFragment(*net.UDPConn) error { return errors.ErrUnsupported }
+import "runtime"
 
 func systemLimits() limits { return limits{Kernel: runtime.GOOS} }

@@ -30,11 +30,8 @@ type checkReport struct {
 
 	// Figures, where they are known.
 	RTT       float64 `json:"rtt_ms,omitempty"`
-	Largest   int     `json:"largest_bytes,omitempty"`  // of UDP payload, both ways
-	PathMTU   int     `json:"path_mtu_bytes,omitempty"` // of the narrower direction
-	NAT       string  `json:"nat,omitempty"`            // none, endpoint-independent, symmetric, some or unknown
+	NAT       string  `json:"nat,omitempty"` // none, some or unknown
 	SeenAs    string  `json:"seen_as,omitempty"`
-	SeenAs2   string  `json:"seen_as_by_second_port,omitempty"`
 	ClockSkew float64 `json:"server_clock_ahead_ms,omitempty"`
 	limits
 
@@ -140,88 +137,30 @@ func inner(err error) error {
 	return err
 }
 
-// Sizes of volley's datagrams by default, with 9 bytes of header or 14 of a fragment.
-const (
-	defaultWhole     = 1200 + 9
-	defaultFragments = 1024 + 14
-)
-
-// size tells how large datagrams may be, if both systems send them whole.
-func (r *checkReport) size(largest int, ip4, whole bool) {
-	headers := 48
-	if ip4 {
-		headers = 28
-	}
-	const topic = "largest datagram"
-	r.Largest = largest
-	if !whole {
-		r.add(stateUnknown, topic, "unknown, because one of the two systems cuts large datagrams instead of refusing them", "")
+// size tells whether large messages come back, as small ones do.
+func (r *checkReport) size(passes bool) {
+	const topic = "large messages"
+	if passes {
+		r.add(stateOK, topic, fmt.Sprintf("%d bytes pass there and back, the most that volley does not fragment by default", largeSize), "")
 		return
 	}
-	if largest < checkHead {
-		r.add(stateWrong, topic, "not even small datagrams pass to the second port and back", "measure the loss by \"volley ping\"")
-		return
-	}
-	r.PathMTU = largest + headers
-	text := fmt.Sprintf("%d bytes, there and back: packets of %d pass", largest, r.PathMTU)
-	if largest == checkMax {
-		text = "at least " + text
-	}
-	switch {
-	case largest < defaultFragments:
-		r.add(stateWrong, topic, text, fmt.Sprintf(
-			"too little for volley's defaults: set Config.FragmentSize to %d or less at both ends, and FragmentAbove to %d or less", largest-14, largest-9))
-	case largest < defaultWhole:
-		r.add(stateWrong, topic, text, fmt.Sprintf(
-			"messages of more than %d bytes that are not fragmented are lost, and by default those of up to 1200 are not: set Config.FragmentAbove to %d or less at both ends", largest-9, largest-9))
-	default:
-		r.add(stateOK, topic, text, "")
-	}
+	r.add(stateWrong, topic, fmt.Sprintf("messages of %d bytes do not come back, and small ones do", largeSize),
+		"find the size that passes by \"volley ping --size\", and set Config.FragmentAbove and FragmentSize to no more at both ends")
 }
 
-// noSecondPort tells that sizes and the NAT remain unknown.
-func (r *checkReport) noSecondPort(port int, h *hello) {
-	text, advice := "unknown, because the server has no second port", "run it as \"volley serve\""
-	if h.known {
-		advice = "run it with --nat-port"
-	}
-	if port > 0 {
-		text = fmt.Sprintf("the second port of the server, UDP %d, does not answer", port)
-		advice = "let it pass the firewalls, too, or name another by --nat-port at both ends"
-	}
-	r.add(stateUnknown, "largest datagram", text, advice)
-}
-
-// nat tells what becomes of our address, as two ports of the server see it.
-func (r *checkReport) nat(local, first, second netip.AddrPort) {
+// nat tells what becomes of our address, as the server sees it.
+func (r *checkReport) nat(local, seen netip.AddrPort) {
 	const topic = "NAT"
-	r.NAT = "unknown"
-	if first.IsValid() {
-		r.SeenAs = first.String()
-	}
-	if second.IsValid() {
-		r.SeenAs2 = second.String()
-	}
-	seen := first
-	if !seen.IsValid() {
-		seen = second
-	}
 	switch {
 	case !seen.IsValid():
+		r.NAT = "unknown"
 		r.add(stateUnknown, topic, "unknown, because the server does not say how it sees this machine", "run it as \"volley serve\"")
-	case first.IsValid() && second.IsValid() && first != second:
-		r.NAT = "symmetric"
-		r.add(stateWrong, topic, fmt.Sprintf("symmetric: the socket %s has the outside address %s for one port of the server, and %s for the other", local, first, second),
-			"hole punching does not work, but connecting to servers does: let a server relay, or forward a port on the router")
-	case seen.Addr() == local.Addr() && seen.Port() == local.Port():
+	case seen == local:
 		r.NAT = "none"
 		r.add(stateOK, topic, fmt.Sprintf("none: the server sees this machine as it sees itself, %s", local), "")
-	case first.IsValid() && second.IsValid():
-		r.NAT = "endpoint-independent"
-		r.add(stateOK, topic, fmt.Sprintf("there is one, and it maps %s to %s for both ports of the server: hole punching should work", local, seen), "")
 	default:
 		r.NAT = "some"
-		r.add(stateUnknown, topic, fmt.Sprintf("there is one, which maps %s to %s; whether it does so for all destinations is unknown without a second port of the server, and with --secure", local, seen), "")
+		r.add(stateOK, topic, fmt.Sprintf("there is one, which maps %s to %s", local, seen), "")
 	}
 }
 

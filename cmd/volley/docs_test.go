@@ -84,12 +84,12 @@ func TestDocsFlags(t *testing.T) {
 func TestDocsOutput(t *testing.T) {
 	_, sections := toolsPage(t)
 	for title, parts := range map[string][]string{
-		"serve": {", and on port 7778 for check; Ctrl-C ends it\n", " has connected\n", " has gone after ", "\nserved 1 connection in "},
+		"serve": {", volley; Ctrl-C ends it\n", " has connected\n", " has gone after ", "\nserved 1 connection in "},
 		"ping":  {"messages    ", "round trip  now ", "99 % ", " jitter ", "\nlost on the way there: ", "standard deviation ", "\n       lost  "},
 		"bench": {"       time   received          rate   jitter    lost   loss\n",
 			" messages sent, ", "round trip under load  median "},
 		"check": {"ok     reachable         ", "ok     clock             ", "ok     buffers           ", "ok     offload           ",
-			"wrong  largest datagram  ", "ok     NAT               ", "\n1 thing is wrong.\n", "\nvolley: " + errCheck.Error() + "\n"},
+			"wrong  large messages    ", "ok     NAT               ", "\n1 thing is wrong.\n", "\nvolley: " + errCheck.Error() + "\n"},
 		"token": {"protocol id   7\n", " (lifetime 30s)\n", "client id     42 (0x2a)\n", "user data     none\n"},
 		"proxy": {`A line such as "loss 20%" changes that, "help" lists more; Ctrl-C ends it.`,
 			"   time clients      up/s         rate    loss    down/s         rate    loss\n", "\n  by chance  ", "\n  full queue  "},

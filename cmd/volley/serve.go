@@ -23,7 +23,6 @@ type serveOptions struct {
 	maxTime span
 	maxRate bitrate
 	noBench bool
-	natPort int
 	web     string
 	json    bool
 }
@@ -50,7 +49,7 @@ const serveExample = `  volley serve
   volley serve --key @game.key`
 
 func newServeCommand() *cobra.Command {
-	o := serveOptions{natPort: -1, maxTime: span(10 * time.Minute), maxRate: 1e9}
+	o := serveOptions{maxTime: span(10 * time.Minute), maxRate: 1e9}
 	cmd := &cobra.Command{
 		Use:     "serve [ADDRESS]",
 		Short:   "Echo messages, and answer ping, bench and check",
@@ -70,8 +69,6 @@ func newServeCommand() *cobra.Command {
 	f.Var(&o.maxTime, "max-time", "longest time that a measurement may send to a client")
 	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
-	f.IntVar(&o.natPort, "nat-port", -1, "second UDP port, for volley check; 0: none (default the next one, or a free one)")
-	f.Lookup("nat-port").DefValue = "0" // shows none
 	f.StringVar(&o.web, "web", "", "address for browsers, UDP and TCP, such as :7443")
 	f.BoolVar(&o.json, "json", false, "print lines of JSON")
 	o.registerServer(cmd)
@@ -85,9 +82,8 @@ type server struct {
 	ln    net.Listener
 	wg    sync.WaitGroup
 
-	second *checkResponder // may be nil
-	web    *webServer      // may be nil
-	limit  *rateLimit      // of what measurements send; nil: none
+	web   *webServer // may be nil
+	limit *rateLimit // of what measurements send; nil: none
 
 	mu    sync.Mutex // of out, and conns
 	out   io.Writer
@@ -106,18 +102,12 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	second, err := listenForCheck(ln.Addr(), o.natPort)
-	if err != nil {
-		ln.Close()
-		return err
-	}
-	defer second.close()
 	web, err := o.listenWeb()
 	if err != nil {
 		ln.Close()
 		return err
 	}
-	s := &server{opts: o, second: second, web: web, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	s := &server{opts: o, web: web, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
 	s.announce(url)
 	web.announce(s)
 	stop := context.AfterFunc(ctx, s.stop)
@@ -135,11 +125,11 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 // announce prints the address, and what clients dial if that is a URL.
 func (s *server) announce(url string) {
 	addr := s.ln.Addr().String()
-	text := fmt.Sprintf("listening on %s, %s%s; Ctrl-C ends it", addr, s.opts.name(), s.second.about())
+	text := fmt.Sprintf("listening on %s, %s; Ctrl-C ends it", addr, s.opts.name())
 	if url != "" {
 		text += "\nclients dial " + url + "\nIf they know this machine by another name, the URL may have that in place of the address."
 	}
-	s.event(serveEvent{Type: "listening", Address: addr, URL: url, Protocol: s.opts.name(), NATPort: s.second.port()}, text)
+	s.event(serveEvent{Type: "listening", Address: addr, URL: url, Protocol: s.opts.name()}, text)
 }
 
 // stop ends the listener and all connections.
@@ -272,7 +262,7 @@ func (c *client) handle() bool {
 	case p.kind == probeBye:
 		return false
 	case p.kind == probeCheck:
-		c.buf = appendCheckReply(c.buf[:0], p, c.conn.RemoteAddr(), c.s.second.port(), time.Now())
+		c.buf = appendCheckReply(c.buf[:0], p, c.conn.RemoteAddr(), time.Now())
 	case p.kind == probePing:
 		c.stats.Pings++
 		setSeen(c.buf, c.stats.Pings)
@@ -320,7 +310,6 @@ type serveEvent struct {
 	Address  string       `json:"address,omitempty"`
 	URL      string       `json:"url,omitempty"`
 	Protocol string       `json:"protocol,omitempty"`
-	NATPort  int          `json:"nat_port,omitempty"`
 	CertHash string       `json:"certificate_hash,omitempty"`
 	Seconds  float64      `json:"seconds"`
 	Conns    *int         `json:"connections,omitempty"`
