@@ -206,6 +206,7 @@ func (l *Listener) serve(port *listen.Port, privateKey Key) error {
 		window:     l.set.window,
 		ask:        askOf(l.set.owner),
 	})
+	l.core.clock = func() time.Duration { return time.Since(l.born) }
 	w := watch.New(l.cfg.Logger, watch.Transport("netcode", l.side.Stats)...)
 	l.side.Serve(port, datagram.MuxConfig{
 		Acceptor:    (*acceptor)(l),

@@ -38,36 +38,54 @@ type requestReader struct {
 	minExpires uint64 // tokens that expire earlier may have been used before our start
 }
 
-// read makes the stateless checks of a request, in the standard's order. It opens the
-// private part in place and clears it, because it holds keys. now is in unix seconds.
+// read makes the stateless checks of a request, in the standard's order. now is in unix
+// seconds.
 func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
+	key, reason := rr.check(b, now, r)
+	if reason != dropNone {
+		return reason
+	}
+	return r.open(key, b)
+}
+
+// check makes those that cost little, and returns the key for the others.
+func (rr *requestReader) check(b []byte, now uint64, r *request) (*ringKey, dropReason) {
 	if len(b) != requestSize {
-		return dropRequestLength
+		return nil, dropRequestLength
 	}
 	if len(rr.keys) == 0 {
-		return dropNoPrivateKey
+		return nil, dropNoPrivateKey
 	}
 	if string(b[1:requestProtocol]) != version {
-		return dropVersion
+		return nil, dropVersion
 	}
 	if binary.LittleEndian.Uint64(b[requestProtocol:]) != rr.protocolID {
-		return dropProtocolID
+		return nil, dropProtocolID
 	}
 	r.expires = binary.LittleEndian.Uint64(b[requestExpires:])
 	if r.expires <= now {
-		return dropTokenExpired
+		return nil, dropTokenExpired
 	}
 	key := rr.keys.find(r.expires)
 	if r.fresh = key != nil && key.fresh; r.fresh {
 		r.spent = key.forgotten
 	}
 	if !r.fresh && r.expires < rr.minExpires {
-		return dropTokenTooOld
+		return nil, dropTokenTooOld
 	}
+	r.id = tokenID(b[requestSize-tagSize:])
+	if key == nil {
+		return nil, dropTokenDecrypt
+	}
+	return key, dropNone
+}
+
+// open opens the private part of a checked request in place, and clears it, because it
+// holds keys.
+func (r *request) open(key *ringKey, b []byte) dropReason {
 	private := b[requestPrivate:]
-	r.id = tokenID(private[privateTokenSize-tagSize:])
 	// The associated data are a part of the request.
-	if key == nil || !openPrivate(key.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
+	if !openPrivate(key.aead, b[requestNonce:requestPrivate], b[1:requestNonce], private) {
 		return dropTokenDecrypt
 	}
 	reason := r.token.parse(private)

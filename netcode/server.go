@@ -34,9 +34,13 @@ type server struct {
 	// without a session, see nextGlobal.
 	challengeSeq, globalSeq uint64
 	// wall returns the time that tokens are checked against, in unix seconds.
-	wall     func(now time.Time) uint64
-	unbound  bool // accept challenges without a token's identity, as recorded from other servers
-	fromZero bool // sessions count from 0 with any token, as recorded from other servers
+	wall func(now time.Time) uint64
+	// clock measures the work on requests, which requestTime limits. As it is made, a server
+	// has none, and looks at all.
+	clock       func() time.Duration
+	requestTime allowance
+	unbound     bool // accept challenges without a token's identity, as recorded from other servers
+	fromZero    bool // sessions count from 0 with any token, as recorded from other servers
 
 	sessions   map[netip.AddrPort]*session
 	ids        map[uint64]*session
@@ -76,6 +80,7 @@ func newServer(now time.Time, cfg serverConfig) *server {
 		cfg:        cfg,
 		globalSeq:  randomUint64() >> (64 - globalShareBits + 1),
 		wall:       unixSeconds,
+		clock:      func() time.Duration { return 0 },
 		sessions:   make(map[netip.AddrPort]*session),
 		ids:        make(map[uint64]*session),
 		handshakes: newHandshakes(max(minHandshakes, handshakesPerClient*cfg.maxClients)),

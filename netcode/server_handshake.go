@@ -12,7 +12,16 @@ import (
 func (s *server) handleRequest(now time.Time, from netip.AddrPort, b []byte, out *wire.Batch) dropReason {
 	wall := s.wall(now)
 	r := &s.req
-	if reason := s.requests.read(b, wall, r); reason != dropNone {
+	key, reason := s.requests.check(b, wall, r)
+	if reason != dropNone {
+		return reason
+	}
+	begin := s.clock()
+	if !s.requestTime.may(begin) {
+		return dropFlood
+	}
+	defer func() { s.requestTime.took(s.clock() - begin) }()
+	if reason := r.open(key, b); reason != dropNone {
 		return reason
 	}
 	defer r.token.wipe()
