@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/netip"
@@ -75,6 +76,41 @@ func TestOpeningAsksNothing(t *testing.T) {
 	require.EqualValues(t, 93, c.extra().earlier.drops)
 	require.NoError(t, c.Close())
 	require.NoError(t, l.Close())
+}
+
+// BenchmarkStranger is what it costs, beside the system calls, to judge a datagram of an
+// address without a connection that does not open one. Each comes from another address.
+func BenchmarkStranger(b *testing.B) {
+	opening := newOpeningSocket(0).opening
+	hello := make([]byte, greetingSize)
+	salute{token: 1}.put(hello, helloPrefix)
+	for _, bb := range []struct {
+		name string
+		data []byte
+	}{
+		{"garbage", bytes.Repeat([]byte{0xfe}, 100)},
+		{"short", []byte{0}},
+		{"damaged", opening[:5]},
+		{"hello of an ended connection", hello},
+		{"mid-stream", append(reliable.AppendHeader(nil, reliable.Header{Sequence: 9, Ack: 7, AckBits: 1}), make([]byte, 32)...)},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			var lc ListenConfig
+			l, err := lc.newListener()
+			require.NoError(b, err)
+			l.set.departed.add(1)
+			s := newOpeningSocket(b.N)
+			s.opening = bb.data
+			b.ReportAllocs()
+			start := testenv.CPUTime()
+			l.serve(listen.PortOf(s))
+			<-s.over
+			b.StopTimer()
+			b.ReportMetric(float64(testenv.CPUTime()-start)/float64(b.N), "cpu-ns/op")
+			require.EqualValues(b, b.N, l.Stats().Unknown)
+			require.NoError(b, l.Close())
+		})
+	}
 }
 
 // BenchmarkOpening is what it costs, beside the system calls, that a stranger's first

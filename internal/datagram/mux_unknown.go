@@ -74,11 +74,14 @@ func (m *Mux) handleUnknown(now time.Time, read int) {
 		return
 	}
 	defer func() { s.end(m.turns.now().Sub(begin), more) }() // even if a callback of the application panics
+	m.enter()
+	defer m.entered()
+	wall := time.Now()
 	for i := range s.waiting {
 		ps := s.waiting[i].ps
 		m.drops.Store(ps[0].Drops)
 		bufs := m.reading.bufs.of(ps)
-		if p := m.lookup(now, s.waiting[i].from, bufs); p != nil {
+		if p := m.lookup(now, wall, s.waiting[i].from, bufs); p != nil {
 			m.deliver(now, p, bufs)
 		}
 	}
@@ -97,39 +100,14 @@ func (m *Mux) shedUnknown() {
 	m.shed.Add(uint64(n))
 }
 
-// lookup finds or makes the Conn of an address; nil: the datagrams are done with.
-func (m *Mux) lookup(now time.Time, from route, bufs [][]byte) *Peer {
+// enter begins to decide about addresses.
+func (m *Mux) enter() {
 	m.mu.Lock()
-	if p, there := m.findLocked(from, bufs); there {
-		m.mu.Unlock()
-		return p
-	}
-	late := m.tombstones.has(from, now)
-	refuse := m.closing || m.cfg.Acceptor == nil || m.crowdedLocked(from.remote)
-	closing := m.closing && m.cfg.Closing != nil
-	m.entering = !refuse || closing
+	m.entering = true
 	m.mu.Unlock()
-	if m.entering { // only the reader sets it
-		defer m.entered()
-	}
-	if refuse {
-		m.unknown.Add(uint64(len(bufs)))
-		if closing {
-			m.cfg.Closing(time.Now(), from.remote, bufs, &m.reading.out)
-			m.answer(from)
-		}
-		return nil
-	}
-	admit := m.cfg.Acceptor.HandleUnknown(time.Now(), from.remote, late, bufs, &m.reading.out)
-	m.answer(from)
-	if admit == nil {
-		m.unknown.Add(uint64(len(bufs)))
-		return nil
-	}
-	return m.admit(now, from, bufs, admit)
 }
 
-// entered ends what lookup has begun.
+// entered ends that.
 func (m *Mux) entered() {
 	m.mu.Lock()
 	m.entering = false
@@ -138,6 +116,35 @@ func (m *Mux) entered() {
 	if last {
 		m.leave()
 	}
+}
+
+// lookup finds or makes the Conn of an address; nil: the datagrams are done with. The Acceptor
+// is told true time.
+func (m *Mux) lookup(now, wall time.Time, from route, bufs [][]byte) *Peer {
+	m.mu.Lock()
+	if p, there := m.findLocked(from, bufs); there {
+		m.mu.Unlock()
+		return p
+	}
+	late := m.tombstones.has(from, now)
+	refuse := m.closing || m.cfg.Acceptor == nil || m.crowdedLocked(from.remote)
+	closing := m.closing && m.cfg.Closing != nil
+	m.mu.Unlock()
+	if refuse {
+		m.unknown.Add(uint64(len(bufs)))
+		if closing {
+			m.cfg.Closing(wall, from.remote, bufs, &m.reading.out)
+			m.answer(from)
+		}
+		return nil
+	}
+	admit := m.cfg.Acceptor.HandleUnknown(wall, from.remote, late, bufs, &m.reading.out)
+	m.answer(from)
+	if admit == nil {
+		m.unknown.Add(uint64(len(bufs)))
+		return nil
+	}
+	return m.admit(now, from, bufs, admit)
 }
 
 // admit makes a Conn even if the Mux was closed: the other side may know that it is let in.
