@@ -74,6 +74,14 @@ func (o *opening) note(h Header, message bool) {
 	}
 }
 
+// reachBack takes in a packet that was sent before the one which came first. It may be too
+// old for the window, and yet its copies, and others near it, are of this opening.
+func (o *opening) reachBack(s uint16) {
+	if back := o.from - s; o.known() && back < halfRange && int(o.count)+int(back) < openingHidden {
+		o.from, o.count = s, o.count+back
+	}
+}
+
 // covers reports whether a packet that has heard nothing may be of the opening.
 func (o *opening) covers(s uint16, reach uint16) bool {
 	if o.known() {
@@ -97,6 +105,7 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 			e.renewAt(h.Sequence)
 		}
 	case o.covers(h.Sequence, openingReach):
+		o.reachBack(h.Sequence)
 	case former.covers(h.Sequence, formerReach):
 		if former.known() {
 			e.in.ask()

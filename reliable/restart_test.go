@@ -288,6 +288,45 @@ func TestOpeningLimits(t *testing.T) {
 	}
 }
 
+// The packets of an opening burst overtake each other by more than the window tells apart.
+// Those too old for it are of the opening all the same: their copies renew nothing, and
+// neither do those that were held back for long.
+func TestOpeningBurst(t *testing.T) {
+	now := someTime
+	s := newRestarter(t, now, 7)
+	rng := rand.New(rand.NewPCG(1, 2))
+	received := make(map[uint16]int)
+	take := func(sequence uint16) {
+		if s.Receive(now, heardNothing(sequence)) == Delivered {
+			received[sequence]++
+		}
+	}
+	const first, newest, held = 10_000, 10_150, 10_005
+	take(newest)
+	for _, i := range rng.Perm(newest - first) {
+		if first+uint16(i) != held {
+			now = now.Add(10 * time.Microsecond)
+			take(first + uint16(i))
+		}
+	}
+	require.NotContains(t, received, uint16(first))
+	now = now.Add(300 * time.Millisecond)
+	take(held)
+	for i := range uint16(newest - first + 1) {
+		now = now.Add(20 * time.Millisecond)
+		take(first + i)
+	}
+	require.Zero(t, s.Inner().Renewals())
+	for sequence, times := range received {
+		require.Equal(t, 1, times, "packet %d", sequence)
+	}
+
+	now = now.Add(20 * time.Millisecond)
+	take(first - openingReach - 1)
+	require.EqualValues(t, 1, s.Inner().Renewals(), "further below, the other side has started anew")
+	require.NotContains(t, received, uint16(held))
+}
+
 // There is no such rule for packets without a message, while the opening is not known,
 // for endpoints that begin at 0, nor without MidStream. One from beyond the window is
 // parked or stale then.
@@ -324,6 +363,18 @@ func TestOpeningElsewhere(t *testing.T) {
 	require.False(t, o.covers(50_000, 64))
 	o.note(Header{32_768, noneHeard, 0}, true)
 	require.True(t, o.covers(50_000, 64), "an opening without end covers all")
+
+	o = opening{1000, 60_000}
+	o.reachBack(936)
+	require.Equal(t, opening{936, 60_064}, o)
+	o.reachBack(937)
+	require.Equal(t, opening{936, 60_064}, o, "it was of the opening before")
+	o = opening{1000, openingHidden - 1}
+	o.reachBack(999)
+	require.Equal(t, opening{1000, openingHidden - 1}, o)
+	o = opening{1000, openingHidden}
+	o.reachBack(999)
+	require.Equal(t, opening{1000, openingHidden}, o)
 }
 
 // A header that tells of sequences before our first is for our predecessor. So is one
