@@ -23,6 +23,7 @@ type book struct {
 	closings map[[2]int]time.Duration // when a host has last closed a connection to a peer
 	failures []string
 	counts   counts
+	dumped   bool
 }
 
 // counts are figures of a world.
@@ -61,7 +62,8 @@ type flow struct {
 	from, to int // hosts
 	fates    bool
 	promises promises
-	order    turn // of writes, where that matters
+	order    turn          // of writes, where that matters
+	explain  func() string // what the connection says of itself
 
 	mu    sync.Mutex
 	sent  []sent
@@ -191,7 +193,7 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 func (f *flow) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.over = true
+	f.over, f.explain = true, nil // which holds the connection
 }
 
 // overdue checks that no message waits for its fate for longer than a time.
@@ -203,7 +205,7 @@ func (f *flow) overdue(limit time.Duration) {
 	}
 	for id, n := range f.ids {
 		if at := f.sent[n].at; f.now()-at > limit {
-			f.fail("%v: message %d (id %d, written at %v) has no fate", f, n, id, at)
+			f.fail("%v: message %d (id %d, written at %v) has no fate; %s", f, n, id, at, f.explain())
 			return
 		}
 	}

@@ -79,7 +79,7 @@ func (w *world) weigh() {
 	w.collect()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	allowed := int64(w.base) + 3<<20 + w.book.bytes()
+	allowed := int64(w.base) + 3<<20 + w.book.bytes() + w.underWay()*datagramCost
 	for _, h := range w.hosts {
 		allowed += 600 << 10 // a socket with its reader and its full buffer
 		h.mu.Lock()
@@ -96,7 +96,19 @@ func (w *world) weigh() {
 	}
 	if int64(m.HeapAlloc) > allowed {
 		w.book.fail("%d KiB of heap are in use, at most %d are allowed", m.HeapAlloc>>10, allowed>>10)
+		w.book.dumpHeap()
 	}
+}
+
+// datagramCost is how many bytes the network holds for a datagram that is under way.
+const datagramCost = 2500
+
+// underWay returns how many datagrams are under way. A loop of writes sends thousands at
+// one instant.
+func (w *world) underWay() int64 {
+	s := w.net.Stats()
+	over := s.Delivered + s.Lost + s.QueueDrops + s.MTUDrops + s.BlackoutDrops + s.ReceiverDrops + s.Unreachable
+	return int64(s.Sent + s.Duplicated - over)
 }
 
 // bytes is the memory that the book takes, about.

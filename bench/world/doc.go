@@ -21,4 +21,8 @@
 // Each world runs in a process of its own, so that a crash, a deadlock or an endless loop
 // is found as well. When a world fails, it runs again with fewer and fewer faults. The
 // test prints the seed and the shortest list of faults that still fails.
+//
+// With WORLD_DEBUG=1 in the environment, a world that fails prints the life of its
+// connections and each datagram; WORLD_HEAP=file has it write a profile of the heap when
+// that is too large.
 package world

@@ -84,6 +84,10 @@ func newEnd(b *book, l link, r route) *end {
 		book: b, link: l, route: r, began: b.now(), flow: b.open(r), rested: -1,
 		done: make(chan struct{}), settled: make(chan struct{}), seen: make(map[uint32]*sight),
 	}
+	e.flow.explain = func() string { return "" }
+	if l, ok := l.(interface{ explain() string }); ok && r.fates {
+		e.flow.explain = l.explain
+	}
 	b.trace("%v begins", e)
 	b.alive(r.home, r.peer, 1)
 	if !r.served {

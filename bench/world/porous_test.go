@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -65,6 +66,10 @@ func (l *porousLink) pin() (pin, time.Duration) { return pinTo(l.conn), 4 * lag 
 func (l *porousLink) look() {
 	l.conn.Stats()
 	_ = l.conn.Explain().String()
+}
+
+func (l *porousLink) explain() string {
+	return fmt.Sprintf("%v %+v", l.conn.Explain(), l.conn.Stats())
 }
 
 const porousChannels = 3

@@ -174,6 +174,7 @@ func (s *socket) next(b []byte) (*datagram, error) {
 	if err != nil {
 		return nil, err
 	}
+	traceDatagram(s.LocalAddr(), from, b[:n])
 	d = &datagram{from: from}
 	if wait, _ := s.standing(); wait > 0 {
 		d.buf = append(d.buf, b[:n]...) // because b may be another one when it is given out

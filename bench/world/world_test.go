@@ -222,6 +222,9 @@ func (w *world) forge(h *host, f fault) {
 
 // end ends all connections and servers, and checks that nothing is left.
 func (w *world) end() {
+	mild := w.plan.link
+	mild.Burst = nil // at one datagram a second, one that is lost with the next ten ends a session
+	w.net.SetDefault(mild)
 	time.Sleep(calm / 2)
 	w.probe()
 	time.Sleep(calm / 2)
