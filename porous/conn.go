@@ -68,7 +68,7 @@ type Conn struct {
 	closing   *closing     // the first call of Close or Shutdown; nil before it
 	restAt    core.Clock   // until when a closed connection lingers at most; 0: it does not
 	counts    counts
-	overuse   *overuse          // nil: it has no more than its share
+	overuse   *overuse          // nil: it has no more than its part
 	chunks    atomic.Int64      // bytes in which messages wait for Read, of limits
 	tape      *recording.Stream // where the connection is captured; nil: it is not, or no more
 }

@@ -17,7 +17,7 @@ type limits struct {
 
 const (
 	leastShare = 16 << 10 // bytes of a connection that the last quarter of MaxMemory is for
-	// overuseTime is how long a connection may have more than its share of unfinished
+	// overuseTime is how long a connection may have more than its part of unfinished
 	// messages while three quarters of MaxMemory are taken.
 	overuseTime = 10 * time.Second
 	// reserveSlack is how much less may be taken while a connection finds no room.
@@ -38,17 +38,24 @@ func (l *limits) reserve(delta, own int) bool {
 	return l.budget.Reserve(delta, delta <= 0 || own+delta <= l.share())
 }
 
+// part returns how many bytes of unfinished messages no connection ends for: an equal part
+// of half of MaxMemory. Where all of it is taken by unfinished messages, so that none can
+// be finished, some connection has more.
+func (l *limits) part() int {
+	return int(min(l.budget.Limit()/2, math.MaxInt32)) / max(1, l.conns())
+}
+
 // short reports whether only the last quarter is left.
 func (l *limits) short() bool { return l.budget.Used() > l.budget.Limit()/4*3-reserveSlack }
 
-// A overuse is more than a connection's share of unfinished messages.
+// A overuse is more than a connection's part of unfinished messages.
 type overuse struct {
 	since core.Clock // when that began
 	read  uint64     // bytes that had been received by then
 }
 
 // overusesLocked reports whether the connection keeps others from receiving. For overuseTime
-// only the last quarter of MaxMemory was left, and the connection had more than its share
+// only the last quarter of MaxMemory was left, and the connection had more than its part
 // of unfinished messages and finished fewer bytes than it holds.
 func (c *Conn) overusesLocked() bool {
 	l, held := c.set.limits, c.peer.Unfinished()
@@ -56,7 +63,7 @@ func (c *Conn) overusesLocked() bool {
 		return false
 	}
 	switch {
-	case held <= leastShare || held <= l.share() || l.conns() == 1 || !l.short():
+	case held <= l.part() || l.conns() == 1 || !l.short():
 		c.overuse = nil
 	case c.overuse == nil || c.counts.bytes-c.overuse.read >= uint64(held):
 		c.overuse = &overuse{c.now, c.counts.bytes}

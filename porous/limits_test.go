@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +169,60 @@ func TestOverusersMayHold(t *testing.T) {
 			require.Equal(t, test.conns, l.Stats().Conns)
 		})
 	}
+}
+
+// Messages of so many connections at once that MaxMemory holds none of them whole: some
+// connections end, and all others go on.
+func TestUnfinishedMessagesEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const conns, messages = 40, 4
+		cfg := &Config{MaxMessageSize: 16384, ReceiveBuffer: 256 << 10}
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Jitter: 3 * time.Millisecond})
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: 256 << 10})
+		defer l.Close()
+		var dialed, accepted []*Conn
+		for i := range conns {
+			dialed = append(dialed, simDial(t, n, fmt.Sprintf("10.0.0.%d:0", 2+i), "10.0.0.1:7", cfg))
+			b, err := l.AcceptConn(context.Background())
+			require.NoError(t, err)
+			accepted = append(accepted, b)
+		}
+		for range messages {
+			for _, c := range dialed {
+				_, err := c.Write(make([]byte, 16384))
+				require.NoError(t, err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		require.Greater(t, l.Stats().Memory, int64(240<<10))
+		var readers sync.WaitGroup
+		var whole, ended atomic.Int64
+		for _, c := range accepted {
+			readers.Go(func() {
+				for range messages {
+					if _, err := c.ReadMessage(context.Background(), nil); err != nil {
+						ended.Add(1)
+						return
+					}
+				}
+				whole.Add(1)
+			})
+		}
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, conns, whole.Load()+ended.Load())
+		require.GreaterOrEqual(t, whole.Load(), int64(conns/8), "as many connections remain as have room")
+		require.Zero(t, l.Stats().Memory)
+		for i, c := range dialed {
+			abort(c, accepted[i])
+		}
+		readers.Wait()
+	})
+	var l limits
+	l.budget.Init(256 << 10)
+	l.conns = func() int { return 4 }
+	require.Equal(t, 32<<10, l.part())
 }
 
 // Memory of messages that wait for Read is counted as it is held, and given back

@@ -40,8 +40,11 @@ type ListenConfig struct {
 	// hold max(16 KiB, MaxMemory / 4 / n) bytes of it. While only that quarter is left, a
 	// connection ends if for 10 s
 	//
-	//   - its unfinished messages have taken more than that,
+	//   - its unfinished messages have taken more than MaxMemory / 2 / n bytes,
 	//   - and it has finished fewer bytes than it holds.
+	//
+	// So connections end where MaxMemory is too small for one of the largest messages of
+	// each, and all send such at once.
 	//
 	// Default 256 MiB. Three quarters of it must hold the largest message, which takes
 	// as much as the least Config.ReceiveBuffer, rounded up to 4 KiB.

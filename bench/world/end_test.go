@@ -106,7 +106,7 @@ func (e *end) readAll() {
 	buf := make([]byte, 0, 2048)
 	for {
 		for wait := e.resting(); wait > 0; wait = e.resting() {
-			if closed, _ := e.over(); closed {
+			if closed, _ := e.over(); closed || e.abandoned() {
 				break
 			}
 			time.Sleep(min(wait, time.Second))
@@ -147,6 +147,12 @@ func (e *end) hurried(began time.Duration) {
 	}
 	e.due = 0
 	e.link.SetReadDeadline(time.Time{})
+}
+
+// abandoned reports whether the reader of another channel knows that the connection has ended.
+func (e *end) abandoned() bool {
+	l, ok := e.link.(*porousLink)
+	return ok && l.ended()
 }
 
 // resting returns how long nothing is to be read.

@@ -102,7 +102,7 @@ func runProcess(seed uint64, faults string) (out string, failed bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience+30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience.String(), "-tolerant="+strconv.FormatBool(*tolerant))
+	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience.String())
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", variable, seed, faults))
 	b, err := cmd.CombinedOutput()
 	return string(b), err != nil

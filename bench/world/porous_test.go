@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -62,6 +61,16 @@ func (l *porousLink) close() error {
 
 func (l *porousLink) max() int                  { return l.MaxMessageSize() }
 func (l *porousLink) pin() (pin, time.Duration) { return pinTo(l.conn), 4 * lag }
+
+// ended reports whether a channel has met the end.
+func (l *porousLink) ended() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
+	}
+}
 
 func (l *porousLink) look() {
 	l.conn.Stats()
@@ -195,11 +204,6 @@ func dialSealedPorous(w *world, home, peer int, pc net.PacketConn, to netip.Addr
 	return w.porousEnd(c, home, peer, !w.plan.lies(home, peer)), nil
 }
 
-var tolerant = flag.Bool("tolerant", false, "let every fourth world have porous's controller for lossy paths, which may leave messages without a fate behind an unread peer")
-
 func congestionOf(seed uint64) string {
-	if seed%4 == 1 && !*tolerant {
-		return "cubic"
-	}
 	return []string{"cubic", "tolerant", "cubic", "paper"}[seed%4]
 }
