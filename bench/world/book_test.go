@@ -20,6 +20,7 @@ type book struct {
 	drops    []dropped
 	pins     []pinned
 	live     map[[2]int]int           // connections of a host with a peer that have not ended
+	ends     map[[2]int]time.Duration // when the last of them has ended
 	closings map[[2]int]time.Duration // when a host has last closed a connection to a peer
 	failures []string
 	counts   counts
@@ -33,7 +34,7 @@ type counts struct {
 }
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), live: make(map[[2]int]int)}
+	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -41,10 +42,17 @@ func (b *book) now() time.Duration { return time.Since(b.start) }
 
 // fail notes a broken promise.
 func (b *book) fail(format string, args ...any) {
+	b.note(fmt.Sprintf("%v: ", b.now()) + fmt.Sprintf(format, args...))
+}
+
+// judged notes a broken promise that shows when the world has ended.
+func (b *book) judged(format string, args ...any) { b.note(fmt.Sprintf(format, args...)) }
+
+func (b *book) note(failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.failures) < 20 {
-		b.failures = append(b.failures, fmt.Sprintf("%v: ", b.now())+fmt.Sprintf(format, args...))
+		b.failures = append(b.failures, failure)
 	}
 }
 
@@ -72,7 +80,8 @@ type flow struct {
 	over  bool                   // all fates have been told
 	// shared: as the flow began, its peer had a connection with the process that had the
 	// port before. The peer goes on with that. By chance it has seen the same sequences before,
-	// and takes messages for copies.
+	// and takes messages for copies. Where sequences begin at 1 and nothing tells
+	// connections apart, it is enough that datagrams of the one before may be under way.
 	shared bool
 }
 
@@ -92,6 +101,7 @@ type promises struct {
 	silent   bool // nothing tells that a message was lost
 	skipped  bool // a delivered message may be left out, because it came too late
 	exact    bool // no byte that the peer has not sent passes for one of its own
+	mixed    bool // late datagrams of one connection pass for those of the next
 }
 
 // open begins a flow.
@@ -103,6 +113,10 @@ func (b *book) open(r route) *flow {
 		shared: r.dialed && b.live[[2]int{r.peer, r.home}] > 0,
 		order:  make(turn, 1),
 		ids:    make(map[uint64]uint32), early: make(map[uint64]volley.Fate),
+	}
+	for _, pair := range [][2]int{{r.peer, r.home}, {r.home, r.peer}} {
+		at, ended := b.ends[pair]
+		f.shared = f.shared || r.promises.mixed && ended && b.now()-at < lag
 	}
 	b.flows = append(b.flows, f)
 	return f
@@ -255,16 +269,16 @@ func (b *book) excused(f *flow, at time.Duration) bool {
 func (b *book) judge() {
 	for _, f := range b.flows {
 		if f.fates && !f.over {
-			b.fail("%v: its connection has not told all fates", f)
+			b.judged("%v: its connection has not told all fates", f)
 		}
 		if f.promises.silent {
 			clear(f.ids)
 		}
 		for id, n := range f.ids {
-			b.fail("%v: message %d (id %d, written at %v) has no fate, and the connection has ended", f, n, id, f.sent[n].at)
+			b.judged("%v: message %d (id %d, written at %v) has no fate, and the connection has ended", f, n, id, f.sent[n].at)
 		}
 		for id, fate := range f.early {
-			b.fail("%v: id %d has the fate %v, and no message has it", f, id, fate)
+			b.judged("%v: id %d has the fate %v, and no message has it", f, id, fate)
 		}
 		for n, s := range f.sent {
 			switch {
@@ -272,7 +286,7 @@ func (b *book) judge() {
 			case s.fate == volley.Delivered && f.shared:
 				b.counts.Confused++
 			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s.at):
-				b.fail("%v: message %d, written at %v, is called Delivered and was not read", f, n, s.at)
+				b.judged("%v: message %d, written at %v, is called Delivered and was not read", f, n, s.at)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
 			}
@@ -346,4 +360,7 @@ func (b *book) alive(host, peer, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.live[[2]int{host, peer}] += n
+	if n < 0 {
+		b.ends[[2]int{host, peer}] = b.now()
+	}
 }

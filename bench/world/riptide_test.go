@@ -77,7 +77,7 @@ func (l *riptideLink) acked(id uint16) {
 // riptideEnd makes an end, whose handlers are called by the package.
 func (w *world) riptideEnd(l *riptideLink, home, peer int) *end {
 	l.over, l.acks = make(chan struct{}), make(chan uint16)
-	p := promises{once: true, exact: !w.plan.forgeable(home, peer), silent: true}
+	p := promises{once: true, exact: !w.plan.forgeable(home, peer), silent: true, mixed: true}
 	return newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: true, dialed: home >= len(w.plan.servers)})
 }
 
