@@ -31,6 +31,7 @@ type book struct {
 type counts struct {
 	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams uint64
 	Lived                                                                                time.Duration // of all connections
+	Heap                                                                                 float64       // the most in use, as a share of what is allowed
 }
 
 func newBook(p *plan) *book {

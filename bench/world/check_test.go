@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -94,6 +95,8 @@ func (w *world) weigh() {
 		}
 		h.mu.Unlock()
 	}
+	share := float64(int64(m.HeapAlloc)-int64(w.base)) / float64(allowed-int64(w.base))
+	w.book.count(func(c *counts) { c.Heap = max(c.Heap, math.Round(100*share)/100) })
 	if int64(m.HeapAlloc) > allowed {
 		w.book.fail("%d KiB of heap are in use, at most %d are allowed", m.HeapAlloc>>10, allowed>>10)
 		w.book.dumpHeap()
