@@ -7,7 +7,7 @@
 //	volley bench ADDRESS  measures throughput and loss
 //	volley demo           runs a server and a ping over a bad link
 //	volley decode         shows what is in datagrams
-//	volley capture FILE   shows what was captured of connections, or turns it into pcapng
+//	volley capture FILE   turns what was captured of connections into pcapng
 //	volley replay FILE    replays what was captured of connections
 //	volley top            shows the worst connections of a process
 //	volley token          makes and shows connect tokens of secure sessions

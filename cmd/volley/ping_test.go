@@ -188,7 +188,7 @@ const virtualServer = "10.0.0.1:7777"
 func newVirtual(t *testing.T, link simnet.Link, options ...func(*serveOptions)) *virtual {
 	v := &virtual{net: simnet.New(1), done: make(chan struct{})}
 	v.net.SetDefault(link)
-	o := serveOptions{maxRate: 1e9, json: true}
+	o := serveOptions{maxRate: 1e9}
 	o.protocol = protocolVolley
 	for _, set := range options {
 		set(&o)

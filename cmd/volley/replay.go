@@ -103,6 +103,9 @@ func judge(all []*capture.Replayed, broken error) error {
 func printCaptured(out io.Writer, h *capture.Header) {
 	fmt.Fprintf(out, "captured %s with volley %s, %s, %s\n",
 		h.Created.UTC().Format(time.RFC3339), printable(h.Library), printable(h.Go), printable(h.Platform))
+	if h.Omitted {
+		fmt.Fprintln(out, "the contents of messages were left out")
+	}
 }
 
 func printReplay(out io.Writer, c *capture.Replayed) {

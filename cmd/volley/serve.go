@@ -24,7 +24,6 @@ type serveOptions struct {
 	maxRate bitrate
 	noBench bool
 	web     string
-	json    bool
 }
 
 const serveLong = `Serve answers "volley ping", "volley bench" and "volley check". It echoes every
@@ -70,7 +69,6 @@ func newServeCommand() *cobra.Command {
 	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
 	f.StringVar(&o.web, "web", "", "address for browsers, UDP and TCP, such as :7443")
-	f.BoolVar(&o.json, "json", false, "print lines of JSON")
 	o.registerServer(cmd)
 	return cmd
 }
@@ -129,7 +127,7 @@ func (s *server) announce(url string) {
 	if url != "" {
 		text += "\nclients dial " + url + "\nIf they know this machine by another name, the URL may have that in place of the address."
 	}
-	s.event(serveEvent{Type: "listening", Address: addr, URL: url, Protocol: s.opts.name()}, text)
+	s.print(text)
 }
 
 // stop ends the listener and all connections.
@@ -195,10 +193,8 @@ func (c *client) trim() {
 var errUnproved = errors.New("the client has to send more, or to prove its address")
 
 type clientStats struct {
-	Messages uint64 `json:"messages"` // received
-	Answered uint64 `json:"answered"`
-	Pings    uint64 `json:"pings"`
-	Bytes    uint64 `json:"bytes"` // received, without headers
+	messages, bytes uint64 // received, without headers
+	pings, answered uint64
 }
 
 // serve reads what a client sends until its connection ends.
@@ -212,7 +208,7 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 	s.served.Add(1)
 	c := &client{s: s, conn: conn, begin: time.Now()}
 	peer := conn.RemoteAddr().String()
-	s.event(serveEvent{Type: "open", Address: peer}, peer+" has connected")
+	s.print(peer + " has connected")
 	var err error
 	for err == nil {
 		if c.buf, err = conn.ReadMessage(context.Background(), c.buf[:0]); passing(err) {
@@ -231,9 +227,8 @@ func (s *server) serve(ctx context.Context, conn messageConn) {
 	notes := ownTrouble(conn)
 	conn.Close()
 	text := fmt.Sprintf("%s has gone after %.1f s: %s received (%s), %s answered%s", peer, time.Since(c.begin).Seconds(),
-		plural(int(c.stats.Messages), "message", "messages"), formatSize(int(c.stats.Bytes)), fmt.Sprint(c.stats.Answered), why(err))
-	s.event(serveEvent{Type: "closed", Address: peer, Seconds: time.Since(c.begin).Seconds(), Client: &c.stats, Notes: notes},
-		strings.Join(append([]string{text}, notes...), "\n  "))
+		plural(int(c.stats.messages), "message", "messages"), formatSize(int(c.stats.bytes)), fmt.Sprint(c.stats.answered), why(err))
+	s.print(strings.Join(append([]string{text}, notes...), "\n  "))
 }
 
 // why says why a connection has ended, where that is not as usual.
@@ -251,8 +246,8 @@ func why(err error) string {
 
 // handle answers the message in c.buf. It returns false if the client has said goodbye.
 func (c *client) handle() bool {
-	c.stats.Messages++
-	c.stats.Bytes += uint64(len(c.buf))
+	c.stats.messages++
+	c.stats.bytes += uint64(len(c.buf))
 	c.s.received.Add(1)
 	c.s.bytes.Add(uint64(len(c.buf)))
 	c.credit.Add(int64(len(c.buf)))
@@ -264,30 +259,21 @@ func (c *client) handle() bool {
 	case p.kind == probeCheck:
 		c.buf = appendCheckReply(c.buf[:0], p, c.conn.RemoteAddr(), time.Now())
 	case p.kind == probePing:
-		c.stats.Pings++
-		setSeen(c.buf, c.stats.Pings)
+		c.stats.pings++
+		setSeen(c.buf, c.stats.pings)
 	default:
 		c.measure(p)
 		return true
 	}
 	if c.write(c.buf) == nil {
-		c.stats.Answered++
+		c.stats.answered++
 		c.s.answered.Add(1)
 	}
 	return true
 }
 
-func (s *server) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
-}
-
 func (s *server) summary() {
-	if !s.opts.json {
-		fmt.Fprintln(s.out)
-	}
-	s.event(s.sums("summary"), fmt.Sprintf("served %s in %.1f s: %s received (%s), %s answered%s",
+	s.print(fmt.Sprintf("\nserved %s in %.1f s: %s received (%s), %s answered%s",
 		plural(int(s.served.Load()), "connection", "connections"), time.Since(s.begin).Seconds(),
 		plural(int(s.received.Load()), "message", "messages"), formatSize(int(s.bytes.Load())), fmt.Sprint(s.answered.Load()), s.refused()))
 }
@@ -304,35 +290,10 @@ func (s *server) refused() string {
 	return ""
 }
 
-// A serveEvent is a line of JSON of serve.
-type serveEvent struct {
-	Type     string       `json:"type"`
-	Address  string       `json:"address,omitempty"`
-	URL      string       `json:"url,omitempty"`
-	Protocol string       `json:"protocol,omitempty"`
-	CertHash string       `json:"certificate_hash,omitempty"`
-	Seconds  float64      `json:"seconds"`
-	Conns    *int         `json:"connections,omitempty"`
-	Served   *int64       `json:"served,omitempty"`
-	Client   *clientStats `json:"client,omitempty"`
-	Totals   *clientStats `json:"totals,omitempty"`
-	Notes    []string     `json:"notes,omitempty"`
-}
-
-func (s *server) sums(kind string) serveEvent {
-	open, served := s.open(), s.served.Load()
-	return serveEvent{Type: kind, Seconds: time.Since(s.begin).Seconds(), Conns: &open, Served: &served,
-		Totals: &clientStats{Messages: s.received.Load(), Answered: s.answered.Load(), Bytes: s.bytes.Load()}}
-}
-
-// event prints a line, of JSON or for people.
-func (s *server) event(e serveEvent, text string) {
+// print prints a line.
+func (s *server) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opts.json {
-		printJSON(s.out, e)
-		return
-	}
 	fmt.Fprintln(s.out, text)
 }
 

@@ -61,8 +61,7 @@ func webHosts(host string) []string {
 // announce prints what a page has to know.
 func (w *webServer) announce(s *server) {
 	if w != nil {
-		s.event(serveEvent{Type: "web", Address: w.url, CertHash: w.hash},
-			fmt.Sprintf("browsers: %s\ncertificate hash: %s", w.url, w.hash))
+		s.print(fmt.Sprintf("browsers: %s\ncertificate hash: %s", w.url, w.hash))
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 
 // serve --web says where browsers get in, and refuses what does not go with it.
 func TestServeWeb(t *testing.T) {
-	r := start(t, "serve", "--json", "127.0.0.1:0", "--web", "127.0.0.1:0")
-	line := r.line(`"type":"web"`)
-	require.Regexp(t, `"address":"https://127\.0\.0\.1:\d+/join".*"certificate_hash":"[A-Za-z0-9+/]{43}="`, line)
+	r := start(t, "serve", "127.0.0.1:0", "--web", "127.0.0.1:0")
+	require.Regexp(t, `^browsers: https://127\.0\.0\.1:\d+/join\n`, r.line("browsers: "))
+	require.Regexp(t, `^certificate hash: [A-Za-z0-9+/]{43}=\n`, r.line("certificate hash: "))
 
 	for args, want := range map[string]string{
 		"--web none":                          "--web: address none: missing port",

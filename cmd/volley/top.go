@@ -24,7 +24,6 @@ type topOptions struct {
 	interval span
 	count    int
 	rows     int
-	json     bool
 }
 
 // maxTopAnswer limits what is read of a process, in bytes.
@@ -54,7 +53,6 @@ prints lines once.`,
 	f.VarP(&o.interval, "interval", "i", "time from one look to the next")
 	f.IntVarP(&o.count, "count", "c", 0, "`number` of looks; 0: until Ctrl-C on a terminal, elsewhere one")
 	f.IntVarP(&o.rows, "rows", "n", 20, "largest `number` of connections to show; 0: all")
-	f.BoolVar(&o.json, "json", false, "print a JSON object for each look")
 	return cmd
 }
 
@@ -74,7 +72,6 @@ func (o *topOptions) run(cmd *cobra.Command, address string) error {
 	}
 	w := cmd.OutOrStdout()
 	_, live := liveTerminal(w)
-	live = live && !o.json
 	if o.count == 0 && !live {
 		o.count = 1
 	}
@@ -148,30 +145,21 @@ type topAnswer struct {
 
 // A topConn is a connection, with those figures that its protocol tells.
 type topConn struct {
-	raw json.RawMessage
-
-	ID                                           uint64
-	Protocol, Over, Role, Label, Remote, Explain string
-	OK                                           bool
-	RTT                                          *float64 `json:"rtt_ms"`
-	Jitter                                       *float64 `json:"jitter_ms"`
-	Loss                                         *float64 `json:"loss"`
-	Send                                         *float64 `json:"send_bytes_per_second"`
-	Receive                                      *float64 `json:"receive_bytes_per_second"`
-	Network                                      *float64 `json:"missed_network"`
-	Socket                                       *float64 `json:"missed_socket"`
-	Inbox                                        *float64 `json:"missed_inbox"`
-	SendQueue                                    *float64 `json:"send_queue_bytes"`
-	ReadQueue                                    *float64 `json:"read_queue_bytes"`
+	ID                                                  uint64
+	Protocol, Over, Role, Label, Local, Remote, Explain string
+	OK                                                  bool
+	RTT                                                 *float64 `json:"rtt_ms"`
+	Jitter                                              *float64 `json:"jitter_ms"`
+	Loss                                                *float64 `json:"loss"`
+	Send                                                *float64 `json:"send_bytes_per_second"`
+	Receive                                             *float64 `json:"receive_bytes_per_second"`
+	Network                                             *float64 `json:"missed_network"`
+	Socket                                              *float64 `json:"missed_socket"`
+	Inbox                                               *float64 `json:"missed_inbox"`
+	SendQueue                                           *float64 `json:"send_queue_bytes"`
+	ReadQueue                                           *float64 `json:"read_queue_bytes"`
 
 	missed float64 // a second, since the look before
-}
-
-// UnmarshalJSON keeps what it was made of, too.
-func (c *topConn) UnmarshalJSON(b []byte) error {
-	type plain topConn
-	c.raw = append(json.RawMessage(nil), b...)
-	return json.Unmarshal(b, (*plain)(c))
 }
 
 func known(v *float64) float64 {
@@ -272,7 +260,7 @@ func firstLine(b []byte) string {
 // worst returns the connections to be shown, the worst first.
 func (o *topOptions) worst(a *topAnswer, key func(*topConn) float64) []*topConn {
 	list := slices.DeleteFunc(slices.Clone(a.Conns), func(c *topConn) bool {
-		return !strings.Contains(strings.Join([]string{c.Protocol, c.Over, c.Role, c.Label, c.Remote, string(c.raw)}, " "), o.filter)
+		return !strings.Contains(strings.Join([]string{c.Protocol, c.Over, c.Role, c.Label, c.Remote, c.Local}, " "), o.filter)
 	})
 	slices.SortFunc(list, func(x, y *topConn) int {
 		return cmp.Or(cmp.Compare(key(y), key(x)), cmp.Compare(y.missed, x.missed),

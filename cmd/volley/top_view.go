@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,9 +12,6 @@ import (
 
 func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64, live bool) error {
 	list := o.worst(a, key)
-	if o.json {
-		return topJSON(w, a, list)
-	}
 	title := fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort)
 	f, ok := liveTerminal(w)
 	if !ok || !live {
@@ -163,24 +159,4 @@ func topFigure(v *float64, factor float64, digits int) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.*f", digits, factor**v)
-}
-
-// topJSON prints a look as a line of JSON: the connections of the debug page, worst first.
-func topJSON(w io.Writer, a *topAnswer, list []*topConn) error {
-	conns := make([]json.RawMessage, len(list))
-	for i, c := range list {
-		conns[i] = c.raw
-	}
-	b, err := json.Marshal(struct {
-		Time    time.Time         `json:"time"`
-		Program string            `json:"program"`
-		PID     int               `json:"pid"`
-		Total   int               `json:"total"`
-		Conns   []json.RawMessage `json:"conns"`
-	}{a.Time, printable(a.Program), a.PID, a.Total, conns})
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(harmlessJSON(b), '\n'))
-	return err
 }
