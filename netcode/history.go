@@ -8,8 +8,9 @@ import (
 
 // A history remembers the connect tokens that a server has seen until they expire. A
 // token is pending from its first request on, for the address of the request, and
-// consumed once it has its session. Only its expiry frees an entry: otherwise a recorded
-// session could be played again, with the same keys and nonces.
+// consumed once it has its session. Its expiry frees an entry, and nothing earlier: otherwise
+// a recorded session could be played again, with the same keys and nonces. But a token by
+// which a session has moved needs no entry, because the session's owner refuses it by then.
 //
 // A clock that is set back must not bring forgotten tokens back. So the history keeps the
 // latest expiry of a forgotten token, and takes no token that expires by then. For tokens
@@ -93,6 +94,16 @@ func (h *history) consume(id tokenID) {
 	if e, ok := h.entries[id]; ok {
 		e.consumed = true
 		h.entries[id] = e
+	}
+}
+
+// release frees the entry of a token that the owner of the sessions remembers.
+func (h *history) release(id tokenID) {
+	if e, ok := h.entries[id]; ok {
+		delete(h.entries, id)
+		if e.lasting {
+			h.lasting--
+		}
 	}
 }
 

@@ -126,7 +126,11 @@ func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake
 		s.deny(&h.serverKey, int(h.place), out)
 		return nil, dropServerFull
 	}
-	s.history.consume(h.id)
+	if h.moves { // from now on, Ask refuses the token
+		s.history.release(h.id)
+	} else {
+		s.history.consume(h.id)
+	}
 	sess = s.accept(now, from, h, c, &t, out)
 	s.handshakes.remove(from)
 	return sess, dropNone

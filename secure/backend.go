@@ -111,12 +111,12 @@ func (h *TokenHandler) ask(ctx context.Context, server string, header http.Heade
 	if d == nil {
 		d = new(Dialer)
 	}
-	tok, err := d.tokenOfServer(ctx, a, header)
+	w, err := d.tokenOfServer(ctx, a, header)
 	if err != nil {
 		return nil, err
 	}
-	defer wipeToken(tok)
-	return tok.MarshalBinary()
+	defer wipeToken(w.Token)
+	return w.MarshalBinary()
 }
 
 func (h *TokenHandler) log(err error) {

@@ -35,6 +35,8 @@ type Conn struct {
 	issued     uint64    // the highest generation of a token
 	moved      time.Time // when the session moved last
 	wanted     time.Time // so far, the client has had its spare tokens
+	shown      []shown   // tokens that were not used
+	foreign    bool      // a token of another server has moved or begun it
 }
 
 func init() {
@@ -90,6 +92,7 @@ func (c *Conn) Done() <-chan struct{} {
 //   - net.ErrClosed after Close;
 //   - io.EOF if the peer has closed it, or a *[CloseError] if the peer has said why;
 //   - [netcode.ErrIdleTimeout] if the peer was silent for 30 s;
+//   - [ErrMoved] if it goes on at another server, or after a restart of its own;
 //   - a *[RefusedError] if the server does not know it any more;
 //   - what broke the socket.
 func (c *Conn) Err() error {

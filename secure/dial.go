@@ -72,16 +72,24 @@ func (d *Dialer) Dial(ctx context.Context, url string) (*Conn, error) {
 }
 
 func (d *Dialer) dial(ctx context.Context, a address) (*Conn, error) {
-	tok, err := d.token(ctx, a)
+	w, err := d.token(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	return d.join(ctx, a, tok)
+	return d.join(ctx, a, w)
+}
+
+// A welcome is a server's answer to a login.
+type welcome struct {
+	*netcode.Token
+	session sessionID // which begins with the token; zero: not told, as by a backend
 }
 
 // join opens the session of a token, which it overwrites.
-func (d *Dialer) join(ctx context.Context, a address, tok *netcode.Token) (*Conn, error) {
-	return d.begin(ctx, a, tok, newRoamer(d, a))
+func (d *Dialer) join(ctx context.Context, a address, w welcome) (*Conn, error) {
+	r := newRoamer(d, a)
+	r.session = w.session
+	return d.begin(ctx, a, w.Token, r)
 }
 
 // begin is join with what keeps the session alive.
@@ -147,22 +155,23 @@ func joinError(a address, err error) error {
 }
 
 // token asks for a token.
-func (d *Dialer) token(ctx context.Context, a address) (*netcode.Token, error) {
+func (d *Dialer) token(ctx context.Context, a address) (welcome, error) {
 	if a.url.Scheme == "https" {
-		return d.tokenOfBackend(ctx, a)
+		tok, err := d.tokenOfBackend(ctx, a)
+		return welcome{Token: tok}, err
 	}
 	return d.tokenOfServer(ctx, a, d.Header)
 }
 
 // tokenOfServer asks a Listener for a token, on a connection of its own.
-func (d *Dialer) tokenOfServer(ctx context.Context, a address, header http.Header) (*netcode.Token, error) {
+func (d *Dialer) tokenOfServer(ctx context.Context, a address, header http.Header) (welcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	fail := func(step string, err error) (*netcode.Token, error) {
+	fail := func(step string, err error) (welcome, error) {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
-		return nil, &DialError{Step: step, Address: a.host(), Err: err}
+		return welcome{}, &DialError{Step: step, Address: a.host(), Err: err}
 	}
 	raw, err := d.connect(ctx, a.host())
 	if err != nil {
@@ -197,14 +206,14 @@ func (d *Dialer) tokenOfServer(ctx context.Context, a address, header http.Heade
 	if err != nil && len(reply) == 0 {
 		return fail("token", err)
 	}
-	tok, err := parseReply(reply, req)
+	w, err := parseReply(reply, req)
 	if refused := (*RefusedError)(nil); err != nil && !errors.As(err, &refused) {
 		return fail("token", err)
 	}
-	if tcp, ok := raw.RemoteAddr().(*net.TCPAddr); ok && tok != nil {
-		sideband.Zone(tok, tcp.Zone)
+	if tcp, ok := raw.RemoteAddr().(*net.TCPAddr); ok && err == nil {
+		sideband.Zone(w.Token, tcp.Zone)
 	}
-	return tok, err
+	return w, err
 }
 
 func (d *Dialer) connect(ctx context.Context, address string) (net.Conn, error) {
@@ -290,17 +299,19 @@ func readAll(r io.Reader) ([]byte, error) {
 var errReply = errors.New("the reply is not that of a token service")
 
 // parseReply reads a reply. The content of a token stays in reply, for the caller to clear.
-func parseReply(reply []byte, req *http.Request) (*netcode.Token, error) {
+func parseReply(reply []byte, req *http.Request) (w welcome, err error) {
 	head, _, ok := bytes.Cut(reply, []byte("\r\n\r\n"))
 	if !ok {
-		return nil, errReply
+		return w, errReply
 	}
 	n := len(head) + len("\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(reply[:n])), req)
 	if err != nil {
-		return nil, errReply
+		return w, errReply
 	}
-	return parseBody(resp, reply[n:])
+	w.session, _ = parseSessionID(resp.Header.Get(sessionHeader))
+	w.Token, err = parseBody(resp, reply[n:])
+	return w, err
 }
 
 // parseBody reads the token, or the reason of a refusal, in the body of a response.

@@ -48,13 +48,13 @@ func FuzzReply(f *testing.F) {
 		}
 		reply := append(bytes.Clone(header), body...)
 		before := bytes.Clone(reply)
-		tok, err := parseReply(reply, req)
+		w, err := parseReply(reply, req)
 		require.Equal(t, before, reply)
 		switch {
-		case (tok == nil) == (err == nil):
+		case (w.Token == nil) == (err == nil):
 			t.Fatal("neither a token nor an error, or both")
 		case err == nil:
-			b, err := tok.MarshalBinary()
+			b, err := w.MarshalBinary()
 			require.NoError(t, err)
 			require.NoError(t, new(netcode.Token).UnmarshalBinary(b))
 		default:

@@ -201,11 +201,20 @@ const drainPace = 500
 // As soon as that session stands, this one ends with [ErrMoved] at both ends. If to is empty,
 // the clients dial the URL again that they have dialed, as after a restart.
 //
-// Drain returns nil when all sessions have ended, and else the cause of ctx's end, or an error
-// of the other server. Close or Shutdown follows.
+// Drain returns nil when all sessions have ended. Close or Shutdown follows. Else it returns
+// the cause of ctx's end, or an error of the other server; then new clients can come again.
 func (l *Listener) Drain(ctx context.Context, to string, state func(*Conn) []byte) error {
 	reason := "the server is about to stop"
 	l.refusal.Store(&reason)
+	err := l.sendAll(ctx, to, state)
+	if err != nil {
+		l.refusal.CompareAndSwap(&reason, nil)
+	}
+	return err
+}
+
+// sendAll sends clients away until none is left.
+func (l *Listener) sendAll(ctx context.Context, to string, state func(*Conn) []byte) error {
 	var other *sibling
 	if to != "" {
 		var err error

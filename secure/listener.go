@@ -369,7 +369,7 @@ func (a *accepted) Admit(_ time.Time, s net.Conn) (kept bool) {
 	c := &Conn{Conn: session, clientID: t.clientID, serial: t.serial, identity: t.identity, session: t.session, expires: t.expires}
 	c.generation, c.issued = t.generation, t.generation
 	if t.handed {
-		c.handed = &t.state
+		c.handed, c.foreign = &t.state, true
 	}
 	if t.clientID == 0 {
 		c.clientID, c.anonymous = session.ClientID(), true

@@ -1,13 +1,13 @@
 package secure
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"volley/internal/handover"
@@ -25,7 +25,13 @@ const (
 	sparePace = 250 * time.Millisecond // between two spare tokens for a session, on average
 	spareRoom = 4                      // that may come at once
 
-	sessionHeader = "Volley-Session" // of a request: the session that goes on with the token
+	// So many tokens of a session may have been shown and not used, because each takes a place
+	// in the memory of netcode until it expires.
+	maxShown = 8
+
+	// Of a request: the session that goes on with the token. Of a reply to others: the session
+	// that begins with it.
+	sessionHeader = "Volley-Session"
 )
 
 var errSessionOver = errors.New("the session is over")
@@ -37,7 +43,8 @@ func (s *seats) begin(c *Conn) {
 	s.sessions[c.session] = c
 }
 
-// ask decides about a request with a token.
+// ask decides about a request with a token. A session that another server has handed over
+// begins here as that of a new client.
 func (s *seats) ask(now time.Time, t *ticket) (moves, refused, early bool) {
 	if t.generation <= 1 {
 		return false, false, false
@@ -47,11 +54,42 @@ func (s *seats) ask(now time.Time, t *ticket) (moves, refused, early bool) {
 	c := s.sessions[t.session]
 	switch {
 	case c == nil:
-		return true, !t.handed || s.yieldedLocked(now, t), false
+		return false, !t.handed || s.yieldedLocked(now, t), false
 	case t.generation <= c.generation:
 		return true, true, false
+	case now.Sub(c.moved) < movePace && now.After(c.moved):
+		return true, false, true
 	}
-	return true, false, now.Sub(c.moved) < movePace && now.After(c.moved)
+	return true, !c.showLocked(now, t.generation), false
+}
+
+// A shown is a token that was shown and not used.
+type shown struct {
+	generation uint64
+	until      time.Time
+}
+
+// showLocked takes note of a token that is shown. It reports false if too many were.
+func (c *Conn) showLocked(now time.Time, generation uint64) bool {
+	if slices.ContainsFunc(c.shown, func(x shown) bool { return x.generation == generation }) {
+		return true
+	}
+	c.shown = slices.DeleteFunc(c.shown, func(x shown) bool { return !now.Before(x.until) })
+	if len(c.shown) >= maxShown {
+		return false
+	}
+	c.shown = append(c.shown, shown{generation, now.Add(spareLifetime)})
+	return true
+}
+
+// goOnLocked has a session go on by a token.
+func (c *Conn) goOnLocked(now time.Time, t *ticket) {
+	c.generation, c.moved = t.generation, now
+	c.foreign = c.foreign || t.handed
+	c.shown = slices.DeleteFunc(c.shown, func(x shown) bool { return x.generation == t.generation })
+	if len(c.shown) == 0 {
+		c.shown = nil
+	}
 }
 
 // A yielded is a session that is at another server, or over.
@@ -75,6 +113,11 @@ func (s *seats) yield(now time.Time, id sessionID, generation uint64) (former *C
 	if c := s.sessions[id]; c != nil && c.generation < generation {
 		former = c
 	}
+	s.yieldLocked(now, id, generation)
+	return former
+}
+
+func (s *seats) yieldLocked(now time.Time, id sessionID, generation uint64) {
 	if now.Sub(s.swept) > spareLifetime {
 		s.swept = now
 		maps.DeleteFunc(s.elsewhere, func(_ sessionID, y yielded) bool { return !now.Before(y.until) })
@@ -85,7 +128,6 @@ func (s *seats) yield(now time.Time, id sessionID, generation uint64) (former *C
 		}
 		s.elsewhere[id] = yielded{generation, now.Add(spareLifetime + time.Second)}
 	}
-	return former
 }
 
 // succeed returns the Conn that goes on by a token, nil if none does. Begins: the session is
@@ -100,7 +142,7 @@ func (s *seats) succeed(now time.Time, t *ticket) (c *Conn, begins, late bool) {
 	case t.generation <= c.generation:
 		return nil, false, true
 	}
-	c.generation, c.moved = t.generation, now
+	c.goOnLocked(now, t)
 	return c, false, false
 }
 
@@ -189,12 +231,10 @@ func (l *Listener) goesOn(r *http.Request) (*Conn, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var id sessionID
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != len(id) {
+	id, ok := parseSessionID(text)
+	if !ok {
 		return nil, errors.New("the header " + sessionHeader + " is not 16 bytes in base64")
 	}
-	copy(id[:], b)
 	l.seats.mu.Lock()
 	defer l.seats.mu.Unlock()
 	if c := l.seats.sessions[id]; c != nil {

@@ -38,13 +38,15 @@ func (r *roamer) leave(elsewhere bool) {
 		return
 	}
 	r.mu.Lock()
-	mine := r.takeTurnLocked()
+	defer r.mu.Unlock()
+	if !r.takeTurnLocked() { // the server says it again
+		return
+	}
 	life := r.moves.life
-	r.mu.Unlock()
-	if mine { // else the server says it again
+	go func() {
 		defer r.moved()
 		r.goElsewhere(life)
-	}
+	}()
 }
 
 // goElsewhere begins the session that follows this one at another server. The caller has the

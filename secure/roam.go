@@ -3,7 +3,6 @@ package secure
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -32,7 +31,7 @@ type roamer struct {
 	mu       sync.Mutex
 	conn     *Conn // nil before Dial has it
 	protocol uint64
-	session  sessionID  // zero before there was a spare token
+	session  sessionID  // zero before a backend's client has a spare token
 	moves    *moves     // nil before the first
 	used     uint64     // the highest generation that was shown to the server
 	spares   []spare    // of higher ones, in order
@@ -78,7 +77,7 @@ type moves struct {
 	life  context.Context // of the session
 	end   context.CancelFunc
 	turn  chan struct{} // holds a token while a move is tried
-	known chan struct{} // closed when there was a spare token
+	known chan struct{} // closed when the session is known
 }
 
 func newRoamer(d *Dialer, a address) *roamer {
@@ -180,7 +179,7 @@ func (r *roamer) Control(now time.Time, session net.Conn, msg []byte) {
 	case msg[0] == controlElsewhere:
 		r.keepOther(now, msg)
 	case msg[0] == controlGo:
-		go r.leave(len(msg) > 1 && msg[1] == goElsewhere)
+		r.leave(len(msg) > 1 && msg[1] == goElsewhere)
 	case msg[0] == controlPong:
 		r.mu.Lock()
 		if len(msg) == 1+8 && binary.LittleEndian.Uint64(msg[1:]) == r.pingID {
@@ -272,6 +271,10 @@ func (r *roamer) look() {
 		return
 	}
 	session := sideband.Of(r.conn.Conn)
+	if now.Sub(session.Heard()) > sideband.Grace+time.Second { // its socket is gone, or that would have ended it
+		go session.End(netcode.ErrIdleTimeout, nil)
+		return
+	}
 	next := r.watchLocked(now, session)
 	if r.wantsLocked(now) {
 		if !r.askAt.After(now) {
@@ -492,13 +495,13 @@ func (r *roamer) moveByTCP(ctx context.Context) error {
 	if r.dialer.Header != nil {
 		header = r.dialer.Header.Clone()
 	}
-	header.Set(sessionHeader, base64.RawURLEncoding.EncodeToString(r.session[:]))
+	header.Set(sessionHeader, r.session.String())
 	r.mu.Unlock()
-	tok, err := r.dialer.tokenOfServer(ctx, r.address(), header)
+	w, err := r.dialer.tokenOfServer(ctx, r.address(), header)
 	if err != nil {
 		return err
 	}
-	if err := r.moveBy(ctx, tok, 0); err != nil {
+	if err := r.moveBy(ctx, w.Token, 0); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -538,7 +541,7 @@ func (c *Conn) Rebind(ctx context.Context) error {
 	m := r.movesLocked()
 	r.mu.Unlock()
 	select {
-	case <-m.known: // else there is no spare token yet
+	case <-m.known: // else there is no token to move by
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-c.Done():

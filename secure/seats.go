@@ -61,6 +61,9 @@ func (s *seats) leave(c *Conn, kicked bool) (was bool) {
 	defer s.mu.Unlock()
 	if was = s.sessions[c.session] == c; was {
 		delete(s.sessions, c.session) // and so its spare tokens are void
+		if c.foreign {                // those of other servers, too
+			s.yieldLocked(time.Now(), c.session, c.generation)
+		}
 	}
 	if s.clients[c.clientID] != c {
 		return was // it has lost the seat to a newer login, which stays

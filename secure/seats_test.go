@@ -11,14 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
-	"volley/netcode"
 )
 
 // player gives all clients of a server the same number.
 func player(*http.Request) (*Grant, error) { return &Grant{ClientID: 7}, nil }
 
 // fetch returns a token of a server that the client has not used.
-func fetch(t *testing.T, l *Listener) (address, *netcode.Token) {
+func fetch(t *testing.T, l *Listener) (address, welcome) {
 	a, err := parseURL(l.URL("127.0.0.1"))
 	require.NoError(t, err)
 	tok, err := new(Dialer).token(t.Context(), a)

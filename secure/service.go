@@ -68,7 +68,7 @@ type connKey struct{}
 // serve answers requests on a listener until close.
 func (s *service) serve(tcp net.Listener) {
 	history := max(minHistory, historyPerClient*s.listener.maxClients())
-	s.shares.max = history
+	s.shares.max = history - history/4 // the rest is for sessions that move
 	s.gate = newGate(tcp, s.tls, s.listener.ofSiblings)
 	go s.http.Serve(s.gate)
 }
@@ -101,8 +101,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil { // as over a Pipe
 		from = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	}
-	switch tok, err := s.listener.token(r, from.Addr()); {
+	switch tok, session, err := s.listener.token(r, from.Addr()); {
 	case err == nil:
+		w.Header().Set(sessionHeader, session.String())
 		answer(w, tok)
 	case errors.As(err, new(*fault)):
 		s.listener.log(err)
@@ -214,21 +215,22 @@ func tokenHeader(w http.ResponseWriter, b []byte) http.Header {
 	return h
 }
 
-// token decides about a request, and makes a token.
-func (l *Listener) token(r *http.Request, from netip.Addr) (*netcode.Token, error) {
+// token decides about a request, and makes a token for a session.
+func (l *Listener) token(r *http.Request, from netip.Addr) (*netcode.Token, sessionID, error) {
+	var none sessionID
 	public, err := l.publicAddress(r)
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	going, err := l.goesOn(r)
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	if reason := l.refusal.Load(); going == nil && reason != nil {
-		return nil, &RefusedError{Reason: *reason, RetryAfter: retryFull}
+		return nil, none, &RefusedError{Reason: *reason, RetryAfter: retryFull}
 	}
 	if going == nil && l.full() {
-		return nil, &RefusedError{Reason: "the server is full", RetryAfter: retryFull}
+		return nil, none, &RefusedError{Reason: "the server is full", RetryAfter: retryFull}
 	}
 	authorize := l.cfg.Authorize
 	if l.cfg.Backend != "" {
@@ -237,23 +239,23 @@ func (l *Listener) token(r *http.Request, from netip.Addr) (*netcode.Token, erro
 	}
 	grant, err := authorized(r, authorize)
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	if wait := l.service.shares.take(time.Now(), from); wait > 0 {
-		return nil, &RefusedError{Reason: "too many clients of your network ask for tokens", RetryAfter: wait}
+		return nil, none, &RefusedError{Reason: "too many clients of your network ask for tokens", RetryAfter: wait}
 	}
 	t := grant.ticket()
 	t.serial = l.seats.serial.Add(1)
 	if going == nil {
 		t.session, t.generation = newSessionID(), 1
 	} else if t, err = l.seats.next(going, grant); err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	tok, err := l.keys.issue(&t, public, tokenLifetime)
 	if err != nil {
-		return nil, &fault{err}
+		return nil, none, &fault{err}
 	}
-	return tok, nil
+	return tok, t.session, nil
 }
 
 // authorized returns the Grant for a request.

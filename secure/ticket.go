@@ -2,6 +2,7 @@ package secure
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -27,6 +28,18 @@ type sessionID [16]byte
 func newSessionID() (id sessionID) {
 	rand.Read(id[:])
 	return id
+}
+
+// String returns the form that sessionHeader has.
+func (id sessionID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// parseSessionID reads what String has written.
+func parseSessionID(text string) (id sessionID, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) != len(id) {
+		return id, false
+	}
+	return sessionID(b), true
 }
 
 const (
