@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/netcode"
 	"volley/simnet"
 )
 
@@ -164,6 +165,61 @@ func TestPatienceAfterStop(t *testing.T) {
 		require.NoError(t, client.Err())
 		client.Close()
 		synctest.Wait()
+		require.NoError(t, l.Close())
+		time.Sleep(time.Minute)
+	})
+}
+
+// A client whose address changes before it has a spare token moves by a token over TCP.
+func TestMoveBeforeSpares(t *testing.T) {
+	link := simnet.Link{Latency: 5 * time.Millisecond}
+	inWorld(t, link, func(t *testing.T, w *world) {
+		nat := w.behindNAT(t)
+		l := w.listen(t, &ListenConfig{})
+		client, server := w.connect(t, l)
+		w.net.SetDefault(simnet.Link{Loss: 1})
+		go echo(server)
+		time.Sleep(100 * time.Millisecond)
+		nat.Rebind()
+		w.net.SetDefault(link)
+		require.Empty(t, client.roamer.spares)
+		k := talkFor(client, 100*time.Millisecond, 4*time.Second)
+		require.Less(t, k.gap, 2*time.Second)
+		require.EqualValues(t, 1, server.Stats().Moves)
+		client.Close()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+	})
+}
+
+// A session whose socket is gone, and that finds no other way, ends after the time of silence.
+func TestBrokenSessionEnds(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: 5 * time.Millisecond}, func(t *testing.T, w *world) {
+		l := w.listen(t, &ListenConfig{})
+		d := w.dialer()
+		var socket net.PacketConn
+		dialUDP := d.dialUDP
+		d.dialUDP = func() (net.PacketConn, error) {
+			if socket != nil {
+				return nil, errors.New("the network is down")
+			}
+			var err error
+			socket, err = dialUDP()
+			return socket, err
+		}
+		client, err := d.Dial(t.Context(), l.URL("10.0.0.1"))
+		require.NoError(t, err)
+		server, err := l.AcceptConn(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		begin := time.Now()
+		w.closeTCP()
+		socket.Close()
+		<-client.Done()
+		require.Equal(t, netcode.ErrIdleTimeout, client.Err())
+		require.InDelta(t, 31, time.Since(begin).Seconds(), 1)
+		client.Close()
+		server.Close()
 		require.NoError(t, l.Close())
 		time.Sleep(time.Minute)
 	})

@@ -284,3 +284,122 @@ func TestPaceOfMoves(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// A move takes no place in the history of tokens, because the token is refused by its generation.
+func TestMovesTakeNoPlaces(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, w *world) {
+		l := w.listen(t, &ListenConfig{})
+		client, server := w.connect(t, l)
+		go echo(server)
+		var spent []*netcode.Token
+		for range 10 {
+			time.Sleep(time.Second)
+			spent = append(spent, copySpare(t, client, 0))
+			require.NoError(t, client.Rebind(t.Context()))
+		}
+		require.Equal(t, 1, l.Stats().Tokens, "that of the login")
+		for _, tok := range spent {
+			_, err := w.show(t, tok)
+			require.Error(t, err)
+		}
+		require.EqualValues(t, 10, server.Stats().Moves)
+		client.Close()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+	})
+}
+
+// A client that shows its tokens and makes no session of them has eight places at most.
+func TestShownSparesAreBounded(t *testing.T) {
+	inWorld(t, simnet.Link{}, func(t *testing.T, w *world) {
+		l := w.listen(t, &ListenConfig{})
+		client, server := w.connect(t, l)
+		go echo(server)
+		time.Sleep(time.Second)
+		attacker, err := w.net.Listen("10.6.6.6:666")
+		require.NoError(t, err)
+		public := netip.MustParseAddrPort(simServer)
+		show := func() {
+			for range 3 * maxShown {
+				ticket, err := l.seats.next(server, nil)
+				require.NoError(t, err)
+				tok, err := l.keys.issue(&ticket, public, spareLifetime)
+				require.NoError(t, err)
+				b, err := tok.MarshalBinary()
+				require.NoError(t, err)
+				for range 2 {
+					attacker.WriteTo(requestOf(b), net.UDPAddrFromAddrPort(public))
+					synctest.Wait()
+				}
+			}
+		}
+		show()
+		require.Equal(t, 1+maxShown, l.Stats().Tokens)
+		refused := l.Stats().Drops["token_used"]
+		time.Sleep(time.Second)
+		show()
+		require.Equal(t, 1+maxShown, l.Stats().Tokens)
+		require.Equal(t, refused+2*3*maxShown, l.Stats().Drops["token_used"])
+		time.Sleep(spareLifetime)
+		require.NoError(t, client.Rebind(t.Context()), "those have expired")
+		attacker.Close()
+		client.Close()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		time.Sleep(time.Minute)
+	})
+}
+
+// A session that another server has handed over begins once, whichever of its tokens comes, also
+// after it has moved.
+func TestHandedTokensOpenOnce(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: time.Millisecond}, func(t *testing.T, w *world) {
+		l := w.listen(t, &ListenConfig{})
+		var tokens []*netcode.Token
+		session := newSessionID()
+		for generation := range uint64(3) {
+			handed := ticket{session: session, generation: 5 + generation, handed: true}
+			tok, err := l.keys.issue(&handed, netip.MustParseAddrPort(simServer), spareLifetime)
+			require.NoError(t, err)
+			tokens = append(tokens, tok)
+		}
+		show := func(i int) error {
+			b, err := tokens[i].MarshalBinary()
+			require.NoError(t, err)
+			copied := new(netcode.Token)
+			require.NoError(t, copied.UnmarshalBinary(b))
+			_, err = w.show(t, copied)
+			return err
+		}
+		at := func() *Conn {
+			l.seats.mu.Lock()
+			defer l.seats.mu.Unlock()
+			return l.seats.sessions[session]
+		}
+		require.NoError(t, show(0))
+		server := at()
+		time.Sleep(time.Second)
+		require.NoError(t, show(1))
+		require.EqualValues(t, 1, server.Stats().Moves)
+		server.Close()
+		for i := range 2 {
+			require.Error(t, show(i), "token %d", i)
+		}
+		require.NoError(t, show(2), "it is at the other server again, and comes back")
+		at().Close()
+
+		// Another one has begun here, and only moves by such a token.
+		client, own := w.connect(t, l)
+		session = own.session
+		handed := ticket{session: session, generation: own.issued + 10, handed: true}
+		tok, err := l.keys.issue(&handed, netip.MustParseAddrPort(simServer), spareLifetime)
+		require.NoError(t, err)
+		tokens[0] = tok
+		require.NoError(t, show(0))
+		client.Close()
+		own.Close()
+		require.Error(t, show(0))
+		require.NoError(t, l.Close())
+		time.Sleep(time.Minute)
+	})
+}
