@@ -91,7 +91,8 @@ func (c *Conn) Done() <-chan struct{} {
 // Err returns nil while the session lives, and then why it is over:
 //   - net.ErrClosed after Close;
 //   - io.EOF if the peer has closed it, or a *[CloseError] if the peer has said why;
-//   - [netcode.ErrIdleTimeout] if the peer was silent for 30 s;
+//   - [netcode.ErrIdleTimeout] if the peer was silent for 30 s, or shorter if [Conn.Next] has
+//     found a third server of a fleet;
 //   - [ErrMoved] if it goes on at another server, or after a restart of its own;
 //   - a *[RefusedError] if the server does not know it any more;
 //   - what broke the socket.

@@ -207,7 +207,9 @@ func (d *Dialer) tokenOfServer(ctx context.Context, a address, header http.Heade
 		return fail("token", err)
 	}
 	w, err := parseReply(reply, req)
-	if refused := (*RefusedError)(nil); err != nil && !errors.As(err, &refused) {
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		refused.server = unzoned(raw.RemoteAddr())
+	} else if err != nil {
 		return fail("token", err)
 	}
 	if tcp, ok := raw.RemoteAddr().(*net.TCPAddr); ok && err == nil {

@@ -73,6 +73,8 @@ type RefusedError struct {
 	Reason string
 	// RetryAfter is when the server expects to have room, 0 if a retry does not help.
 	RetryAfter time.Duration
+
+	server string // address of the token service that has refused; empty: a backend
 }
 
 func (e *RefusedError) Error() string {

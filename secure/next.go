@@ -6,9 +6,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"volley/internal/sideband"
+	"volley/netcode"
 )
 
 // keepOther keeps a spare token for another server, if it is newer.
@@ -23,7 +26,7 @@ func (r *roamer) keepOther(now time.Time, msg []byte) {
 		r.other.wipe()
 	}
 	r.knowLocked(id)
-	r.other = &s
+	r.other, r.others = &s, true
 }
 
 // leave goes to another server, or ends the session for the application to dial again.
@@ -33,7 +36,7 @@ func (r *roamer) leave(elsewhere bool) {
 		c := r.conn
 		r.mu.Unlock()
 		if c != nil {
-			r.endBy(c, nil)
+			r.endBy(c, nil, ErrMoved)
 		}
 		return
 	}
@@ -78,18 +81,83 @@ func (r *roamer) goElsewhere(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.endBy(c, following)
+	r.endBy(c, following, ErrMoved)
 	return nil
 }
 
-// endBy ends a session that has moved to the following one, if any, and tells its server.
-func (r *roamer) endBy(c, following *Conn) {
+var errSameServer = errors.New("secure: the URL leads to the server that does not answer")
+
+// dialAnew dials the URL until that gives a session at another server. It gives the other ways
+// some time before, or until the token for another server has failed.
+func (r *roamer) dialAnew(ctx context.Context, failed <-chan struct{}) error {
 	r.mu.Lock()
-	r.next = following
+	others := r.others
 	r.mu.Unlock()
-	session := sideband.Of(c.Conn)
-	session.End(ErrMoved, []byte{controlGone})
-	if following != nil && c.Err() != ErrMoved { // the application has closed it meanwhile
+	if !others {
+		return errNoWay // the URL leads to the same server
+	}
+	select {
+	case <-failed:
+	case <-time.After(otherStep):
+	case <-ctx.Done():
+		return errNoWay
+	}
+	a := r.address()
+	a.at = ""
+	for wait := redialFirst; ; wait = min(2*wait, 4*moveStep) {
+		err := r.dialOther(ctx, a)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if again, _ := retry(err); !again && err != errSameServer {
+			return err
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// dialOther dials, and ends the session for the new one. The server of the session has better
+// ways, by which it goes on.
+func (r *roamer) dialOther(ctx context.Context, a address) error {
+	w, err := r.dialer.token(ctx, a)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	c := r.conn
+	r.mu.Unlock()
+	if slices.ContainsFunc(w.Info().Servers, func(s netip.AddrPort) bool { return s.String() == c.RemoteAddr().String() }) {
+		wipeToken(w.Token)
+		return errSameServer
+	}
+	following, err := r.dialer.join(ctx, a, w)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // another way was found meanwhile
+		following.Close()
+		return ctx.Err()
+	}
+	r.endBy(c, following, netcode.ErrIdleTimeout)
+	return nil
+}
+
+// endBy ends a session for the following one, if any, and tells its server.
+func (r *roamer) endBy(c, following *Conn, why error) {
+	r.mu.Lock()
+	first := r.next == nil
+	if first {
+		r.next = following
+	}
+	r.mu.Unlock()
+	if first {
+		sideband.Of(c.Conn).End(why, []byte{controlGone})
+	}
+	if following != nil && (!first || c.Err() != why) { // the application has closed it meanwhile
 		following.Close()
 	}
 }

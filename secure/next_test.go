@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/testenv"
+	"volley/netcode"
 	"volley/simnet"
 )
 
@@ -238,6 +239,160 @@ func TestDrainMany(t *testing.T) {
 		t.Logf("%d clients in %v: half of the gaps are at most %v, 99 of 100 %v, all %v", n, took, longest[n/2], longest[n*99/100-1], longest[n-1])
 		require.LessOrEqual(t, longest[n*99/100-1], 250*time.Millisecond)
 		require.NoError(t, b.Close())
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// give gives the client of a session a token for another server.
+func give(t *testing.T, from *Listener, c *Conn, to *Listener) {
+	t.Helper()
+	s := &seat{c, from}
+	ticket, err := s.Ticket(nil)
+	require.NoError(t, err)
+	spare, err := (*server)(to).Seal(c.session, ticket, to.Addr().String())
+	require.NoError(t, err)
+	s.Give(spare)
+}
+
+// die takes servers with their sessions away, and tells nobody.
+func (hs *hosts) die(w *world, link simnet.Link, all ...*Listener) {
+	w.net.SetDefault(simnet.Link{Loss: 1})
+	for _, l := range all {
+		hs.at.Delete(l.Addr().String())
+		for s := range l.Conns() {
+			s.Close()
+		}
+		l.Close()
+	}
+	time.Sleep(10 * time.Millisecond)
+	w.net.SetDefault(link)
+}
+
+// Clients of a server that dies go on at the one for which they have a token.
+func TestDeath(t *testing.T) {
+	link := simnet.Link{Latency: 10 * time.Millisecond}
+	inWorld(t, link, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		key := filepath.Join(t.TempDir(), "key")
+		a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: key})
+		d := hs.dialer(w)
+		var clients []*Conn
+		for range 50 {
+			client, err := d.Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			server, err := a.AcceptConn(t.Context())
+			require.NoError(t, err)
+			go echo(server)
+			give(t, a, server, b)
+			clients = append(clients, client)
+		}
+		time.Sleep(time.Second)
+		hs.die(w, link, a)
+		begin := time.Now()
+		var following sync.WaitGroup
+		took := make([]time.Duration, len(clients))
+		for i, c := range clients {
+			following.Go(func() {
+				go talkFor(c, 100*time.Millisecond, 10*time.Second)
+				next, err := c.Next(context.Background())
+				if err == nil {
+					took[i] = time.Since(begin)
+					next.Close()
+				}
+			})
+			go func() {
+				if s, err := b.AcceptConn(context.Background()); err == nil {
+					s.Read(make([]byte, 10))
+					s.Close()
+				}
+			}()
+		}
+		following.Wait()
+		for i, c := range clients {
+			require.Equal(t, ErrMoved, c.Err())
+			require.NotZero(t, took[i])
+			// A message is sent, 250 ms without an answer, 150 ms for a ping, up to 200 ms at random, a step.
+			require.LessOrEqual(t, took[i], 1250*time.Millisecond)
+		}
+		time.Sleep(12 * time.Second)
+		require.NoError(t, b.Close())
+	})
+}
+
+// A client whose server dies, and the one for which it has a token, dials the URL again while the
+// session waits for both.
+func TestTwoDeaths(t *testing.T) {
+	link := simnet.Link{Latency: 20 * time.Millisecond}
+	inWorld(t, link, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		key := filepath.Join(t.TempDir(), "key")
+		a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: key})
+		c := hs.add(t, w, "10.0.0.3:7777", &ListenConfig{KeyFile: key})
+		name := func(address string) {
+			at, _ := hs.at.Load(address)
+			hs.at.Store("game.example:7777", at)
+		}
+		name("10.0.0.1:7777")
+		client, err := hs.dialer(w).Dial(t.Context(), a.URL("game.example"))
+		require.NoError(t, err)
+		server, err := a.AcceptConn(t.Context())
+		require.NoError(t, err)
+		give(t, a, server, b)
+		time.Sleep(time.Second)
+		name("10.0.0.3:7777")
+		hs.die(w, link, a, b)
+		begin := time.Now()
+		go talkFor(client, 100*time.Millisecond, 10*time.Second)
+		next, err := client.Next(t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(begin), 5*time.Second)
+		require.Equal(t, netcode.ErrIdleTimeout, client.Err())
+		there, err := c.AcceptConn(t.Context())
+		require.NoError(t, err)
+		_, resumed := there.Resumed()
+		require.False(t, resumed)
+		next.Close()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, there.Close())
+		require.NoError(t, c.Close())
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// A client whose URL leads to its own server alone waits for that, and keeps its session.
+func TestSameServerIsNotDialedAnew(t *testing.T) {
+	link := simnet.Link{Latency: 20 * time.Millisecond}
+	inWorld(t, link, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		key := filepath.Join(t.TempDir(), "key")
+		a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: key})
+		var clients []*Conn
+		for range 20 {
+			client, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			server, err := a.AcceptConn(t.Context())
+			require.NoError(t, err)
+			go echo(server)
+			give(t, a, server, b)
+			clients = append(clients, client)
+		}
+		time.Sleep(time.Second)
+		hs.die(w, link, b)
+		w.net.SetDefault(simnet.Link{Loss: 1}) // UDP alone
+		for _, c := range clients {
+			go talkFor(c, 100*time.Millisecond, 15*time.Second)
+		}
+		time.Sleep(8 * time.Second)
+		w.net.SetDefault(link)
+		time.Sleep(10 * time.Second)
+		for _, c := range clients {
+			require.NoError(t, c.Err())
+			require.NoError(t, c.Close())
+		}
+		require.NoError(t, a.Close())
 		time.Sleep(2 * time.Second)
 	})
 }

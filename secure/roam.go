@@ -36,6 +36,7 @@ type roamer struct {
 	used     uint64     // the highest generation that was shown to the server
 	spares   []spare    // of higher ones, in order
 	other    *elsewhere // for another server; nil: there is none
+	others   bool       // there was one
 	next     *Conn      // which follows at another server
 	asked    int        // for spares, since one came
 	askAt    time.Time
@@ -65,6 +66,8 @@ const (
 	longestTrip  = time.Second
 	moveJitter   = 200 * time.Millisecond
 	moveStep     = time.Second            // for the challenge, before the next token is tried
+	shortStep    = moveStep / 2           // the same, if one of them is for another server
+	otherStep    = 3 * time.Second        // for another server, before the URL is dialed again
 	moveMercy    = 250 * time.Millisecond // for a move once the old way is heard
 
 	// The keys of spare tokens come by the session that they follow. So every hour a session
@@ -393,7 +396,17 @@ func (r *roamer) move(ctx context.Context) error {
 	defer cancel()
 	own, stop := context.WithCancel(ctx)
 	defer stop()
-	ways := []func() error{func() error { return r.goElsewhere(ctx) }}
+	failed := make(chan struct{}) // the token for another server
+	ways := []func() error{
+		func() error {
+			err := r.goElsewhere(ctx)
+			if err != nil && err != errNoWay {
+				close(failed)
+			}
+			return err
+		},
+		func() error { return r.dialAnew(own, failed) },
+	}
 	if second, ok := r.takeSpare(); ok {
 		ways = append(ways, func() error { return r.moveBySpare(own, &second) })
 	}
@@ -404,30 +417,46 @@ func (r *roamer) move(ctx context.Context) error {
 	for _, way := range ways {
 		go func() { results <- way() }()
 	}
-	var over *RefusedError // the server does not know the session any more
+	var over error // the server does not know the session any more
 	err := errNoWay
 	for range ways {
 		switch e := <-results; {
 		case e == nil:
 			err = nil
 			cancel()
-		case errors.As(e, &over) && over.Reason == errSessionOver.Error():
+		case r.isOver(e):
+			over = e
 			stop()
 		case err == errNoWay:
 			err = e
 		}
 	}
-	if err != nil && over != nil && over.Reason == errSessionOver.Error() {
+	if err != nil && over != nil {
 		sideband.Of(r.conn.Conn).End(over, nil)
 		return over
 	}
 	return err
 }
 
+// isOver reports whether the server does not know the session any more. The name in a URL can
+// lead to another server of a fleet, which never knew it.
+func (r *roamer) isOver(err error) bool {
+	refused := (*RefusedError)(nil)
+	if !errors.As(err, &refused) || refused.Reason != errSessionOver.Error() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.others || refused.server == unzoned(r.conn.RemoteAddr())
+}
+
 // step returns how long a token is tried alone.
 func (r *roamer) step() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.other != nil {
+		return max(shortStep, 4*r.rtt)
+	}
 	return max(moveStep, 4*r.rtt)
 }
 
@@ -515,9 +544,7 @@ func (r *roamer) moveByTCP(ctx context.Context) error {
 func (r *roamer) keepMovingByTCP(ctx context.Context) error {
 	for wait := moveStep; ; wait = min(2*wait, 4*moveStep) {
 		err := r.moveByTCP(ctx)
-		refused := (*RefusedError)(nil)
-		switch {
-		case err == nil, ctx.Err() != nil, errors.As(err, &refused) && refused.Reason == errSessionOver.Error():
+		if err == nil || ctx.Err() != nil || r.isOver(err) {
 			return err
 		}
 		select {
