@@ -16,6 +16,7 @@ import (
 
 	"volley/secure"
 	"volley/simnet"
+	"volley/volleydebug"
 )
 
 // nodes starts nodes with one key, each of which knows those before, and waits until all know all.
@@ -230,6 +231,26 @@ func TestDeath(t *testing.T) {
 	require.Equal(t, secure.ErrMoved, former.Err())
 	require.EqualValues(t, 1, all[1].Stats().Came)
 	require.EqualValues(t, 0, all[1].Stats().Bad)
+}
+
+// The debug page shows nodes until they are closed.
+func TestSeen(t *testing.T) {
+	all := nodes(t, 2, nil)
+	c := newClient(t, all[0])
+	c.hears(t, "node-0: hello")
+	all[0].spared(t, 1)
+	all[1].SetLoad(7)
+	require.Eventually(t, func() bool { return all[0].Peers()[0].Load == 7 }, 20*time.Second, 10*time.Millisecond)
+	seen := volleydebug.Snapshot().Nodes
+	require.Len(t, seen, 2)
+	n, s := seen[0], all[0].Stats()
+	require.Equal(t, volleydebug.Node{
+		Name: "node-0", Sessions: 1, Spared: 1, Load: 1, Given: s.Given, Missed: s.Missed, Peers: n.Peers,
+	}, n)
+	require.Equal(t, []volleydebug.Peer{{Name: "node-1", Load: 7, Alive: true, Heard: n.Peers[0].Heard}}, n.Peers)
+	require.Equal(t, all[1].Stats().Sealed, seen[1].Sealed)
+	all[1].kill()
+	require.Len(t, volleydebug.Snapshot().Nodes, 1)
 }
 
 // A node that is drained sends its clients to the other one.

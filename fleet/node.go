@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"volley/internal/handover"
+	"volley/internal/registry"
 	"volley/secure"
 )
 
@@ -122,6 +123,7 @@ func Join(ctx context.Context, cfg *Config) (*Node, error) {
 		return nil, err
 	}
 	go n.loop()
+	registry.AddNode((*view)(n))
 	return n, nil
 }
 
@@ -265,15 +267,18 @@ type Peer struct {
 // Peers returns the other nodes, in order of their names. Those that have closed, and those that
 // were not heard for five minutes, are not there.
 func (n *Node) Peers() (peers []Peer) {
-	n.do(func() {
-		now := time.Now()
-		for _, p := range n.peers {
-			peers = append(peers, Peer{
-				Name: p.name, Load: p.load, Sessions: int(p.sessions), Drains: p.flags&flagDrains != 0,
-				Alive: p.alive, Heard: now.Sub(p.heard),
-			})
-		}
-	})
+	n.do(func() { peers = n.peersNow() })
+	return peers
+}
+
+func (n *Node) peersNow() (peers []Peer) {
+	now := time.Now()
+	for _, p := range n.peers {
+		peers = append(peers, Peer{
+			Name: p.name, Load: p.load, Sessions: int(p.sessions), Drains: p.flags&flagDrains != 0,
+			Alive: p.alive, Heard: now.Sub(p.heard),
+		})
+	}
 	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.Name, b.Name) })
 	return peers
 }
@@ -294,16 +299,40 @@ type Stats struct {
 
 // Stats returns the figures of the node, all zero after Close.
 func (n *Node) Stats() (s Stats) {
-	n.do(func() {
-		s = n.counts
-		s.Sessions = len(n.own)
-		for _, o := range n.own {
-			if o.ready && o.target.takes() {
-				s.Spared++
-			}
+	n.do(func() { s = n.statsNow() })
+	return s
+}
+
+func (n *Node) statsNow() Stats {
+	s := n.counts
+	s.Sessions = len(n.own)
+	for _, o := range n.own {
+		if o.ready && o.target.takes() {
+			s.Spared++
+		}
+	}
+	return s
+}
+
+// A view is a Node as package volleydebug sees it.
+type view Node
+
+// View implements registry.NodeViewer.
+func (v *view) View(to *registry.Node) bool {
+	n := (*Node)(v)
+	return n.do(func() {
+		s := n.statsNow()
+		*to = registry.Node{
+			Name: n.cfg.Name, Sessions: s.Sessions, Spared: s.Spared, Load: n.loadNow(), Drains: n.drains,
+			Came: s.Came, Left: s.Left, Yielded: s.Yielded, Given: s.Given, Sealed: s.Sealed, Refused: s.Refused,
+			Bad: s.Bad, Missed: s.Missed,
+		}
+		for _, p := range n.peersNow() {
+			to.Peers = append(to.Peers, registry.Peer{
+				Name: p.Name, Sessions: p.Sessions, Load: p.Load, Drains: p.Drains, Alive: p.Alive, Heard: p.Heard,
+			})
 		}
 	})
-	return s
 }
 
 // Close leaves the fleet. The Listener and its sessions live on, without spare tokens for other
@@ -367,6 +396,7 @@ func (n *Node) loop() {
 
 // leave says goodbye.
 func (n *Node) leave() {
+	registry.RemoveNode((*view)(n))
 	if n.server != nil {
 		n.server.Watch(nil)
 	}

@@ -2,6 +2,7 @@ package volleydebug
 
 import (
 	"encoding/json"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -58,6 +59,7 @@ func (f *frame) appendHead(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(f.total), 10)
 	b = append(b, `,"explained":`...)
 	b = strconv.AppendBool(b, f.explained)
+	b = f.appendNodes(append(b, `,"nodes":`...))
 	return append(b, `,"listeners":`...)
 }
 
@@ -192,22 +194,63 @@ func (f *frame) appendListeners(b []byte) []byte {
 		b = append(comma(b, i), `{"id":`...)
 		b = strconv.AppendUint(b, l.ID, 10)
 		b = appendTexts(b, [][2]string{{"protocol", l.Protocol}, {"kind", l.Kind}, {"addr", address(l.Addr)}, {"born", stamp(l.Born)}})
-		for _, n := range [...]struct {
-			name  string
-			value uint64
-		}{
+		b = appendCounts(b, []count{
 			{"conns", uint64(l.Conns)}, {"memory_bytes", uint64(l.Memory)}, {"max_memory_bytes", uint64(l.MaxMemory)},
 			{"accepted", l.Accepted}, {"refused", l.Refused}, {"filtered", l.Filtered}, {"unknown", l.Unknown}, {"invalid", l.Invalid},
 			{"read_errors", l.ReadErrors}, {"write_errors", l.WriteErrors}, {"socket_drops", l.SocketDrops},
 			{"read_calls", l.ReadCalls}, {"send_calls", l.SendCalls},
 			{"socket_read_buffer_bytes", uint64(l.SocketReadBuffer)}, {"socket_write_buffer_bytes", uint64(l.SocketWriteBuffer)},
-		} {
-			b = append(append(append(b, `,"`...), n.name...), `":`...)
-			b = strconv.AppendInt(b, int64(n.value), 10)
-		}
+		})
 		b = append(b, '}')
 	}
 	return append(b, ']')
+}
+
+func (f *frame) appendNodes(b []byte) []byte {
+	b = append(b, '[')
+	for i := range f.state.Nodes {
+		n := &f.state.Nodes[i]
+		b = append(comma(b, i), `{"name":`...)
+		b = appendString(b, n.Name)
+		b = appendStanding(b, n.Sessions, n.Load, n.Drains)
+		b = appendCounts(b, []count{
+			{"spared", uint64(n.Spared)}, {"came", n.Came}, {"left", n.Left}, {"yielded", n.Yielded},
+			{"given", n.Given}, {"sealed", n.Sealed}, {"refused", n.Refused}, {"bad", n.Bad}, {"missed", n.Missed},
+		})
+		b = append(b, `,"peers":[`...)
+		for k, p := range n.Peers {
+			b = append(comma(b, k), `{"name":`...)
+			b = appendString(b, p.Name)
+			b = appendStanding(b, p.Sessions, p.Load, p.Drains)
+			b = strconv.AppendBool(append(b, `,"alive":`...), p.Alive)
+			b = appendNumber(append(b, `,"heard_ms":`...), math.Round(millis(p.Heard)))
+			b = append(b, '}')
+		}
+		b = append(b, "]}"...)
+	}
+	return append(b, ']')
+}
+
+// appendStanding appends what nodes and their peers have in common. A load without end is null.
+func appendStanding(b []byte, sessions int, load float64, drains bool) []byte {
+	b = strconv.AppendInt(append(b, `,"sessions":`...), int64(sessions), 10)
+	b = appendNumber(append(b, `,"load":`...), load)
+	return strconv.AppendBool(append(b, `,"drains":`...), drains)
+}
+
+// A count is a field of an object with a whole number.
+type count struct {
+	name  string
+	value uint64
+}
+
+// appendCounts appends fields to an object that has some.
+func appendCounts(b []byte, counts []count) []byte {
+	for _, n := range counts {
+		b = append(append(append(b, `,"`...), n.name...), `":`...)
+		b = strconv.AppendUint(b, n.value, 10)
+	}
+	return b
 }
 
 func (f *frame) appendEnds(b []byte) []byte {

@@ -287,6 +287,7 @@ type event struct {
 	New     []conn
 	Gone    []float64
 	D       [][]*float64
+	Nodes   json.RawMessage
 }
 
 // stream begins to hear the events of a server.

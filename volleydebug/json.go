@@ -65,6 +65,7 @@ func (f *frame) appendJSON() []byte {
 	b = strconv.AppendInt(b, int64(os.Getpid()), 10)
 	b = append(b, `,"total":`...)
 	b = strconv.AppendInt(b, int64(f.total), 10)
+	b = f.appendNodes(append(b, `,"nodes":`...))
 	b = f.appendListeners(append(b, `,"listeners":`...))
 	b = append(b, `,"conns":[`...)
 	for i := range f.state.Conns {

@@ -193,9 +193,42 @@ type End struct {
 	Reason string
 }
 
+// A Node is a member of a fleet (package fleet) in the process. Counters begin with the node.
+// Fields may be added.
+type Node struct {
+	Name string
+	// Sessions are those of now, and Spared those of which the client has a token for another
+	// node. Load is what other nodes go by, +Inf if they send no clients. Drains says that the
+	// node sends its own away.
+	Sessions, Spared int
+	Load             float64
+	Drains           bool
+	// Came counts sessions that have come from other nodes, Left those that have gone or were
+	// silent, and Yielded those that ended here because they were at another node.
+	Came, Left, Yielded uint64
+	// Given counts tokens for other nodes that clients here were given, Sealed those for here
+	// that other nodes were given, and Refused those that they were not given.
+	Given, Sealed, Refused uint64
+	// Bad counts messages that were malformed or not from nodes, and Missed the times that
+	// messages of a node were missed.
+	Bad, Missed uint64
+	Peers       []Peer // the other nodes, in order of their names
+}
+
+// A Peer is another node as a [Node] sees it.
+type Peer struct {
+	Name     string
+	Sessions int
+	Load     float64
+	Drains   bool
+	Alive    bool          // it was heard within a second
+	Heard    time.Duration // since it was heard last
+}
+
 // A State is the state of the listeners and connections of the process at a time.
 type State struct {
 	Time      time.Time
+	Nodes     []Node // of fleets
 	Listeners []Listener
 	Conns     []Conn  // in no order
 	Ended     []Group // of connections without a Listener
@@ -223,6 +256,9 @@ func snapshot(atMost int) (s State, explained bool) {
 	groups := registry.Groups() // first: a connection that ends meanwhile must not count twice
 	ls, cs, explained := registry.Look(atMost)
 	s = State{Time: time.Now(), Listeners: make([]Listener, len(ls)), Conns: make([]Conn, len(cs))}
+	for _, n := range registry.Nodes() {
+		s.Nodes = append(s.Nodes, publicNode(&n))
+	}
 	for i := range ls {
 		s.Listeners[i] = publicListener(&ls[i])
 	}
@@ -236,6 +272,19 @@ func snapshot(atMost int) (s State, explained bool) {
 		s.Ends = append(s.Ends, End(e))
 	}
 	return s, explained
+}
+
+// publicNode converts what has structs inside.
+func publicNode(n *registry.Node) Node {
+	p := Node{
+		Name: n.Name, Sessions: n.Sessions, Spared: n.Spared, Load: n.Load, Drains: n.Drains,
+		Came: n.Came, Left: n.Left, Yielded: n.Yielded, Given: n.Given, Sealed: n.Sealed, Refused: n.Refused,
+		Bad: n.Bad, Missed: n.Missed, Peers: make([]Peer, len(n.Peers)),
+	}
+	for i, other := range n.Peers {
+		p.Peers[i] = Peer(other)
+	}
+	return p
 }
 
 // publicListener converts what has a struct inside.

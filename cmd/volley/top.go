@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,25 +27,26 @@ type topOptions struct {
 	rows     int
 }
 
-// maxTopAnswer limits what is read of a process, in bytes.
-const maxTopAnswer = 64 << 20
+const (
+	maxTopAnswer  = 64 << 20 // bytes that are read of a process
+	maxTopSources = 100      // processes
+)
 
 func newTopCommand() *cobra.Command {
 	o := topOptions{interval: span(time.Second)}
 	cmd := &cobra.Command{
-		Use:   "top [URL | HOST[:PORT]]",
-		Short: "Show the worst connections of a process",
+		Use:   "top [URL | HOST[:PORT]]...",
+		Short: "Show the worst connections of a process, or of a fleet",
 		Long: `Top shows the worst connections of a process, which it reads from the process's
-debug page (package volleydebug). Without an address it asks localhost:6060, and
-without a port it asks port 6060. On a terminal it updates a list. Elsewhere it
-prints lines once.`,
-		Args: cobra.MaximumNArgs(1),
+debug page (package volleydebug), and the nodes of a fleet in it. Several addresses
+are those of a fleet. Without an address it asks localhost:6060, and without a port
+it asks port 6060. On a terminal it updates a list. Elsewhere it prints lines once.`,
+		Args: cobra.MaximumNArgs(maxTopSources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address := "localhost:6060"
-			if len(args) > 0 {
-				address = args[0]
+			if len(args) == 0 {
+				args = []string{"localhost:6060"}
 			}
-			return o.run(cmd, address)
+			return o.run(cmd, args)
 		},
 	}
 	f := cmd.Flags()
@@ -56,10 +58,14 @@ prints lines once.`,
 	return cmd
 }
 
-func (o *topOptions) run(cmd *cobra.Command, address string) error {
-	target, err := topURL(address)
-	if err != nil {
-		return err
+func (o *topOptions) run(cmd *cobra.Command, addresses []string) error {
+	var all []*topSource
+	for _, address := range addresses {
+		target, err := topURL(address)
+		if err != nil {
+			return err
+		}
+		all = append(all, &topSource{address: address, target: target})
 	}
 	key, ok := topKeys[o.sort]
 	switch {
@@ -75,29 +81,35 @@ func (o *topOptions) run(cmd *cobra.Command, address string) error {
 	if o.count == 0 && !live {
 		o.count = 1
 	}
-	return o.loop(cmd.Context(), w, target, key, live)
+	return o.loop(cmd.Context(), w, all, key, live)
+}
+
+// A topSource is a process that is looked at.
+type topSource struct {
+	address, target string
+	last            *topAnswer // nil: there was none
+	err             error      // of the last look
 }
 
 // loop takes looks until there have been enough, or the context is over.
-func (o *topOptions) loop(ctx context.Context, w io.Writer, target string, key func(*topConn) float64, live bool) error {
+func (o *topOptions) loop(ctx context.Context, w io.Writer, all []*topSource, key func(*topConn) float64, live bool) error {
 	tick := time.NewTicker(time.Duration(o.interval))
 	defer tick.Stop()
-	var before *topAnswer
 	for n := 1; ; n++ {
-		a, err := o.look(ctx, &target)
-		switch {
-		case ctx.Err() != nil:
+		var looks sync.WaitGroup
+		for _, s := range all {
+			looks.Go(func() { o.lookAt(ctx, s) })
+		}
+		looks.Wait()
+		if ctx.Err() != nil {
 			return nil
-		case err != nil && (!live || before == nil):
+		}
+		silent := !slices.ContainsFunc(all, func(s *topSource) bool { return s.err == nil || live && s.last != nil })
+		if silent {
+			return all[0].err
+		}
+		if err := o.show(w, all, key, live); err != nil {
 			return err
-		case err != nil:
-			fmt.Fprintf(w, "\x1b[Hno answer: %s\x1b[K\n", printable(err.Error()))
-		default:
-			a.since(before)
-			before = a
-			if err := o.show(w, a, key, live); err != nil {
-				return err
-			}
 		}
 		if n == o.count {
 			return nil
@@ -107,6 +119,15 @@ func (o *topOptions) loop(ctx context.Context, w io.Writer, target string, key f
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// lookAt takes a look at a process.
+func (o *topOptions) lookAt(ctx context.Context, s *topSource) {
+	a, err := o.look(ctx, &s.target)
+	if s.err = err; err == nil {
+		a.since(s.last)
+		s.last = a
 	}
 }
 
@@ -140,7 +161,24 @@ type topAnswer struct {
 	Program string     `json:"program"`
 	PID     int        `json:"pid"`
 	Total   int        `json:"total"`
+	Nodes   []topNode  `json:"nodes"`
 	Conns   []*topConn `json:"conns"`
+}
+
+// A topNode is a member of a fleet.
+type topNode struct {
+	topPeer
+	Came, Left uint64
+	Peers      []topPeer
+}
+
+// A topPeer is a node as another one sees it.
+type topPeer struct {
+	Name          string
+	Sessions      int
+	Load          *float64 // null: it takes no clients
+	Drains, Alive bool
+	Heard         float64 `json:"heard_ms"`
 }
 
 // A topConn is a connection, with those figures that its protocol tells.
@@ -258,8 +296,8 @@ func firstLine(b []byte) string {
 }
 
 // worst returns the connections to be shown, the worst first.
-func (o *topOptions) worst(a *topAnswer, key func(*topConn) float64) []*topConn {
-	list := slices.DeleteFunc(slices.Clone(a.Conns), func(c *topConn) bool {
+func (o *topOptions) worst(conns []*topConn, key func(*topConn) float64) []*topConn {
+	list := slices.DeleteFunc(slices.Clone(conns), func(c *topConn) bool {
 		return !strings.Contains(strings.Join([]string{c.Protocol, c.Over, c.Role, c.Label, c.Remote, c.Local}, " "), o.filter)
 	})
 	slices.SortFunc(list, func(x, y *topConn) int {

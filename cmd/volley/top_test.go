@@ -77,6 +77,36 @@ func TestTop(t *testing.T) {
 	require.Len(t, strings.Split(strings.TrimSpace(o.stdout), "\n"), 4, "both ends: %s", o.stdout)
 }
 
+// TestTopFleet: several processes are one list, with a line for each node. A process that does
+// not answer is named, unless none does.
+func TestTopFleet(t *testing.T) {
+	serve := func(node, conn string) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"program":"game","nodes":[%s],"conns":[%s]}`, node, conn)
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	a := serve(`{"name":"eu-1","sessions":7,"load":7,"drains":false,"came":3,"left":2,"yielded":1,"peers":[
+		{"name":"eu-2\u001b[2J","sessions":5,"load":9,"drains":false,"alive":true,"heard_ms":20},{"name":"eu-3","alive":false,"heard_ms":12000},
+		{"name":"eu-4","sessions":1,"load":null,"alive":true},{"name":"eu-5","sessions":2,"load":2,"drains":true,"alive":true}]}`, `{"id":1,"remote":"192.0.2.1:5","loss":0.1}`)
+	b := serve(`{"name":"eu-2","sessions":5,"load":5}`, `{"id":1,"remote":"192.0.2.2:5","loss":0.2}`)
+	o := program(t, "top", a, "127.0.0.1:1", b)
+	require.Equal(t, exitOK, o.status, o.stderr)
+	lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+	require.Len(t, lines, 8, o.stdout)
+	require.Equal(t, `node eu-1 7 sessions, 3 came, 2 left; "eu-2\x1b[2J" 5 sessions and a load of 9; eu-3 silent for 12 s; `+
+		"eu-4 1 sessions and wants no more; eu-5 2 sessions that it sends away", lines[1])
+	require.Contains(t, lines[2], "127.0.0.1:1: no answer: ")
+	require.Equal(t, "node eu-2 5 sessions, 0 came, 0 left", lines[4])
+	require.Contains(t, lines[6], "192.0.2.2:5", "the worst of all")
+	require.Contains(t, lines[7], "192.0.2.1:5")
+	require.NotContains(t, o.stdout, "\x1b")
+	o = program(t, "top", "127.0.0.1:1", "127.0.0.1:2")
+	require.Equal(t, exitFailure, o.status)
+	require.Contains(t, o.stderr, "127.0.0.1:1")
+}
+
 // TestTopInterrupt: Ctrl-C ends it in order.
 func TestTopInterrupt(t *testing.T) {
 	url, _ := debugged(t)

@@ -10,23 +10,69 @@ import (
 	"unicode/utf8"
 )
 
-func (o *topOptions) show(w io.Writer, a *topAnswer, key func(*topConn) float64, live bool) error {
-	list := o.worst(a, key)
-	title := fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort)
+func (o *topOptions) show(w io.Writer, all []*topSource, key func(*topConn) float64, live bool) error {
+	var heads []string
+	var conns []*topConn
+	for _, s := range all {
+		switch {
+		case s.err != nil:
+			heads = append(heads, printable(s.address)+": no answer: "+printable(s.err.Error()))
+		default:
+			a := s.last
+			heads = append(heads, fmt.Sprintf("%s, process %d, %s: %d connections, the worst by %s", printable(a.Program), a.PID, a.Time.Local().Format(time.TimeOnly), a.Total, o.sort))
+			for _, n := range a.Nodes {
+				heads = append(heads, n.String())
+			}
+		}
+		if s.last != nil {
+			conns = append(conns, s.last.Conns...)
+		}
+	}
+	list := o.worst(conns, key)
 	f, ok := liveTerminal(w)
 	if !ok || !live {
-		_, err := io.WriteString(w, title+"\n"+strings.Join(topTable(list), "\n")+"\n")
+		_, err := io.WriteString(w, strings.Join(append(heads, topTable(list)...), "\n")+"\n")
 		return err
 	}
 	width, height := terminalSize(f)
 	var b strings.Builder
 	b.WriteString("\x1b[H")
-	for _, line := range append([]string{cut(title, width-1)}, topScreen(list, width-1, height-2)...) {
+	for i := range heads {
+		heads[i] = cut(heads[i], width-1)
+	}
+	for _, line := range append(heads, topScreen(list, width-1, height-1-len(heads))...) {
 		b.WriteString(line + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// String returns the line of a node.
+func (n *topNode) String() string {
+	line := fmt.Sprintf("node %s, %d came, %d left", &n.topPeer, n.Came, n.Left)
+	for _, p := range n.Peers {
+		if p.Alive {
+			line += "; " + p.String()
+		} else {
+			line += fmt.Sprintf("; %s silent for %.0f s", printable(p.Name), p.Heard/1000)
+		}
+	}
+	return line
+}
+
+// String returns the state of a node in words.
+func (p *topPeer) String() string {
+	s := fmt.Sprintf("%s %d sessions", printable(p.Name), p.Sessions)
+	switch {
+	case p.Drains:
+		s += " that it sends away"
+	case p.Load == nil:
+		s += " and wants no more"
+	case *p.Load != float64(p.Sessions):
+		s += fmt.Sprintf(" and a load of %g", *p.Load)
+	}
+	return s
 }
 
 // A topColumn is a column of the list of connections.

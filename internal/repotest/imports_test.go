@@ -94,16 +94,16 @@ var importRules = map[string]importRule{
 	"volley/webgate/browsertest": {modules: []string{anyModule}, allow: append([]string{"volley/webgate"}, publicPackages...), test: []string{"volley/internal/vectors"}},
 	"volley/fleet": {
 		modules: []string{"github.com/nats-io"},
-		allow:   []string{"volley/secure", "volley/internal/handover", "volley/fleet/internal/hook"},
-		test:    []string{"volley/internal/leaktest", "volley/simnet"},
+		allow:   []string{"volley/secure", "volley/internal/handover", "volley/internal/registry", "volley/fleet/internal/hook"},
+		test:    []string{"volley/internal/leaktest", "volley/simnet", "volley/volleydebug"},
 	},
 	"volley/fleet/internal": {},
 	"volley/fleet/drill": {
 		modules: []string{"github.com/nats-io"},
 		allow:   []string{"volley/fleet", "volley/fleet/internal/hook", "volley/secure", "volley/netcode", "volley/internal/handover"},
-		test:    []string{"volley/internal/leaktest"},
+		test:    []string{"volley/internal/leaktest", "volley/internal/netnstest"},
 	},
-	"volley/fleet/examples":     {modules: []string{"github.com/nats-io"}, allow: []string{module, "volley/fleet", "volley/secure", "volley/porous"}},
+	"volley/fleet/examples":     {modules: []string{"github.com/nats-io"}, allow: []string{module, "volley/fleet", "volley/secure", "volley/porous"}, test: []string{"volley/internal/leaktest"}},
 	"volley/exporters/internal": {allow: []string{"volley/volleydebug"}},
 	"volley/exporters": {
 		modules: []string{"github.com/prometheus", "go.opentelemetry.io/otel"},

@@ -226,6 +226,7 @@ function showSoon() {
 // show draws everything that has changed.
 function show() {
   if (!head) return;
+  showNodes(head.nodes);
   showListeners(head.listeners);
   table.sort();
   showTotals();
@@ -243,10 +244,10 @@ function showTotals() {
   $("totals").textContent = text + (sick ? `, ${sick} with trouble` : "");
 }
 
-function showListeners(list) {
-  const box = $("listeners");
+// showHeads shows the names and the texts of what is above the graphs.
+function showHeads(box, list) {
   while (box.children.length > list.length) box.lastChild.remove();
-  list.forEach((l, i) => {
+  list.forEach(([name, text], i) => {
     let el = box.children[i];
     if (!el) {
       el = document.createElement("div");
@@ -254,12 +255,25 @@ function showListeners(list) {
       el.append(document.createElement("b"), " ", document.createElement("span"));
       box.append(el);
     }
-    const text = `${l.conns} now, ${l.accepted} accepted` + (l.refused ? `, ${l.refused} refused` : "") +
-      (l.socket_drops ? `, ${l.socket_drops} dropped by the socket` : "") + (l.invalid ? `, ${l.invalid} invalid` : "") +
-      (l.max_memory_bytes ? `, ${short(l.memory_bytes, "B")} of ${short(l.max_memory_bytes, "B")}` : "");
-    el.firstChild.textContent = `${l.protocol} ${l.kind} ${l.addr}`;
+    if (el.firstChild.textContent !== name) el.firstChild.textContent = name;
     if (el.lastChild.textContent !== text) el.lastChild.textContent = text;
   });
+}
+
+function showNodes(list) {
+  const load = n => (n.load === null ? "takes none" : n.load !== n.sessions ? `load ${n.load}` : "") + (n.drains ? " drains" : "");
+  showHeads($("nodes"), list.map(n => [`node ${n.name}`, [
+    plural(n.sessions, "session"), load(n).trim(), `${n.spared} with a way to another node`, `${n.came} came`, `${n.left} left`,
+    n.yielded ? `${n.yielded} yielded` : "", n.bad ? `${n.bad} bad messages` : "", n.missed ? `${n.missed} times messages missed` : "",
+    ...n.peers.map(p => `${p.name}: ` + (p.alive ? [p.sessions, load(p).trim()].filter(t => t !== "").join(", ") : `silent for ${span(p.heard_ms / 1000)}`)),
+  ].filter(t => t).join(", ")]));
+}
+
+function showListeners(list) {
+  showHeads($("listeners"), list.map(l => [`${l.protocol} ${l.kind} ${l.addr}`,
+    `${l.conns} now, ${l.accepted} accepted` + (l.refused ? `, ${l.refused} refused` : "") +
+    (l.socket_drops ? `, ${l.socket_drops} dropped by the socket` : "") + (l.invalid ? `, ${l.invalid} invalid` : "") +
+    (l.max_memory_bytes ? `, ${short(l.memory_bytes, "B")} of ${short(l.max_memory_bytes, "B")}` : "")]));
 }
 
 function select() {

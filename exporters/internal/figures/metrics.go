@@ -49,6 +49,8 @@ var (
 	// perGroup are those of what connections have, for all of a listener, or all
 	// that belong to none and came to be in the same way.
 	perGroup = []string{"protocol", "listener", "role"}
+	// perNode are those of what a node of a fleet has.
+	perNode = []string{"node"}
 )
 
 func with(labels []string, more string) []string {
@@ -154,6 +156,18 @@ var (
 	}
 	inFlightBytes    = metric(Gauge, "volley.in.flight", "By", "Messages that were sent and have no fate yet, where the protocol counts them in bytes.", perGroup)
 	inFlightMessages = metric(Gauge, "volley.in.flight.messages", "{message}", "Messages that were sent and have no fate yet, where the protocol counts it so.", perGroup)
+)
+
+// Figures of nodes of fleets.
+var (
+	nodeSessions = metric(Gauge, "volley.node.sessions", "{session}", "Sessions that a node of a fleet has at present.", perNode)
+	nodeSpared   = metric(Gauge, "volley.node.sessions.spared", "{session}", "Sessions whose client has a token for another node.", perNode)
+	nodeLoad     = metric(Gauge, "volley.node.load", "{session}", "Load by which other nodes send clients to a node, in sessions.", perNode)
+	nodePeers    = metric(Gauge, "volley.node.peers", "{node}", "Other nodes that a node knows, by whether it hears them.", with(perNode, "state"))
+	nodeMoves    = metric(Counter, "volley.node.moves", "{session}", "Sessions that have come from other nodes, have gone or were silent, or have ended because they were at another node.", with(perNode, "way"))
+	nodeTokens   = metric(Counter, "volley.node.tokens", "{token}", "Tokens for other nodes that were given to clients, and those for here that other nodes were given or refused.", with(perNode, "fate"))
+	nodeMissed   = metric(Counter, "volley.node.messages.missed", "{event}", "Times that messages of another node were missed.", perNode)
+	nodeBad      = metric(Counter, "volley.node.messages.bad", "{message}", "Messages that were malformed or not from nodes.", perNode)
 )
 
 // What looking costs.

@@ -54,6 +54,9 @@ func (s *Source) lookLocked() {
 	v.emit(func(m *Metric, value float64, labels ...string) {
 		s.last = append(s.last, Value{m, labels, value})
 	})
+	emitNodes(state.Nodes, func(m *Metric, value float64, labels ...string) {
+		s.last = append(s.last, Value{m, labels, value})
+	})
 	s.last = append(s.last, Value{Metric: lookTime, Value: took.Seconds()})
 }
 

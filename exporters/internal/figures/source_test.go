@@ -120,3 +120,35 @@ func TestNames(t *testing.T) {
 		seen[m.Prometheus()] = true
 	}
 }
+
+// Nodes of a fleet have figures of their own, by their names.
+func TestNodes(t *testing.T) {
+	state := volleydebug.State{Nodes: []volleydebug.Node{
+		{Name: "eu-1", Sessions: 7, Spared: 6, Load: 9, Came: 3, Left: 2, Yielded: 1, Given: 8, Sealed: 5, Refused: 4, Bad: 10, Missed: 11,
+			Peers: []volleydebug.Peer{{Name: "eu-2", Alive: true}, {Name: "eu-3"}, {Name: "eu-4", Alive: true}}},
+		{Name: "eu-1", Sessions: 100}, // which Prometheus would refuse
+	}}
+	s := Source{of: func() volleydebug.State { return state }}
+	for _, want := range []struct {
+		metric *Metric
+		value  float64
+		label  string
+	}{
+		{nodeSessions, 7, ""}, {nodeSpared, 6, ""}, {nodeLoad, 9, ""}, {nodePeers, 2, "alive"}, {nodePeers, 1, "silent"},
+		{nodeMoves, 3, "came"}, {nodeMoves, 2, "left"}, {nodeMoves, 1, "yielded"},
+		{nodeTokens, 8, "given"}, {nodeTokens, 5, "sealed"}, {nodeTokens, 4, "refused"}, {nodeBad, 10, ""}, {nodeMissed, 11, ""},
+	} {
+		labels := []string{"eu-1"}
+		if want.label != "" {
+			labels = append(labels, want.label)
+		}
+		n := 0
+		for _, v := range s.Values() {
+			if v.Metric == want.metric && equal(v.Labels, labels) {
+				n++
+				require.Equal(t, want.value, v.Value, "%s %v", v.Metric.Name, v.Labels)
+			}
+		}
+		require.Equal(t, 1, n, "%s %v", want.metric.Name, labels)
+	}
+}
