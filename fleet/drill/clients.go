@@ -29,6 +29,8 @@ type report struct {
 
 // A client sends messages, and takes the time between answers.
 type client struct {
+	conn atomic.Pointer[secure.Conn] // that of now
+
 	mu      sync.Mutex
 	last    time.Time
 	gap     time.Duration
@@ -119,8 +121,10 @@ func (c *client) report(r *report, anew bool) {
 
 // run talks until the end.
 func (c *client) run(ctx context.Context, conn *secure.Conn, err error, interval time.Duration, lastErr *atomic.Pointer[string]) {
+	go c.send(ctx, interval)
 	for err == nil {
-		c.talk(conn, interval)
+		c.conn.Store(conn)
+		c.listen(conn)
 		moved := errors.Is(conn.Err(), secure.ErrMoved)
 		if !moved {
 			text := conn.Err().Error()
@@ -143,21 +147,30 @@ func (c *client) run(ctx context.Context, conn *secure.Conn, err error, interval
 	c.mu.Unlock()
 }
 
-func (c *client) talk(conn *secure.Conn, interval time.Duration) {
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		if err := wait(over, rand.N(interval)); err {
+// send sends messages at a steady rate, as a game does, whichever the session is.
+func (c *client) send(ctx context.Context, interval time.Duration) {
+	select {
+	case <-time.After(rand.N(interval)):
+	case <-ctx.Done():
+		return
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	msg := make([]byte, 64)
+	for {
+		if conn := c.conn.Load(); conn != nil {
+			conn.Write(msg)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 			return
 		}
-		msg := make([]byte, 64)
-		for {
-			conn.Write(msg)
-			if wait(over, interval) {
-				return
-			}
-		}
-	}()
+	}
+}
+
+// listen hears answers until the session ends.
+func (c *client) listen(conn *secure.Conn) {
 	msg := make([]byte, 1200)
 	for {
 		if _, err := conn.Read(msg); err != nil {
@@ -168,14 +181,5 @@ func (c *client) talk(conn *secure.Conn, interval time.Duration) {
 		c.gap = max(c.gap, min(now.Sub(c.last), now.Sub(c.since)))
 		c.last = now
 		c.mu.Unlock()
-	}
-}
-
-func wait(over chan struct{}, d time.Duration) (ended bool) {
-	select {
-	case <-time.After(d):
-		return false
-	case <-over:
-		return true
 	}
 }

@@ -64,10 +64,14 @@ func node(args []string) {
 	if err != nil {
 		fail(err)
 	}
+	host, _, err := net.SplitHostPort(*listen)
+	if err != nil {
+		fail(err)
+	}
 	go ln.Serve(secure.Handler{Message: func(c *secure.Conn, msg []byte) { c.Write(msg) }})
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		s := status{URL: ln.URL("127.0.0.1"), Cluster: text(n.Cluster())}
+		s := status{URL: ln.URL(host), Cluster: text(n.Cluster())}
 		switch in.Text() {
 		case "seats":
 			s.Seats = make(map[string]uint64)

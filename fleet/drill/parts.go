@@ -166,8 +166,10 @@ func oneSeat(t *table, w *world, s sizes, when string) error {
 
 // partition cuts the routes of one node to the others. Its clients go elsewhere meanwhile,
 // because it stands still for some time, and it does not learn of that.
-func partition(t *table, s sizes) error {
-	w, err := newWorld("")
+func partition(t *table, s sizes) error { return partitionIn(t, s, new(loopback)) }
+
+func partitionIn(t *table, s sizes, in network) error {
+	w, err := newWorldIn(in, "")
 	if err != nil {
 		return err
 	}
@@ -179,17 +181,10 @@ func partition(t *table, s sizes) error {
 		return err
 	}
 	lone := w.nodes[0]
-	cut := func(is bool) {
-		for _, m := range w.nodes {
-			for _, r := range m.relays {
-				if m == lone || r.target == lone.cluster {
-					r.setCut(is)
-				}
-			}
-		}
-	}
 	begin := time.Now()
-	cut(true)
+	if err := in.cut(lone.number, true); err != nil {
+		return err
+	}
 	time.Sleep(2 * time.Second)
 	lone.process.stop()
 	time.Sleep(3 * time.Second)
@@ -205,7 +200,9 @@ func partition(t *table, s sizes) error {
 		return err
 	}
 	t.is("nodes that the lone one hears", alive.Alive, 0)
-	cut(false)
+	if err := in.cut(lone.number, false); err != nil {
+		return err
+	}
 	begin = time.Now()
 	if err := w.whole(); err != nil {
 		return err
@@ -298,73 +295,66 @@ func natsGone(t *table, s sizes) error {
 		if err != nil {
 			return err
 		}
-		n, err := show(toks, m.listen)
-		if err != nil {
+		var n shown
+		if err := n.show(toks, []string{m.listen}, nil); err != nil {
 			return err
 		}
-		t.is(m.name+": a new client comes", n, 1)
+		t.is(m.name+": a new client comes", n.sessions, 1)
 		t.is(m.name+": lines of the log that say it", strings.Count(m.log.String(), "NATS is gone"), 1)
 	}
 	return nil
 }
 
-// tokens shows tokens at all nodes, again and again.
+// tokens shows each token at all nodes at once, once more, and again after a restart of a node.
 func tokens(t *table, s sizes) error {
 	w, err := newWorld("")
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	shown, first, elsewhere, again, restarted := 0, 0, 0, 0, 0
-	for shown < s.tokens {
-		chunk := min(s.chunk, s.tokens-shown)
-		shown += chunk
+	var addresses []string
+	for _, m := range w.nodes {
+		addresses = append(addresses, m.listen)
+	}
+	var first, again, restarted shown
+	seats := 0
+	for done := 0; done < s.tokens; {
+		chunk := min(s.chunk, s.tokens-done)
+		done += chunk
+		var toks [][]byte
 		for i, m := range w.nodes {
-			toks, err := fetch(m.url, (chunk+i)/size)
+			some, err := fetch(m.url, (chunk+i)/size)
 			if err != nil {
 				return err
 			}
-			counts := make([]int, size)
-			for j, other := range w.nodes {
-				if j != i {
-					if counts[j], err = show(toks, other.listen); err != nil {
-						return err
-					}
-					elsewhere += counts[j]
-				}
-			}
-			for _, n := range []*int{&first, &again} {
-				k, err := show(toks, m.listen)
-				if err != nil {
-					return err
-				}
-				*n += k
-			}
-			if i > 0 {
-				continue
-			}
-			m.kill()
-			if err := m.start(); err != nil {
-				return err
-			}
-			for _, other := range w.nodes {
-				k, err := show(toks, other.listen)
-				if err != nil {
-					return err
-				}
-				restarted += k
-			}
+			toks = append(toks, some...)
 		}
-		w.nodes = append(w.nodes[1:], w.nodes[0])
-		if err := w.whole(); err != nil {
+		err = first.show(toks, addresses, func() error {
+			_, twice, err := w.seats()
+			seats += twice
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := again.show(toks, addresses, nil); err != nil {
+			return err
+		}
+		m := w.nodes[done/max(s.chunk, 1)%size]
+		m.kill()
+		if err := m.start(); err != nil {
+			return err
+		}
+		if err := restarted.show(toks, addresses, nil); err != nil {
 			return err
 		}
 	}
-	t.is("tokens that gave a session at their node", first, s.tokens)
-	t.is("of them at another node", elsewhere, 0)
-	t.is("of them once more at their node", again, 0)
-	t.is("a third of them, after a restart, at all nodes", restarted, 0)
-	return nil
+	t.is("tokens shown at all nodes at once: sessions", first.sessions, s.tokens)
+	t.is("of them, with more than one session", first.twice, 0)
+	t.is("sessions with two seats", seats, 0)
+	t.is("the tokens once more: sessions", again.sessions, 0)
+	t.is("the tokens after a restart of a node: sessions", restarted.sessions, 0)
+	return w.whole()
 }
 
 // clock has one node whose clock is five seconds ahead.

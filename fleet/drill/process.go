@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,9 +109,23 @@ func (p *process) end() error {
 // A world is a fleet of three nodes, and its clients.
 type world struct {
 	dir     string
+	network network
 	nodes   []*member
 	clients *process
 	url     string // of NATS apart
+}
+
+// A network is where the nodes are, which have numbers from 0 on.
+type network interface {
+	// place returns where a node listens for clients and for other nodes.
+	place(node int) (listen, cluster string, err error)
+	// routes returns where a node reaches the others, and where it says that it is reached itself.
+	routes(node int) (others []string, advertise string)
+	// start calls f where the processes of a node are started.
+	start(node int, f func() error) error
+	// cut has a node and the others not reach each other, or reach each other again.
+	cut(node int, is bool) error
+	close()
 }
 
 // A member is a place in the fleet, in which one process after the other is the node.
@@ -120,49 +133,40 @@ type member struct {
 	*process
 	program string // empty: this one
 	world   *world
+	number  int
 	name    string
 	listen  string
 	cluster string
-	relays  []*relay // to the other nodes
 	url     string
 }
 
 const size = 3 // nodes
 
-// newWorld starts a fleet.
-func newWorld(url string, programs ...string) (w *world, err error) {
-	w = &world{url: url}
-	if w.dir, err = os.MkdirTemp("", "volley-drill-"); err != nil {
-		return nil, err
-	}
+// newWorld starts a fleet on the loopback interface. Without a URL of NATS the nodes have their
+// own servers.
+func newWorld(url string, programs ...string) (*world, error) {
+	return newWorldIn(new(loopback), url, programs...)
+}
+
+func newWorldIn(in network, url string, programs ...string) (w *world, err error) {
+	w = &world{network: in, url: url}
 	defer func() {
 		if err != nil {
 			w.close()
 		}
 	}()
+	if w.dir, err = os.MkdirTemp("", "volley-drill-"); err != nil {
+		return nil, err
+	}
 	for i := range size {
-		m := &member{world: w, name: fmt.Sprintf("node-%d", i+1)}
+		m := &member{world: w, number: i, name: fmt.Sprintf("node-%d", i+1)}
 		if i < len(programs) {
 			m.program = programs[i]
 		}
-		if m.listen, err = freePort(); err != nil {
-			return nil, err
-		}
-		if m.cluster, err = freePort(); err != nil {
+		if m.listen, m.cluster, err = in.place(i); err != nil {
 			return nil, err
 		}
 		w.nodes = append(w.nodes, m)
-	}
-	for _, m := range w.nodes {
-		for _, other := range w.nodes {
-			if other != m {
-				r, err := newRelay(other.cluster)
-				if err != nil {
-					return nil, err
-				}
-				m.relays = append(m.relays, r)
-			}
-		}
 	}
 	for _, m := range w.nodes {
 		if err := m.start(); err != nil {
@@ -172,32 +176,13 @@ func newWorld(url string, programs ...string) (w *world, err error) {
 	return w, w.whole()
 }
 
-// freePort returns an address with a port that was free.
-func freePort() (string, error) {
-	for {
-		u, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
-		t, err := net.Listen("tcp", u.LocalAddr().String())
-		u.Close()
-		if err == nil {
-			t.Close()
-			return u.LocalAddr().String(), nil
-		}
-	}
-}
-
 func (m *member) start() (err error) {
 	args := []string{"node", "-name", m.name, "-key", filepath.Join(m.world.dir, "fleet.key"), "-listen", m.listen}
 	if m.world.url != "" {
 		args = append(args, "-url", m.world.url)
 	} else {
-		var routes []string
-		for _, r := range m.relays {
-			routes = append(routes, r.ln.Addr().String())
-		}
-		args = append(args, "-cluster", m.cluster, "-routes", strings.Join(routes, ","), "-advertise", "127.0.0.1:9")
+		routes, advertise := m.world.network.routes(m.number)
+		args = append(args, "-cluster", m.cluster, "-routes", strings.Join(routes, ","), "-advertise", advertise)
 	}
 	name := m.program
 	if name == "" {
@@ -205,7 +190,11 @@ func (m *member) start() (err error) {
 			return err
 		}
 	}
-	if m.process, err = startOf(name, false, args...); err != nil {
+	err = m.world.network.start(m.number, func() (err error) {
+		m.process, err = startOf(name, false, args...)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	s, err := m.status("")
@@ -330,94 +319,7 @@ func (w *world) close() {
 		if m.process != nil {
 			m.kill()
 		}
-		for _, r := range m.relays {
-			r.ln.Close()
-			r.drop()
-		}
 	}
+	w.network.close()
 	os.RemoveAll(w.dir)
-}
-
-// A relay is the way of the routes that one node makes to another. It can be cut: then nothing
-// passes and nothing is refused, as in a network that drops packets.
-type relay struct {
-	ln     net.Listener
-	target string
-
-	mu    sync.Mutex
-	cond  *sync.Cond
-	cut   bool
-	conns []net.Conn
-}
-
-func newRelay(target string) (*relay, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	r := &relay{ln: ln, target: target}
-	r.cond = sync.NewCond(&r.mu)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go r.serve(c)
-		}
-	}()
-	return r, nil
-}
-
-func (r *relay) setCut(cut bool) {
-	r.mu.Lock()
-	r.cut = cut
-	r.mu.Unlock()
-	r.cond.Broadcast()
-}
-
-// pass waits while the relay is cut.
-func (r *relay) pass() {
-	r.mu.Lock()
-	for r.cut {
-		r.cond.Wait()
-	}
-	r.mu.Unlock()
-}
-
-func (r *relay) serve(c net.Conn) {
-	defer c.Close()
-	r.pass()
-	d, err := net.Dial("tcp", r.target)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	r.mu.Lock()
-	r.conns = append(r.conns, c, d)
-	r.mu.Unlock()
-	go r.copy(c, d)
-	r.copy(d, c)
-}
-
-func (r *relay) copy(to, from net.Conn) {
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		r.pass()
-		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
-			to.Close()
-			from.Close()
-			return
-		}
-	}
-}
-
-func (r *relay) drop() {
-	r.setCut(false)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.conns {
-		c.Close()
-	}
 }

@@ -61,38 +61,74 @@ func fetchOne(address string) ([]byte, error) {
 // tokenAddress is where the address of the server is in a token.
 const tokenAddress = 13 + 8 + 8 + 8 + 24 + 1024 + 4 + 4
 
-// show shows tokens at an address, and returns how many sessions came of that.
-func show(toks [][]byte, address string) (sessions int, err error) {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return 0, err
-	}
+// A shown counts what comes of tokens that are shown.
+type shown struct {
+	sessions int
+	twice    int // tokens with more than one session
+}
+
+// show shows each token at all addresses at once. Look, if not nil, is called while the sessions
+// stand.
+func (n *shown) show(toks [][]byte, addresses []string, look func() error) error {
 	var mu sync.Mutex
-	err = each(len(toks), 256, func(i int) error {
-		b := append([]byte(nil), toks[i]...)
-		ip := at.Addr().As4()
-		copy(b[tokenAddress+1:], ip[:])
-		binary.LittleEndian.PutUint16(b[tokenAddress+5:], at.Port())
-		tok := new(netcode.Token)
-		if err := tok.UnmarshalBinary(b); err != nil {
+	var conns []*netcode.Conn
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	counts := make([]int, len(toks))
+	err := each(len(toks)*len(addresses), atOnce, func(i int) error {
+		token, address := i/len(addresses), addresses[i%len(addresses)]
+		c, err := showAt(toks[token], address)
+		if c == nil || err != nil {
 			return err
 		}
-		if info := tok.Info(); len(info.Servers) != 1 || info.Servers[0] != at {
-			return errors.New("a token has another form")
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), showTime)
-		defer cancel()
-		c, err := new(netcode.Dialer).Dial(ctx, tok)
-		if err != nil {
-			return nil
-		}
-		c.Close()
 		mu.Lock()
-		sessions++
-		mu.Unlock()
+		defer mu.Unlock()
+		conns = append(conns, c)
+		counts[token]++
 		return nil
 	})
-	return sessions, err
+	for _, k := range counts {
+		n.sessions += k
+		if k > 1 {
+			n.twice++
+		}
+	}
+	if err == nil && look != nil {
+		err = look()
+	}
+	return err
+}
+
+// atOnce is how many tokens are shown at once.
+const atOnce = 600
+
+// showAt shows a token at an address. It returns nil if no session comes of that.
+func showAt(b []byte, address string) (*netcode.Conn, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	b = append([]byte(nil), b...)
+	ip := at.Addr().As4()
+	copy(b[tokenAddress+1:], ip[:])
+	binary.LittleEndian.PutUint16(b[tokenAddress+5:], at.Port())
+	tok := new(netcode.Token)
+	if err := tok.UnmarshalBinary(b); err != nil {
+		return nil, err
+	}
+	if info := tok.Info(); len(info.Servers) != 1 || info.Servers[0] != at {
+		return nil, errors.New("a token has another form")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), showTime)
+	defer cancel()
+	c, err := new(netcode.Dialer).Dial(ctx, tok)
+	if err != nil {
+		return nil, nil // refused, or not answered
+	}
+	return c, nil
 }
 
 // showTime is how long a node has to answer to a token.
