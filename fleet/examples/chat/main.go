@@ -48,7 +48,7 @@ func main() {
 	case flag.NArg() == 1:
 		err = visit(ctx, flag.Arg(0), *room, *name, os.Stdin, os.Stdout)
 	case *node > 0:
-		err = serve(ctx, *node, *key)
+		err = serve(ctx, *node, *key, os.Stdin, func(url string) { log.Printf("node-%d: %s", *node, url) })
 	default:
 		err = supervise(ctx, *restart, *key)
 	}
@@ -59,8 +59,11 @@ func main() {
 
 const size = 3 // nodes
 
-func cluster(node int) string { return fmt.Sprintf("127.0.0.1:%d", 6220+node) }
-func address(node int) string { return fmt.Sprintf("127.0.0.1:%d", 7770+node) }
+// Where the nodes hear each other, and visitors.
+var (
+	clusters  = [size]string{"127.0.0.1:6221", "127.0.0.1:6222", "127.0.0.1:6223"}
+	addresses = [size]string{"127.0.0.1:7771", "127.0.0.1:7772", "127.0.0.1:7773"}
+)
 
 // supervise starts the nodes, and restarts them.
 func supervise(ctx context.Context, restart time.Duration, key string) error {
@@ -106,23 +109,21 @@ func supervise(ctx context.Context, restart time.Duration, key string) error {
 	return nil
 }
 
-// serve is a node.
-func serve(ctx context.Context, number int, key string) error {
+// serve is a node until the end of its input. It tells the URL for visitors once it is ready.
+func serve(ctx context.Context, number int, key string, in io.Reader, ready func(url string)) error {
 	cfg := &fleet.Config{
 		Name:    fmt.Sprintf("node-%d", number),
 		KeyFile: key,
-		Cluster: cluster(number),
+		Cluster: clusters[number-1],
+		Routes:  clusters[:],
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-	for other := 1; other <= size; other++ {
-		cfg.Routes = append(cfg.Routes, cluster(other))
 	}
 	node, err := fleet.Join(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	ln, err := node.Listen("udp", address(number), nil)
+	ln, err := node.Listen("udp", addresses[number-1], nil)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func serve(ctx context.Context, number int, key string) error {
 	if err != nil {
 		return err
 	}
-	log.Printf("%s: %s", cfg.Name, ln.URL("127.0.0.1"))
+	ready(ln.URL("127.0.0.1"))
 	var visitors sync.WaitGroup
 	visitors.Go(func() {
 		for {
@@ -141,12 +142,7 @@ func serve(ctx context.Context, number int, key string) error {
 			visitors.Go(func() { host(node.NATS(), c) })
 		}
 	})
-	ended := make(chan struct{})
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		close(ended)
-	}()
-	<-ended
+	io.Copy(io.Discard, in)
 	drain, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err = node.Drain(drain)
