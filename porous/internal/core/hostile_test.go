@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -283,6 +284,82 @@ func TestR11Trust(t *testing.T) {
 	require.Equal(t, LimitUnread, p.Stats().Limit)
 	p.Receive(ms(3510), AppendDataAck(nil, []uint32{2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008, 2009}), &out)
 	require.Equal(t, trusted, trust.level)
+}
+
+// The receiver has room for a message that all others wait for, and not for those that would
+// share its frame, because others again are between. The second frame has the end of a message
+// and a whole one, or two whole ones; then come some that arrive, and many that do not.
+func TestR11MissingFrame(t *testing.T) {
+	for _, first := range []int{500, FragmentSize(MTU0) + 500} {
+		cfg := simConfig()
+		cfg.ReceiveBuffer, cfg.MaxPacket = 256<<10, 16<<10
+		s := newSim(1, cfg, cfg, simLink{delay: 10 * time.Millisecond})
+		s.connect(t)
+		s.a.p.send.control = &fixedController{window: 1 << 20}
+		frames, lost := 0, 1+first/FragmentSize(MTU0)
+		s.a.link.dark = func(Clock) bool { frames++; return frames == lost }
+		sent := 0
+		for size := first; ; size = 100 {
+			if _, ok := s.a.p.Send(s.now, 0, numbered(sent, size), Reliable, 0); !ok {
+				break
+			}
+			sent++
+		}
+		require.Greater(t, sent, 1000)
+		s.a.transmit()
+		s.run(time.Second)
+		require.Greater(t, s.b.p.Stats().Refused, uint64(10))
+		s.until(t, 10*time.Second, func() bool { return len(s.b.packets) == sent })
+		for i, r := range s.b.packets[1:] {
+			require.Equal(t, string(numbered(i+1, 100)), r.data)
+		}
+	}
+}
+
+// What shares a frame of a choked channel: whole packets that follow each other.
+func TestR11FrameOfChoked(t *testing.T) {
+	large := FragmentSize(MTU0) + 50
+	for _, test := range []struct {
+		sizes []int
+		there int // a packet that has arrived; -1: none
+		fresh int // how many at the end have not been sent before
+		want  string
+	}{
+		{[]int{100, 100, 100}, -1, 0, "012|"},
+		{[]int{100, 100, 100, 100}, 1, 0, "0|23|"},
+		{[]int{100, 100, 100, 100}, 1, 2, "0|23|"},
+		{[]int{100, 100, 100, 100}, 2, 1, "01|3|"},
+		{[]int{large, 100, 100}, -1, 2, "0|0|12|"},
+		{[]int{100, large, 100}, -1, 0, "0|1|1|2|"},
+	} {
+		p, _ := connectedPeer(t, testConfig())
+		p.send.control = &fixedController{window: 1 << 20}
+		ch := p.send.channel(0)
+		for i, size := range test.sizes {
+			p.Send(0, 0, make([]byte, size), Reliable, 0)
+			for i < len(test.sizes)-test.fresh && ch.head != nil {
+				if part := ch.takeFragment(); i != test.there {
+					ch.restore(part)
+				}
+			}
+		}
+		ch.trust.level = choked
+		got := ""
+		for now := ms(0); now < 10*time.Second; now += time.Second {
+			var out wire.Batch
+			p.Transmit(now, &out, 10)
+			for i := range out.Len() {
+				_, n, body, _ := ParseData(out.At(i))
+				for range n {
+					var m Message
+					m, body, _ = NextMessage(body)
+					got += fmt.Sprint(m.Packet)
+				}
+				got += "|"
+			}
+		}
+		require.Equal(t, test.want, got)
+	}
 }
 
 // The same with one channel alone: it waits, and goes on.

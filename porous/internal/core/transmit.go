@@ -199,7 +199,8 @@ func (s *sending) leave(now Clock, id uint32, f *frame) {
 	s.used = max(s.used, s.queue.flight)
 }
 
-// fill takes messages until one does not fit (T1). Untrusted channels share no frame.
+// fill takes messages until one does not fit (T1). Untrusted channels share no frame, and in
+// that of a choked one, each packet follows the one before.
 func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 	var first *sender // whose data comes first
 	for ch != nil && ch.nextSize() <= room {
@@ -213,7 +214,7 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 			}
 		}
 		before := room
-		if s.schedule.sole(ch) {
+		if s.schedule.sole(ch) && ch.trust.level != choked {
 			f.parts, room = ch.takeRun(now, f.parts, room)
 		}
 		if room == before { // else that has taken what comes next, and more
@@ -222,7 +223,7 @@ func (s *sending) fill(now Clock, f *frame, ch *sender, room int) {
 			f.parts = append(f.parts, p)
 		}
 		s.schedule.spend(ch, before-room)
-		if room < WindowAckSize {
+		if room < WindowAckSize || first != nil && first.trust.level == choked && !first.follows(&f.parts[len(f.parts)-1]) {
 			break
 		}
 		ch = s.pick(now)

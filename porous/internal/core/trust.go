@@ -9,7 +9,9 @@ import (
 // A receiver without room for a channel refuses whole frames (R11). To the sender that
 // looks like repeated loss of everything on that channel. Such a channel first travels
 // in frames of its own, and then in single frames at long intervals, so that the others
-// neither wait nor slow down. Its refused frames are emptied, and sent empty.
+// neither wait nor slow down. Its refused frames are emptied, and sent empty. A single frame
+// has a fragment of one packet, or whole packets that follow each other: the receiver may
+// have room for what all others wait for, and for nothing else that would share its frame.
 
 type trustLevel uint8
 
@@ -56,6 +58,28 @@ func (t *trust) sent(now Clock) {
 		t.probeAt = now + t.wait
 		t.wait = min(2*t.wait, maxProbe)
 	}
+}
+
+// follows reports whether the message that comes next is the whole packet after that of a
+// part, which is whole, too.
+func (s *sender) follows(p *part) bool {
+	if p.kind != MessageFragment || p.packet.last > 0 || s.markDue {
+		return false
+	}
+	o, next := s.head, s.next
+	switch {
+	case s.backAt < len(s.back):
+		o = s.back[s.backAt].packet
+	case s.hasMark:
+		return false
+	}
+	if o == nil || o.last > 0 {
+		return false
+	}
+	if o.hasID {
+		next = o.id
+	}
+	return next == nextPacket(p.packet.id)
 }
 
 // restore puts a part back that is to be sent in another frame, in the order of packets.
