@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"volley/internal/sideband"
 )
 
 // Servers with the same key are siblings. One asks another for tokens, for the clients that it
@@ -87,7 +89,11 @@ func (s *sibling) seal(ctx context.Context, tickets [][]byte) ([][]byte, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	raw, err := s.dial(ctx, "tcp", s.address.url.Host)
+	dial := s.dial
+	if n := sideband.NetworkOf(ctx); n != nil {
+		dial = n.DialTCP
+	}
+	raw, err := dial(ctx, "tcp", s.address.url.Host)
 	if err != nil {
 		return nil, &DialError{Step: "tcp", Address: s.address.url.Host, Err: err}
 	}

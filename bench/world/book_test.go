@@ -29,9 +29,9 @@ type book struct {
 
 // counts are figures of a world.
 type counts struct {
-	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams uint64
-	Lived                                                                                time.Duration // of all connections
-	Heap                                                                                 float64       // the most in use, as a share of what is allowed
+	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams, Followed, Drained uint64
+	Lived                                                                                                   time.Duration // of all connections
+	Heap                                                                                                    float64       // the most in use, as a share of what is allowed
 }
 
 func newBook(p *plan) *book {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -30,7 +31,7 @@ func (h *host) explain(e *end, err error) {
 			b.fail("%v ended at %v (%v), and its peer has closed nothing", e, at, err)
 		}
 	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
-	case p.stackOf(e.home, e.peer) == riptidePlain && p.mad > 0: // which ends poor connections
+	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) && p.mad > 0: // which ends poor connections
 	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):
 	default:
 		b.fail("%v ended at %v (%v) without a reason", e, at, err)
@@ -80,9 +81,9 @@ func (w *world) weigh() {
 	w.collect()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	allowed := int64(w.base) + 3<<20 + w.book.bytes() + w.underWay()*datagramCost
+	allowed := int64(w.base) + 2<<20 + w.book.bytes() + w.underWay()*datagramCost
 	for _, h := range w.hosts {
-		allowed += 600 << 10 // a socket with its reader and its full buffer
+		allowed += 400 << 10 // a socket with its reader and its full buffer
 		h.mu.Lock()
 		if h.server != nil {
 			h.server.check(false)

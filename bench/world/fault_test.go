@@ -52,14 +52,16 @@ const (
 	small               // the receive buffer of the socket is small
 	hoard               // nobody reads the connections, and the peers write much
 	lie                 // the host changes what it sends, at random: a hostile peer
+	errnos              // the system refuses reads and writes, each with another error of all it has
+	drain               // a server of package secure sends its clients to another one, or starts again with them
 	faultKinds
 )
 
-var faultNames = [faultKinds]string{"loss", "bursts", "duplicate", "reorder", "corrupt", "partition", "slow", "narrow", "mtu", "pause", "kill", "rebind", "forge", "deaf", "mute", "broken", "small", "hoard", "lie"}
+var faultNames = [faultKinds]string{"loss", "bursts", "duplicate", "reorder", "corrupt", "partition", "slow", "narrow", "mtu", "pause", "kill", "rebind", "forge", "deaf", "mute", "broken", "small", "hoard", "lie", "errors", "drain"}
 
 var faultWeights = []float64{loss: 2, bursts: 1, duplicate: 1, reorder: 1, corrupt: 1, partition: 1.5, slow: 1,
 	narrow: 1, mtu: 0.5, pause: 1, kill: 1, rebind: 1, forge: 0.5,
-	deaf: 1, mute: 1, broken: 0.3, small: 1, hoard: 1.5, lie: 0.5}
+	deaf: 1, mute: 1, broken: 0.3, small: 1, hoard: 1.5, lie: 0.5, errnos: 1, drain: 1}
 
 // describe says what happens, for people.
 func (f fault) describe(p *plan) string {

@@ -23,13 +23,14 @@ const (
 	porousSealed // porous over sessions
 	riptidePlain
 	secureSessions
-	volleySecure // volley over secure
+	volleySecure  // volley over secure
+	riptideSealed // riptide over sessions
 	stacks
 )
 
 var (
-	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "secure", "volley over secure"}
-	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 1, 2}
+	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "secure", "volley over secure", "riptide sealed"}
+	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 1, 2, 0.7}
 )
 
 // A server accepts connections.
@@ -41,8 +42,8 @@ type server interface {
 }
 
 var (
-	listeners = [stacks]func(w *world, home int, pc net.PacketConn) (server, error){listenVolley, listenVolley, listenVolley, listenPackets, listenNetcode, listenSealed, listenPorous, listenSealedPorous, listenRiptide, listenSecure, listenSecured}
-	dialers   = [stacks]func(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error){dialVolley, dialVolley, dialVolley, dialVolley, dialNetcode, dialSealed, dialPorous, dialSealedPorous, dialRiptide, dialSecure, dialSecured}
+	listeners = [stacks]func(w *world, home int, pc net.PacketConn) (server, error){listenVolley, listenVolley, listenVolley, listenPackets, listenNetcode, listenSealed, listenPorous, listenSealedPorous, listenRiptide, listenSecure, listenSecured, listenSealedRiptide}
+	dialers   = [stacks]func(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error){dialVolley, dialVolley, dialVolley, dialVolley, dialNetcode, dialSealed, dialPorous, dialSealedPorous, dialRiptide, dialSecure, dialSecured, dialSealedRiptide}
 )
 
 const (
@@ -190,6 +191,9 @@ func (h *host) connect() *end {
 			return h.end
 		}
 		h.explain(h.end, err)
+		if h.followLocked() {
+			return h.end
+		}
 		h.leaveLocked()
 	}
 	if !h.openLocked() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"volley"
+	"volley/netcode"
 	"volley/riptide"
 )
 
@@ -26,11 +27,15 @@ type riptideLink struct {
 	once sync.Once
 }
 
-// riptideMessage is the id of the only kind of message, and riptideSize is how many bytes fit.
+// riptideMessage is the id of the only kind of message, and riptideSize is how many bytes fit,
+// also into a session.
 const (
 	riptideMessage = 7
-	riptideSize    = 1200
+	riptideSize    = 1150
 )
+
+// sessionPayload is the largest payload of a message in a session.
+var sessionPayload = &riptide.Config{MaxPayload: 1180}
 
 func (l *riptideLink) read(context.Context, []byte) ([]byte, uint64, error) {
 	return nil, 0, net.ErrClosed
@@ -77,7 +82,9 @@ func (l *riptideLink) acked(id uint16) {
 // riptideEnd makes an end, whose handlers are called by the package.
 func (w *world) riptideEnd(l *riptideLink, home, peer int) *end {
 	l.over, l.acks = make(chan struct{}), make(chan uint16)
-	p := promises{once: true, exact: !w.plan.forgeable(home, peer), silent: true, mixed: true}
+	sealed := w.plan.stackOf(home, peer) == riptideSealed
+	exact := sealed && !w.plan.lies(home, peer) || !w.plan.forgeable(home, peer)
+	p := promises{once: true, exact: exact, silent: true, mixed: !sealed}
 	return newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: true, dialed: home >= len(w.plan.servers)})
 }
 
@@ -122,6 +129,7 @@ type riptideServer struct {
 	w    *world
 	home int
 	pc   net.PacketConn
+	over *netcode.Listener // sessions, in place of pc
 
 	mu   sync.Mutex
 	ends map[*riptide.Peer]*end
@@ -129,6 +137,13 @@ type riptideServer struct {
 
 func listenRiptide(w *world, home int, pc net.PacketConn) (server, error) {
 	return &riptideServer{w: w, home: home, pc: pc, ends: make(map[*riptide.Peer]*end)}, nil
+}
+
+func listenSealedRiptide(w *world, home int, pc net.PacketConn) (server, error) {
+	l, err := listenSessions(w, home, pc)
+	s := &riptideServer{w: w, home: home, over: l, ends: make(map[*riptide.Peer]*end)}
+	s.Config = sessionPayload
+	return s, err
 }
 
 func (s *riptideServer) of(p *riptide.Peer) *end {
@@ -164,6 +179,10 @@ func (s *riptideServer) run(take func(*end)) {
 		s.of(p).take(riptide.ReadSlice[uint8](m), 0)
 		return m.Err()
 	})
+	if s.over != nil {
+		s.Serve(s.over)
+		return
+	}
 	s.ServeOn(s.pc)
 }
 
@@ -209,7 +228,20 @@ func (c *dialedConn) Read(b []byte) (int, error) {
 }
 
 func dialRiptide(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
-	c := new(riptide.Client)
+	return w.dialRiptide(home, peer, nil, &dialedConn{pc.(*socket), to})
+}
+
+func dialSealedRiptide(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
+	inner, err := w.session(pc, to)
+	if err != nil {
+		return nil, err
+	}
+	return w.dialRiptide(home, peer, sessionPayload, w.within(inner, pc, home, peer))
+}
+
+// dialRiptide opens a connection over another one.
+func (w *world) dialRiptide(home, peer int, cfg *riptide.Config, on net.Conn) (*end, error) {
+	c := &riptide.Client{Config: cfg}
 	l := &riptideLink{send: c.SendID, stop: func() { c.Close() }, told: func() { c.Stats() }}
 	l.held = pinTo(c)
 	e := w.riptideEnd(l, home, peer)
@@ -222,7 +254,7 @@ func dialRiptide(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort)
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := c.ConnectOn(ctx, &dialedConn{pc.(*socket), to}); err != nil {
+	if err := c.ConnectOn(ctx, on); err != nil {
 		l.ended(e, riptide.NoAnswer)
 		return nil, err
 	}

@@ -50,7 +50,7 @@ type secureServer struct {
 
 func listenSecure(w *world, home int, pc net.PacketConn) (server, error) {
 	tokens := &pipes{addr: net.TCPAddrFromAddrPort(w.hosts[home].addr()), conns: make(chan net.Conn), done: make(chan struct{})}
-	lc := secure.ListenConfig{Sessions: &netcode.ListenConfig{MaxMemory: memoryLimit(w.plan.servers[home])}, Public: w.hosts[home].addr()}
+	lc := secure.ListenConfig{KeyFile: w.keyFile, Sessions: &netcode.ListenConfig{MaxMemory: memoryLimit(w.plan.servers[home])}, Public: w.hosts[home].addr()}
 	l, err := lc.ListenOn(pc, tokens)
 	return &secureServer{l, w, home, tokens}, err
 }
@@ -99,6 +99,11 @@ func dialSecured(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort)
 	if err != nil {
 		return nil, err
 	}
+	return w.overSession(inner, home, peer, pc)
+}
+
+// overSession opens a connection of package volley.
+func (w *world) overSession(inner *secure.Conn, home, peer int, pc net.PacketConn) (*end, error) {
 	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home)})
 	if err != nil {
 		return nil, err
@@ -111,7 +116,11 @@ func dialSecure(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	return newEnd(w.book, secureLink{c}, route{home: home, peer: peer, promises: sealed, dialed: true}), nil
+	return w.secureEnd(c, home, peer), nil
+}
+
+func (w *world) secureEnd(c *secure.Conn, home, peer int) *end {
+	return newEnd(w.book, secureLink{c}, route{home: home, peer: peer, promises: sealed, dialed: true})
 }
 
 // secureSession opens a session with a server, and more sockets when it moves.
@@ -122,13 +131,7 @@ func (w *world) secureSession(home, peer int, pc net.PacketConn, to netip.AddrPo
 	}
 	h, first := w.hosts[home], pc
 	n := &sideband.Network{
-		DialTCP: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			time.Sleep(2 * w.plan.link.Latency)
-			if s, ok := w.hosts[peer].running().(tokenServer); ok {
-				return s.token().dial(ctx, net.TCPAddrFromAddrPort(h.addr()))
-			}
-			return nil, net.ErrClosed
-		},
+		DialTCP: w.tcpFrom(h),
 		DialUDP: func() (net.PacketConn, error) {
 			if pc := first; pc != nil {
 				first = nil
@@ -140,6 +143,107 @@ func (w *world) secureSession(home, peer int, pc net.PacketConn, to netip.AddrPo
 	ctx, cancel := context.WithTimeout(sideband.WithNetwork(context.Background(), n), 25*time.Second)
 	defer cancel()
 	return new(secure.Dialer).Dial(ctx, server.URL(to.Addr().String()))
+}
+
+// tcpFrom returns a function that reaches the token services of servers.
+func (w *world) tcpFrom(h *host) func(ctx context.Context, _, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		time.Sleep(2 * w.plan.link.Latency)
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range w.servers() {
+			if s, ok := other.running().(tokenServer); ok && other.addr() == at {
+				return s.token().dial(ctx, net.TCPAddrFromAddrPort(h.addr()))
+			}
+		}
+		return nil, net.ErrClosed
+	}
+}
+
+// sessionOf returns the session of a link, or nil.
+func sessionOf(l link) *secure.Conn {
+	switch l := l.(type) {
+	case secureLink:
+		return l.Conn
+	case *volleyLink:
+		c, _ := l.NetConn().(*secure.Conn)
+		return c
+	}
+	return nil
+}
+
+// followLocked goes on with the session that follows one that has ended, perhaps at another server.
+func (h *host) followLocked() bool {
+	c := sessionOf(h.end.link)
+	if c == nil || h.number%3 == 0 { // these dial anew
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	next, err := c.Next(ctx)
+	if err != nil {
+		return false
+	}
+	h.end.close()
+	h.runningMu.Lock()
+	if n := len(h.more); n > 0 {
+		h.sock.Close()
+		h.sock, h.more = h.more[n-1], h.more[:n-1]
+	}
+	h.runningMu.Unlock()
+	peer := h.w.hostOf(next.RemoteAddr())
+	h.to = h.w.hosts[peer]
+	h.w.book.count(func(c *counts) { c.Followed++ })
+	if h.stack == secureSessions {
+		h.end = h.w.secureEnd(next, h.number, peer)
+		return true
+	}
+	h.end, err = h.w.overSession(next, h.number, peer, h.sock)
+	if err != nil {
+		h.w.book.fail("host %d: no connection over the session that follows: %v", h.number, err)
+		h.end = nil
+		return false
+	}
+	return true
+}
+
+// A drainer is a server that can send its clients away.
+type drainer interface {
+	tokenServer
+	drain(ctx context.Context, to string) error
+}
+
+func (s *secureServer) drain(ctx context.Context, to string) error {
+	return s.Drain(ctx, to, func(c *secure.Conn) []byte { return c.Identity() })
+}
+
+func (s *securedServer) drain(ctx context.Context, to string) error { return s.below.drain(ctx, to) }
+
+// drain has a server send its clients to another one, or to itself if there is none. Then
+// its process starts again.
+func (w *world) drain(h *host, f fault) {
+	s, ok := h.running().(drainer)
+	if !ok {
+		return
+	}
+	url := ""
+	for _, other := range w.servers() {
+		if o, ok := other.running().(drainer); ok && other != h && other.stack == h.stack {
+			url = o.URL(other.addr().Addr().String())
+		}
+	}
+	ctx := sideband.WithNetwork(context.Background(), &sideband.Network{DialTCP: w.tcpFrom(h)})
+	ctx, cancel := context.WithTimeout(ctx, f.lasts)
+	defer cancel()
+	begin := time.Now()
+	err := s.drain(ctx, url) // it fails if there is more trouble
+	w.book.trace("host %d drained: %v", h.number, err)
+	if err == nil {
+		w.book.count(func(c *counts) { c.Drained++ })
+	}
+	h.kill(max(0, min(f.lasts/8, f.lasts-time.Since(begin))))
 }
 
 // running returns the server of a host, nil while there is none.

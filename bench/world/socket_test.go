@@ -31,8 +31,8 @@ type socket struct {
 // A trouble is what the system does to some of the calls for a while.
 type trouble struct {
 	until time.Time
-	share float64 // of the calls
-	errno syscall.Errno
+	share float64       // of the calls
+	errno syscall.Errno // 0: each call has one of all that pass
 	draws *rand.Rand
 }
 
@@ -44,6 +44,21 @@ func (t *trouble) strikes() bool {
 // passing are errors of the system that pass.
 var passing = []syscall.Errno{syscall.ENOBUFS, syscall.EAGAIN, syscall.EPERM, syscall.ECONNREFUSED, syscall.EHOSTUNREACH,
 	syscall.ENETUNREACH, syscall.ENETDOWN, syscall.EMSGSIZE, syscall.EINTR, syscall.ENOMEM, syscall.EIO, syscall.EINVAL, syscall.EACCES}
+
+// gone are errors of the system that say that the socket is gone.
+var gone = []syscall.Errno{syscall.EBADF, syscall.ENOTSOCK, syscall.EPIPE, syscall.ESHUTDOWN, syscall.ENOTCONN, syscall.ENOSYS}
+
+// lastErrno is the largest error of the system.
+const lastErrno = 133
+
+// draw returns an error of the system that passes.
+func draw(r *rand.Rand) syscall.Errno {
+	for {
+		if e := syscall.Errno(1 + r.IntN(lastErrno)); !slices.Contains(gone, e) {
+			return e
+		}
+	}
+}
 
 // trouble begins a trouble.
 func (s *socket) trouble(f fault) {
@@ -58,8 +73,13 @@ func (s *socket) trouble(f fault) {
 	case lie:
 		s.lies = t
 	case broken:
-		t.errno, t.share = syscall.EBADF, 1
+		t.errno, t.share = gone[f.seed%uint64(len(gone))], 1
 		s.reads, s.writes = t, t
+	case errnos:
+		t.errno = 0
+		s.reads = t
+		t.draws = rand.New(rand.NewPCG(f.seed, 1))
+		s.writes = t
 	}
 }
 
@@ -70,7 +90,11 @@ func (s *socket) refused(t *trouble, op string) error {
 	if !t.strikes() {
 		return nil
 	}
-	return &net.OpError{Op: op, Net: "udp", Err: os.NewSyscallError(op, t.errno)}
+	errno := t.errno
+	if errno == 0 {
+		errno = draw(t.draws)
+	}
+	return &net.OpError{Op: op, Net: "udp", Err: os.NewSyscallError(op, errno)}
 }
 
 // lie returns what leaves in the place of a datagram.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ type world struct {
 	base  uint64 // bytes of heap before
 
 	clientID atomic.Uint64 // of the newest session
+	keyFile  string        // of all servers of package secure
 }
 
 // A log is the schedule of what happens by plan.
@@ -44,6 +46,7 @@ const calm = 90 * time.Second
 func runWorld(t *testing.T, p *plan) (b *book, schedule string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(p)
+		w.keyFile = filepath.Join(t.TempDir(), "key")
 		w.live()
 		w.end()
 		b, schedule = w.book, w.schedule()
@@ -147,7 +150,7 @@ func (w *world) happen(f fault) {
 		}
 	case pause:
 		h.withSocket(func(s *socket) { s.stand(f.lasts) })
-	case deaf, mute, lie:
+	case deaf, mute, lie, errnos:
 		h.withSocket(func(s *socket) { s.trouble(f) })
 	case small:
 		h.withSocket(func(s *socket) { s.SetReadBuffer(1 + int(f.amount*20000)) })
@@ -157,6 +160,8 @@ func (w *world) happen(f fault) {
 		w.hoard(h, f)
 	case forge:
 		w.forge(h, f)
+	case drain:
+		w.drain(h, f)
 	}
 }
 
@@ -188,7 +193,7 @@ func (w *world) hoard(h *host, f fault) {
 		if c == h {
 			answer = largestSize
 		}
-		for range max(3, min(300, much/len(w.plan.clients))) {
+		for range max(3, min(much/2, much/len(w.plan.clients))) {
 			if e != nil {
 				e.write(headerSize+r.IntN(largestSize-headerSize), answer)
 			}
