@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"volley/internal/sideband"
@@ -150,8 +151,8 @@ func (r *roamer) dialOther(ctx context.Context, a address) error {
 func (r *roamer) endBy(c, following *Conn, why error) {
 	r.mu.Lock()
 	first := r.next == nil
-	if first {
-		r.next = following
+	if first && following != nil {
+		r.next = newSuccessor(following)
 	}
 	r.mu.Unlock()
 	if first {
@@ -162,8 +163,50 @@ func (r *roamer) endBy(c, following *Conn, why error) {
 	}
 }
 
+// nextTime is how long a session that follows another one waits for Next.
+const nextTime = 30 * time.Second
+
+// A successor is a session that follows another one. If nobody asks for it, it is closed,
+// because it would live for good.
+type successor struct {
+	conn  *Conn
+	lapse *time.Timer
+
+	mu              sync.Mutex
+	claimed, lapsed bool
+}
+
+func newSuccessor(c *Conn) *successor {
+	s := &successor{conn: c}
+	s.lapse = time.AfterFunc(nextTime, s.drop)
+	return s
+}
+
+func (s *successor) drop() {
+	s.mu.Lock()
+	s.lapsed = !s.claimed
+	lapsed := s.lapsed
+	s.mu.Unlock()
+	if lapsed {
+		s.conn.Close()
+	}
+}
+
+// claim returns the session, or nil if it was closed.
+func (s *successor) claim() *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lapsed {
+		return nil
+	}
+	s.claimed = true
+	s.lapse.Stop()
+	return s.conn
+}
+
 // Next waits until the session of a client is over, and returns the one that follows:
-//   - after [ErrMoved], the session at the server to which the client was sent;
+//   - after [ErrMoved], the session at the server to which the client was sent, which is
+//     closed if nobody has asked for it within 30 s;
 //   - after silence, or if the server has closed the session or does not know it any more,
 //     a session by [Dialer.Redial].
 //
@@ -187,10 +230,12 @@ func (c *Conn) Next(ctx context.Context) (*Conn, error) {
 		return nil, context.Cause(ctx)
 	}
 	r.mu.Lock()
-	next := r.next
+	s := r.next
 	r.mu.Unlock()
-	if next != nil {
-		return next, nil
+	if s != nil {
+		if next := s.claim(); next != nil {
+			return next, nil
+		}
 	}
 	switch err := c.Err(); {
 	case err == net.ErrClosed, err != io.EOF && errors.As(err, new(*CloseError)):

@@ -95,6 +95,42 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A client that does not ask for the session that follows leaves none at the other server.
+func TestNextLapses(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: 20 * time.Millisecond}, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		lc := ListenConfig{KeyFile: filepath.Join(t.TempDir(), "key")}
+		lc2 := lc
+		a, b := hs.add(t, w, "10.0.0.1:7777", &lc), hs.add(t, w, "10.0.0.2:7777", &lc2)
+		var clients []*Conn
+		for range 2 {
+			c, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			clients = append(clients, c)
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, a.Drain(t.Context(), b.URL("10.0.0.2"), nil))
+		require.NoError(t, a.Close())
+		next, err := clients[0].Next(t.Context())
+		require.NoError(t, err)
+		time.Sleep(nextTime - time.Second)
+		require.Equal(t, 2, b.Stats().Conns)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, b.Stats().Conns)
+		require.NoError(t, next.Err(), "somebody has asked for it")
+		again, err := clients[0].Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, next, again)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err = clients[1].Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it dials its URL again, in vain")
+		next.Close()
+		synctest.Wait()
+		require.NoError(t, b.Close())
+	})
+}
+
 // A server with another key gets no clients.
 func TestDrainToStranger(t *testing.T) {
 	inWorld(t, simnet.Link{}, func(t *testing.T, w *world) {

@@ -37,7 +37,7 @@ type roamer struct {
 	spares   []spare    // of higher ones, in order
 	other    *elsewhere // for another server; nil: there is none
 	others   bool       // there was one
-	next     *Conn      // which follows at another server
+	next     *successor // which follows at another server
 	asked    int        // for spares, since one came
 	askAt    time.Time
 	otherAsk int       // how often one for another server was asked for alone

@@ -26,6 +26,7 @@ func (h *host) explain(e *end, err error) {
 	var closed *volley.CloseError
 	var closedSecure *secure.CloseError
 	switch {
+	case p.stackOf(e.home, e.peer) >= secureSessions && p.drained(at-time.Minute, at): // the session that follows is closed if nobody asks for it
 	case errors.Is(err, io.EOF), errors.As(err, &closed), errors.As(err, &closedSecure):
 		if !said && e.promises.exact {
 			b.fail("%v ended at %v (%v), and its peer has closed nothing", e, at, err)

@@ -128,6 +128,11 @@ func (p *plan) troubled(a, b int, from, to time.Duration) bool {
 	return false
 }
 
+// drained reports whether servers send clients away in a time.
+func (p *plan) drained(from, to time.Duration) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == drain && f.at <= to && f.at+f.lasts >= from })
+}
+
 // lies reports whether one of two hosts is a hostile peer at times. Its sessions are good, and
 // what it says inside is not.
 func (p *plan) lies(a, b int) bool {

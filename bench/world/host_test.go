@@ -22,15 +22,15 @@ const (
 	porousPlain
 	porousSealed // porous over sessions
 	riptidePlain
-	secureSessions
-	volleySecure  // volley over secure
 	riptideSealed // riptide over sessions
+	secureSessions
+	volleySecure // volley over secure
 	stacks
 )
 
 var (
-	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "secure", "volley over secure", "riptide sealed"}
-	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 1, 2, 0.7}
+	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "riptide sealed", "secure", "volley over secure"}
+	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 0.7, 1, 2}
 )
 
 // A server accepts connections.
@@ -42,8 +42,8 @@ type server interface {
 }
 
 var (
-	listeners = [stacks]func(w *world, home int, pc net.PacketConn) (server, error){listenVolley, listenVolley, listenVolley, listenPackets, listenNetcode, listenSealed, listenPorous, listenSealedPorous, listenRiptide, listenSecure, listenSecured, listenSealedRiptide}
-	dialers   = [stacks]func(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error){dialVolley, dialVolley, dialVolley, dialVolley, dialNetcode, dialSealed, dialPorous, dialSealedPorous, dialRiptide, dialSecure, dialSecured, dialSealedRiptide}
+	listeners = [stacks]func(w *world, home int, pc net.PacketConn) (server, error){listenVolley, listenVolley, listenVolley, listenPackets, listenNetcode, listenSealed, listenPorous, listenSealedPorous, listenRiptide, listenSealedRiptide, listenSecure, listenSecured}
+	dialers   = [stacks]func(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error){dialVolley, dialVolley, dialVolley, dialVolley, dialNetcode, dialSealed, dialPorous, dialSealedPorous, dialRiptide, dialSealedRiptide, dialSecure, dialSecured}
 )
 
 const (

@@ -174,10 +174,13 @@ func sessionOf(l link) *secure.Conn {
 	return nil
 }
 
+// forgetful reports whether a client dials anew when it should ask for the session that follows.
+func forgetful(host int) bool { return host%3 == 0 }
+
 // followLocked goes on with the session that follows one that has ended, perhaps at another server.
 func (h *host) followLocked() bool {
 	c := sessionOf(h.end.link)
-	if c == nil || h.number%3 == 0 { // these dial anew
+	if c == nil || forgetful(h.number) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
