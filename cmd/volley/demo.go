@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,55 +112,18 @@ func (o *demoOptions) run(ctx context.Context, url string, stdout io.Writer) err
 		}
 		address = strings.Replace(url, config.Target, address, 1)
 	}
-	lines := &sharedWriter{w: stdout} // timers tell of the link, too
-	defer lines.close()
-	report := newProxyReport(proxy, &o.link, lines, lines)
-	c := &control{proxy: proxy, up: up, down: down, start: report.start, report: report, quit: cancel, after: after(ctx)}
-	title := fmt.Sprintf("demo: %s each %v, over a link with %s each way", formatSize(int(o.ping.size)),
+	notes := make(demoNotes, 64)
+	report := newProxyReport(proxy, &o.link, stdout, stdout)
+	c := &control{proxy: proxy, up: up, down: down, start: report.start, report: notes, quit: cancel, after: after(ctx)}
+	o.ping.notes = notes
+	o.ping.title = fmt.Sprintf("demo: %s each %v, over a link with %s each way", formatSize(int(o.ping.size)),
 		time.Duration(o.ping.interval).Round(time.Millisecond), describeLink(up))
-	o.ping.title = title
-	out, later, watched := stdout, new(bytes.Buffer), make(chan struct{})
-	if _, live := liveTerminal(stdout); live && !o.ping.plain && !o.link.json {
-		notes := make(demoNotes, 64)
-		c.report, o.ping.notes = notes, notes
-		close(watched)
-	} else { // the link's counters meanwhile, and ping's summary behind them
-		o.ping.quiet, out = true, later
-		if !o.link.json {
-			fmt.Fprintln(lines, title)
-		}
-		go func() {
-			defer close(watched)
-			report.watch(ctx, time.Second)
-		}()
-	}
 	for _, l := range script {
 		c.run(l)
 	}
-	err = o.ping.run(ctx, address, out)
-	cancel()
-	<-watched
-	io.WriteString(lines, strings.TrimPrefix(later.String(), title+"\n"))
+	err = o.ping.run(ctx, address, stdout)
 	report.summary("link")
 	return err
-}
-
-// A sharedWriter is written by several goroutines, until close.
-type sharedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *sharedWriter) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(b)
-}
-
-func (s *sharedWriter) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.w = io.Discard
 }
 
 // serve starts the demo's own server.
@@ -207,7 +168,7 @@ func relayTCP(ctx context.Context, address, to string) error {
 	return nil
 }
 
-// demoNotes are the changes of the link, for the picture.
+// demoNotes are the changes of the link, which ping shows.
 type demoNotes chan string
 
 func (n demoNotes) changed(text string, _, _ simnet.Link) {

@@ -170,11 +170,12 @@ func TestBenchThroughProxy(t *testing.T) {
 // summary.
 func TestDemoProgram(t *testing.T) {
 	p := start(t, "demo", "--loss", "20%", "--duration", "10m")
-	p.line("clients")
-	p.line(" 1 s ")
+	p.line("demo: 400 bytes each 100ms, over a link with ")
+	p.line(", time ")
 	o := p.interrupt()
 	require.Equal(t, exitOK, o.status, o.stderr)
 	require.Contains(t, o.stdout, "round trip  min")
+	require.Contains(t, o.stdout, "\ndatagrams ")
 	require.NotContains(t, o.stdout, "\x1b")
 }
 
