@@ -24,9 +24,9 @@ func init() {
 func serveUntilSignal(keyFile string) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	l := must(Listen("udp4", netnstest.NATServer+":7777", &ListenConfig{KeyFile: keyFile}))
+	l := must(Listen("udp4", natServer+":7777", &ListenConfig{KeyFile: keyFile}))
 	go l.Serve(Handler{Message: func(c *Conn, msg []byte) { c.Write(msg) }})
-	fmt.Println(l.URL(netnstest.NATServer))
+	fmt.Println(l.URL(natServer))
 	go func() {
 		untilEnd()
 		os.Exit(0)
@@ -39,11 +39,11 @@ func serveUntilSignal(keyFile string) {
 }
 
 // startServer starts a server in the server's namespace, and returns its URL.
-func startServer(t *testing.T, n *netnstest.NAT, keyFile string) (p *process, url string) {
+func startServer(t *testing.T, n *testNAT, keyFile string) (p *process, url string) {
 	t.Helper()
 	p = prepare(t, "restarted", keyFile)
 	var err error
-	n.Server.Run(func() { err = p.cmd.Start() })
+	n.server.Run(func() { err = p.cmd.Start() })
 	require.NoError(t, err)
 	return p, p.line(t)
 }
@@ -73,7 +73,7 @@ func TestNextWhenServerProcessEnds(t *testing.T) {
 	if !netnstest.Inside(t, natCommands...) {
 		return
 	}
-	n := netnstest.NewNAT(t)
+	n := newTestNAT(t)
 	key := filepath.Join(t.TempDir(), "key")
 	p, url := startServer(t, n, key)
 	c, err := Dial(t.Context(), url)
@@ -99,7 +99,7 @@ func TestNextWhenServerProcessEnds(t *testing.T) {
 			require.Equal(t, ErrMoved, <-ended)
 		}
 		gone := time.Since(last)
-		n.Rebind(t)
+		n.rebind(t)
 		p, _ = startServer(t, n, key)
 		up := time.Since(last)
 		if sig == syscall.SIGKILL {

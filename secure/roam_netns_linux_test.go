@@ -18,7 +18,7 @@ var natCommands = []string{"ip", "nft", "conntrack"}
 
 // A caller is a client behind a NAT that asks the server at 100 Hz, and notes when it hears answers.
 type caller struct {
-	nat            *netnstest.NAT
+	nat            *testNAT
 	client, server *Conn
 	heard          chan time.Time
 	end            chan struct{}
@@ -30,12 +30,12 @@ const askInterval = 10 * time.Millisecond
 // newCaller makes a session from behind a NAT, which has its spare tokens.
 func newCaller(t *testing.T) *caller {
 	t.Helper()
-	c := &caller{nat: netnstest.NewNAT(t), heard: make(chan time.Time, 1000), end: make(chan struct{})}
+	c := &caller{nat: newTestNAT(t), heard: make(chan time.Time, 1000), end: make(chan struct{})}
 	var l *Listener
 	var err error
-	c.nat.Server.Run(func() { l, err = Listen("udp4", netnstest.NATServer+":7777", nil) })
+	c.nat.server.Run(func() { l, err = Listen("udp4", natServer+":7777", nil) })
 	require.NoError(t, err)
-	c.client, c.server = talk(t, l, l.URL(netnstest.NATServer))
+	c.client, c.server = talk(t, l, l.URL(natServer))
 	c.client.SetReadDeadline(time.Time{})
 	c.server.SetReadDeadline(time.Time{})
 	awaitSpares(t, c.client)
@@ -149,7 +149,7 @@ func TestMovesWhenNATForgets(t *testing.T) {
 	var gaps []time.Duration
 	for range testenv.Sized(3, 200) {
 		before := c.server.RemoteAddr().String()
-		gaps = append(gaps, c.gap(t, anyhow, c.nat.Rebind))
+		gaps = append(gaps, c.gap(t, anyhow, c.nat.rebind))
 		require.NotEqual(t, before, c.server.RemoteAddr().String())
 	}
 	c.report(t, gaps, 500*time.Millisecond+moveJitter+2*time.Millisecond+2*askInterval)
@@ -161,14 +161,14 @@ func TestMovesToOtherInterface(t *testing.T) {
 		return
 	}
 	c := newCaller(t)
-	wifi, mobile := c.seenAt(netnstest.NATPublicWifi), c.seenAt(netnstest.NATPublicMobile)
+	wifi, mobile := c.seenAt(natPublicWifi), c.seenAt(natPublicMobile)
 	require.True(t, wifi())
 	var gaps []time.Duration
 	for range testenv.Sized(1, 50) {
-		gaps = append(gaps, c.gap(t, mobile, func(t *testing.T) { c.nat.Down(t, "wifi") }))
-		c.nat.Up(t, "wifi")
-		gaps = append(gaps, c.gap(t, wifi, func(t *testing.T) { c.nat.Down(t, "mobile") }))
-		c.nat.Up(t, "mobile")
+		gaps = append(gaps, c.gap(t, mobile, func(t *testing.T) { c.nat.down(t, "wifi") }))
+		c.nat.up(t, "wifi")
+		gaps = append(gaps, c.gap(t, wifi, func(t *testing.T) { c.nat.down(t, "mobile") }))
+		c.nat.up(t, "mobile")
 	}
 	c.report(t, gaps, 500*time.Millisecond+moveJitter+2*time.Millisecond+2*askInterval)
 }
@@ -182,9 +182,9 @@ func TestMovesWhenPathDies(t *testing.T) {
 	var gaps []time.Duration
 	for range testenv.Sized(2, 50) {
 		port := c.client.LocalAddr().(*net.UDPAddr).Port
-		gaps = append(gaps, c.gap(t, anyhow, func(t *testing.T) { c.nat.Cut(t, port) }))
+		gaps = append(gaps, c.gap(t, anyhow, func(t *testing.T) { c.nat.cut(t, port) }))
 		require.NotEqual(t, port, c.client.LocalAddr().(*net.UDPAddr).Port)
-		c.nat.Mend(t)
+		c.nat.mend(t)
 	}
 	c.report(t, gaps, 1500*time.Millisecond)
 }
@@ -196,10 +196,10 @@ func TestMovesAfterOutage(t *testing.T) {
 	}
 	c := newCaller(t)
 	gap := c.gap(t, anyhow, func(t *testing.T) {
-		c.nat.Cut(t, 0)
+		c.nat.cut(t, 0)
 		time.Sleep(4 * time.Second)
-		c.nat.Rebind(t)
-		c.nat.Mend(t)
+		c.nat.rebind(t)
+		c.nat.mend(t)
 	})
 	t.Log("an outage of 4 s made a gap of", gap)
 	require.Greater(t, gap, 4*time.Second)

@@ -1,4 +1,4 @@
-package netnstest
+package secure
 
 import (
 	"net"
@@ -8,19 +8,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/netnstest"
 )
 
-// A talk is a socket of the client, and one of the server.
-type talk struct {
+// A natTalk is a socket of the client, and one of the server.
+type natTalk struct {
 	t      *testing.T
 	client net.Conn
 	server *net.UDPConn
 }
 
-func newTalk(t *testing.T, n *NAT) *talk {
-	tk := &talk{t: t}
+func newNatTalk(t *testing.T, n *testNAT) *natTalk {
+	tk := &natTalk{t: t}
 	var err error
-	n.Server.Run(func() { tk.server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(NATServer)}) })
+	n.server.Run(func() { tk.server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(natServer)}) })
 	require.NoError(t, err)
 	t.Cleanup(func() { tk.server.Close() })
 	tk.dial()
@@ -28,7 +30,7 @@ func newTalk(t *testing.T, n *NAT) *talk {
 }
 
 // dial gives the client a new socket.
-func (tk *talk) dial() {
+func (tk *natTalk) dial() {
 	tk.t.Helper()
 	var err error
 	tk.client, err = net.Dial("udp4", tk.server.LocalAddr().String())
@@ -37,7 +39,7 @@ func (tk *talk) dial() {
 }
 
 // seen sends from the client, and returns the address that the server sees.
-func (tk *talk) seen() netip.AddrPort {
+func (tk *natTalk) seen() netip.AddrPort {
 	tk.t.Helper()
 	_, err := tk.client.Write([]byte("hello"))
 	require.NoError(tk.t, err)
@@ -48,7 +50,7 @@ func (tk *talk) seen() netip.AddrPort {
 }
 
 // answer sends to an address, and reports whether the client hears it.
-func (tk *talk) answer(to netip.AddrPort, wait time.Duration) bool {
+func (tk *natTalk) answer(to netip.AddrPort, wait time.Duration) bool {
 	tk.t.Helper()
 	_, err := tk.server.WriteToUDPAddrPort([]byte("hello"), to)
 	require.NoError(tk.t, err)
@@ -64,17 +66,17 @@ const (
 
 // The server sees another port after the router has forgotten its mapping, and the old one is dead.
 func TestNATRebind(t *testing.T) {
-	if !Inside(t, "ip", "nft", "conntrack") {
+	if !netnstest.Inside(t, "ip", "nft", "conntrack") {
 		return
 	}
-	n := NewNAT(t)
-	tk := newTalk(t, n)
+	n := newTestNAT(t)
+	tk := newNatTalk(t, n)
 	old := tk.seen()
-	require.Equal(t, NATPublicWifi, old.Addr().String())
+	require.Equal(t, natPublicWifi, old.Addr().String())
 	require.Equal(t, old, tk.seen())
 	require.True(t, tk.answer(old, soon))
 	for range 3 {
-		n.Rebind(t)
+		n.rebind(t)
 		require.False(t, tk.answer(old, never))
 		new := tk.seen()
 		require.NotEqual(t, old, new)
@@ -87,44 +89,44 @@ func TestNATRebind(t *testing.T) {
 
 // A client whose interface is gone can't send from its socket, and a new one goes by the other.
 func TestNATInterfaceDown(t *testing.T) {
-	if !Inside(t, "ip", "nft", "conntrack") {
+	if !netnstest.Inside(t, "ip", "nft", "conntrack") {
 		return
 	}
-	n := NewNAT(t)
-	tk := newTalk(t, n)
+	n := newTestNAT(t)
+	tk := newNatTalk(t, n)
 	unbound, err := net.ListenUDP("udp4", nil)
 	require.NoError(t, err)
 	defer unbound.Close()
-	require.Equal(t, NATPublicWifi, tk.seen().Addr().String())
-	n.Down(t, "wifi")
+	require.Equal(t, natPublicWifi, tk.seen().Addr().String())
+	n.down(t, "wifi")
 	_, err = tk.client.Write([]byte("x"))
 	require.ErrorIs(t, err, syscall.ENETUNREACH)
 	_, err = unbound.WriteTo([]byte("x"), tk.server.LocalAddr())
 	require.NoError(t, err)
 	_, from, err := tk.server.ReadFromUDPAddrPort(make([]byte, 10))
 	require.NoError(t, err)
-	require.Equal(t, NATPublicMobile, from.Addr().String())
+	require.Equal(t, natPublicMobile, from.Addr().String())
 	tk.dial()
 	public := tk.seen()
-	require.Equal(t, NATPublicMobile, public.Addr().String())
+	require.Equal(t, natPublicMobile, public.Addr().String())
 	require.True(t, tk.answer(public, soon))
-	n.Down(t, "mobile")
+	n.down(t, "mobile")
 	_, err = unbound.WriteTo([]byte("x"), tk.server.LocalAddr())
 	require.ErrorIs(t, err, syscall.ENETUNREACH)
-	n.Up(t, "wifi")
+	n.up(t, "wifi")
 	tk.dial()
-	require.Equal(t, NATPublicWifi, tk.seen().Addr().String())
+	require.Equal(t, natPublicWifi, tk.seen().Addr().String())
 }
 
 // A path that is cut is silent both ways, while another socket gets through.
 func TestNATCut(t *testing.T) {
-	if !Inside(t, "ip", "nft", "conntrack") {
+	if !netnstest.Inside(t, "ip", "nft", "conntrack") {
 		return
 	}
-	n := NewNAT(t)
-	tk := newTalk(t, n)
+	n := newTestNAT(t)
+	tk := newNatTalk(t, n)
 	public := tk.seen()
-	n.Cut(t, tk.client.LocalAddr().(*net.UDPAddr).Port)
+	n.cut(t, tk.client.LocalAddr().(*net.UDPAddr).Port)
 	_, err := tk.client.Write([]byte("lost"))
 	require.NoError(t, err)
 	require.False(t, tk.answer(public, never))
@@ -133,9 +135,9 @@ func TestNATCut(t *testing.T) {
 	other := tk.seen()
 	require.NotEqual(t, public, other)
 	require.True(t, tk.answer(other, soon))
-	n.Cut(t, 0)
+	n.cut(t, 0)
 	require.False(t, tk.answer(other, never))
-	n.Mend(t)
+	n.mend(t)
 	tk.client = old
 	require.Equal(t, public, tk.seen())
 	require.True(t, tk.answer(public, soon))
