@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"volley/internal/leaktest"
 	"volley/internal/pattern"
 	"volley/internal/testenv"
 	"volley/reliable"
@@ -77,7 +76,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 				}
 			}
 		}
-		goroutines := leaktest.Goroutines()
+		goroutines := testenv.Goroutines()
 		buf := make([]byte, 16384)
 		for round := range 80 {
 			for i, c := range conns {
@@ -104,7 +103,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		// The reader of the listener and of each dialed connection, no more.
-		if got := leaktest.Goroutines(); got > goroutines+8 {
+		if got := testenv.Goroutines(); got > goroutines+8 {
 			t.Errorf("%d goroutines, %d before the traffic", got, goroutines)
 		}
 		before := testenv.Heap()

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/handover"
-	"volley/internal/leaktest"
+	"volley/internal/testenv"
 	"volley/secure"
 	"volley/simnet"
 )
@@ -367,14 +367,14 @@ func TestClose(t *testing.T) {
 		require.NoError(t, ln.Close())
 	}
 	join()
-	before := leaktest.Goroutines()
+	before := testenv.Goroutines()
 	for range 5 {
 		join()
 	}
-	for end := time.Now().Add(20 * time.Second); leaktest.Goroutines() > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); testenv.Goroutines() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			b := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, and %d before:\n%s", leaktest.Goroutines(), before, b[:runtime.Stack(b, true)])
+			t.Fatalf("%d goroutines, and %d before:\n%s", testenv.Goroutines(), before, b[:runtime.Stack(b, true)])
 		}
 	}
 }

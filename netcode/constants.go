@@ -44,8 +44,6 @@ const (
 	// disconnectPackets is how often a disconnect is sent, because the peer does not
 	// acknowledge it.
 	disconnectPackets = 10
-	// referenceWindow is the size of the replay window that the standard describes.
-	referenceWindow = 256
 	// defaultWindow suits faster senders: 2048 packets are 20 ms at 100,000
 	// packets a second.
 	defaultWindow = 2048
@@ -89,9 +87,8 @@ func setOf(types ...packetType) (s packetSet) {
 
 func (s packetSet) has(t packetType) bool { return s>>t&1 != 0 }
 
-// The types that each role takes. A server also takes requests, in the clear.
+// The types that a client takes, and a session. A server also takes requests, in the clear.
 var (
 	clientTakes  = setOf(packetDenied, packetChallenge, packetKeepAlive, packetPayload, packetDisconnect)
-	serverTakes  = setOf(packetResponse, packetKeepAlive, packetPayload, packetDisconnect)
 	sessionTakes = setOf(packetKeepAlive, packetPayload, packetDisconnect)
 )

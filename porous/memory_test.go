@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"volley/internal/leaktest"
 	"volley/internal/testenv"
 	"volley/simnet"
 )
@@ -40,7 +39,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 		for i := range dialed {
 			dialed[i] = simDial(t, n, "10.0.0.2:0", "10.0.0.1:7", nil)
 		}
-		goroutines := leaktest.Goroutines()
+		goroutines := testenv.Goroutines()
 		for i := range accepted {
 			c, err := l.AcceptConn(context.Background())
 			require.NoError(t, err)
@@ -70,7 +69,7 @@ func TestIdleConnsAreSmall(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		require.LessOrEqual(t, leaktest.Goroutines(), goroutines+2, "accepted ones have none; the Listener has its timer")
+		require.LessOrEqual(t, testenv.Goroutines(), goroutines+2, "accepted ones have none; the Listener has its timer")
 		before := heap()
 		for i, c := range accepted {
 			c.Abort()

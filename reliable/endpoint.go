@@ -149,13 +149,6 @@ func (e *Endpoint) Reset() {
 	e.extras.forget()
 }
 
-// resetAll is Reset, and clears the figures of Stats too.
-func (e *Endpoint) resetAll(now time.Time) {
-	e.advance(now)
-	e.Reset()
-	e.meter.reset(&e.env)
-}
-
 // Free releases all memory that e holds beyond the Endpoint itself, and tells
 // Config.Reserve. Packets whose fate is open are presumed lost, as by Reset. The endpoint
 // must not be used afterwards, except by Init, Stats, Counters and the like.

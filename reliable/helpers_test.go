@@ -59,3 +59,11 @@ func (e *Endpoint) Inner() inner.Endpoint { return inner.Of(e) }
 func (e *Endpoint) Time() time.Time { return e.Inner().Start().Add(e.Inner().Elapsed()) }
 
 func (e *Endpoint) NextSequence() uint16 { return uint16(e.NextID()) }
+
+// resetAll is Reset, and clears the figures of Stats, too.
+func (e *Endpoint) resetAll(now time.Time) {
+	e.advance(now)
+	e.Reset()
+	e.meter.rtt.free(&e.env)
+	e.meter.stats, e.meter.updated = Stats{}, e.env.now
+}

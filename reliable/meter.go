@@ -53,13 +53,6 @@ func (m *meter) freeFlows(g *env) {
 	}
 }
 
-// reset clears all figures.
-func (m *meter) reset(g *env) {
-	m.rtt.free(g)
-	m.stats = Stats{}
-	m.updated = g.now
-}
-
 // idle frees what only those who send and receive need. The figures stay.
 func (m *meter) idle(g *env) {
 	m.updateRTT()

@@ -26,12 +26,6 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Goroutines counts goroutines with the world stopped: runtime.NumGoroutine counts dead ones.
-func Goroutines() int {
-	runtime.ReadMemStats(new(runtime.MemStats))
-	return runtime.NumGoroutine()
-}
-
 const module = "volley" // module path
 
 // leaked waits for the module's goroutines to end, and returns the stacks of the others.

@@ -13,7 +13,6 @@ import (
 	"unsafe"
 	"volley"
 
-	"volley/internal/leaktest"
 	"volley/internal/testenv"
 	"volley/reliable"
 )
@@ -179,7 +178,7 @@ func TestManyPeers(t *testing.T) {
 	if peers == 0 {
 		peers = testenv.Sized(2000, 100_000)
 	}
-	goroutines := leaktest.Goroutines()
+	goroutines := testenv.Goroutines()
 	lc := volley.ListenConfig{
 		Config:    &volley.Config{KeepAlive: 30 * time.Second, IdleTimeout: 10 * time.Minute},
 		MaxConns:  peers,
@@ -212,7 +211,7 @@ func TestManyPeers(t *testing.T) {
 	c.exchange(t, peers, 0)
 	<-accepted
 	t.Logf("%d peers answered in %v", peers, time.Since(start))
-	if n := leaktest.Goroutines() - goroutines; n > 8 {
+	if n := testenv.Goroutines() - goroutines; n > 8 {
 		t.Errorf("%d goroutines, want at most 8", n)
 	}
 	held := (testenv.Heap() - before) / int64(peers)
