@@ -418,3 +418,22 @@ func FuzzMessage(f *testing.F) {
 		n.takeSeats(&peer{}, b)
 	})
 }
+
+// The end of a session elsewhere ends the one here, unless that is newer.
+func TestOverElsewhere(t *testing.T) {
+	n := nodes(t, 1, nil)[0]
+	c := newClient(t, n)
+	c.hears(t, "node-0: hello")
+	over := func(less uint64) {
+		n.do(func() {
+			for id, o := range n.own {
+				n.takeChange(&peer{id: instance{1}}, change{changeOver, id, o.generation - less})
+			}
+		})
+	}
+	over(1)
+	require.NoError(t, n.only(t).Err())
+	over(0)
+	<-n.only(t).Done()
+	require.Equal(t, secure.ErrMoved, n.only(t).Err())
+}

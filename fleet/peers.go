@@ -221,7 +221,9 @@ func (n *Node) takeChange(p *peer, c change) {
 		if known && former.peer == p {
 			delete(n.seats, c.session)
 		}
-		if c.kind == changeOver && n.server != nil {
+		// A client that had two ways gives one up. That does not end the newer one.
+		o := n.own[c.session]
+		if c.kind == changeOver && n.server != nil && (o == nil || o.generation <= c.generation) {
 			n.yield(c.session, math.MaxUint64)
 		}
 	}

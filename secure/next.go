@@ -82,6 +82,10 @@ func (r *roamer) goElsewhere(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil { // it has gone on by a token of a higher generation
+		following.Close()
+		return ctx.Err()
+	}
 	r.endBy(c, following, ErrMoved)
 	return nil
 }

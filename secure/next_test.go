@@ -3,8 +3,10 @@ package secure
 import (
 	"context"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/handover"
 	"volley/internal/testenv"
 	"volley/netcode"
 	"volley/simnet"
@@ -430,5 +433,148 @@ func TestSameServerIsNotDialedAnew(t *testing.T) {
 		}
 		require.NoError(t, a.Close())
 		time.Sleep(2 * time.Second)
+	})
+}
+
+// join has two servers tell each other of sessions, as nodes of a fleet do.
+func join(a, b *Listener) {
+	generation := func(l *Listener, id sessionID) (g uint64) {
+		for c := range l.all() {
+			if c.session == id {
+				_, g = (&seat{c, l}).ID()
+			}
+		}
+		return g
+	}
+	watch := func(from, to *Listener) {
+		(*server)(from).Watch(func(e handover.Event) {
+			time.AfterFunc(2*time.Millisecond, func() {
+				there := generation(to, e.Session)
+				switch e.Kind {
+				case handover.Begun, handover.Moved:
+					if there > e.Generation {
+						(*server)(from).Yield(e.Session, there)
+					} else if e.Generation > 1 {
+						(*server)(to).Yield(e.Session, e.Generation)
+					}
+				case handover.Over:
+					if there <= e.Generation {
+						(*server)(to).Yield(e.Session, math.MaxUint64)
+					}
+				}
+			})
+		})
+	}
+	watch(a, b)
+	watch(b, a)
+}
+
+// A server that is silent for a while may be heard again at each moment of a move to another
+// one. The session goes on at one of them, whichever that is.
+func TestMovesOfSilentServer(t *testing.T) {
+	t.Run("with all ways", func(t *testing.T) { testMovesOfSilentServer(t, false) })
+	t.Run("with one spare token", func(t *testing.T) { testMovesOfSilentServer(t, true) })
+}
+
+func testMovesOfSilentServer(t *testing.T, few bool) {
+	moved, stayed := 0, 0
+	for silence := 400 * time.Millisecond; silence < 3*time.Second; silence += 20 * time.Millisecond {
+		inWorld(t, simnet.Link{Latency: 10 * time.Millisecond}, func(t *testing.T, w *world) {
+			hs := new(hosts)
+			key := filepath.Join(t.TempDir(), "key")
+			a := hs.add(t, w, "10.0.0.1:7777", &ListenConfig{KeyFile: key})
+			b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: key})
+			join(a, b)
+			client, there, here := netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
+			w.net.SetLink(client, there, simnet.Link{Latency: 150 * time.Millisecond})
+			w.net.SetLink(there, client, simnet.Link{Latency: 150 * time.Millisecond})
+			for _, l := range []*Listener{a, b} {
+				go func() {
+					for {
+						s, err := l.AcceptConn(context.Background())
+						if err != nil {
+							return
+						}
+						go echo(s)
+					}
+				}()
+			}
+			c, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+			require.NoError(t, err)
+			talk := func(c *Conn) {
+				for c.Err() == nil {
+					c.Write([]byte("hello"))
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+			go talk(c)
+			time.Sleep(500 * time.Millisecond)
+			for s := range a.Conns() {
+				give(t, a, s, b)
+			}
+			time.Sleep(2 * time.Second)
+			if few {
+				hs.at.Delete("10.0.0.1:7777")
+				c.roamer.mu.Lock()
+				c.roamer.spares = c.roamer.spares[:1]
+				c.roamer.askAt = time.Now().Add(time.Minute)
+				c.roamer.mu.Unlock()
+			}
+			w.net.SetLink(here, client, simnet.Link{Loss: 1})
+			time.Sleep(silence)
+			w.net.SetLink(here, client, simnet.Link{Latency: 10 * time.Millisecond})
+			time.Sleep(10 * time.Second)
+			switch c.Err() {
+			case nil:
+				stayed++
+			case ErrMoved:
+				moved++
+				c, err = c.Next(t.Context())
+				require.NoError(t, err)
+				go talk(c)
+				time.Sleep(10 * time.Second)
+			}
+			require.NoError(t, c.Err(), "after a silence of %v", silence)
+			k := talkFor(c, 100*time.Millisecond, time.Second)
+			require.NotZero(t, k.heard, "after a silence of %v", silence)
+			require.Equal(t, 1, a.Stats().Conns+b.Stats().Conns)
+			c.Close()
+			time.Sleep(time.Second)
+			require.NoError(t, a.Close())
+			require.NoError(t, b.Close())
+			time.Sleep(2 * time.Second)
+		})
+	}
+	t.Logf("%d sessions have moved, and %d not", moved, stayed)
+	require.NotZero(t, moved)
+	require.NotZero(t, stayed)
+}
+
+// A move that ends after the client has gone to another server does not end the session there:
+// its server says that the session has left, and not that it is over.
+func TestMoveAfterGoing(t *testing.T) {
+	inWorld(t, simnet.Link{Latency: 10 * time.Millisecond}, func(t *testing.T, w *world) {
+		l := w.listen(t, &ListenConfig{})
+		client, server := w.connect(t, l)
+		time.Sleep(time.Second)
+		var mu sync.Mutex
+		var kinds []handover.Kind
+		handover.Of(l).Watch(func(e handover.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			kinds = append(kinds, e.Kind)
+		})
+		r := client.roamer
+		r.mu.Lock()
+		r.next = new(successor)
+		r.mu.Unlock()
+		s, ok := r.takeSpare()
+		require.True(t, ok)
+		require.Equal(t, ErrMoved, r.moveBySpare(t.Context(), &s))
+		time.Sleep(time.Second)
+		require.Equal(t, ErrMoved, server.Err())
+		require.Equal(t, []handover.Kind{handover.Moved, handover.Left}, kinds)
+		client.Close()
+		require.NoError(t, l.Close())
 	})
 }

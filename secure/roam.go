@@ -339,12 +339,12 @@ func (r *roamer) moveSoonLocked(doubts bool) {
 	if !r.takeTurnLocked() {
 		return
 	}
-	ctx, cancel := context.WithCancel(r.moves.life)
+	ctx, cancel := context.WithCancelCause(r.moves.life)
 	if doubts {
-		r.cancel = cancel
+		r.cancel = func() { cancel(errHeard) }
 	}
 	go func() {
-		defer cancel()
+		defer cancel(nil)
 		defer r.moved()
 		// All clients of a server that was silent for a moment must not come at once.
 		select {
@@ -354,6 +354,9 @@ func (r *roamer) moveSoonLocked(doubts bool) {
 		}
 	}()
 }
+
+// errHeard ends a move, because the server is heard on the old way.
+var errHeard = errors.New("secure: the server is there")
 
 // moved ends the turn of a move.
 func (r *roamer) moved() {
@@ -396,10 +399,12 @@ func (r *roamer) move(ctx context.Context) error {
 	defer cancel()
 	own, stop := context.WithCancel(ctx)
 	defer stop()
+	away, end := r.awayFor(ctx)
+	defer end()
 	failed := make(chan struct{}) // the token for another server
 	ways := []func() error{
 		func() error {
-			err := r.goElsewhere(ctx)
+			err := r.goElsewhere(away)
 			if err != nil && err != errNoWay {
 				close(failed)
 			}
@@ -407,7 +412,9 @@ func (r *roamer) move(ctx context.Context) error {
 		},
 		func() error { return r.dialAnew(own, failed) },
 	}
-	if second, ok := r.takeSpare(); ok {
+	// Servers go by the highest generation, and so the client must not choose a lower one. A token
+	// by TCP has a higher one than all before.
+	if second, ok := r.takeSpareAbove(r.generationElsewhere()); ok {
 		ways = append(ways, func() error { return r.moveBySpare(own, &second) })
 	}
 	if r.byTCP() {
@@ -438,6 +445,24 @@ func (r *roamer) move(ctx context.Context) error {
 	return err
 }
 
+// awayFor returns the context of a way to another server beside a move. If the server is heard,
+// the other one may have the session already, and this one be about to end it. So the way has
+// some time more.
+func (r *roamer) awayFor(move context.Context) (away context.Context, end func()) {
+	r.mu.Lock()
+	life := r.moves.life
+	r.mu.Unlock()
+	away, cancel := context.WithCancel(life)
+	stop := context.AfterFunc(move, func() {
+		if context.Cause(move) == errHeard {
+			time.AfterFunc(otherStep, cancel)
+		} else {
+			cancel()
+		}
+	})
+	return away, func() { stop(); cancel() }
+}
+
 // isOver reports whether the server does not know the session any more. The name in a URL can
 // lead to another server of a fleet, which never knew it.
 func (r *roamer) isOver(err error) bool {
@@ -461,19 +486,32 @@ func (r *roamer) step() time.Duration {
 }
 
 // takeSpare takes the spare token of the lowest generation.
-func (r *roamer) takeSpare() (s spare, ok bool) {
+func (r *roamer) takeSpare() (s spare, ok bool) { return r.takeSpareAbove(0) }
+
+// takeSpareAbove takes that of the lowest generation above another.
+func (r *roamer) takeSpareAbove(generation uint64) (s spare, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.spares) > 0 {
 		s = r.spares[0]
 		r.spares = slices.Delete(r.spares, 0, 1)
-		if s.generation > r.used && time.Since(s.since) < spareLifetime {
+		if s.generation > max(r.used, generation) && time.Since(s.since) < spareLifetime {
 			r.used = s.generation
 			return s, true
 		}
 		s.wipe()
 	}
 	return spare{}, false
+}
+
+// generationElsewhere returns that of the token for another server, 0 if there is none.
+func (r *roamer) generationElsewhere() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.other == nil {
+		return 0
+	}
+	return r.other.generation
 }
 
 // moveBySpare moves by a spare token, which it overwrites.
@@ -501,8 +539,12 @@ func (r *roamer) moveBy(ctx context.Context, tok *netcode.Token, generation uint
 		return err
 	}
 	r.mu.Lock()
-	c := r.conn
+	c, gone := r.conn, r.next != nil
 	r.mu.Unlock()
+	if gone { // the session goes on at another server, and is not over
+		sideband.Of(newer).End(ErrMoved, []byte{controlGone})
+		return ErrMoved
+	}
 	if err := sideband.Of(c.Conn).Move(newer); err != nil {
 		return err
 	}
