@@ -63,10 +63,16 @@ func (l *loopback) close() {
 	}
 }
 
-// freePort returns an address with a port that was free.
+// freePort returns an address with a port that was free. Sockets of clients are on 127.0.0.1. On
+// another address none of them takes the port while the node restarts.
 func freePort() (string, error) {
+	host := "127.0.0.2:0"
 	for {
-		u, err := net.ListenPacket("udp", "127.0.0.1:0")
+		u, err := net.ListenPacket("udp", host)
+		if err != nil && host != "127.0.0.1:0" { // only Linux has all of 127.0.0.0/8
+			host = "127.0.0.1:0"
+			continue
+		}
 		if err != nil {
 			return "", err
 		}
