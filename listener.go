@@ -166,7 +166,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.set.onClose, l.set.onCome = l.forget, l.come
 	l.set.requires, l.set.departed = lc.RequireProtocol, new(departed)
 	l.told.set, l.told.filter = l.set, lc.Filter
-	l.serving.Init((*source)(l), toServed)
+	l.serving.Init((*source)(l), toServed, l.set.tickLag())
 	return l, nil
 }
 

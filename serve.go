@@ -37,6 +37,9 @@ type Handler struct {
 // work that takes longer than a millisecond belongs on a goroutine of its own,
 // which may write to the connections.
 //
+// While no packets come, acknowledgements and whatever else is due by time may be 5 ms late,
+// or an eighth of Config.AckDelay if that is less.
+//
 // Serve takes the place of Accept, which returns an error from then on, as a
 // second Serve does. Connections that nobody has accepted yet are served, too.
 // Those that Accept or Dial has returned are read as before. Do not read a
@@ -81,6 +84,14 @@ func (c *Conn) Value() any {
 		return nil
 	}
 	return c.attached.value
+}
+
+// tickLag is how late what Serve owes by time may be.
+func (s *settings) tickLag() time.Duration {
+	if d := s.reliable.AckDelay; d > 0 {
+		return min(serve.TickLag, d/8)
+	}
+	return serve.TickLag
 }
 
 // A source is a Listener as what serves its connections sees it.

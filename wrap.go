@@ -127,13 +127,14 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 	if netconn.IsNil(inner) {
 		return nil, configError("inner", "it is nil")
 	}
-	if _, err := newSettings(cfg, datagram.MaxUDP, nil); err != nil {
+	set, err := newSettings(cfg, datagram.MaxUDP, nil)
+	if err != nil {
 		return nil, err
 	}
 	l := &Listener{over: listen.NewOver[*Conn](inner)}
 	l.wrapper.cfg, l.wrapper.of = cfg, l
 	l.budget.Init(defaultMaxMemory)
-	l.serving.Init((*source)(l), toServed)
+	l.serving.Init((*source)(l), toServed, set.tickLag())
 	return l, nil
 }
 

@@ -186,7 +186,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		return nil, err
 	}
 	l.side.Init(cmp.Or(lc.Backlog, l.cfg.MaxClients))
-	l.serving.Init((*source)(l), toServed)
+	l.serving.Init((*source)(l), toServed, serve.TickLag)
 	return l, nil
 }
 

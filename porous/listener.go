@@ -118,7 +118,7 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{over: listen.NewOver[*Conn](inner), overSet: cfg}
-	l.serving.Init((*servedListener)(l), toServed)
+	l.serving.Init((*servedListener)(l), toServed, 0)
 	return l, nil
 }
 
@@ -175,7 +175,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if least := leastMemory(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < least {
 		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one message, which takes %d", lc.MaxMemory, least)
 	}
-	l.serving.Init((*servedListener)(l), toServed)
+	l.serving.Init((*servedListener)(l), toServed, 0)
 	l.limits.conns = l.side.Conns
 	l.set.limits, l.set.core.Reserve = &l.limits, l.limits.reserve
 	return l, nil

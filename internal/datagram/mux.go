@@ -101,6 +101,9 @@ func NewMux(sock socket.Socket, cfg MuxConfig) *Mux {
 // Start begins to read.
 func (m *Mux) Start() { m.turns.start() }
 
+// SetTickLag changes MuxConfig.TickLag.
+func (m *Mux) SetTickLag(lag time.Duration) { m.timers.setLag(lag) }
+
 // Addr returns the address of the socket.
 func (m *Mux) Addr() net.Addr { return m.sock.LocalAddr() }
 

@@ -9,11 +9,11 @@ import (
 // timers calls the connections of one transport on time, by one runtime timer and without a
 // goroutine that waits. Mostly a reader of packets does it, where it may be late.
 type timers struct {
-	lag  time.Duration // how late an alarm may go off at most where that saves something
-	next atomic.Int64  // the time of the earliest alarm; 0: there is none
+	next atomic.Int64 // the time of the earliest alarm; 0: there is none
 
 	mu      sync.Mutex
-	base    time.Time // what other times count from; constant once set
+	lag     time.Duration // how late an alarm may go off at most where that saves something
+	base    time.Time     // what other times count from; constant once set
 	heap    alarmHeap
 	timer   *time.Timer
 	armed   time.Duration // when timer fires; 0: it does not
@@ -69,7 +69,7 @@ func (t *timers) scheduleLocked(a *alarm, at time.Duration) {
 		t.heap.push(a)
 	case at < a.at:
 		a.at = at
-		t.heap.up(int(a.index) - 1)
+		t.heap.hasten(int(a.index) - 1)
 	}
 }
 
@@ -88,8 +88,8 @@ func (t *timers) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
-	for _, a := range t.heap {
-		a.index = 0
+	for _, e := range t.heap {
+		e.a.index = 0
 	}
 	t.heap = nil
 	t.next.Store(0)
@@ -148,6 +148,13 @@ func (t *timers) fire() {
 	t.tickAllUnlocking(now, len(t.heap))
 }
 
+// setLag lets alarms go off late from now on.
+func (t *timers) setLag(lag time.Duration) {
+	t.mu.Lock()
+	t.lag = lag
+	t.mu.Unlock()
+}
+
 // setManual leaves it to pollAll to have alarms go off.
 func (t *timers) setManual() {
 	t.mu.Lock()
@@ -170,13 +177,13 @@ func (t *timers) pollAll(now time.Time) {
 // poll has due alarms go off without a goroutine. A seeming standstill waits for the timer.
 func (t *timers) poll(now time.Time) {
 	next := t.next.Load()
-	if t.lag == 0 || next == 0 || now.Sub(t.base) < time.Duration(next) {
+	if next == 0 || now.Sub(t.base) < time.Duration(next) {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := now.Sub(t.base)
-	if t.firing || t.stopped || t.stalled || t.manual || len(t.heap) == 0 || at < t.heap[0].at || at-t.heap[0].at >= stallGrace {
+	if t.lag == 0 || t.firing || t.stopped || t.stalled || t.manual || len(t.heap) == 0 || at < t.heap[0].at || at-t.heap[0].at >= stallGrace {
 		return
 	}
 	t.tickAllUnlocking(at, pollMost)
@@ -202,9 +209,9 @@ func (t *timers) readUnlocking(now time.Duration) {
 	t.firing = true
 	defer func() { t.firing = false }()
 	var due []*alarm
-	for _, a := range t.heap {
-		if a.reads && a.at <= now {
-			due = append(due, a)
+	for _, e := range t.heap {
+		if e.a.reads && e.at <= now {
+			due = append(due, e.a)
 		}
 	}
 	for _, a := range due {
@@ -229,63 +236,81 @@ func (t *timers) callUnlocking(a *alarm, now time.Time) time.Time {
 	return a.of.tick(now)
 }
 
-// An alarmHeap has the earliest alarm in front.
-type alarmHeap []*alarm
+// An alarmHeap has the earliest alarm in front: four below each, with their times beside
+// them. A Mux has thousands, most of which are in no cache of the processor.
+type alarmHeap []heapEntry
+
+type heapEntry struct {
+	at time.Duration // that of the alarm
+	a  *alarm
+}
+
+// below is how many entries are below each.
+const below = 4
 
 func (h *alarmHeap) push(a *alarm) {
-	*h = append(*h, a)
+	*h = append(*h, heapEntry{a.at, a})
 	h.up(len(*h) - 1)
 }
 
 func (h *alarmHeap) remove(i int) *alarm {
 	old := *h
-	a, last := old[i], old[len(old)-1]
-	old[len(old)-1] = nil
+	a, last := old[i].a, old[len(old)-1]
+	old[len(old)-1] = heapEntry{}
 	*h = old[:len(old)-1]
 	a.index = 0
 	if i < len(*h) {
 		old[i] = last
 		h.down(i)
-		h.up(int(last.index) - 1)
+		h.up(int(last.a.index) - 1)
 	}
 	return a
 }
 
+// hasten moves the alarm at an index to its new, earlier time.
+func (h alarmHeap) hasten(i int) {
+	h[i].at = h[i].a.at
+	h.up(i)
+}
+
 // up moves the alarm at an index to the front until the one above is not later.
 func (h alarmHeap) up(i int) {
-	a := h[i]
+	e := h[i]
 	for i > 0 {
-		above := (i - 1) / 2
-		if h[above].at <= a.at {
+		above := (i - 1) / below
+		if h[above].at <= e.at {
 			break
 		}
 		h.put(i, h[above])
 		i = above
 	}
-	h.put(i, a)
+	h.put(i, e)
 }
 
 // down moves it to the back until those below are not earlier.
 func (h alarmHeap) down(i int) {
-	a := h[i]
+	e := h[i]
 	for {
-		below := 2*i + 1
-		if below >= len(h) {
+		first := below*i + 1
+		if first >= len(h) {
 			break
 		}
-		if below+1 < len(h) && h[below+1].at < h[below].at {
-			below++
+		least := first
+		for j := first + 1; j < min(first+below, len(h)); j++ {
+			if h[j].at < h[least].at {
+				least = j
+			}
 		}
-		if a.at <= h[below].at {
+		if e.at <= h[least].at {
 			break
 		}
-		h.put(i, h[below])
-		i = below
+		h.put(i, h[least])
+		i = least
 	}
-	h.put(i, a)
+	h.put(i, e)
 }
 
-func (h alarmHeap) put(i int, a *alarm) {
-	h[i] = a
-	a.index = int32(i + 1)
+func (h alarmHeap) put(i int, e heapEntry) {
+	h[i] = e
+	e.a.index = int32(i + 1)
 }

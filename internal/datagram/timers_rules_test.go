@@ -30,9 +30,10 @@ func TestTimersNext(t *testing.T) {
 			}
 			require.Equal(t, want, c.next.Load())
 			require.Len(t, c.heap, len(due))
-			for i, a := range c.heap {
-				require.EqualValues(t, i+1, a.index)
-				require.True(t, i == 0 || c.heap[(i-1)/2].at <= a.at, "the heap is none")
+			for i, e := range c.heap {
+				require.EqualValues(t, i+1, e.a.index)
+				require.Equal(t, e.a.at, e.at)
+				require.True(t, i == 0 || c.heap[(i-1)/below].at <= e.at, "the heap is none")
 			}
 		}
 		for range 3000 {
@@ -83,30 +84,31 @@ func TestAlarmHeap(t *testing.T) {
 		}
 		for range n / 3 {
 			i := r.IntN(len(h))
-			a := h[i]
+			a := h[i].a
 			require.Same(t, a, h.remove(i))
 			require.Zero(t, a.index)
 		}
-		for _, a := range h {
-			want = append(want, a.at)
+		for _, e := range h {
+			want = append(want, e.at)
 		}
 		for i := range n / 4 { // some become earlier
 			if len(h) > 0 {
-				h[i%len(h)].at -= 5
+				h[i%len(h)].a.at -= 5
 				want = nil
-				h.up(i % len(h))
+				h.hasten(i % len(h))
 			}
 		}
 		if want == nil {
-			for _, a := range h {
-				want = append(want, a.at)
+			for _, e := range h {
+				want = append(want, e.at)
 			}
 		}
 		slices.Sort(want)
 		var got []time.Duration
 		for len(h) > 0 {
-			for i, a := range h {
-				require.EqualValues(t, i+1, a.index)
+			for i, e := range h {
+				require.EqualValues(t, i+1, e.a.index)
+				require.Equal(t, e.a.at, e.at)
 			}
 			got = append(got, h.remove(0).at)
 		}
@@ -267,5 +269,5 @@ func TestAlarmHeapForgets(t *testing.T) {
 	}
 	h.remove(2)
 	h.remove(0)
-	require.Equal(t, []*alarm{nil, nil}, []*alarm(h[1:3]))
+	require.Equal(t, alarmHeap{{}, {}}, h[1:3])
 }

@@ -107,7 +107,7 @@ func (s *source) Divert(_ error, take func(*toy)) bool {
 func newServer(src *source) *Server[*toy] {
 	src.done = make(chan struct{})
 	s := new(Server[*toy])
-	s.Init(src, func(c *toy) Conn[*toy] { return c })
+	s.Init(src, func(c *toy) Conn[*toy] { return c }, 0)
 	return s
 }
 

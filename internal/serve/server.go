@@ -122,6 +122,7 @@ var (
 type Server[C any] struct {
 	source listen.Source[C]
 	conn   func(C) Conn[C]
+	lag    time.Duration
 
 	mu      sync.Mutex
 	handler *Handler[C] // nil: Accept takes the connections
@@ -130,15 +131,23 @@ type Server[C any] struct {
 	all     []*Loop[C]                        // the same; replaced, not changed
 }
 
-// Init prepares to serve the connections of a listener.
-func (s *Server[C]) Init(source listen.Source[C], conn func(C) Conn[C]) {
-	s.source, s.conn = source, conn
+// TickLag is how late what Serve owes by time may be, if no packet comes. Else its reader
+// does that between packets, and the runtime starts no goroutine for each.
+const TickLag = 5 * time.Millisecond
+
+// Init prepares to serve the connections of a listener. Lag is at most TickLag, and 0 if all
+// that is due has to be on time.
+func (s *Server[C]) Init(source listen.Source[C], conn func(C) Conn[C], lag time.Duration) {
+	s.source, s.conn, s.lag = source, conn, lag
 }
 
 // Serve serves connections until the listener is closed, and always returns an error.
 func (s *Server[C]) Serve(h Handler[C]) error {
 	if err := s.start(h, false); err != nil {
 		return s.opError("serve", err)
+	}
+	for _, m := range s.source.Muxes() {
+		m.SetTickLag(s.lag)
 	}
 	<-s.source.Done()
 	return s.opError("serve", net.ErrClosed)

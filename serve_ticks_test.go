@@ -1,0 +1,87 @@
+package volley
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// longestAck returns how long a message waits for its acknowledgement at most, at a server
+// that does not answer. Run serves.
+func longestAck(t *testing.T, ackDelay time.Duration, others bool, run func(*Listener)) (longest time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l, dial := network(t, &ListenConfig{Config: &Config{AckDelay: ackDelay}})
+		run(l)
+		c := dial("10.0.1.1:0", &Dialer{})
+		other := dial("10.0.1.2:0", &Dialer{})
+		say(t, other, "hello")
+		for i := range 30 {
+			begin := time.Now()
+			_, err := c.WriteMessage([]byte("no answer"))
+			require.NoError(t, err)
+			for len(c.AppendReceipts(nil)) == 0 {
+				time.Sleep(time.Millisecond)
+				if others {
+					say(t, other, "more")
+				}
+			}
+			if i > 5 { // the rhythms are known
+				longest = max(longest, time.Since(begin))
+			}
+			time.Sleep(time.Second)
+		}
+		c.Close()
+		other.Close()
+		for c := range l.Conns() {
+			c.Close()
+		}
+		l.Close()
+		time.Sleep(time.Second)
+	})
+	return longest
+}
+
+// What is due by time may be late with Serve if no packet comes, by 5 ms or an eighth of
+// AckDelay.
+func TestServeTicksLate(t *testing.T) {
+	h := Handler{Message: func(*Conn, []byte) {}}
+	accepts := func(l *Listener) {
+		go func() {
+			for {
+				if _, err := l.Accept(); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	serves := func(l *Listener) { go l.Serve(h) }
+	polls := func(l *Listener) {
+		go func() {
+			for l.Poll(h) == nil {
+				time.Sleep(500 * time.Microsecond)
+			}
+		}()
+	}
+	const path = 20 * time.Millisecond
+	for _, test := range []struct {
+		name     string
+		run      func(*Listener)
+		ackDelay time.Duration
+		others   bool
+		late     time.Duration
+	}{
+		{"accepted", accepts, 125 * time.Millisecond, false, 0},
+		{"served", serves, 125 * time.Millisecond, false, 5 * time.Millisecond},
+		{"served, others send", serves, 125 * time.Millisecond, true, 0},
+		{"served, a short AckDelay", serves, 16 * time.Millisecond, false, 2 * time.Millisecond},
+		{"polled", polls, 125 * time.Millisecond, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			took := longestAck(t, test.ackDelay, test.others, test.run)
+			// The poll for the receipt, and the next packet of the others, take 1 ms each.
+			require.InDelta(t, path+test.ackDelay/2+test.late, took, float64(2*time.Millisecond))
+		})
+	}
+}
