@@ -374,6 +374,50 @@ func TestServeHasNoGoroutines(t *testing.T) {
 	})
 }
 
+// A call of Poll allocates nothing, with messages and without.
+func TestPollAllocatesNothing(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector allocates")
+	}
+	l, err := Listen("udp", loopback.Addr())
+	require.NoError(t, err)
+	defer l.Close()
+	heard := 0
+	h := Handler{Message: func(c *Conn, msg []byte) {
+		heard++
+		c.Write(msg)
+	}}
+	poll := func() {
+		if err := l.Poll(h); err != nil {
+			t.Error(err)
+		}
+	}
+	poll()
+	require.Zero(t, testing.AllocsPerRun(100, poll))
+	c, err := Dial("udp", l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	msg, buf := []byte("a message"), make([]byte, 2000)
+	round := func() {
+		if _, err := c.Write(msg); err != nil {
+			t.Error(err)
+		}
+		for before := heard; heard == before; {
+			poll()
+		}
+		if _, err := c.Read(buf); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 100 {
+		round()
+	}
+	require.Less(t, testing.AllocsPerRun(2000, round), 1.0)
+	for c := range l.Conns() {
+		c.Close()
+	}
+}
+
 // An echo allocates nothing.
 func TestServeAllocatesNothing(t *testing.T) {
 	if testenv.Race {

@@ -193,7 +193,7 @@ func (s *Server[C]) start(h Handler[C], polled bool) error {
 		*s.handler = h
 		return nil
 	}
-	s.handler, s.polled = &h, polled
+	s.handler, s.polled = new(h), polled // here, so that Poll allocates nothing
 	s.loops = make(map[datagram.AfterReader]*Loop[C])
 	s.mu.Unlock()
 	if s.source.Divert(ErrServed, s.adopt) {

@@ -67,13 +67,30 @@ func (s viewing) serveHandler() serveHandler {
 	return serveHandler{open: func(c valued) { s.open(c, c) }, message: s.message, closed: s.closed}
 }
 
-// A servedPair serves a new listener by a viewing, and dials.
-type servedPair func(t *testing.T, s viewing) (client net.Conn, stop func())
+// A runner runs a server with Handlers of type H, until it is closed.
+type runner[H any] interface {
+	Serve(H) error
+	Poll(H) error
+}
 
-func servedVolley(t *testing.T, s viewing) (net.Conn, func()) {
+// serveOrPoll serves, or polls each millisecond.
+func serveOrPoll[H any](l runner[H], h H, polled bool) {
+	if !polled {
+		l.Serve(h)
+		return
+	}
+	for l.Poll(h) == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A servedPair serves a new listener by a viewing, and dials.
+type servedPair func(t *testing.T, s viewing, polled bool) (client net.Conn, stop func())
+
+func servedVolley(t *testing.T, s viewing, polled bool) (net.Conn, func()) {
 	l, err := volley.Listen("udp", loopback.Addr())
 	require.NoError(t, err)
-	go l.Serve(volleyHandler(s.serveHandler()))
+	go serveOrPoll(l, volleyHandler(s.serveHandler()), polled)
 	c, err := volley.Dial("udp", l.Addr().String())
 	require.NoError(t, err)
 	return c, func() { l.Close() }
@@ -94,28 +111,24 @@ func servedSession(t *testing.T) (*netcode.Listener, func() *netcode.Conn) {
 	}
 }
 
-func servedNetcode(t *testing.T, s viewing) (net.Conn, func()) {
+func servedNetcode(t *testing.T, s viewing, polled bool) (net.Conn, func()) {
 	l, dial := servedSession(t)
-	go l.Serve(netcodeHandler(s.serveHandler()))
+	go serveOrPoll(l, netcodeHandler(s.serveHandler()), polled)
 	return dial(), func() { l.Close() }
 }
 
-func servedStack(t *testing.T, s viewing) (net.Conn, func()) {
+func servedStack(t *testing.T, s viewing, polled bool) (net.Conn, func()) {
 	inner, dial := servedSession(t)
 	l := newListener(inner, nil)
-	go l.Serve(volleyHandler(s.serveHandler()))
+	go serveOrPoll(l, volleyHandler(s.serveHandler()), polled)
 	return newConn(dial(), nil), func() { l.Close() }
 }
 
 // servedPorous is of the first channel of a connection.
-func servedPorous(t *testing.T, s viewing) (net.Conn, func()) {
+func servedPorous(t *testing.T, s viewing, polled bool) (net.Conn, func()) {
 	l, err := porous.Listen("udp", loopback.Addr())
 	require.NoError(t, err)
-	go l.Serve(porous.Handler{
-		Open:    func(c *porous.Conn) { s.open(c, c) },
-		Message: func(c *porous.Conn, _ int, msg []byte) { s.message(c, msg) },
-		Closed:  func(c *porous.Conn, err error) { s.closed(c, err) },
-	})
+	go serveOrPoll(l, porousHandler(s.serveHandler()), polled)
 	c, err := porous.Dial("udp", l.Addr().String())
 	require.NoError(t, err)
 	return c, func() { l.Close() }
@@ -126,7 +139,7 @@ var nettestParts = []string{"BasicIO", "PingPong", "RacyRead", "RacyWrite", "Rea
 	"WriteTimeout", "PastTimeout", "PresentTimeout", "FutureTimeout",
 	"CloseTimeout", "ConcurrentMethods"}
 
-// A served connection is not read, and a net.Conn in all else. Three parts need every
+// A served connection is not read, and a net.Conn in all else, with Serve and with Poll. Three parts need every
 // message to arrive: except over porous, they are given a pipe.
 func TestNettestServed(t *testing.T) {
 	lossy := []string{"BasicIO", "PingPong", "FutureTimeout"}
@@ -140,8 +153,11 @@ func TestNettestServed(t *testing.T) {
 		{"volley over netcode", servedStack, lossy},
 		{"porous", servedPorous, nil},
 	} {
-		for _, first := range []string{"served", "dialed"} {
-			t.Run(test.name+"/"+first, func(t *testing.T) {
+		for _, how := range []struct {
+			name           string
+			polled, dialed bool // the dialed connection is the first of the pair
+		}{{"served", false, false}, {"dialed", false, true}, {"polled", true, false}, {"dialed, polled", true, true}} {
+			t.Run(test.name+"/"+how.name, func(t *testing.T) {
 				next := 0
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 					part := nettestParts[next]
@@ -151,17 +167,17 @@ func TestNettestServed(t *testing.T) {
 						return a, b, func() { a.Close(); b.Close() }, nil
 					}
 					s := viewing{make(chan *servedView, 1)}
-					client, closeListener := test.pair(t, s)
+					client, closeListener := test.pair(t, s, how.polled)
 					view := <-s.opened
 					stop = func() {
 						client.Close()
 						view.Close()
 						closeListener()
 					}
-					if first == "served" {
-						return view, client, stop, nil
+					if how.dialed {
+						return client, view, stop, nil
 					}
-					return client, view, stop, nil
+					return view, client, stop, nil
 				})
 			})
 		}
