@@ -88,7 +88,7 @@ func (r *report) conditions(mode string) string {
 		length = r.options.gameLength
 	}
 	return fmt.Sprintf("*%s, %s, %d processors%s, %s/%s%s; %s; %d rounds, %v a run.*", r.date.Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), processorText(),
-		runtime.GOOS, runtime.GOARCH, kernelText(), r.options.place(), r.options.rounds, length)
+		runtime.GOOS, runtime.GOARCH, kernelText(), r.options.place(), r.rounds(mode), length)
 }
 
 // chartLine returns the line of a document that shows a chart; "" if none does.

@@ -27,8 +27,10 @@ const (
 	// largeLoad is the largest number of clients for peers that are not made for a
 	// crowd.
 	largeLoad = 2000
-	// gameWarmup lets connections learn what to expect.
+	// gameWarmup lets connections learn what to expect, ...
 	gameWarmup = time.Second
+	// ... which takes so many messages of each.
+	warmupMessages = 6
 )
 
 // A load is what the clients of one run do together. The zero value is that of
@@ -78,3 +80,6 @@ func parseLoads(text string) (loads []load, err error) {
 
 // maxLoadClients is limited by the ports of one address.
 const maxLoadClients = 20000
+
+// warmup returns how long it takes until each client has sent warmupMessages.
+func (l load) warmup() time.Duration { return warmupMessages * time.Second / time.Duration(l.rate) }

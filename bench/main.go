@@ -4,6 +4,7 @@
 //	go run ./bench                     all, about three quarters of an hour
 //	go run ./bench -modes game,fan-out some of it; the rest of the report stays
 //	go run ./bench -quick              a glance, printed only
+//	go run ./bench -results r.json ... a part of a report that is made in several calls
 //	go run ./bench -netns              game, fan-out and one-way beyond the loopback device, as root, printed only
 //	go run ./bench -peers volley,udp -modes one-way -sizes 256 -rounds 3
 //
@@ -82,6 +83,7 @@ type options struct {
 	// of modes game and fan-out
 	gameWarmup, gameLength time.Duration
 	out                    string // directory for the report; "": standard output
+	results                string // file of results of earlier calls, which count as well; "": none
 }
 
 var allModes = []string{modeGame, modeFanOut, modeOneWay, modePingPong, modeFanIn, modeBurst, modePaced, modeHazard, modeIdle}
@@ -99,8 +101,9 @@ func parseOptions(args []string) (*options, error) {
 	loads := fs.String("loads", "echo:500x30,tick:500x30,echo:1000x60,echo:10000x2", "`loads` of mode game: style (echo or tick), clients, messages a second of each")
 	fanOut := fs.Int("fanout", 1000, "`number` of clients in mode fan-out")
 	out := fs.String("out", "docs", "`directory` for BENCHMARKS.md and the charts; \"\": print the tables")
+	results := fs.String("results", "", "`file` of results: those in it are reported as well, and new ones are added")
 	_ = fs.Parse(args)
-	o := &options{netns: *netns, rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out,
+	o := &options{results: *results, netns: *netns, rounds: *rounds, length: *length, warmup: 200 * time.Millisecond, conns: *conns, out: *out,
 		fanOut: *fanOut, gameWarmup: gameWarmup, gameLength: gameLength * *length}
 	given := func(name string) (set bool) {
 		fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
@@ -154,7 +157,10 @@ func benchmark(o *options) error {
 	if err != nil {
 		return err
 	}
-	t := make(tally)
+	t, earlier, err := loadTally(o.results)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	for round := range o.rounds {
 		for i, m := range plan {
@@ -163,6 +169,12 @@ func benchmark(o *options) error {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "\r%-70s\n", fmt.Sprintf("done in %v", time.Since(start).Round(time.Second)))
+	if o.results != "" {
+		plan, o.peers = joinPlans(earlier, plan), peers
+		if err := t.save(o.results, plan); err != nil {
+			return err
+		}
+	}
 	rep := &report{options: o, plan: plan, tally: t, date: start}
 	if o.out == "" {
 		fmt.Println(rep.tables())

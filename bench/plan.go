@@ -88,7 +88,7 @@ func (t tally) run(m measurement, o *options) {
 		switch m.mode {
 		case modeGame, modeFanOut:
 			j.Clients, j.Style, j.Rate = m.load.clients, m.load.style, m.load.rate
-			j.Warmup, j.Duration = o.gameWarmup, o.gameLength
+			j.Warmup, j.Duration = max(o.gameWarmup, m.load.warmup()), o.gameLength
 		case modeFanIn:
 			j.Clients = fanInClients
 		case modeIdle:

@@ -22,7 +22,8 @@ func perHandled(r *result, ns float64) float64 { return ns / 1000 / max(1, float
 
 const gameAbout = "The load of game and telemetry servers: many clients, each with some messages of %d bytes a second both ways, one process for\n" +
 	"the server and one for all clients. The clients' messages are spread evenly over time; a server that ticks writes to all\n" +
-	"clients in a row.\n" +
+	"clients in a row. Nothing is measured before each client has had %d messages and a second has passed: a connection of volley\n" +
+	"measures the round trip of its first messages by packets of their own, and later about once in 1.4 s.\n" +
 	"\n" +
 	"- \"Server\" is the user and system time of the server's process, divided by the messages in and out of it; \"clients\" is\n" +
 	"  the same for the other process.\n" +
@@ -45,7 +46,7 @@ const fanOutAbout = "The server writes one message of %d bytes to each of %s cli
 
 // gameTables writes a table for each load.
 func (r *report) gameTables(b *strings.Builder) {
-	fmt.Fprintf(b, gameAbout, gameSize, answerLimit.Milliseconds())
+	fmt.Fprintf(b, gameAbout, gameSize, warmupMessages, answerLimit.Milliseconds())
 	for _, m := range r.measurements(modeGame) {
 		fmt.Fprintf(b, "### %s\n\n", capital(m.load.title()))
 		r.loadTable(b, m, udpPeer.name, []column{{"server, µs a message", serverCPU}, {"KiB a client", serverKiB}, {"clients, µs", clientCPU},
