@@ -202,7 +202,7 @@ func (p *pinger) loop(ctx context.Context) error {
 				return err
 			}
 		case text := <-p.opts.notes:
-			p.view.note(time.Since(p.begin), text)
+			p.view.show(noteEvent(time.Since(p.begin), text))
 		case <-send.C:
 			if err := p.send(ctx); err != nil {
 				return err
@@ -245,7 +245,7 @@ func (p *pinger) take(ctx context.Context, a answer) error {
 		p.figures.answer(a, p.view)
 	case passing(a.err):
 		p.figures.refused++
-		p.view.note(a.at, fmt.Sprintf("the machine of %s says that nobody listens on that port", p.conn.RemoteAddr()))
+		p.view.show(noteEvent(a.at, fmt.Sprintf("the machine of %s says that nobody listens on that port", p.conn.RemoteAddr())))
 	case errors.Is(a.err, volley.ErrPeerRestarted):
 		return p.again(ctx, restarted)
 	case errors.Is(a.err, io.EOF):
@@ -268,7 +268,7 @@ const (
 
 // again dials anew after the end of a connection.
 func (p *pinger) again(ctx context.Context, why string) error {
-	p.view.note(time.Since(p.begin), why+"; connecting anew")
+	p.view.show(noteEvent(time.Since(p.begin), why+"; connecting anew"))
 	p.conn.Close()
 	p.figures.restart()
 	return p.connect(ctx)

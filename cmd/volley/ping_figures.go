@@ -78,7 +78,7 @@ func (f *pingFigures) answer(a answer, v pingView) {
 	if a.probe.seen > 0 && n >= f.base && (!f.known || n > f.newest) {
 		f.known, f.newest, f.seen = true, n, a.probe.seen
 	}
-	v.answer(pingAnswer{number: n, rtt: rtt, size: a.size, at: a.at})
+	v.show(answerEvent(n, rtt, a.at, a.size))
 }
 
 func (f *pingFigures) add(n uint64, rtt time.Duration) {
@@ -101,7 +101,7 @@ func (f *pingFigures) expire(now time.Duration, v pingView) {
 		if !w.answered && !w.presumedLost {
 			w.presumedLost = true
 			f.lost++
-			v.lost(f.first+uint64(i), now)
+			v.show(lostEvent(f.first+uint64(i), now))
 		}
 	}
 	keep := 0

@@ -13,8 +13,8 @@ import (
 type pingPicture struct {
 	canvas
 	lines   *pingLines
-	history []time.Duration // by number, modulo its length; 0: lost or open
-	fates   []rune          // the mark below: '.', or 'x' for one that is lost
+	history []float64 // round trips in ms by number, modulo its length; 0: lost or open
+	fates   []rune    // the mark below: '.', or 'x' for one that is lost
 	newest  uint64
 	any     bool
 	notes   []string
@@ -29,23 +29,25 @@ const pictureHeight = 8
 func newPingPicture(w io.Writer, lines *pingLines, width func() int) *pingPicture {
 	return &pingPicture{
 		canvas: canvas{w: w, width: width}, lines: lines,
-		history: make([]time.Duration, maxColumns), fates: make([]rune, maxColumns),
+		history: make([]float64, maxColumns), fates: make([]rune, maxColumns),
 	}
 }
 
 func (v *pingPicture) begin() {}
 
-func (v *pingPicture) answer(a pingAnswer) {
-	v.reach(a.number)
-	if v.newest-a.number < maxColumns {
-		v.history[a.number%maxColumns], v.fates[a.number%maxColumns] = a.rtt, ' '
+func (v *pingPicture) show(e pingEvent) {
+	if e.Number == nil {
+		v.notes = append(v.notes, fmt.Sprintf("%.1f s: %s", e.Seconds, e.Text))
+		v.notes = v.notes[max(0, len(v.notes)-3):]
+		return
 	}
-}
-
-func (v *pingPicture) lost(number uint64, _ time.Duration) {
-	v.reach(number)
-	if v.newest-number < maxColumns {
-		v.fates[number%maxColumns] = 'x'
+	v.reach(*e.Number)
+	switch slot := *e.Number % maxColumns; {
+	case v.newest-*e.Number >= maxColumns:
+	case e.RTT == nil:
+		v.fates[slot] = 'x'
+	default:
+		v.history[slot], v.fates[slot] = *e.RTT, ' '
 	}
 }
 
@@ -57,11 +59,6 @@ func (v *pingPicture) reach(number uint64) {
 		v.any = true
 		v.history[v.newest%maxColumns], v.fates[v.newest%maxColumns] = 0, ' '
 	}
-}
-
-func (v *pingPicture) note(at time.Duration, text string) {
-	v.notes = append(v.notes, fmt.Sprintf("%.1f s: %s", at.Seconds(), text))
-	v.notes = v.notes[max(0, len(v.notes)-3):]
 }
 
 func (v *pingPicture) redraw(now time.Duration, f *pingFigures) {
@@ -121,7 +118,7 @@ func (v *pingPicture) latest(n int) (times []float64, marks string) {
 	}
 	first := v.newest + 1 - min(v.newest+1, uint64(n))
 	for i := first; i <= v.newest; i++ {
-		times = append(times, inMilliseconds(v.history[i%maxColumns]))
+		times = append(times, v.history[i%maxColumns])
 		marks += string(v.fates[i%maxColumns])
 	}
 	return times, trimRight(marks)

@@ -10,20 +10,33 @@ import (
 // A pingView shows how a ping goes.
 type pingView interface {
 	begin()
-	answer(pingAnswer)
-	// lost tells that the time for the answer to a message is over.
-	lost(number uint64, at time.Duration)
-	note(at time.Duration, text string)
+	show(pingEvent)
 	// redraw is called several times a second.
 	redraw(now time.Duration, f *pingFigures)
 	finish(address string, f *pingFigures, advice []string)
 }
 
-// A pingAnswer is an answer that has come.
-type pingAnswer struct {
-	number  uint64
-	rtt, at time.Duration
-	size    int
+// A pingEvent is something that happens in a ping, and a line of its JSON.
+type pingEvent struct {
+	Type    string   `json:"type"` // answer; lost: the time for it is over; or note
+	Number  *uint64  `json:"number,omitempty"`
+	RTT     *float64 `json:"rtt_ms,omitempty"`
+	Bytes   int      `json:"bytes,omitempty"`
+	Seconds float64  `json:"seconds"` // since the beginning
+	Text    string   `json:"text,omitempty"`
+}
+
+func answerEvent(number uint64, rtt, at time.Duration, size int) pingEvent {
+	ms := inMilliseconds(rtt)
+	return pingEvent{Type: "answer", Number: &number, RTT: &ms, Bytes: size, Seconds: at.Seconds()}
+}
+
+func lostEvent(number uint64, at time.Duration) pingEvent {
+	return pingEvent{Type: "lost", Number: &number, Seconds: at.Seconds()}
+}
+
+func noteEvent(at time.Duration, text string) pingEvent {
+	return pingEvent{Type: "note", Seconds: at.Seconds(), Text: text}
 }
 
 func newPingView(w io.Writer, o *pingOptions, title string) pingView {
@@ -47,24 +60,22 @@ type pingLines struct {
 
 func (v *pingLines) begin() { fmt.Fprintln(v.w, v.title) }
 
-func (v *pingLines) answer(a pingAnswer) {
-	if !v.quiet {
-		fmt.Fprintf(v.w, "%s: number %d, time %s\n", formatSize(a.size), a.number, formatTime(a.rtt))
-	}
-}
-
-func (v *pingLines) lost(number uint64, _ time.Duration) {
-	if !v.quiet {
-		fmt.Fprintf(v.w, "no answer to number %d\n", number)
-	}
-}
-
 // maxNotes keeps a server that is not there from filling the screen.
 const maxNotes = 10
 
-func (v *pingLines) note(_ time.Duration, text string) {
-	if v.notes++; v.notes <= maxNotes && !v.quiet {
-		fmt.Fprintln(v.w, text)
+func (v *pingLines) show(e pingEvent) {
+	if v.quiet {
+		return
+	}
+	switch e.Type {
+	case "answer":
+		fmt.Fprintf(v.w, "%s: number %d, time %s\n", formatSize(e.Bytes), *e.Number, formatTime(milliseconds(*e.RTT)))
+	case "lost":
+		fmt.Fprintf(v.w, "no answer to number %d\n", *e.Number)
+	default:
+		if v.notes++; v.notes <= maxNotes {
+			fmt.Fprintln(v.w, e.Text)
+		}
 	}
 }
 
@@ -168,16 +179,6 @@ type pingJSON struct {
 	quiet bool
 }
 
-// A pingEvent is a line of JSON of ping. Times are in milliseconds.
-type pingEvent struct {
-	Type    string   `json:"type"` // answer, lost or note
-	Number  *uint64  `json:"number,omitempty"`
-	RTT     *float64 `json:"rtt_ms,omitempty"`
-	Bytes   int      `json:"bytes,omitempty"`
-	Seconds float64  `json:"seconds"` // since the beginning
-	Text    string   `json:"text,omitempty"`
-}
-
 // A pingSummary is the last line of JSON of ping.
 type pingSummary struct {
 	Type      string          `json:"type"` // summary
@@ -234,22 +235,9 @@ type pingHistogram struct {
 
 func (v *pingJSON) begin() {}
 
-func (v *pingJSON) answer(a pingAnswer) {
+func (v *pingJSON) show(e pingEvent) {
 	if !v.quiet {
-		rtt := inMilliseconds(a.rtt)
-		printJSON(v.w, pingEvent{Type: "answer", Number: &a.number, RTT: &rtt, Bytes: a.size, Seconds: a.at.Seconds()})
-	}
-}
-
-func (v *pingJSON) lost(number uint64, at time.Duration) {
-	if !v.quiet {
-		printJSON(v.w, pingEvent{Type: "lost", Number: &number, Seconds: at.Seconds()})
-	}
-}
-
-func (v *pingJSON) note(at time.Duration, text string) {
-	if !v.quiet {
-		printJSON(v.w, pingEvent{Type: "note", Seconds: at.Seconds(), Text: text})
+		printJSON(v.w, e)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"volley/simnet"
 )
 
 // A bitrate is a flag such as "10Mbit", or "10M" as in iperf3; 0 is no limit.
@@ -22,9 +24,8 @@ func (b *bitrate) String() string {
 func (b *bitrate) Type() string { return "rate" }
 
 func (b *bitrate) Set(text string) error {
-	if text == "0" {
-		*b = 0
-		return nil
+	if isPlainNumber(text) {
+		return fmt.Errorf("%s has no unit: kbit, Mbit or Gbit, as in %[1]sMbit", text)
 	}
 	s := strings.TrimSuffix(text, "/s")
 	for _, unit := range []string{"bps", "bit", "b"} {
@@ -33,23 +34,11 @@ func (b *bitrate) Set(text string) error {
 			break
 		}
 	}
-	factor := 1.0
-	if s == text && s != "" && s[len(s)-1] <= '9' {
-		return fmt.Errorf("%s has no unit: kbit, Mbit or Gbit, as in %sMbit", text, text)
-	}
-	for _, unit := range []struct {
-		letters string
-		factor  float64
-	}{{"kK", 1e3}, {"M", 1e6}, {"G", 1e9}} {
-		if s != "" && strings.ContainsRune(unit.letters, rune(s[len(s)-1])) {
-			s, factor = s[:len(s)-1], unit.factor
-		}
-	}
-	x, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err != nil || !(x > 0 && x*factor <= 1e12) {
+	link, err := simnet.ParseLink("rate=" + strings.NewReplacer("K", "k", " ", "").Replace(s) + "bit")
+	if err != nil {
 		return errors.New("must be a rate such as 500kbit, 10Mbit or 1Gbit, or 0 for no limit")
 	}
-	*b = bitrate(x * factor)
+	*b = bitrate(link.Bandwidth)
 	return nil
 }
 
