@@ -74,3 +74,15 @@ func (r *receiver) reset() {
 
 // pending reports whether there is something to send, now or later.
 func (p *Peer) pending() bool { return p.state == Connected && !p.send.empty() }
+
+// Size returns the bytes of m on the wire.
+func (m *Message) Size() int {
+	switch m.Type {
+	case MessageFragment:
+		return FragmentHeaderSize + len(m.Data)
+	case MessageSentinel:
+		return SentinelSize
+	default:
+		return WindowAckSize
+	}
+}

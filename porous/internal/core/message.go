@@ -35,18 +35,6 @@ type Message struct {
 	Data     []byte
 }
 
-// Size returns the bytes of m on the wire.
-func (m *Message) Size() int {
-	switch m.Type {
-	case MessageFragment:
-		return FragmentHeaderSize + len(m.Data)
-	case MessageSentinel:
-		return SentinelSize
-	default:
-		return WindowAckSize
-	}
-}
-
 // AppendMessage appends m.
 func AppendMessage(b []byte, m *Message) []byte {
 	var head [FragmentHeaderSize]byte
