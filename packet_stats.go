@@ -63,30 +63,22 @@ type PacketReceipt struct {
 	Receipt
 }
 
-// packetReceipts is a bounded queue of receipts. None are kept until somebody
-// asks.
+// packetReceipts are those of a PacketConn. None are kept until somebody asks.
 type packetReceipts struct {
-	max   int
 	armed atomic.Bool
 
-	mu         sync.Mutex
-	queue      []PacketReceipt
-	overflowed uint64
+	mu sync.Mutex
+	receiptQueue[PacketReceipt]
 }
 
-func (r *packetReceipts) arm() { r.armed.Store(r.max > 0) }
+func (r *packetReceipts) arm() { r.armed.Store(r.max > 0) } // which is constant
 
 func (r *packetReceipts) add(x PacketReceipt) {
-	if !r.armed.Load() {
-		return
+	if r.armed.Load() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.put(x)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) >= r.max {
-		r.overflowed++
-		return
-	}
-	r.queue = append(r.queue, x)
 }
 
 func (r *packetReceipts) dropped() uint64 {
@@ -106,11 +98,5 @@ func (pc *PacketConn) AppendReceipts(dst []PacketReceipt) []PacketReceipt {
 	r.arm()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dst = append(dst, r.queue...)
-	clear(r.queue)
-	if cap(r.queue) > 1024 && len(r.queue) < 256 {
-		r.queue = nil
-	}
-	r.queue = r.queue[:0]
-	return dst
+	return r.take(dst)
 }

@@ -26,11 +26,37 @@ type Receipt struct {
 	RTT  time.Duration // from Write to acknowledgement; 0 if lost
 }
 
-// receipts is a bounded queue of receipts. There is none until somebody asks.
-type receipts struct {
+// A receiptQueue is a bounded queue of receipts.
+type receiptQueue[R any] struct {
 	max        int
-	queue      []Receipt
+	queue      []R
 	overflowed uint64
+}
+
+// put queues a receipt, and reports whether there was room.
+func (q *receiptQueue[R]) put(x R) bool {
+	if len(q.queue) >= q.max {
+		q.overflowed++
+		return false
+	}
+	q.queue = append(q.queue, x)
+	return true
+}
+
+// take appends what is queued to dst, and empties the queue.
+func (q *receiptQueue[R]) take(dst []R) []R {
+	dst = append(dst, q.queue...)
+	clear(q.queue)
+	if cap(q.queue) > 1024 && len(q.queue) < 256 {
+		q.queue = nil
+	}
+	q.queue = q.queue[:0]
+	return dst
+}
+
+// receipts are those of a connection. There are none until somebody asks.
+type receipts struct {
+	receiptQueue[Receipt]
 
 	// Those who wait, see waitUnlocking.
 	ready   chan struct{} // one token; nil before anybody has waited
@@ -38,24 +64,9 @@ type receipts struct {
 }
 
 func (r *receipts) add(x Receipt) {
-	switch {
-	case r == nil:
-	case len(r.queue) >= r.max:
-		r.overflowed++
-	default:
-		r.queue = append(r.queue, x)
+	if r != nil && r.put(x) {
 		r.tell()
 	}
-}
-
-// take appends what is queued to dst, and empties the queue.
-func (r *receipts) take(dst []Receipt) []Receipt {
-	dst = append(dst, r.queue...)
-	if cap(r.queue) > 1024 && len(r.queue) < 256 {
-		r.queue = nil
-	}
-	r.queue = r.queue[:0]
-	return dst
 }
 
 // armReceiptsLocked turns receipts on, also for earlier messages still remembered.
@@ -63,7 +74,8 @@ func (c *Conn) armReceiptsLocked() {
 	if c.receipts != nil || c.set.receipts == 0 {
 		return
 	}
-	r := &receipts{max: c.set.receipts}
+	r := new(receipts)
+	r.max = c.set.receipts
 	c.receipts = r
 	if c.out.Err() == nil {
 		c.endpoint.inner().SentFates(func(id uint64, fate uint8, rtt time.Duration) {
