@@ -89,6 +89,7 @@ type Listener struct {
 	filter   func(netip.AddrPort) bool
 	midway   bool
 	told     unknownPeers
+	proofs   *proofs // nil: of no stranger
 	budget   listen.Budget
 	side     listen.Listener[*Conn]
 	serving  serve.Server[*Conn]
@@ -166,6 +167,9 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.set.onClose, l.set.onCome = l.forget, l.come
 	l.set.requires, l.set.departed = lc.RequireProtocol, new(departed)
 	l.told.set, l.told.filter = l.set, lc.Filter
+	if l.set.greets {
+		l.proofs = newProofs()
+	}
 	l.serving.Init((*source)(l), toServed, l.set.tickLag())
 	return l, nil
 }
@@ -304,7 +308,8 @@ type ListenerStats struct {
 	// by MaxConns, Backlog or ProtocolID, Filtered those by Filter. Unknown counts all
 	// datagrams that belonged to no connection and made none.
 	Accepted, Refused, Filtered, Unknown uint64
-	// Notices counts datagrams that told peers that they are unknown, or refused.
+	// Notices counts datagrams that told peers that they are unknown, or refused, or that
+	// asked new ones beside a flood whether they are at their address.
 	Notices uint64
 	// Transport tells what happened at the sockets.
 	Transport TransportStats
@@ -342,11 +347,15 @@ var _ datagram.Acceptor = (*acceptor)(nil)
 // HandleUnknown admits a peer by its first datagram, or one that overtook it.
 func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, bufs [][]byte, out *wire.Batch) datagram.Admit {
 	hello, greeted := a.set.hello(bufs)
+	proved := false
+	if a.proofs != nil && !greeted {
+		hello, proved = a.proofs.answer(now, from, bufs)
+	}
 	opens := a.midway || slices.ContainsFunc(bufs, a.opens)
-	if greeted && a.set.departed.has(hello.token) {
+	if (greeted || proved) && a.set.departed.has(hello.token) {
 		return nil
 	}
-	if !greeted && (late || a.set.requires || !opens) {
+	if !greeted && !proved && (late || a.set.requires || !opens) {
 		a.told.tell(now, from, bufs, "", out)
 		return nil
 	}
@@ -355,18 +364,25 @@ func (a *acceptor) HandleUnknown(now time.Time, from netip.AddrPort, late bool, 
 	switch {
 	case a.filter != nil && !a.filter(from):
 		count = &a.filtered
-	case greeted && a.set.foreign(hello):
+	case (greeted || proved) && a.set.foreign(hello):
 		reason, count = refusedProtocol, &a.foreign
 	case a.side.Conns() >= a.maxConns:
 		reason, count = refusedFull, &a.crowded
 	case a.side.Full():
 		reason, count = refusedFull, &a.waiting
+	case proved:
+		return func(_ time.Time, dc datagram.Conn) { a.admitHidden(dc, &greeting{own: hello.echo}) }
+	case a.proofs != nil && !a.proofs.openings.take(now):
+		if greeted {
+			a.ask(now, from, hello, out)
+		}
+		return nil
 	case opens:
 		return a.admit
 	default:
-		return a.admitHidden
+		return func(_ time.Time, dc datagram.Conn) { a.admitHidden(dc, nil) }
 	}
-	if opens { // else that has come before, or is to come
+	if opens || proved { // else that has come before, or is to come
 		count.Add(1)
 	}
 	if reason != "" {
@@ -385,7 +401,7 @@ func (a *acceptor) opens(datagram []byte) bool {
 }
 
 func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
-	if c := (*Listener)(a).begin(dc, false); c != nil {
+	if c := (*Listener)(a).begin(dc, &Conn{}); c != nil {
 		(*Listener)(a).come(c)
 	}
 }
@@ -393,17 +409,17 @@ func (a *acceptor) admit(_ time.Time, dc datagram.Conn) {
 // admitHidden admits a peer of which only a hello has come. That may be forged in the name of
 // another Listener, for which our first packets would begin a connection, so that the two
 // would hold each other for ever. So it is sent nothing but answers, and Accept does not return
-// the connection, until a packet has come or the peer has shown to be at its address.
-func (a *acceptor) admitHidden(_ time.Time, dc datagram.Conn) {
+// the connection, until a packet has come or the peer has shown to be at its address. That
+// may be what it answers now, a question of ours that has begun the greeting.
+func (a *acceptor) admitHidden(dc datagram.Conn, g *greeting) {
 	l := (*Listener)(a)
-	if c := l.begin(dc, true); c != nil && l.closed() {
+	if c := l.begin(dc, &Conn{hidden: true, greeting: g}); c != nil && l.closed() {
 		c.Close() // Close may have missed it
 	}
 }
 
-// begin makes the connection of a peer; nil: it cannot.
-func (l *Listener) begin(dc datagram.Conn, hidden bool) *Conn {
-	c := &Conn{hidden: hidden}
+// begin begins the connection c of a peer, and returns it; nil: it cannot.
+func (l *Listener) begin(dc datagram.Conn, c *Conn) *Conn {
 	l.side.Add()
 	if c.startAfter(dc, l.set, glance(dc)) != nil {
 		l.forget(c)

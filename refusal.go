@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -70,10 +71,11 @@ func (s *unknownPeers) may(limit *bucket, now time.Time, from netip.AddrPort) bo
 	return true
 }
 
-// firstQuestion returns the token of the first question, or hello if those count.
+// firstQuestion returns the token of the first question. Hellos, and answers to the questions
+// of proofs, are some if they count.
 func firstQuestion(bufs [][]byte, hellos bool) (token uint64, ok bool) {
 	for _, b := range bufs {
-		if s, ok := parseSalute(b); ok && (b[0] == questionPrefix || hellos && b[0] == helloPrefix) {
+		if s, ok := parseSalute(b); ok && (b[0] == questionPrefix || hellos && (b[0] == helloPrefix || b[0] == answerPrefix)) {
 			return s.token, true
 		}
 	}
@@ -107,8 +109,11 @@ func (s *unknownPeers) lastMidStream(bufs [][]byte) (sequence uint16, ok bool) {
 	return 0, false
 }
 
-// A bucket limits a rate: it holds noticesAtOnce and fills at noticesPerSecond.
+// A bucket limits a rate: it holds so many and fills at so many a second; by default
+// noticesAtOnce and noticesPerSecond.
 type bucket struct {
+	perSecond, atOnce time.Duration
+
 	mu    sync.Mutex
 	spent time.Duration // of the time that a full bucket took to fill
 	last  time.Time
@@ -116,7 +121,8 @@ type bucket struct {
 
 // take reports whether there is one left, and takes it.
 func (b *bucket) take(now time.Time) bool {
-	const each, full = time.Second / noticesPerSecond, noticesAtOnce * time.Second / noticesPerSecond
+	each := time.Second / cmp.Or(b.perSecond, noticesPerSecond)
+	full := cmp.Or(b.atOnce, noticesAtOnce) * each
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spent -= min(b.spent, max(0, now.Sub(b.last)))

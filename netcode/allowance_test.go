@@ -140,7 +140,9 @@ func BenchmarkStranger(b *testing.B) {
 			<-s.over
 			b.StopTimer()
 			b.ReportMetric(float64(testenv.CPUTime()-start)/float64(b.N), "cpu-ns/op")
-			require.EqualValues(b, b.N, total(l.Stats().Drops))
+			drops := l.Stats().Drops
+			b.ReportMetric(float64(drops[dropTokenDecrypt.String()])/b.Elapsed().Seconds(), "opened/s")
+			require.EqualValues(b, b.N, total(drops))
 			require.NoError(b, l.Close())
 		})
 	}

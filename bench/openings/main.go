@@ -72,7 +72,8 @@ type run struct{ Alone, Quiet, Flooded half }
 // A half is what a server did in one or the other.
 type half struct {
 	CPU, Time         time.Duration
-	Forged, Opened    uint64 // openings sent, and those that the server took up
+	Forged, Opened    uint64 // openings sent, and those that the server has dealt with
+	Conns             uint64 // connections that it has made of them
 	Due, InTime, Late uint64 // messages of the sessions, and answers
 }
 
@@ -142,6 +143,7 @@ func (s *child) during(c *crowd, f *forger, o *options) (h half, err error) {
 		return h, err
 	}
 	h.CPU, h.Time, h.Opened = to.CPU-from.CPU, to.At.Sub(from.At), to.Opened-from.Opened
+	h.Conns = to.Conns - from.Conns
 	h.Due, h.InTime, h.Late = c.take()
 	return h, nil
 }

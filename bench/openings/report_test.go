@@ -13,7 +13,7 @@ func TestReport(t *testing.T) {
 		return run{
 			Alone:   half{CPU: cpu, Forged: 1000, Opened: 1000},
 			Quiet:   half{Due: 100, InTime: 100},
-			Flooded: half{Forged: 1000, Opened: 500, Due: 100, InTime: inTime},
+			Flooded: half{Forged: 1000, Opened: 500, Conns: 100, Due: 100, InTime: inTime},
 		}
 	}
 	all := map[string][]run{
@@ -21,5 +21,5 @@ func TestReport(t *testing.T) {
 		serverVolley: {round(30*time.Millisecond, 90), round(40*time.Millisecond, 50), round(30*time.Millisecond, 80)},
 	}
 	text := report(all, &options{rounds: 3, servers: []string{serverUDP, serverVolley}})
-	require.Contains(t, text, "| volley | 30.0 | 2.00 (1.00 to 3.00) | 50.0 | 100.0 | 80.0 | 0.90 (0.80 to 1.00) |")
+	require.Contains(t, text, "| volley | 30.0 | 2.00 (1.00 to 3.00) | 50.0 | 10.0 | 100.0 | 80.0 | 0.90 (0.80 to 1.00) |")
 }

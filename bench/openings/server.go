@@ -43,7 +43,8 @@ var key = netcode.Key{1}
 
 // A mark is what the server has done and used so far.
 type mark struct {
-	Opened uint64 // connections, or datagrams from strangers that the server has dealt with
+	Opened uint64 // datagrams of strangers that the server has dealt with
+	Conns  uint64 // connections that it has made
 	CPU    time.Duration
 	At     time.Time
 }
@@ -61,13 +62,13 @@ func serve(name string, in io.Reader, out io.Writer) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	listen := map[string]func() (net.Addr, func() uint64, error){
+	listen := map[string]func() (net.Addr, func(*mark), error){
 		serverUDP: listenUDP, serverVolley: listenVolley, serverSilent: listenSilent, serverNetcode: listenNetcode,
 	}[name]
 	if listen == nil {
 		return fmt.Errorf("no server %q, want one of %q", name, serverNames())
 	}
-	addr, opened, err := listen()
+	addr, count, err := listen()
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,9 @@ func serve(name string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if err := enc.Encode(mark{opened(), cputime.Process(), time.Now()}); err != nil {
+		m := mark{CPU: cputime.Process(), At: time.Now()}
+		count(&m)
+		if err := enc.Encode(m); err != nil {
 			return err
 		}
 	}
@@ -84,7 +87,7 @@ func serve(name string, in io.Reader, out io.Writer) error {
 }
 
 // listenUDP answers each datagram, whoever sends it.
-func listenUDP() (net.Addr, func() uint64, error) {
+func listenUDP() (net.Addr, func(*mark), error) {
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return nil, nil, err
@@ -106,15 +109,15 @@ func listenUDP() (net.Addr, func() uint64, error) {
 			_, _ = c.WriteToUDPAddrPort(buf[:n], from)
 		}
 	}()
-	return c.LocalAddr(), opened.Load, nil
+	return c.LocalAddr(), func(m *mark) { m.Opened = opened.Load() }, nil
 }
 
-func listenVolley() (net.Addr, func() uint64, error) { return listenConns(true) }
+func listenVolley() (net.Addr, func(*mark), error) { return listenConns(true) }
 
 // listenSilent accepts strangers, and has nothing to say to them.
-func listenSilent() (net.Addr, func() uint64, error) { return listenConns(false) }
+func listenSilent() (net.Addr, func(*mark), error) { return listenConns(false) }
 
-func listenConns(answers bool) (net.Addr, func() uint64, error) {
+func listenConns(answers bool) (net.Addr, func(*mark), error) {
 	lc := volley.ListenConfig{MaxConns: maxConns, Backlog: maxConns, MaxMemory: 4 << 30}
 	l, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
 	if err != nil {
@@ -131,14 +134,18 @@ func listenConns(answers bool) (net.Addr, func() uint64, error) {
 			}
 		}
 	}()
-	return l.Addr(), func() uint64 { return l.Stats().Accepted }, nil
+	return l.Addr(), func(m *mark) {
+		s := l.Stats()
+		m.Conns = s.Accepted
+		m.Opened = s.Accepted + s.Unknown
+	}, nil
 }
 
 // isSession tells addresses of sessions from those of the flood.
 func isSession(a net.Addr) bool { return a.(*net.UDPAddr).IP.Equal(net.IPv4(127, 0, 0, 1)) }
 
 // listenNetcode has sessions with connect tokens.
-func listenNetcode() (net.Addr, func() uint64, error) {
+func listenNetcode() (net.Addr, func(*mark), error) {
 	lc := netcode.ListenConfig{PrivateKey: key, MaxClients: 1 << 16}
 	ln, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +164,7 @@ func listenNetcode() (net.Addr, func() uint64, error) {
 			go answer(c)
 		}
 	}()
-	return l.Addr(), func() uint64 { return ln.Stats().Requests }, nil
+	return l.Addr(), func(m *mark) { m.Opened = ln.Stats().Requests }, nil
 }
 
 // answer answers all messages.

@@ -1,0 +1,91 @@
+package volley
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"volley/internal/wire"
+)
+
+// So many strangers become connections in a second, and so many at once, without a proof
+// that they are at their address. Beyond that a flood is likely, and its sources are forged.
+const (
+	openingsPerSecond = 2048
+	openingsAtOnce    = 8192
+	// Of those that send a hello so many are asked, so that a client is within some tries.
+	asksPerSecond = 20_000
+	asksAtOnce    = 2000
+)
+
+// proofs ask strangers for that proof, and keep nothing of them: the question has a token
+// that follows from the stranger's address and own token, by a key that only we have. The
+// stranger's answer returns it, and it becomes the connection's token.
+type proofs struct {
+	openings bucket
+	asks     bucket
+	block    cipher.Block
+	start    time.Time
+}
+
+// proofEpoch is how long a token is good at least, and twice as long at most. All questions
+// that a peer answers again leave within 16 s.
+const proofEpoch = 16 * time.Second
+
+func newProofs() *proofs {
+	var key [16]byte
+	rand.Read(key[:])
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic("volley: " + err.Error()) // the key has a size that AES knows
+	}
+	return &proofs{
+		openings: bucket{perSecond: openingsPerSecond, atOnce: openingsAtOnce},
+		asks:     bucket{perSecond: asksPerSecond, atOnce: asksAtOnce},
+		block:    block,
+		start:    time.Now(),
+	}
+}
+
+// epoch returns the number of the present epoch, from 1 on.
+func (p *proofs) epoch(now time.Time) uint64 { return 1 + uint64(max(0, now.Sub(p.start))/proofEpoch) }
+
+// token returns the token of a stranger: a CBC-MAC, which is secure as all messages are of
+// one length.
+func (p *proofs) token(from netip.AddrPort, stranger, epoch uint64) uint64 {
+	b := from.Addr().As16()
+	p.block.Encrypt(b[:], b[:])
+	var rest [16]byte
+	binary.LittleEndian.PutUint64(rest[:], stranger)
+	binary.LittleEndian.PutUint64(rest[8:], epoch<<16|uint64(from.Port()))
+	for i := range b {
+		b[i] ^= rest[i]
+	}
+	p.block.Encrypt(b[:], b[:])
+	return max(1, binary.LittleEndian.Uint64(b[:]))
+}
+
+// answer returns an answer among datagrams that proves that the stranger is at its address.
+func (p *proofs) answer(now time.Time, from netip.AddrPort, bufs [][]byte) (salute, bool) {
+	for _, b := range bufs {
+		if len(b) != greetingSize || b[0] != answerPrefix {
+			continue
+		}
+		s, ok := parseSalute(b)
+		if epoch := p.epoch(now); ok && (s.echo == p.token(from, s.token, epoch) || s.echo == p.token(from, s.token, epoch-1)) {
+			return s, true
+		}
+	}
+	return salute{}, false
+}
+
+// ask asks a stranger that has sent a hello, which is as large as the question.
+func (a *acceptor) ask(now time.Time, from netip.AddrPort, hello salute, out *wire.Batch) {
+	if a.told.may(&a.proofs.asks, now, from) {
+		token := a.proofs.token(from, hello.token, a.proofs.epoch(now))
+		salute{token: token, protocol: a.set.protocol}.put(out.Extend(greetingSize), questionPrefix)
+	}
+}
