@@ -61,7 +61,7 @@ var faultNames = [faultKinds]string{"loss", "bursts", "duplicate", "reorder", "c
 
 var faultWeights = []float64{loss: 2, bursts: 1, duplicate: 1, reorder: 1, corrupt: 1, partition: 1.5, slow: 1,
 	narrow: 1, mtu: 0.5, pause: 1, kill: 1, rebind: 1, forge: 0.5,
-	deaf: 1, mute: 1, broken: 0.3, small: 1, hoard: 1.5, lie: 0.5, errnos: 1, drain: 1}
+	deaf: 1, mute: 1, broken: 0.3, small: 1, hoard: 2.5, lie: 0.5, errnos: 1, drain: 1}
 
 // describe says what happens, for people.
 func (f fault) describe(p *plan) string {

@@ -73,6 +73,7 @@ type host struct {
 	// A server has these, and one end for each connection.
 	server server
 	ends   map[*end]bool
+	rests  time.Duration // until when its program reads nothing
 	run    chan struct{} // closed when the server has ended
 
 	// A client has these. Others see it at the public address of the NAT.
@@ -165,6 +166,9 @@ func (h *host) took(e *end) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ends[e] = true
+	if rest := h.rests - h.w.book.now(); rest > 0 {
+		e.rest(rest)
+	}
 	h.sweepLocked()
 }
 

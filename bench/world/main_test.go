@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -32,24 +33,34 @@ func TestWorld(t *testing.T) {
 		runAlone(t, spec)
 		return
 	}
-	left, start, worlds := *forFlag, time.Now(), 0
+	left, start := *forFlag, time.Now()
+	var sum tally
 	if testing.Short() {
 		left = min(left, time.Minute)
 	}
-	for seed := *seedFlag; left > 0 && time.Since(start) < *wallFlag; seed = follow(*seedFlag, worlds) {
+	for seed := *seedFlag; left > 0 && time.Since(start) < *wallFlag; seed = follow(*seedFlag, sum.Worlds) {
 		p := newPlan(seed)
-		out, failed := runProcess(seed, *faultsFlag)
+		out, cpu, failed := runProcess(seed, *faultsFlag)
 		if failed {
 			report(t, p, out)
-			return
+			break
 		}
 		if testing.Verbose() {
 			t.Logf("%v\n%s", p, out)
 		}
 		left -= p.span
-		worlds++
+		if err := sum.add(p, out, cpu); err != nil {
+			t.Fatalf("%v: %v\n%s", p, err, out)
+		}
 	}
-	t.Logf("%d worlds, %v in their time, in %v", worlds, *forFlag-left, time.Since(start).Round(time.Millisecond))
+	t.Logf("%v, in %v", sum, time.Since(start).Round(time.Second))
+	if *tallyFlag != "" {
+		all, err := sum.save(*tallyFlag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("all runs: %v", all)
+	}
 }
 
 // follow returns the seed of a later world.
@@ -70,7 +81,11 @@ func runAlone(t *testing.T, spec string) {
 	for _, f := range b.failures {
 		t.Error(f)
 	}
-	fmt.Printf("world: %+v\n", b.counts)
+	figures, err := json.Marshal(b.counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("%s%s\n", countsPrefix, figures)
 }
 
 func parseNumbers(t *testing.T, s string) (numbers []int) {
@@ -94,18 +109,21 @@ func formatNumbers(numbers []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
 }
 
-// runProcess runs a world in a process of its own, and returns what that printed.
-func runProcess(seed uint64, faults string) (out string, failed bool) {
+// runProcess runs a world in a process of its own, and returns what that printed and took.
+func runProcess(seed uint64, faults string) (out string, cpu time.Duration, failed bool) {
 	exe, err := os.Executable()
 	if err != nil {
-		return err.Error(), true
+		return err.Error(), 0, true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience+30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience.String())
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", variable, seed, faults))
 	b, err := cmd.CombinedOutput()
-	return string(b), err != nil
+	if cmd.ProcessState != nil {
+		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return string(b), cpu, err != nil
 }
 
 // report prints what a world has done, and the shortest list of faults with which it does it.
@@ -124,7 +142,7 @@ func report(t *testing.T, p *plan, out string) {
 			return false
 		}
 		runs++
-		_, failed := runProcess(p.seed, formatNumbers(some))
+		_, _, failed := runProcess(p.seed, formatNumbers(some))
 		return failed
 	})
 	t.Errorf("%v\n%s", p, tail(out, 8000))

@@ -224,7 +224,7 @@ func (p *plan) drawFaults(l lot) []fault {
 			f.at = time.Duration(l.Float64() * float64(last)).Round(time.Millisecond)
 		}
 		f.host = l.IntN(len(p.servers) + len(p.clients))
-		if l.chance(0.3) || f.kind == drain {
+		if l.chance(0.3) || f.kind == drain || f.kind == hoard && l.chance(0.7) {
 			f.host = l.IntN(len(p.servers))
 		}
 		f.way = way(l.IntN(3))

@@ -3,6 +3,7 @@ package world
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,33 +63,60 @@ func TestPlanted(t *testing.T) {
 
 // build compiles the tests with the bug.
 func (p planted) build(t *testing.T, root string) (exe string) {
+	o := overlay{t: t, root: root, dir: t.TempDir(), replace: make(map[string]string)}
 	name := filepath.Join(root, filepath.FromSlash(p.file))
 	source, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(source)
+	o.put(name, p.plant(t, string(source)))
+	return o.build()
+}
+
+// plant returns the text of the file with the bug.
+func (p planted) plant(t *testing.T, text string) string {
 	for i := 0; i < len(p.edits); i += 2 {
 		if strings.Count(text, p.edits[i]) != 1 {
 			t.Fatalf("%s has %d times what is to be changed:\n%s", p.file, strings.Count(text, p.edits[i]), p.edits[i])
 		}
 		text = strings.Replace(text, p.edits[i], p.edits[i+1], 1)
 	}
-	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {name: changed}})
+	return text
+}
+
+// An overlay is a set of files that take the place of others when the tests are compiled.
+type overlay struct {
+	t         *testing.T
+	root, dir string
+	replace   map[string]string
+}
+
+// put has a file hold a text.
+func (o *overlay) put(name, text string) {
+	file := filepath.Join(o.dir, fmt.Sprintf("%d.go", len(o.replace)))
+	if old, ok := o.replace[name]; ok {
+		file = old
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	o.replace[name] = file
+}
+
+// build compiles the tests.
+func (o *overlay) build() (exe string) {
+	list, err := json.Marshal(map[string]map[string]string{"Replace": o.replace})
 	if err != nil {
-		t.Fatal(err)
+		o.t.Fatal(err)
 	}
-	for file, b := range map[string][]byte{changed: []byte(text), overlay: list} {
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	file := filepath.Join(o.dir, "overlay.json")
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		o.t.Fatal(err)
 	}
-	exe = filepath.Join(dir, "world.test.exe")
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+exe, ".")
+	exe = filepath.Join(o.dir, "world.test.exe")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+file, "-o="+exe, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		o.t.Fatalf("%v\n%s", err, out)
 	}
 	return exe
 }

@@ -70,8 +70,11 @@ func listenVolley(w *world, home int, pc net.PacketConn) (server, error) {
 func (w *world) volleyConfig(home int) *volley.ListenConfig {
 	p := w.plan.servers[home]
 	buffer := 0
-	if memoryLimit(p) > 4<<20 {
+	switch {
+	case memoryLimit(p) > 4<<20:
 		buffer = serverBuffer
+	case p.config/12%4 > 0:
+		buffer = 16 << 20 // so that MaxMemory alone limits
 	}
 	return &volley.ListenConfig{
 		MaxMemory: memoryLimit(p),

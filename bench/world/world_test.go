@@ -176,6 +176,7 @@ func (h *host) withSocket(do func(*socket)) {
 // hoard has nobody read the connections of a host for a while, and the peers write much.
 func (w *world) hoard(h *host, f fault) {
 	h.mu.Lock()
+	h.rests = w.book.now() + f.lasts
 	for e := range h.ends {
 		e.rest(f.lasts)
 	}
@@ -184,24 +185,39 @@ func (w *world) hoard(h *host, f fault) {
 	}
 	h.mu.Unlock()
 	r := rand.New(rand.NewPCG(f.seed, 0))
-	const much = 12 << 20 / (largestSize / 2) // messages
+	largest := largestSize
+	if f.seed%3 > 0 {
+		largest = 1000 // so that each arrives that is not lost itself
+	}
+	much := int(14<<20+min(memoryLimit(w.plan.servers[w.serverOf(h)]), 4<<20)) / (largest / 2) // messages
+	var writers []*host
 	for _, c := range w.clients() {
-		if c.to != h && c != h {
-			continue
+		if c.to == h || c == h {
+			writers = append(writers, c)
 		}
+	}
+	for _, c := range writers {
 		e, answer := c.connect(), 0
 		if c == h {
 			answer = largestSize
 		}
-		for range max(3, min(much/2, much/len(w.plan.clients))) {
+		for range max(3, much/len(writers)) {
 			if e != nil {
-				e.write(headerSize+r.IntN(largestSize-headerSize), answer)
+				e.write(headerSize+r.IntN(largest-headerSize), answer)
 			}
-			time.Sleep(f.lasts / 4 / much)
+			time.Sleep(f.lasts / 4 / time.Duration(much))
 		}
 	}
 	time.Sleep(f.lasts / 2)
 	w.weigh()
+}
+
+// serverOf returns the number of the server of a host, which may be the host itself.
+func (w *world) serverOf(h *host) int {
+	if h.isServer() {
+		return h.number
+	}
+	return h.to.number
 }
 
 // forge has a stranger send nonsense to a host, in the names of other hosts.
