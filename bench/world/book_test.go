@@ -106,14 +106,18 @@ type promises struct {
 }
 
 // open begins a flow.
-func (b *book) open(r route) *flow {
+func (b *book) open(r route, l link) *flow {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &flow{
 		book: b, number: uint32(len(b.flows)), from: r.home, to: r.peer, promises: r.promises, fates: r.fates,
-		shared: r.dialed && b.live[[2]int{r.peer, r.home}] > 0,
-		order:  make(turn, 1),
-		ids:    make(map[uint64]uint32), early: make(map[uint64]volley.Fate),
+		shared:  r.dialed && b.live[[2]int{r.peer, r.home}] > 0,
+		order:   make(turn, 1),
+		explain: func() string { return "" },
+		ids:     make(map[uint64]uint32), early: make(map[uint64]volley.Fate),
+	}
+	if l, ok := l.(interface{ explain() string }); ok && r.fates {
+		f.explain = l.explain
 	}
 	for _, pair := range [][2]int{{r.peer, r.home}, {r.home, r.peer}} {
 		at, ended := b.ends[pair]
@@ -224,6 +228,13 @@ func (f *flow) overdue(limit time.Duration) {
 			return
 		}
 	}
+}
+
+// writtenAt returns when a message was written.
+func (f *flow) writtenAt(n uint32) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sent[n].at
 }
 
 // arrived notes that a message was read.

@@ -118,10 +118,12 @@ func (w *world) underWay() int64 {
 
 // bytes is the memory that the book takes, about.
 func (b *book) bytes() (n int64) {
+	for _, f := range b.all() {
+		f.mu.Lock()
+		n += int64(cap(f.sent))*int64(unsafe.Sizeof(sent{})) + int64(len(f.ids))*100 + 1000
+		f.mu.Unlock()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, f := range b.flows {
-		n += int64(cap(f.sent))*int64(unsafe.Sizeof(sent{})) + int64(len(f.ids))*100 + 1000
-	}
 	return 2*n + int64(len(b.pins))*200
 }

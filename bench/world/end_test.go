@@ -81,12 +81,8 @@ type sight struct {
 // newEnd begins to read a connection, and to collect fates.
 func newEnd(b *book, l link, r route) *end {
 	e := &end{
-		book: b, link: l, route: r, began: b.now(), flow: b.open(r), rested: -1,
+		book: b, link: l, route: r, began: b.now(), flow: b.open(r, l), rested: -1,
 		done: make(chan struct{}), settled: make(chan struct{}), seen: make(map[uint32]*sight),
-	}
-	e.flow.explain = func() string { return "" }
-	if l, ok := l.(interface{ explain() string }); ok && r.fates {
-		e.flow.explain = l.explain
 	}
 	b.trace("%v begins", e)
 	b.alive(r.home, r.peer, 1)
@@ -227,7 +223,7 @@ func (e *end) check(s *sight, n uint32) {
 	}
 	word, bit := &s.bits[n/64], uint64(1)<<(n%64)
 	if *word&bit != 0 && p.once && p.exact {
-		e.fail("%v: message %d of %v, written at %v, came twice", e, n, s.flow, s.flow.sent[n].at)
+		e.fail("%v: message %d of %v, written at %v, came twice", e, n, s.flow, s.flow.writtenAt(n))
 	}
 	*word |= bit
 	if p.ordered && p.exact && n < s.next {

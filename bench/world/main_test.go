@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 var (
@@ -25,7 +27,12 @@ var (
 const variable = "VOLLEY_WORLD"
 
 // patience is how long a world may take in real time: many times what it takes.
-const patience = 2 * time.Minute
+func patience() time.Duration {
+	if testenv.Race {
+		return 10 * time.Minute
+	}
+	return 2 * time.Minute
+}
 
 // TestWorld runs worlds until their time is over.
 func TestWorld(t *testing.T) {
@@ -33,12 +40,15 @@ func TestWorld(t *testing.T) {
 		runAlone(t, spec)
 		return
 	}
-	left, start := *forFlag, time.Now()
+	left, wall, start := *forFlag, *wallFlag, time.Now()
+	if testenv.Race {
+		wall = min(wall, 15*time.Second) // no more than a taste
+	}
 	var sum tally
 	if testing.Short() {
 		left = min(left, time.Minute)
 	}
-	for seed := *seedFlag; left > 0 && time.Since(start) < *wallFlag; seed = follow(*seedFlag, sum.Worlds) {
+	for seed := *seedFlag; left > 0 && time.Since(start) < wall; seed = follow(*seedFlag, sum.Worlds) {
 		p := newPlan(seed)
 		out, cpu, failed := runProcess(seed, *faultsFlag)
 		if failed {
@@ -115,9 +125,9 @@ func runProcess(seed uint64, faults string) (out string, cpu time.Duration, fail
 	if err != nil {
 		return err.Error(), 0, true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience+30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience()+30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience.String())
+	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience().String())
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", variable, seed, faults))
 	b, err := cmd.CombinedOutput()
 	if cmd.ProcessState != nil {
