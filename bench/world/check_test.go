@@ -31,6 +31,7 @@ func (h *host) explain(e *end, err error) {
 		if !said && e.promises.exact {
 			b.fail("%v ended at %v (%v), and its peer has closed nothing", e, at, err)
 		}
+	case errors.Is(err, secure.ErrMoved) && p.drained(0, at):
 	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
 	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) && p.mad > 0: // which ends poor connections
 	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):

@@ -25,9 +25,9 @@
 // A run ends with the sum of its figures: worlds, their time, datagrams, and for how many years
 // connections have lived. With -tally file, the sums of all runs are kept in a file.
 //
-// The wall clock does not matter: -run Clock -clock compiles the library so that it asks a clock
-// for the time whose wall time is set while worlds live, an hour ahead or back, back by a
-// nanosecond, or standing still. Only the monotonic clock goes on.
+// The wall clock does not matter. With -run Clock -clock the library is compiled with another
+// clock, whose wall time is set while worlds live: an hour ahead or back, or back by a
+// nanosecond, or it stands. Only the monotonic clock goes on.
 //
 // -run Planted -planted plants bugs into the library. A world finds each within two minutes.
 //
