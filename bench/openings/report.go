@@ -17,9 +17,9 @@ func report(all map[string][]run, o *options) string {
 		time.Now().Format("2006-01-02"), runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, o.rounds, o.length)
 	fmt.Fprintf(&b, `%d live sessions send %d messages of %d bytes a second each, which the server answers, and then %d first datagrams a second
 come beside them, each from another address of the loopback. "CPU" is user and system time of a server's process that has no
-sessions, for each of them that it has dealt with, and for all that comes of it in that time: with "volley" an opening may become
-a connection with a goroutine of the application's that answers, with "volley-accepted" one that the application does nothing
-with, with "netcode" it is a request with a connect token that nobody has sealed, and "udp" is a bare socket that answers
+sessions, for each of them that it has dealt with, and for all that comes of it in that time. With "volley" an opening may become
+a connection with a goroutine of the application's that answers. With "volley-accepted" the application does nothing with it.
+With "netcode" an opening is a request with a connect token that nobody has sealed. "udp" is a bare socket that answers
 everybody. Of openings that prove nothing, volley makes 8,192 connections at once and 2,048 a second. "In time" is the share of
 the sessions' answers that came within %v, without openings and with them. Server, sessions and flood share the processors, so where these are
 busy with other things all of the shares fall, that of the bare socket last. Medians; the ratios are of rounds, to the bare socket

@@ -3,7 +3,6 @@ package world
 import (
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,11 +32,6 @@ var (
 	stackNames   = [stacks]string{"volley accepted", "volley served", "volley polled", "volley packets", "netcode", "volley sealed", "porous", "porous sealed", "riptide", "riptide sealed", "secure", "volley over secure"}
 	stackWeights = []float64{2, 1, 1, 1, 1, 2, 1.5, 0.7, 1, 0.7, 1, 2}
 )
-
-// inSession reports whether connections are in sessions with keys.
-func (s stack) inSession() bool {
-	return slices.Contains([]stack{sessions, volleySealed, porousSealed, riptideSealed, secureSessions, volleySecure}, s)
-}
 
 // A server accepts connections.
 type server interface {

@@ -92,7 +92,7 @@ func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
 	for i, mode := range []porous.Mode{porous.Reliable, porous.Unreliable, porous.Passive} {
 		own[i] = make(chan []porous.Receipt)
 		l := &porousLink{c.Channel(i), c, mode, own[i], over, once}
-		p := promises{once: true, ordered: true, reliable: mode == porous.Reliable, skipped: mode != porous.Reliable, exact: exact, session: w.plan.stackOf(home, peer).inSession()}
+		p := promises{once: true, ordered: true, reliable: mode == porous.Reliable, skipped: mode != porous.Reliable, exact: exact}
 		e := newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, dialed: home >= len(w.plan.servers)})
 		if first == nil {
 			first = e

@@ -84,7 +84,7 @@ func (w *world) riptideEnd(l *riptideLink, home, peer int) *end {
 	l.over, l.acks = make(chan struct{}), make(chan uint16)
 	sealed := w.plan.stackOf(home, peer) == riptideSealed
 	exact := sealed && !w.plan.lies(home, peer) || !w.plan.forgeable(home, peer)
-	p := promises{once: true, exact: exact, silent: true, mixed: !sealed, session: sealed}
+	p := promises{once: true, exact: exact, silent: true, mixed: !sealed}
 	return newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: true, dialed: home >= len(w.plan.servers)})
 }
 

@@ -190,9 +190,6 @@ func (w *world) hoard(h *host, f fault) {
 		largest = 1000 // so that each arrives that is not lost itself
 	}
 	much := int(14<<20+min(memoryLimit(w.plan.servers[w.serverOf(h)]), 4<<20)) / (largest / 2) // messages
-	if !h.isServer() {
-		much = 300 // whose answers are much
-	}
 	var writers []*host
 	for _, c := range w.clients() {
 		if c.to == h || c == h {
