@@ -32,7 +32,10 @@ type ListenConfig struct {
 	// MaxConns limits the connections at one time. Peers beyond it are
 	// refused: their calls return a *[RefusedError]. A connection takes about 1.5 KB beside what MaxMemory counts,
 	// and on the plain wire a forged first datagram is enough to make one for
-	// IdleTimeout. Default 131,072.
+	// IdleTimeout. So without a proof that they are at their address, no more than a
+	// sixteenth of MaxConns become connections at once, or 8,192 if that is more, and a
+	// 64th in a second, or 2,048. Peers of this package prove it when asked. Those of the
+	// reference cannot, and wait for their turn. Default 131,072.
 	MaxConns int
 	// Backlog limits the connections that wait for Accept. Default 4096. One
 	// that ends while it waits is dropped at once if it has nothing to read, and
@@ -167,8 +170,8 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	l.set.onClose, l.set.onCome = l.forget, l.come
 	l.set.requires, l.set.departed = lc.RequireProtocol, new(departed)
 	l.told.set, l.told.filter = l.set, lc.Filter
-	if l.set.greets {
-		l.proofs = newProofs()
+	if l.set.greets && lc.MaxConns >= 0 {
+		l.proofs = newProofs(l.maxConns)
 	}
 	l.serving.Init((*source)(l), toServed, l.set.tickLag())
 	return l, nil

@@ -119,7 +119,6 @@ func BenchmarkOpening(b *testing.B) {
 	lc := ListenConfig{MaxConns: -1, Backlog: -1, MaxMemory: -1}
 	l, err := lc.newListener()
 	require.NoError(b, err)
-	l.proofs = nil // take in all
 	s := newOpeningSocket(b.N)
 	b.ReportAllocs()
 	start := testenv.CPUTime()

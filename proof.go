@@ -12,10 +12,13 @@ import (
 )
 
 // So many strangers become connections in a second, and so many at once, without a proof
-// that they are at their address. Beyond that a flood is likely, and its sources are forged.
+// that they are at their address, or a part of ListenConfig.MaxConns if that is more. Beyond
+// that a flood is likely, and its sources are forged.
 const (
 	openingsPerSecond = 2048
 	openingsAtOnce    = 8192
+	shareAtOnce       = 16 // one in so many of MaxConns
+	sharePerSecond    = 64
 	// Of those that send a hello so many are asked, so that a client is within some tries.
 	asksPerSecond = 20_000
 	asksAtOnce    = 2000
@@ -35,7 +38,7 @@ type proofs struct {
 // that a peer answers again leave within 16 s.
 const proofEpoch = 16 * time.Second
 
-func newProofs() *proofs {
+func newProofs(maxConns int) *proofs {
 	var key [16]byte
 	rand.Read(key[:])
 	block, err := aes.NewCipher(key[:])
@@ -43,10 +46,13 @@ func newProofs() *proofs {
 		panic("volley: " + err.Error()) // the key has a size that AES knows
 	}
 	return &proofs{
-		openings: bucket{perSecond: openingsPerSecond, atOnce: openingsAtOnce},
-		asks:     bucket{perSecond: asksPerSecond, atOnce: asksAtOnce},
-		block:    block,
-		start:    time.Now(),
+		openings: bucket{
+			perSecond: time.Duration(max(openingsPerSecond, maxConns/sharePerSecond)),
+			atOnce:    time.Duration(max(openingsAtOnce, maxConns/shareAtOnce)),
+		},
+		asks:  bucket{perSecond: asksPerSecond, atOnce: asksAtOnce},
+		block: block,
+		start: time.Now(),
 	}
 }
 

@@ -148,7 +148,7 @@ func TestDialBesideLossyFlood(t *testing.T) {
 
 // Tokens that are guessed, of another address, port or stranger, or too old, prove nothing.
 func TestProofsAreNotForged(t *testing.T) {
-	p := newProofs()
+	p := newProofs(0)
 	from, now := strangerAt(1), p.start.Add(time.Hour)
 	answer := func(token, echo uint64) [][]byte {
 		return [][]byte{saluted(answerPrefix, salute{token: token, echo: echo})}
@@ -168,7 +168,7 @@ func TestProofsAreNotForged(t *testing.T) {
 	wrong("question", now, from, [][]byte{saluted(questionPrefix, salute{token: 5, echo: token})})
 	wrong("confirm", now, from, [][]byte{saluted(confirmPrefix, salute{token: 5, echo: token})})
 	wrong("short", now, from, [][]byte{good[0][:greetingSize-1]})
-	wrong("another server", now, from, answer(5, newProofs().token(from, 5, p.epoch(now))))
+	wrong("another server", now, from, answer(5, newProofs(0).token(from, 5, p.epoch(now))))
 	for bit := range 64 {
 		wrong("bit", now, from, answer(5, token^1<<bit))
 	}
@@ -247,11 +247,27 @@ func TestProofRefused(t *testing.T) {
 	})
 }
 
-// A Listener that does not greet asks nobody, and takes in all.
-func TestNoProofsOfTheReference(t *testing.T) {
+// A Listener that does not greet, or without a limit of connections, asks nobody and takes in
+// all. A large limit lets more in.
+func TestNoProofs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l, _ := network(t, &ListenConfig{Config: ReferenceConfig()})
-		var out wire.Batch
-		require.Equal(t, 3*openingsAtOnce, forgeOpenings(l, 0, 3*openingsAtOnce, &out, openingPacket()))
+		const n = 3 * openingsAtOnce
+		for _, test := range []struct {
+			lc   ListenConfig
+			want int
+		}{
+			{ListenConfig{}, openingsAtOnce},
+			{ListenConfig{MaxConns: 10}, openingsAtOnce},
+			{ListenConfig{MaxConns: 2 * openingsAtOnce * 16}, 2 * openingsAtOnce},
+			{ListenConfig{MaxConns: -1}, n},
+			{ListenConfig{Config: ReferenceConfig()}, n},
+		} {
+			_, l, _ := network(t, &test.lc)
+			var out wire.Batch
+			require.Equal(t, test.want, forgeOpenings(l, 0, n, &out, openingPacket()))
+			require.Zero(t, out.Len())
+		}
+		_, l, _ := network(t, &ListenConfig{MaxConns: 1 << 20})
+		require.EqualValues(t, 1<<14, l.proofs.openings.perSecond)
 	})
 }

@@ -33,7 +33,7 @@ const (
 	serverNetcode = "netcode"
 
 	serverMessage = 200 // bytes of a session's message
-	maxConns      = 1 << 20
+	backlog       = 1 << 20
 )
 
 func serverNames() []string { return []string{serverUDP, serverVolley, serverSilent, serverNetcode} }
@@ -118,7 +118,7 @@ func listenVolley() (net.Addr, func(*mark), error) { return listenConns(true) }
 func listenSilent() (net.Addr, func(*mark), error) { return listenConns(false) }
 
 func listenConns(answers bool) (net.Addr, func(*mark), error) {
-	lc := volley.ListenConfig{MaxConns: maxConns, Backlog: maxConns, MaxMemory: 4 << 30}
+	lc := volley.ListenConfig{Backlog: backlog, MaxMemory: 4 << 30}
 	l, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
