@@ -155,6 +155,7 @@ func (n *Node) Cluster() net.Addr {
 }
 
 // Listen starts the node's server, of which there is one, as [secure.ListenConfig.Listen] does.
+// A ClientID has one session at each node, and not one in the fleet.
 // If cfg has neither KeyFile nor TLS, the key is the fleet's. Other nodes send clients to
 // cfg.Public, or else to the address listened on. If that is a wildcard, they send them to the
 // host of [Config].Cluster, and without that to 127.0.0.1.

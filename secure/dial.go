@@ -83,12 +83,13 @@ func (d *Dialer) dial(ctx context.Context, a address) (*Conn, error) {
 type welcome struct {
 	*netcode.Token
 	session sessionID // which begins with the token; zero: not told, as by a backend
+	from    string    // address of the token service; empty: a backend
 }
 
 // join opens the session of a token, which it overwrites.
 func (d *Dialer) join(ctx context.Context, a address, w welcome) (*Conn, error) {
 	r := newRoamer(d, a)
-	r.session = w.session
+	r.session, r.from = w.session, w.from
 	return d.begin(ctx, a, w.Token, r)
 }
 
@@ -207,8 +208,9 @@ func (d *Dialer) tokenOfServer(ctx context.Context, a address, header http.Heade
 		return fail("token", err)
 	}
 	w, err := parseReply(reply, req)
+	w.from = unzoned(raw.RemoteAddr())
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		refused.server = unzoned(raw.RemoteAddr())
+		refused.server = w.from
 	} else if err != nil {
 		return fail("token", err)
 	}

@@ -74,7 +74,7 @@ func (r *roamer) goElsewhere(ctx context.Context) error {
 	}
 	next := newRoamer(r.dialer, a)
 	next.knowLocked(r.session)
-	next.used = s.generation
+	next.used, next.from = s.generation, s.server.String()
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, maxJoin)
 	defer cancel()

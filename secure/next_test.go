@@ -578,3 +578,33 @@ func TestMoveAfterGoing(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// A server that has been started anew says that the session is over, and its client does not wait
+// for long for the other server, which is dead.
+func TestRestartOfDialedServer(t *testing.T) {
+	link := simnet.Link{Latency: 20 * time.Millisecond}
+	inWorld(t, link, func(t *testing.T, w *world) {
+		hs := new(hosts)
+		lc := ListenConfig{KeyFile: filepath.Join(t.TempDir(), "key"), Public: netip.MustParseAddrPort("10.0.0.1:7777")}
+		a := hs.add(t, w, "10.0.0.1:7777", &lc)
+		b := hs.add(t, w, "10.0.0.2:7777", &ListenConfig{KeyFile: lc.KeyFile})
+		client, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
+		require.NoError(t, err)
+		server, err := a.AcceptConn(t.Context())
+		require.NoError(t, err)
+		give(t, a, server, b)
+		time.Sleep(time.Second)
+		hs.die(w, link, a, b)
+		a = hs.add(t, w, "10.0.0.1:7777", &lc)
+		begin := time.Now()
+		go talkFor(client, 100*time.Millisecond, 10*time.Second)
+		next, err := client.Next(t.Context())
+		require.NoError(t, err)
+		require.ErrorAs(t, client.Err(), new(*RefusedError))
+		require.LessOrEqual(t, time.Since(begin), 5*time.Second)
+		next.Close()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, a.Close())
+		time.Sleep(2 * time.Second)
+	})
+}

@@ -27,6 +27,7 @@ type roamer struct {
 	dialer *Dialer
 	url    string // that parseURL takes
 	at     string // as that of an address
+	from   string // as that of a welcome
 
 	mu       sync.Mutex
 	conn     *Conn // nil before Dial has it
@@ -434,6 +435,7 @@ func (r *roamer) move(ctx context.Context) error {
 		case r.isOver(e):
 			over = e
 			stop()
+			time.AfterFunc(otherStep, end) // the other server has had its time then
 		case err == errNoWay:
 			err = e
 		}
@@ -472,7 +474,7 @@ func (r *roamer) isOver(err error) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.others || refused.server == unzoned(r.conn.RemoteAddr())
+	return !r.others || refused.server == r.from
 }
 
 // step returns how long a token is tried alone.

@@ -70,7 +70,7 @@ func main() {
 // small returns the sizes for a test.
 func small(s sizes) sizes {
 	return sizes{
-		clients: 60, rate: 10, tokens: 60, chunk: 60, many: 200, manyRate: 1,
+		clients: 60, rate: 10, tokens: 60, chunk: 60, many: 1000, manyRate: 1,
 		partition: 5 * time.Second, stop: 2 * time.Second, only: s.only, slack: s.slack,
 	}
 }
