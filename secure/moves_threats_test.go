@@ -55,10 +55,13 @@ func TestCopiedMoves(t *testing.T) {
 		attack := false
 		d := w.tap(func(b []byte) {
 			mu.Lock()
-			defer mu.Unlock()
-			if attack && len(b) > 1000 && !burnt[string(b)] && len(burnt) < 2 {
+			burns := attack && len(b) > 1000 && !burnt[string(b)] && len(burnt) < 2
+			if burns {
 				burnt[string(b)] = true
 				attacker.WriteTo(b, to)
+			}
+			mu.Unlock() // or the time of the bubble stands still for another writer
+			if burns {
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
