@@ -151,7 +151,7 @@ func (o *checkOptions) hello(ctx context.Context, address string) (*hello, error
 	}
 	defer conn.Close()
 	h := o.ask(ctx, conn)
-	h.large = h.rtt > 0 && passes(ctx, conn, max(askAgain, 2*h.rtt))
+	h.large = h.rtt > 0 && passes(ctx, conn, max(askAgain, 2*h.rtt), min(largeTime, time.Duration(o.timeout)))
 	conn.Write((&probe{kind: probeBye}).append(nil, probeSize))
 	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
 		h.local = plain(local.AddrPort())
@@ -201,21 +201,22 @@ func (o *checkOptions) ask(ctx context.Context, conn messageConn) *hello {
 const (
 	// largeSize is that of the largest messages that volley does not fragment by default.
 	largeSize = 1200
-	// largeTries is how often such a message is sent, because some get lost by chance.
-	largeTries = 5
+	// largeTime is how long such a message is sent again and again, at most.
+	largeTime = 3 * time.Second
 )
 
-// passes reports whether a large message comes back within a time.
-func passes(ctx context.Context, conn messageConn, wait time.Duration) bool {
-	for number := range uint64(largeTries) {
-		if ctx.Err() != nil {
-			break
-		}
-		conn.Write((&probe{kind: probePing, number: number}).append(nil, largeSize))
-		conn.SetReadDeadline(time.Now().Add(wait))
-		if _, _, err := readProbe(conn, number, probePing); err == nil {
+// passes reports whether a large message comes back within a time. It is sent again if it does
+// not come soon.
+func passes(ctx context.Context, conn messageConn, soon, within time.Duration) bool {
+	large := (&probe{kind: probePing}).append(nil, largeSize)
+	for end := time.Now().Add(within); time.Now().Before(end) && ctx.Err() == nil; {
+		conn.Write(large)
+		next := time.Now().Add(soon)
+		conn.SetReadDeadline(next)
+		if _, _, err := readProbe(conn, 0, probePing); err == nil {
 			return true
 		}
+		sleep(ctx, time.Until(next)) // after another error than the deadline's
 	}
 	return false
 }
