@@ -17,10 +17,12 @@ var clockFlag = flag.Bool("clock", false, "also run worlds whose wall clock is s
 // skewSource is a package in whose place of package time the library asks for the time. The
 // wall clock that it shows is set now and then: an hour ahead, back by a nanosecond, back by
 // an hour; and for a while it stands. What goes on is the monotonic clock, as in a real
-// process. (In a bubble, package time itself has none.)
+// process. (In a bubble, package time itself has none.) It goes back, too: by a nanosecond,
+// about each second time that somebody asks. It stands while a goroutine runs, as in all bubbles.
 const skewSource = `package skew
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -35,6 +37,8 @@ const monotonic = 1 << 63
 
 // since1885 is how many seconds times with a monotonic clock begin before those of Unix.
 const since1885 = 2682288000
+
+var calls atomic.Uint64
 
 var origin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 
@@ -60,7 +64,7 @@ func Now() time.Time {
 	var t time.Time
 	p := (*parts)(unsafe.Pointer(&t))
 	p.wall = monotonic | uint64(wall/1e9+since1885)<<30 | uint64(wall%1e9)
-	p.ext = n - origin
+	p.ext = n - origin - int64(calls.Add(1)*0x9e3779b97f4a7c15>>63)
 	p.loc = time.Local
 	return t
 }

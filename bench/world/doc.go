@@ -27,7 +27,7 @@
 //
 // The wall clock does not matter. With -run Clock -clock the library is compiled with another
 // clock, whose wall time is set while worlds live: an hour ahead or back, or back by a
-// nanosecond, or it stands. Only the monotonic clock goes on.
+// nanosecond, or it stands. Only the monotonic clock goes on, a nanosecond back now and then.
 //
 // -run Planted -planted plants bugs into the library. A world finds each within two minutes.
 //
