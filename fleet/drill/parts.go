@@ -399,6 +399,7 @@ func clock(t *table, s sizes) error {
 		return err
 	}
 	t.note("a node whose clock is 5 s ahead: sessions that moved", fmt.Sprint(r.Moved))
+	t.note("delay of timers at the clients", r.Late.Round(time.Millisecond).String())
 	t.atMost(s, "the longest gap", r.percentile(1), 250*time.Millisecond)
 	t.is("sessions lost", r.Redials+r.Gone, 0)
 	return once(t, w, s.clients, "after all")
