@@ -100,7 +100,7 @@ func TestClockPlanted(t *testing.T) {
 	if !*clockFlag {
 		t.Skip("builds the library anew; -clock runs it")
 	}
-	exe := buildSkewed(t, &planted{file: "reliable/env.go", edits: []string{"now.Sub(g.base)", "now.Round(0).Sub(g.base.Round(0))"}})
+	exe := buildSkewed(t, &planted{file: "porous/conn.go", edits: []string{"time.Since(c.born)", "time.Now().Round(0).Sub(c.born.Round(0))"}})
 	out, err := exec.Command(exe, "-test.run=^TestWorld$", "-for=1000h", "-wall=60s", "-shorten=0").CombinedOutput()
 	if err == nil {
 		t.Errorf("no world has failed:\n%s", out)
