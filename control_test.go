@@ -114,7 +114,8 @@ func greetingOf(c *Conn) greeting {
 // kill ends a connection as the end of its program does: the peer is not told.
 func kill(c *Conn) error {
 	c.mu.Lock()
-	c.greeting = nil
+	// A question that comes now is not answered, or the peer would be told.
+	c.greeting = &greeting{answered: true, answeredAt: c.now() + clock(time.Hour)}
 	c.asking = false
 	c.mu.Unlock()
 	return c.Close()
