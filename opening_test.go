@@ -84,6 +84,8 @@ func BenchmarkStranger(b *testing.B) {
 	opening := newOpeningSocket(0).opening
 	hello := make([]byte, greetingSize)
 	salute{token: 1}.put(hello, helloPrefix)
+	answer := make([]byte, greetingSize)
+	salute{token: 1, echo: 1<<8 | 1}.put(answer, answerPrefix) // of this epoch, so that it is looked at
 	for _, bb := range []struct {
 		name string
 		data []byte
@@ -92,6 +94,7 @@ func BenchmarkStranger(b *testing.B) {
 		{"short", []byte{0}},
 		{"damaged", opening[:5]},
 		{"hello of an ended connection", hello},
+		{"forged answer", answer},
 		{"mid-stream", append(reliable.AppendHeader(nil, reliable.Header{Sequence: 9, Ack: 7, AckBits: 1}), make([]byte, 32)...)},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
