@@ -16,27 +16,28 @@ import (
 // volley.Conn, or another protocol, on top with its NewConn.
 type Conn struct {
 	*netcode.Conn
-	clientID  uint64
-	anonymous bool   // clientID is random, and that of no other session
-	serial    uint64 // of the token
-	identity  []byte
-	expiry    *time.Timer // of the Grant; nil: none
-	expires   time.Time   // the same; zero: never
-	session   sessionID
-	handed    *[]byte // what another server says of the session; nil: it has begun here
-	roamer    *roamer // at the client; nil at the server
+	clientID uint64
+	serial   uint64 // of the token
+	identity []byte
+	expiry   *time.Timer // of the Grant; nil: none
+	expires  time.Time   // the same; zero: never
+	session  sessionID
+	handed   *[]byte // what another server says of the session; nil: it has begun here
+	roamer   *roamer // at the client; nil at the server
 
 	endMu sync.Mutex
-	ended bool
 	done  chan struct{} // closed at the end; nil: nobody has asked
+	ended bool
+
+	anonymous bool // clientID is random, and that of no other session
 
 	// The Listener's seats.mu guards these.
+	foreign    bool      // a token of another server has moved or begun it
 	generation uint64    // of the token by which the session goes on
 	issued     uint64    // the highest generation of a token
 	moved      time.Time // when the session moved last
 	wanted     time.Time // so far, the client has had its spare tokens
 	shown      []shown   // tokens that were not used
-	foreign    bool      // a token of another server has moved or begun it
 }
 
 func init() {

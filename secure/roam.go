@@ -38,17 +38,17 @@ type roamer struct {
 	spares   []spare    // of higher ones, in order
 	other    *elsewhere // for another server; nil: there is none
 	others   bool       // there was one
+	ended    bool
 	next     *successor // which follows at another server
-	asked    int        // for spares, since one came
+	asked    int32      // for spares, since one came
+	otherAsk int32      // how often one for another server was asked for alone
 	askAt    time.Time
-	otherAsk int       // how often one for another server was asked for alone
 	otherAt  time.Time // when it is asked for next
 	rtt      time.Duration
 	pinged   time.Time // in this silence
 	pingID   uint64    // of the ping that is not answered; 0: there is none
 	pingSent time.Time // when it left
 	timer    *time.Timer
-	ended    bool
 
 	cancel context.CancelFunc // of a move because of silence; nil: there is none
 	proved time.Time          // when a token came by TLS last
