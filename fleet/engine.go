@@ -70,7 +70,7 @@ func startServer(c *Config, k *key, id instance) (*natsserver.Server, error) {
 			Password:   k.password("route"),
 			TLSConfig:  config,
 			TLSTimeout: 2,
-			// What nodes tell each other does not wait behind what the application says.
+			// The news of nodes does not wait behind the messages of the application.
 			PoolSize:       1,
 			PinnedAccounts: []string{accountControl},
 			PingInterval:   routePing,

@@ -74,7 +74,7 @@ func Example() {
 	// eu-2 heard hello again
 }
 
-// What nodes have to tell each other of the game goes by subjects of NATS.
+// Nodes tell each other of the game by subjects of NATS.
 func ExampleNode_NATS() {
 	dir, err := os.MkdirTemp("", "fleet-")
 	if err != nil {

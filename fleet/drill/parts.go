@@ -84,19 +84,8 @@ func rolling(t *table, s sizes) error {
 		return err
 	}
 	begin := time.Now()
-	for _, m := range w.nodes {
-		if _, err := m.status("drain"); err != nil {
-			return err
-		}
-		if err := m.end(); err != nil {
-			return err
-		}
-		if err := m.start(); err != nil {
-			return err
-		}
-		if err := errors.Join(w.whole(), w.spared(s.clients)); err != nil {
-			return err
-		}
+	if err := w.renew(w.nodes, s.clients); err != nil {
+		return err
 	}
 	r, err := w.report()
 	if err != nil {
@@ -380,19 +369,8 @@ func clock(t *table, s sizes) error {
 	if _, err := w.report(); err != nil {
 		return err
 	}
-	for _, m := range w.nodes[:2] { // away from the early node, and to it
-		if _, err := m.status("drain"); err != nil {
-			return err
-		}
-		if err := m.end(); err != nil {
-			return err
-		}
-		if err := m.start(); err != nil {
-			return err
-		}
-		if err := errors.Join(w.whole(), w.spared(s.clients)); err != nil {
-			return err
-		}
+	if err := w.renew(w.nodes[:2], s.clients); err != nil { // away from the early node, and to it
+		return err
 	}
 	r, err := w.report()
 	if err != nil {

@@ -222,6 +222,25 @@ func until(what string, most time.Duration, f func() (bool, error)) error {
 	}
 }
 
+// renew drains nodes and starts them anew, one after the other.
+func (w *world) renew(nodes []*member, clients int) error {
+	for _, m := range nodes {
+		if _, err := m.status("drain"); err != nil {
+			return err
+		}
+		if err := m.end(); err != nil {
+			return err
+		}
+		if err := m.start(); err != nil {
+			return err
+		}
+		if err := errors.Join(w.whole(), w.spared(clients)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // whole waits until all nodes hear all.
 func (w *world) whole() error {
 	return until("all nodes hear all", time.Minute, func() (bool, error) {

@@ -101,7 +101,7 @@ func TestChat(t *testing.T) {
 	_, eve := enter(2, "coffee", "eve")
 	exchange := func(line string) {
 		t.Helper()
-		// What is said while a session moves can be lost, and a room that nobody has entered yet is silent.
+		// A message can be lost while its session moves, and a room that nobody has entered yet is silent.
 		for end := time.Now().Add(20 * time.Second); !bob.has("ann: "+line) || !ann.has("bob: "+line); time.Sleep(50 * time.Millisecond) {
 			require.True(t, time.Now().Before(end), "%q is not heard", line)
 			annSays(line)
