@@ -43,7 +43,8 @@ type Server interface {
 	// Yield ends a session with a generation below the given one, because it is at another
 	// server, and refuses tokens of that or a lower generation for as long as they last.
 	Yield(session SessionID, generation uint64)
-	// Refuse has the token service refuse new clients, for a reason, until it is empty.
+	// Refuse has the token service refuse new clients, and tell them the reason. An empty
+	// reason ends that.
 	Refuse(reason string)
 	// Sessions calls f for each session.
 	Sessions(f func(Session))

@@ -60,7 +60,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// What is remembered keeps no connection, and none of its parts, alive.
+// The memory of an end keeps no connection, and none of its parts, alive.
 func TestEndsKeepNothing(t *testing.T) {
 	type parts struct {
 		fakeConn

@@ -101,7 +101,7 @@ func listeners() (all []ListenerViewer) {
 	return all
 }
 
-// items returns the connections that live, each once, but for those that two layers know.
+// items returns the connections that live. One that two layers know comes twice.
 func items(ls []ListenerViewer) (all []item) {
 	for _, l := range ls {
 		id := l.ID()

@@ -262,7 +262,7 @@ func TestLoopRunsOnce(t *testing.T) {
 	})
 }
 
-// What finds no room is tried once more, when the pass itself has left.
+// A datagram that finds no room is tried once more, when the pass itself has left.
 func TestWriteBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &toy{msgs: []string{"a"}}

@@ -22,7 +22,7 @@ type Owner interface {
 	// Ended learns that a session is over, once.
 	Ended(session net.Conn)
 	// Broken learns that the way to the peer broke, and reports whether the session stays
-	// all the same, for its owner to move it.
+	// all the same, because its owner moves it.
 	Broken(session net.Conn, err error) (stays bool)
 
 	// Ask says what a request is for, from the user data in its token, before anything is
