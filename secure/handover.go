@@ -196,8 +196,9 @@ func (s *seat) Go(elsewhere bool) {
 const drainPace = 500
 
 // Drain empties the server before it stops. New clients get no tokens any more. Each client is
-// told to go to another server with the same key, which is reached by the URL to. There a new session begins for the client, with the same ClientID and Identity; state,
-// if not nil, returns up to 64 bytes of the application's, which [Conn.Resumed] returns there.
+// told to go to another server with the same key, which is reached by the URL to. There a new
+// session begins for the client, with the same ClientID and Identity; state, if not nil, returns
+// up to 64 bytes of the application's, which [Conn.Resumed] returns there.
 // As soon as that session stands, this one ends with [ErrMoved] at both ends. If to is empty,
 // the clients dial the URL again that they have dialed, as after a restart.
 //
