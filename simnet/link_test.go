@@ -48,6 +48,33 @@ func TestLatency(t *testing.T) {
 	})
 }
 
+// TestMemoryOfEvents has many datagrams under way at once. The list of them is small again
+// once they have arrived, and while they arrive it is never much larger than their number.
+func TestMemoryOfEvents(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const count = 20000
+		a, b := pair(t, 1, Link{Latency: 50 * ms, Jitter: 20 * ms}, Link{})
+		n := a.Network()
+		for i := range count {
+			a.Write(numbered(i, 4))
+		}
+		if len(n.events) != count {
+			t.Fatalf("%d datagrams are under way, want %d", len(n.events), count)
+		}
+		for range 80 {
+			time.Sleep(ms)
+			n.mu.Lock()
+			if got, most := cap(n.events), 4*len(n.events)+2*smallHeap; got > most {
+				t.Errorf("memory for %d events while %d datagrams are under way, want at most %d", got, len(n.events), most)
+			}
+			n.mu.Unlock()
+		}
+		if got := b.queued(); got != count {
+			t.Errorf("%d datagrams have arrived, want %d", got, count)
+		}
+	})
+}
+
 func TestJitter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := pair(t, 1, Link{Latency: 50 * ms, Jitter: 20 * ms}, Link{})

@@ -81,8 +81,12 @@ func (e *event) before(f *event) bool {
 }
 
 // An eventHeap is a binary heap of events, the earliest first. (The package
-// container/heap would allocate an interface value for each.)
+// container/heap would allocate an interface value for each.) It gives memory back
+// as it empties.
 type eventHeap []event
+
+// smallHeap is how many events an eventHeap keeps memory for.
+const smallHeap = 512
 
 func (h *eventHeap) push(e event) {
 	*h = append(*h, e)
@@ -105,6 +109,9 @@ func (h *eventHeap) pop() event {
 	s[0] = s[last]
 	s[last] = event{}
 	s = s[:last]
+	if last >= smallHeap/2 && last <= cap(s)/4 {
+		s = append(make(eventHeap, 0, 2*last), s...)
+	}
 	*h = s
 	for i := 0; ; {
 		least := 2*i + 1
