@@ -18,7 +18,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		return
 	}
 	now := t.Sub(c.born())
-	received, hidden := c.counts.messagesReceived, c.hidden
+	received, hidden, handed := c.counts.messagesReceived, c.hidden, false
 	before := c.out.Pending()
 	c.user.In.Lock()
 	for _, b := range bufs {
@@ -26,7 +26,7 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 	}
 	c.user.In.Unlock()
 	if c.counts.messagesReceived != received {
-		c.seat.Received((*served)(c))
+		handed = c.seat.Received((*served)(c))
 	}
 	c.controlLocked(t, now)
 	if !c.known && c.proved() {
@@ -38,7 +38,11 @@ func (h *handler) HandleBatch(t time.Time, bufs [][]byte, out *wire.Batch) {
 		c.activeLocked(now)
 	}
 	err, came := c.ending(), hidden && !c.hidden
-	if err == nil {
+	switch {
+	case err != nil || handed:
+	case c.counts.messagesReceived == received:
+		c.postponeLocked(t, now)
+	default:
 		c.scheduleLocked(t, now)
 	}
 	c.out.SendFreshUnlocking(before)

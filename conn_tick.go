@@ -153,6 +153,22 @@ func (c *Conn) scheduleLocked(t time.Time, now clock) {
 	c.out.Below.Schedule(c.at(next))
 }
 
+// postponeLocked is scheduleLocked where a tick may have become needless.
+func (c *Conn) postponeLocked(t time.Time, now clock) {
+	before := c.tickAt
+	if before != 0 && c.seat.Taken() && c.endpoint.InFlight() == 0 {
+		c.tickAt = 0 // for all that may be next
+		next := c.nextTickLocked(t, now)
+		c.tickAt = before
+		if p := c.out.Below.Features().Postpone; p != nil && next > before {
+			c.tickAt = next
+			p.Postpone(c.at(next))
+			return
+		}
+	}
+	c.scheduleLocked(t, now)
+}
+
 // tickSoon: a Write leaves a tick this near alone, which then looks at the new message.
 const tickSoon = 100 * time.Millisecond
 

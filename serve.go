@@ -33,9 +33,10 @@ type Handler struct {
 //
 // Everything that h writes, to any connection of the Listener, leaves together
 // when h has handled the messages that are there. While h blocks, the Listener
-// hears nobody, and what h has written before waits; [Conn.Explain] tells. So
-// work that takes longer than a millisecond belongs on a goroutine of its own,
-// which may write to the connections.
+// hears nobody, and what h has written before waits, as do acknowledgements of
+// messages that h has not seen yet; [Conn.Explain] tells. So work that takes
+// longer than a millisecond belongs on a goroutine of its own, which may write to
+// the connections.
 //
 // While no packets come, acknowledgements and whatever else is due by time may be 5 ms late,
 // or an eighth of Config.AckDelay if that is less.
@@ -157,8 +158,15 @@ func (s *served) Below() datagram.Conn { return s.out.Below }
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
 	msg, _, ok, err = s.user.In.TryNumbered(dst, &forever)
-	if err != nil {
-		err = (*Conn)(s).opError("read", err)
+	c := (*Conn)(s)
+	switch {
+	case err != nil:
+		err = c.opError("read", err)
+	case !ok:
+		c.mu.Lock()
+		now := c.now()
+		c.scheduleLocked(c.at(now), now)
+		c.mu.Unlock()
 	}
 	return msg, ok, err
 }

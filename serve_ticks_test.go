@@ -1,6 +1,7 @@
 package volley
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,72 @@ func TestServeTicksLate(t *testing.T) {
 			took := longestAck(t, test.ackDelay, test.others, test.run)
 			// The poll for the receipt, and the next packet of the others, take 1 ms each.
 			require.InDelta(t, path+test.ackDelay/2+test.late, took, float64(2*time.Millisecond))
+		})
+	}
+}
+
+// A message that the handler answers costs no tick: what would have been due by then has left
+// or come. Keepalives go on.
+func TestServeTicksRarely(t *testing.T) {
+	const keepAlive = 2 * time.Second
+	for _, serves := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			_, l, dial := network(t, &ListenConfig{Config: &Config{KeepAlive: keepAlive}})
+			conns := make(chan *Conn, 1)
+			if serves {
+				go l.Serve(Handler{
+					Open:    func(c *Conn) { conns <- c },
+					Message: func(c *Conn, msg []byte) { c.Write(msg) },
+				})
+			} else {
+				go func() {
+					c, err := l.AcceptConn(t.Context())
+					require.NoError(t, err)
+					conns <- c
+					io.Copy(c, c)
+				}()
+			}
+			client := dial("10.0.1.1:0", &Dialer{})
+			ping := func() {
+				say(t, client, "ping")
+				hear(t, client, "ping")
+			}
+			ping()
+			c := <-conns
+			ticks := 0
+			wait := func(d time.Duration) {
+				for end := time.Now().Add(d); time.Now().Before(end); {
+					c.mu.Lock()
+					at := c.tickAt
+					c.mu.Unlock()
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+					if at <= c.now() {
+						ticks++
+					}
+				}
+			}
+			wait(5 * time.Second) // until the times of acknowledgements are known
+			for range 10 {
+				ping()
+				wait(500 * time.Millisecond)
+			}
+			ticks = 0
+			for range 40 {
+				ping()
+				wait(500 * time.Millisecond)
+			}
+			if serves {
+				require.LessOrEqual(t, ticks, 4)
+			} else {
+				require.GreaterOrEqual(t, ticks, 40) // so the count counts
+			}
+			before := c.Stats().KeepAlivesSent
+			time.Sleep(10 * keepAlive)
+			require.InDelta(t, 10, c.Stats().KeepAlivesSent-before, 1)
+			client.Close()
+			c.Close()
+			l.Close()
 		})
 	}
 }

@@ -156,11 +156,12 @@ func (s *stacked) WaitWritable(n int, cancel <-chan struct{}) error {
 // Stats returns the figures of the layer below.
 func (s *stacked) Stats() datagram.Stats { return s.dc.Stats() }
 
-// Features are those below, except that the session gathers and has its own view.
+// Features are those below, except that the session gathers, ticks, and has its own view.
 func (s *stacked) Features() datagram.Features {
 	f := s.dc.Features()
 	f.Viewer = (*handler)(s)
-	f.Glance = nil // a layer comes later than the admission of the session
+	f.Glance = nil   // a layer comes later than the admission of the session
+	f.Postpone = nil // the session has ticks, too
 	if f.Gather != nil {
 		f.Gather = s
 	}

@@ -78,6 +78,8 @@ type Features struct {
 	Tombstone TombstoneSetter
 	// After calls back when the packets at hand have been handled.
 	After AfterReader
+	// Postpone puts ticks off that are no longer needed.
+	Postpone Postponer
 	// Glance tells what Stats does, at less cost, to whoever admits the Conn.
 	Glance Glancer
 	// Viewer is the connection below as package volleydebug shows it, with what
@@ -146,6 +148,13 @@ type AfterReader interface {
 	// AfterRead has r run once, on the goroutine that reads, before that waits
 	// for packets again. It is called within HandleBatch only.
 	AfterRead(r Runner)
+}
+
+// A Postponer is a Conn whose next tick can be put off.
+type Postponer interface {
+	// Postpone moves the tick to a later time than Schedule asked for. It is for a Handler
+	// that is the only one to call Schedule.
+	Postpone(at time.Time)
 }
 
 // A Runner is run by a reader.

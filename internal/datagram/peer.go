@@ -91,6 +91,13 @@ func (p *Peer) Schedule(at time.Time) {
 	}
 }
 
+// Postpone implements Postponer.
+func (p *Peer) Postpone(at time.Time) {
+	if !p.closed.Load() {
+		p.mux.timers.postpone(&p.alarm, at)
+	}
+}
+
 // SetTombstone implements TombstoneSetter.
 func (p *Peer) SetTombstone(d time.Duration) {
 	ms := max(d, 0) / time.Millisecond
@@ -156,7 +163,7 @@ func (p *Peer) Linger() {
 // Features implements Conn.
 func (p *Peer) Features() Features {
 	below := p.mux.sock.Features()
-	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, After: p.mux, System: below.System}
+	f := Features{Inline: p, Linger: p, Gather: p, Tombstone: p, After: p.mux, Postpone: p, System: below.System}
 	if below.Peek != nil {
 		f.Unread = p
 	}

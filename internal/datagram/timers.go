@@ -73,6 +73,17 @@ func (t *timers) scheduleLocked(a *alarm, at time.Duration) {
 	}
 }
 
+// postpone makes a go off at the given time or later.
+func (t *timers) postpone(a *alarm, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := at.Sub(t.base); a.index > 0 && a.at < d {
+		a.at = d
+		t.heap.delay(int(a.index) - 1)
+		t.armLocked()
+	}
+}
+
 // cancel makes a not go off any more.
 func (t *timers) cancel(a *alarm) {
 	t.mu.Lock()
@@ -271,6 +282,12 @@ func (h *alarmHeap) remove(i int) *alarm {
 func (h alarmHeap) hasten(i int) {
 	h[i].at = h[i].a.at
 	h.up(i)
+}
+
+// delay moves the alarm at an index to its new, later time.
+func (h alarmHeap) delay(i int) {
+	h[i].at = h[i].a.at
+	h.down(i)
 }
 
 // up moves the alarm at an index to the front until the one above is not later.

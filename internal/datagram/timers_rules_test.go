@@ -38,10 +38,17 @@ func TestTimersNext(t *testing.T) {
 		}
 		for range 3000 {
 			a := alarms[r.IntN(len(alarms))]
-			if r.IntN(3) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				c.cancel(a)
 				delete(due, a)
-			} else {
+			case 1:
+				at := in(r.IntN(500) - 2)
+				c.postpone(a, at)
+				if old, there := due[a]; there && at.After(old) {
+					due[a] = at
+				}
+			default:
 				at := in(r.IntN(500) - 2) // some are late
 				c.schedule(a, at)
 				if old, there := due[a]; !there || at.Before(old) {

@@ -70,15 +70,17 @@ func (s *Seat[C]) Late() (late Late) {
 }
 
 // Received tells the Loop, within HandleBatch, that messages wait.
-func (s *Seat[C]) Received(c Conn[C]) {
+func (s *Seat[C]) Received(c Conn[C]) bool {
 	switch l := s.loop.Load(); {
 	case l == nil:
+		return false
 	case s.flags.Load()&astray != 0:
 		l.put(c)
 		l.wake()
 	default:
 		l.received(c)
 	}
+	return true
 }
 
 // Moved tells the Seat which reader reads the connection from now on, before that hands
