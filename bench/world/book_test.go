@@ -2,9 +2,11 @@ package world
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"volley"
@@ -73,6 +75,9 @@ type flow struct {
 	promises promises
 	order    turn          // of writes, where that matters
 	explain  func() string // what the connection says of itself
+	// dropped counts receipts that have found no room, for all flows of a PacketConn. A Conn
+	// drops none, and has nil.
+	dropped *atomic.Uint64
 
 	mu    sync.Mutex
 	sent  []sent
@@ -118,6 +123,9 @@ func (b *book) open(r route, l link) *flow {
 	}
 	if l, ok := l.(interface{ explain() string }); ok && r.fates {
 		f.explain = l.explain
+	}
+	if l, ok := l.(*packetLink); ok {
+		f.dropped = l.s.dropped
 	}
 	for _, pair := range [][2]int{{r.peer, r.home}, {r.home, r.peer}} {
 		at, ended := b.ends[pair]
@@ -215,19 +223,59 @@ func (f *flow) settle() {
 	f.over, f.explain = true, nil // which holds the connection
 }
 
-// overdue checks that no message waits for its fate for longer than a time.
-func (f *flow) overdue(limit time.Duration) {
+// A fateless is a message without a fate.
+type fateless struct {
+	flow *flow
+	id   uint64
+	n    uint32
+	at   time.Duration // when it was written
+}
+
+func (m fateless) String() string {
+	return fmt.Sprintf("%v: message %d (id %d, written at %v) has no fate", m.flow, m.n, m.id, m.at)
+}
+
+// fateless returns the messages without a fate that were written before a time.
+func (f *flow) fateless(before time.Duration) (all []fateless) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, n := range f.ids {
+		if at := f.sent[n].at; at < before {
+			all = append(all, fateless{f, id, n, at})
+		}
+	}
+	return all
+}
+
+// said returns what the connection of a flow says of itself, while it lives.
+func (f *flow) said() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
-		return
+		return ""
 	}
-	for id, n := range f.ids {
-		if at := f.sent[n].at; f.now()-at > limit {
-			f.fail("%v: message %d (id %d, written at %v) has no fate; %s", f, n, id, at, f.explain())
-			return
+	return f.explain()
+}
+
+// overdue returns a message for each flow that has one without a fate, written before a time.
+// A PacketConn that has dropped receipts may have as many of them.
+func overdue(flows []*flow, before time.Duration) (first []fateless) {
+	late, number := make(map[*atomic.Uint64][]fateless), make(map[*atomic.Uint64]int)
+	for _, f := range flows {
+		f.mu.Lock()
+		over := f.over
+		f.mu.Unlock()
+		if all := f.fateless(before); len(all) > 0 && !over {
+			late[f.dropped] = append(late[f.dropped], all[0])
+			number[f.dropped] += len(all)
 		}
 	}
+	for dropped, some := range late {
+		if dropped == nil || uint64(number[dropped]) > dropped.Load() {
+			first = append(first, some...)
+		}
+	}
+	return first
 }
 
 // writtenAt returns when a message was written.
@@ -279,6 +327,7 @@ func (b *book) excused(f *flow, at time.Duration) bool {
 
 // judge checks at the end what can only be known then.
 func (b *book) judge() {
+	unheard := make(map[*atomic.Uint64][]fateless)
 	for _, f := range b.flows {
 		if f.fates && !f.over {
 			b.judged("%v: its connection has not told all fates", f)
@@ -286,8 +335,13 @@ func (b *book) judge() {
 		if f.promises.silent {
 			clear(f.ids)
 		}
-		for id, n := range f.ids {
-			b.judged("%v: message %d (id %d, written at %v) has no fate, and the connection has ended", f, n, id, f.sent[n].at)
+		all := f.fateless(math.MaxInt64)
+		if f.dropped != nil {
+			unheard[f.dropped] = append(unheard[f.dropped], all...)
+			all = nil
+		}
+		for _, m := range all {
+			b.judged("%v, and the connection has ended", m)
 		}
 		for id, fate := range f.early {
 			b.judged("%v: id %d has the fate %v, and no message has it", f, id, fate)
@@ -302,6 +356,11 @@ func (b *book) judge() {
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
 			}
+		}
+	}
+	for dropped, all := range unheard {
+		if uint64(len(all)) != dropped.Load() {
+			b.judged("%d messages have no fate, and %d receipts were dropped: %v", len(all), dropped.Load(), all[:min(1, len(all))])
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"volley"
@@ -15,6 +16,8 @@ type packetServer struct {
 	w    *world
 	home int
 	done chan struct{}
+
+	dropped *atomic.Uint64 // receipts that found no room; apart, so that flows do not hold all of this
 
 	mu    sync.Mutex
 	ends  map[int]*end
@@ -55,7 +58,7 @@ func (l *packetLink) write(b []byte) (uint64, error) {
 
 func listenPackets(w *world, home int, pc net.PacketConn) (server, error) {
 	l, err := volley.NewPacketConn(pc, w.volleyConfig(home))
-	return &packetServer{PacketConn: l, w: w, home: home, done: make(chan struct{}),
+	return &packetServer{PacketConn: l, w: w, home: home, done: make(chan struct{}), dropped: new(atomic.Uint64),
 		ends: make(map[int]*end), flows: make(map[uint64]*flow)}, err
 }
 
@@ -106,6 +109,7 @@ func (s *packetServer) collect() {
 			}
 			f.decide(r.ID, r.Fate)
 		}
+		s.dropped.Store(s.Stats().ReceiptsDropped)
 		if last {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,10 +125,11 @@ const overdueAfter = time.Minute
 // overdue checks that no message waits for its fate for longer than a time.
 func (w *world) overdue(limit time.Duration) {
 	now := w.book.now()
-	for _, f := range w.book.all() {
-		if !w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) && w.plan.link.Loss < 0.1 && f.promises.exact {
-			f.overdue(limit)
-		}
+	flows := slices.DeleteFunc(w.book.all(), func(f *flow) bool {
+		return w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) || w.plan.link.Loss >= 0.1 || !f.promises.exact
+	})
+	for _, m := range overdue(flows, now-limit) {
+		w.book.fail("%v; %s", m, m.flow.said())
 	}
 }
 
