@@ -18,7 +18,7 @@ func scaled(n int) int {
 	if testing.Short() {
 		return n / 100
 	}
-	return n
+	return testenv.Raced(n, n/10)
 }
 
 // TestRecordedSessionReplayed: all datagrams of a session, both directions,

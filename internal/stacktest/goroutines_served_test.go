@@ -19,7 +19,7 @@ import (
 // of porous over UDP. Each client is gone without a word, so that only the server's side is
 // counted.
 func TestServedHasNoGoroutines(t *testing.T) {
-	const clients = 300
+	clients := testenv.Raced(300, 50)
 	link := simnet.Link{Latency: 10 * time.Millisecond}
 	sessionsServed := func(messages bool) startServed {
 		return func(t *testing.T, h counting) (*simnet.Network, func() net.Conn, func() []net.Conn, func()) {

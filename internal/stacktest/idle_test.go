@@ -16,7 +16,7 @@ import (
 // TestIdleConnectionsLive leaves connections idle for a day, on links that lose
 // half of the datagrams each way: none of them times out.
 func TestIdleConnectionsLive(t *testing.T) {
-	conns, hours := testenv.Sized(3, 12), 24
+	conns, hours := testenv.Sized(3, 12), testenv.Raced(24, 3)
 	synctest.Test(t, func(t *testing.T) {
 		link := simnet.Link{Latency: pathRTT / 2, Loss: 0.5}
 		var all []*volley.Conn

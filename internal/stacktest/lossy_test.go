@@ -159,7 +159,7 @@ func TestLossyLink(t *testing.T) {
 
 func TestLossFigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ab, ba := run(t, roughLink(), 10*time.Minute, false, func(r *rand.Rand) int { return 4 + r.IntN(1021) })
+		ab, ba := run(t, roughLink(), testenv.Raced[time.Duration](10, 5)*time.Minute, false, func(r *rand.Rand) int { return 4 + r.IntN(1021) })
 		for _, l := range []*ledger{ab, ba} {
 			l.check()
 			if mean := 100 * l.loss / float64(l.samples); mean < 18 || mean > 22 {

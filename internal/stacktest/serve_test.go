@@ -354,7 +354,7 @@ func TestServedHandlerClosesAndWrites(t *testing.T) {
 			},
 		})
 		count := 1000
-		if testing.Short() {
+		if testing.Short() || testenv.Race {
 			count = 130 // more than leave at a time
 		}
 		clients := s.dials(count)

@@ -25,6 +25,16 @@ func Sized(small, large int) int {
 	return small
 }
 
+// Raced returns what a test takes: plain, or raced with the race detector. That is for a test
+// that does the same thing many times, in which the detector finds nothing more after the first
+// hundreds, and takes ten times as long for each. A run without it does all.
+func Raced[T any](plain, raced T) T {
+	if Race {
+		return raced
+	}
+	return plain
+}
+
 // Goroutines returns how many goroutines there are, while none of them runs. Other than
 // runtime.NumGoroutine, it does not count those that have just ended, and that another thread
 // puts in a list of free ones.
