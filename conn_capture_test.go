@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/capture"
+	"volley/internal/testenv"
 	"volley/simnet"
 )
 
@@ -77,7 +78,7 @@ func roughTraffic(t *testing.T, cfg *Config, seed uint64) {
 // What two connections did on a rough link is done again by fresh endpoints, on
 // many seeds.
 func TestReplaySeeds(t *testing.T) {
-	seeds := 100
+	seeds := testenv.Raced(100, 20)
 	if testing.Short() {
 		seeds = 10
 	}

@@ -175,7 +175,7 @@ func closes(t *testing.T, count int, shared, byServer, busy bool) (known []time.
 // Of closes over a link that loses 30 % each way, 99 % are known at the peer within
 // three round trips, and the rest by its idle timeout.
 func TestClosesOverLossyLink(t *testing.T) {
-	each := testenv.Sized(200, 2500)
+	each := testenv.Sized(testenv.Raced(200, 100), 2500)
 	lost, all := 0, 0
 	for _, shared := range []bool{false, true} {
 		for _, byServer := range []bool{false, true} {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"volley/internal/datagram"
+	"volley/internal/testenv"
 	"volley/reliable"
 )
 
@@ -20,6 +21,9 @@ func (d *arrivals) HandleMessage(uint16, []byte) bool { *d++; return true }
 // plain connections are for networks without such attackers. It is computed for each of them,
 // beside a peer that sends steadily and one that has lost a tenth.
 func TestBlindMessages(t *testing.T) {
+	if testenv.Race {
+		t.Skip("there is one goroutine, and no lock")
+	}
 	set, err := newSettings(nil, datagram.MaxUDP, func(int, bool) bool { return true })
 	require.NoError(t, err)
 	accepted := func(lost int) (n int) {

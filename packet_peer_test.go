@@ -207,7 +207,7 @@ var links = map[string]simnet.Link{
 // speaks first, however long they have talked before, in all sizes of messages, and
 // wherever they begin.
 func TestPacketConnForgottenByOne(t *testing.T) {
-	for seed := range uint64(testenv.Sized(300, 5000)) {
+	for seed := range uint64(testenv.Sized(testenv.Raced(300, 100), 5000)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		before, size := []int{1, 5, 100}[r.IntN(3)], []int{40, 3000}[r.IntN(2)]
 		if seed%50 == 0 {
@@ -272,7 +272,7 @@ func oneForgets(t *testing.T, link simnet.Link, seed uint64, before, size int, f
 // on by those who remember the former one, and hears them. If its first sequence is near
 // those of the former one, its first message may be lost, and some more may be told Lost.
 func TestPacketConnRestarted(t *testing.T) {
-	for seed := range uint64(testenv.Sized(300, 5000)) {
+	for seed := range uint64(testenv.Sized(testenv.Raced(300, 100), 5000)) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		before := []int{1, 5, 100}[r.IntN(3)]
 		if seed%50 == 0 {

@@ -25,6 +25,7 @@ import (
 	"volley/internal/pattern"
 	"volley/internal/recording"
 	"volley/internal/replay"
+	"volley/internal/testenv"
 	"volley/reliable"
 	"volley/simnet"
 )
@@ -322,7 +323,7 @@ func FuzzReplay(f *testing.F) {
 
 func TestReplayMutated(t *testing.T) {
 	head, bodies := frames(fuzzCapture(t))
-	runs := uint64(3000)
+	runs := testenv.Raced[uint64](3000, 600)
 	if testing.Short() {
 		runs = 300
 	}

@@ -21,6 +21,7 @@ import (
 	"volley/capture"
 	"volley/internal/recording"
 	"volley/internal/replay"
+	"volley/internal/testenv"
 	"volley/porous/internal/core"
 	"volley/simnet"
 )
@@ -91,7 +92,7 @@ func roughTalk(t *testing.T, cfg *Config, seed uint64) {
 // What two connections did on a rough link is done again by fresh cores, on many
 // seeds and with every kind of congestion control.
 func TestReplaySeeds(t *testing.T) {
-	seeds := 100
+	seeds := testenv.Raced(100, 21)
 	if testing.Short() {
 		seeds = 9
 	}

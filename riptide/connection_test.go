@@ -19,6 +19,9 @@ import (
 // id, so they come as often as the network delivers them, and with a window for
 // copies at most once.
 func TestLossySession(t *testing.T) {
+	if testenv.Race {
+		t.Skip("there is one goroutine, and no lock")
+	}
 	const n = 10_000
 	for _, cfg := range []*Config{
 		{IgnoreQuality: true},
@@ -150,10 +153,7 @@ func checkFates(t *testing.T, fates []fate, ids []uint16, arrived map[int]int) {
 
 // TestWraparound takes every id around: reliable, notify and heartbeats.
 func TestWraparound(t *testing.T) {
-	n := 140_000
-	if testenv.Race {
-		n = 70_000
-	}
+	n := testenv.Raced(140_000, 70_000)
 	s := newSimulation(t, &Config{HeartbeatInterval: 5 * time.Millisecond, ConnectAttempts: 100}, 1)
 	s.latency = time.Millisecond
 	s.connect()

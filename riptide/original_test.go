@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/testenv"
 	"volley/internal/wire"
 )
 
@@ -215,6 +216,9 @@ func deliver(t *testing.T, s reliableSender, n, window int, every, latency time.
 // Under loss reliable messages come at no less than half of the rate of the
 // released library, and half of them in no more than twice its time; each once.
 func TestReliableUnderLoss(t *testing.T) {
+	if testenv.Race {
+		t.Skip("there is one goroutine, and no lock")
+	}
 	const n = 4000
 	for _, load := range []struct {
 		latency time.Duration

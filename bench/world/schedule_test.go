@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 // Two worlds of a seed have the same schedule, to the byte, and other seeds have others.
@@ -27,7 +29,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 
 // The plan of a seed is always the same, and without some faults all else stays.
 func TestPlanFollowsSeed(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range testenv.Raced[uint64](100, 10) {
 		p := newPlan(seed)
 		if q := newPlan(seed); fmt.Sprint(p, p.faults, p.clients) != fmt.Sprint(q, q.faults, q.clients) {
 			t.Fatalf("seed %d has two plans", seed)
