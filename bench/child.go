@@ -59,7 +59,7 @@ func runBoth(j *job, p *peer) (*result, error) {
 	}
 	r, err := c.run()
 	if r != nil {
-		r.latency(&s.latency)
+		s.report(r)
 	}
 	return r, err
 }
@@ -88,7 +88,7 @@ func runServer(j *job, p *peer) (*result, error) {
 	}
 	r := new(result)
 	(<-m).report(r)
-	r.latency(&s.latency)
+	s.report(r)
 	return r, s.game(r)
 }
 

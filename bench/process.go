@@ -59,8 +59,8 @@ func (p *process) result() (*result, error) {
 	r := new(result)
 	err := json.NewDecoder(p.out).Decode(r)
 	waitErr := p.cmd.Wait()
-	if err != nil {
-		return nil, errors.Join(err, waitErr)
+	if err := errors.Join(err, waitErr); err != nil {
+		return nil, err // a process that the race detector complains of ends with an error, too
 	}
 	return r, nil
 }

@@ -7,16 +7,16 @@ import (
 
 // A server receives the messages of a run and counts or returns them.
 type server struct {
-	job     *job
-	peer    *peer
-	board   *board
-	ring    func(client int) // wakes a client that waits
-	ln      listener
-	latency histogram // of modes with one client
+	job   *job
+	peer  *peer
+	board *board
+	ring  func(client int) // wakes a client that waits
+	ln    listener
 
 	mu sync.Mutex
 	// guarded by mu
 	links   []link
+	latency histogram // of modes with one client
 	passes  histogram // time of a pass over all clients, for each message of it
 	targets []target  // of modes game and fan-out
 	err     error
@@ -65,6 +65,13 @@ func (s *server) close() {
 	}
 }
 
+// report adds the latency to a result.
+func (s *server) report(r *result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.latency(&s.latency)
+}
+
 func (s *server) serve(l link) {
 	var buf []byte
 	if s.job.Mode == modeIdle {
@@ -90,7 +97,9 @@ func (s *server) serve(l link) {
 			continue
 		}
 		if sent != 0 && s.board.phase.Load() == phaseMeasure {
+			s.mu.Lock()
 			s.latency.add(time.Duration(time.Now().UnixNano() - int64(sent)))
+			s.mu.Unlock()
 		}
 		if s.board.clients[client].count(n) {
 			s.ring(client)
