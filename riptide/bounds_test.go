@@ -2,11 +2,14 @@ package riptide
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"volley/internal/tape"
 )
 
 func TestReasonNames(t *testing.T) {
@@ -137,6 +140,23 @@ func TestBitsTake(t *testing.T) {
 	}
 }
 
+// memory is what a queue holds, in bytes.
+func (q *queue) memory() (n int) {
+	for _, p := range q.pieces {
+		n += cap(p)
+	}
+	return n
+}
+
+// bytes is what the messages in a queue take with their headers.
+func (q *queue) bytes() int {
+	n := -q.start
+	for _, p := range q.pieces {
+		n += len(p)
+	}
+	return n
+}
+
 // However many messages wait one after the other, and however long they are, a queue
 // that is never empty uses the same memory again.
 func TestQueueTakesNoMoreRoom(t *testing.T) {
@@ -158,10 +178,52 @@ func TestQueueTakesNoMoreRoom(t *testing.T) {
 			out++
 			require.Equal(t, 10, q.len())
 			if i == 100 {
-				room = cap(q.buf)
+				room = q.memory()
 			}
 		}
-		require.Equal(t, room, cap(q.buf), "messages of %d bytes", size)
+		require.Equal(t, room, q.memory(), "messages of %d bytes", size)
 		require.LessOrEqual(t, room, 64+4*11*(queueHeader+size+6))
+	}
+}
+
+// A queue never holds much more memory than its messages are charged, while it grows and
+// while it empties. Large messages take at most twice their size. All come out as they went in.
+func TestQueueMemory(t *testing.T) {
+	const most = 1225
+	for _, large := range []int{0, 40_000, maxMaxPayload} {
+		r := rand.New(rand.NewPCG(1, uint64(large)))
+		text := make([]byte, maxMaxPayload+256)
+		for i := range text {
+			text[i] = byte(r.Uint32())
+		}
+		var q queue
+		var sizes []int
+		first, charged := 0, 0
+		body := func(i int) []byte { return text[i%256:][:sizes[i]] }
+		for step := range 6000 {
+			grows := step/1000%2 == 0 // and then it empties
+			if q.len() == 0 || r.Float64() < 0.05+0.9*float64(tape.Truth(grows)) {
+				size := r.IntN(most)
+				if large > 0 && r.IntN(10) == 0 {
+					size = r.IntN(large)
+				}
+				sizes = append(sizes, size)
+				charged += size + messageCost
+				q.push(typeReliable, body(len(sizes)-1))
+			} else {
+				kind, b := q.pop()
+				require.Equal(t, typeReliable, kind)
+				require.True(t, bytes.Equal(body(first), b), "message %d", first)
+				charged -= len(b) + messageCost
+				first++
+			}
+			require.Equal(t, len(sizes)-first, q.len())
+			require.Equal(t, charged-q.len()*(messageCost-queueHeader), q.bytes())
+			limit := charged + 2*pieceSize
+			if large > 0 {
+				limit = 2*charged + 2*max(pieceSize, large)
+			}
+			require.LessOrEqual(t, q.memory(), limit, "%d messages of %d bytes wait", q.len(), charged)
+		}
 	}
 }

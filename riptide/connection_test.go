@@ -397,6 +397,42 @@ func TestSendBuffer(t *testing.T) {
 	}
 }
 
+// TestSendBufferMemory: messages take the memory that they are charged, while they come and
+// while they leave, and not what they have taken when there were more.
+func TestSendBufferMemory(t *testing.T) {
+	c, _ := newConnected(t, nil, clientSide)
+	var out wire.Batch
+	n := 0
+	check := func() {
+		t.Helper()
+		memory := c.sender.queue.memory()
+		for i := range c.sender.slots {
+			memory += cap(c.sender.slots[i].body)
+		}
+		if limit := c.sender.bytes + 2*pieceSize; memory > limit {
+			t.Fatalf("%d messages of %d bytes hold %d bytes of memory, want at most %d", c.sender.waiting(), c.sender.bytes, memory, limit)
+		}
+	}
+	for ; ; n++ {
+		if _, err := c.send(start, Reliable, bytes.Repeat([]byte{0x10}, 1100+n%100), &out); err != nil {
+			break
+		}
+		check()
+	}
+	if c.sender.bytes < 1<<20-2000 {
+		t.Fatalf("%d bytes fill the send buffer", c.sender.bytes)
+	}
+	for id := range uint16(n) {
+		out.Reset()
+		(codec{}).appendAck(&out, ack{newest: id + 1})
+		c.receive(start, out.At(0), new(wire.Batch))
+		check()
+	}
+	if c.sender.waiting() != 0 {
+		t.Errorf("%d messages wait", c.sender.waiting())
+	}
+}
+
 // TestRefused: a reliable message that the application does not take is not
 // acknowledged, and taken when it comes again; a notify message counts as lost.
 func TestRefused(t *testing.T) {

@@ -128,7 +128,7 @@ func (a *actor) note() {
 		int64(s.MessagesDelivered), int64(s.NotifyDelivered), int64(s.NotifyLost), int64(s.NotifyUnknown), int64(recordedRTT(s.LastRTT)), int64(recordedRTT(s.RTT)),
 		int64(s.Unacknowledged), int64(s.QueuedBytes), int64(math.Float64bits(s.MeanSends)), int64(math.Float64bits(s.NotifyLoss)))
 	// What it keeps.
-	n.Note(tape.Truth(a.sender.slots != nil), int64(len(a.sender.queue.buf)-a.sender.queue.start), tape.Truth(a.recent.ring != nil),
+	n.Note(tape.Truth(a.sender.slots != nil), int64(a.sender.queue.bytes()), tape.Truth(a.recent.ring != nil),
 		int64(a.history.bits.Size()), int64(a.pace().full), tape.Truth(a.data != nil))
 }
 

@@ -215,36 +215,69 @@ func (s *sender) rest(now time.Time) {
 	}
 }
 
-// A queue holds waiting messages in one piece of memory. The zero value is empty.
+// A queue holds waiting messages in pieces of memory, and forgets each piece once it is
+// empty. The zero value is empty.
 type queue struct {
-	buf   []byte
-	start int // of the oldest
-	n     int
+	pieces [][]byte // only the last has room
+	start  int      // of the oldest message in the first
+	n      int
 }
 
-const queueHeader = 4
+const (
+	queueHeader = 4
+	// pieceSize is so large that what messages of usual sizes are charged covers the
+	// room for one more that a piece may lack at its end.
+	pieceSize = 32 << 10
+)
 
 func (q *queue) len() int { return q.n }
 
 func (q *queue) push(t packetType, body []byte) {
-	if q.start > len(q.buf)/2 && len(q.buf)+queueHeader+len(body) > cap(q.buf) {
-		n := copy(q.buf, q.buf[q.start:])
-		q.buf, q.start = q.buf[:n], 0
-	}
 	n := len(body)
-	q.buf = append(q.buf, byte(t), byte(n), byte(n>>8), byte(n>>16))
-	q.buf = append(q.buf, body...)
+	p := q.room(queueHeader + n)
+	*p = append(*p, byte(t), byte(n), byte(n>>8), byte(n>>16))
+	*p = append(*p, body...)
 	q.n++
+}
+
+// room returns a piece with room for n bytes. The first one begins small.
+func (q *queue) room(n int) *[]byte {
+	last := len(q.pieces) - 1
+	if last < 0 {
+		q.pieces, last = append(q.pieces, nil), 0
+	}
+	p := &q.pieces[last]
+	if last == 0 && q.start > len(*p)/2 && len(*p)+n > cap(*p) {
+		*p, q.start = append((*p)[:0], (*p)[q.start:]...), 0
+	}
+	size := len(*p) + n
+	switch {
+	case size <= cap(*p):
+	case last == 0 && size <= pieceSize || len(*p) == 0:
+		*p = append(make([]byte, 0, max(size, min(2*cap(*p), pieceSize))), *p...)
+	default:
+		q.pieces = append(q.pieces, make([]byte, 0, max(n, pieceSize)))
+		p = &q.pieces[last+1]
+	}
+	return p
 }
 
 // pop returns the oldest message; its body is valid until the next push.
 func (q *queue) pop() (t packetType, body []byte) {
-	b := q.buf[q.start:]
+	p := q.pieces[0]
+	b := p[q.start:]
 	n := int(b[1]) | int(b[2])<<8 | int(b[3])<<16
 	q.start += queueHeader + n
 	q.n--
-	if q.n == 0 {
-		q.buf, q.start = q.buf[:0], 0
+	if q.start == len(p) {
+		if q.start = 0; len(q.pieces) > 1 {
+			q.pieces[0], q.pieces = nil, q.pieces[1:]
+		} else {
+			q.pieces[0] = p[:0]
+		}
 	}
 	return packetType(b[0]), b[queueHeader : queueHeader+n]
 }
+
+// isLarge reports whether an empty queue holds more memory than is worth to be kept.
+func (q *queue) isLarge() bool { return len(q.pieces) > 0 && cap(q.pieces[0]) > pieceSize }

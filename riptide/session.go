@@ -294,12 +294,9 @@ func (m *Message) release() {
 // queues are the memory of events, for sessions that have some.
 var queues = sync.Pool{New: func() any { return new(queue) }}
 
-// maxPooledQueue is the largest memory in bytes of a queue that is kept.
-const maxPooledQueue = 64 << 10
-
+// putQueue gives an empty queue back.
 func putQueue(q *queue) {
-	if q != nil && cap(q.buf) <= maxPooledQueue {
-		*q = queue{buf: q.buf[:0]}
+	if !q.isLarge() {
 		queues.Put(q)
 	}
 }
