@@ -16,6 +16,7 @@ type timers struct {
 	base    time.Time     // what other times count from; constant once set
 	heap    alarmHeap
 	timer   *time.Timer
+	waker   *waker
 	armed   time.Duration // when timer fires; 0: it does not
 	firing  bool
 	stopped bool
@@ -106,6 +107,17 @@ func (t *timers) stop() {
 	t.next.Store(0)
 	if t.timer != nil {
 		t.timer.Stop()
+		t.waker.of.Store(nil)
+	}
+}
+
+// A waker is what the runtime timer calls. The runtime may hold a stopped timer until it would
+// have fired, and so a waker, but not the connection.
+type waker struct{ of atomic.Pointer[timers] }
+
+func (w *waker) wake() {
+	if t := w.of.Load(); t != nil {
+		t.fire()
 	}
 }
 
@@ -130,7 +142,9 @@ func (t *timers) setLocked(at time.Duration) {
 	now := time.Since(t.base)
 	t.armed = max(at, now, 1)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(t.armed-now, t.fire)
+		t.waker = new(waker)
+		t.waker.of.Store(t)
+		t.timer = time.AfterFunc(t.armed-now, t.waker.wake)
 	} else {
 		t.timer.Reset(t.armed - now)
 	}

@@ -3,11 +3,13 @@ package datagram
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // clockwork is timers, and a record of what went off when.
@@ -97,6 +99,26 @@ func TestTimersCancelAndStop(t *testing.T) {
 		c.cancel(a)
 		time.Sleep(time.Second)
 		c.want(t, "a16", "b20")
+	})
+}
+
+// The runtime holds a stopped timer until it would have fired, unless a quarter of all are
+// stopped. It holds nothing else by that.
+func TestTimersStopForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			defer time.AfterFunc(time.Hour, func() {}).Stop()
+		}
+		p := func() weak.Pointer[timers] {
+			c := new(timers)
+			c.schedule(newAlarm(nil), time.Now().Add(time.Minute))
+			c.stop()
+			return weak.Make(c)
+		}()
+		runtime.GC()
+		if p.Value() != nil {
+			t.Error("they are still there")
+		}
 	})
 }
 
