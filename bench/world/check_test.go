@@ -91,10 +91,19 @@ func (w *world) weigh() {
 			h.server.check(false)
 			n := int64(len(h.ends))
 			limit := memoryLimit(w.plan.servers[h.number])
-			if limit > 4<<20 {
+			switch {
+			case h.stack == riptidePlain, h.stack == riptideSealed:
+				limit = 0 // it has none for all connections together
+			case limit > 4<<20:
 				limit = n * 2 * serverBuffer
 			}
 			allowed += limit + n*(32<<10)
+		}
+		for e := range h.ends {
+			allowed += e.waiting()
+		}
+		if h.end != nil {
+			allowed += h.end.waiting()
 		}
 		h.mu.Unlock()
 	}

@@ -23,7 +23,7 @@ type riptideLink struct {
 	held pin
 	over chan struct{}
 	acks chan uint16
-	told func()
+	told func() riptide.Stats
 	once sync.Once
 }
 
@@ -77,6 +77,31 @@ func (l *riptideLink) acked(id uint16) {
 	case l.acks <- id:
 	case <-l.over:
 	}
+}
+
+// Limits of a connection of package riptide: of messages without an acknowledgement, and of
+// what it holds beside them.
+const (
+	riptideBuffer = 1 << 20   // the default of Config.SendBuffer
+	riptideIDs    = 512 * 112 // for ids under way: the largest window
+	riptidePieces = 64 << 10  // for pieces of the queue that are not full, the first and the last
+)
+
+// waiting is the memory of messages that wait in a connection of package riptide until they are
+// acknowledged. It is 0 for others.
+func (e *end) waiting() int64 {
+	l, ok := e.link.(*riptideLink)
+	if ended, _ := e.ended(); !ok || ended {
+		return 0
+	}
+	n := int64(l.told().QueuedBytes)
+	switch {
+	case n > riptideBuffer:
+		e.fail("%v: %d bytes wait to be acknowledged, the limit is %d", e, n, riptideBuffer)
+	case n > 0:
+		n += riptidePieces
+	}
+	return n + riptideIDs
 }
 
 // riptideEnd makes an end, whose handlers are called by the package.
@@ -155,7 +180,7 @@ func (s *riptideServer) of(p *riptide.Peer) *end {
 func (s *riptideServer) run(take func(*end)) {
 	s.MaxClients, s.Logger, s.NoAnnouncements = 1000, s.w.book.logger(), true
 	s.Connected = func(p *riptide.Peer) {
-		l := &riptideLink{send: p.SendID, stop: func() { p.Kick(nil) }, told: func() { p.Stats() }}
+		l := &riptideLink{send: p.SendID, stop: func() { p.Kick(nil) }, told: p.Stats}
 		l.held = pinTo(p)
 		e := s.w.riptideEnd(l, s.home, s.w.hostOf(p.RemoteAddr()))
 		s.mu.Lock()
@@ -242,7 +267,7 @@ func dialSealedRiptide(w *world, home, peer int, pc net.PacketConn, to netip.Add
 // dialRiptide opens a connection over another one.
 func (w *world) dialRiptide(home, peer int, cfg *riptide.Config, on net.Conn) (*end, error) {
 	c := &riptide.Client{Config: cfg}
-	l := &riptideLink{send: c.SendID, stop: func() { c.Close() }, told: func() { c.Stats() }}
+	l := &riptideLink{send: c.SendID, stop: func() { c.Close() }, told: c.Stats}
 	l.held = pinTo(c)
 	e := w.riptideEnd(l, home, peer)
 	c.Logger = w.book.logger()
