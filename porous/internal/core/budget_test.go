@@ -294,3 +294,52 @@ func TestWhatIsTakenEndsRefusing(t *testing.T) {
 		require.Equal(t, name == "a duplicate", c.refusing, name)
 	}
 }
+
+// A channel that holds as much as it may takes a frame that ends the wait for its first
+// packet, with all that follows: the sender may know no other way than to send the frame as
+// it was, without what has arrived meanwhile. What can be read then is handed over at once,
+// so that it does not pile up until the end of a batch.
+func TestFrameThatEndsTheWaitFits(t *testing.T) {
+	full := make([]byte, FragmentSize(MTU0))
+	rest := Message{Fragment: 1, Last: 1, Data: []byte{1}}
+	for name, test := range map[string]struct {
+		frame     []Message
+		delivered int // 0: the frame is refused
+	}{
+		"as it was":                {[]Message{rest, {Packet: 1, Lead: 1}}, 3},
+		"all":                      {[]Message{rest, {Packet: 1, Lead: 1}, {Packet: 2, Lead: 1}, {Packet: 3, Lead: 1}}, 4},
+		"without what has arrived": {[]Message{rest, {Packet: 1, Lead: 1}, {Packet: 3, Lead: 1}}, 4},
+		"contradictory":            {[]Message{{Data: []byte{1}}, {Packet: 1, Lead: 1}}, 0},
+		"nothing new":              {[]Message{{Last: 1, Data: full}, {Packet: 1, Lead: 1}}, 0},
+		"one is missing":           {[]Message{rest, {Packet: 3, Lead: 1}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.ReceiveBuffer = MinReceiveBuffer(cfg)
+			p, h := connectedPeer(t, cfg)
+			data := func(id uint32, list ...Message) (taken bool) {
+				b := AppendDataHeader(nil, id, len(list))
+				for i := range list {
+					b = AppendMessage(b, &list[i])
+				}
+				before := p.stats.Accepted
+				p.Receive(0, b, new(wire.Batch))
+				return p.stats.Accepted > before
+			}
+			require.True(t, data(1000, Message{Last: 1, Data: full}))
+			require.True(t, data(1002, Message{Packet: 2, Lead: 1}))
+			packet := uint32(100)
+			for _, size := range []int{1000, 0} {
+				for data(1003+packet, Message{Packet: packet, Lead: 1, Data: make([]byte, size)}) {
+					packet++
+				}
+			}
+			held := p.recv.held
+			require.Equal(t, test.delivered > 0, data(1001, test.frame...))
+			require.Len(t, h.packets, test.delivered)
+			if test.delivered == 0 {
+				require.Equal(t, held, p.recv.held)
+			}
+		})
+	}
+}

@@ -294,11 +294,42 @@ func (r *receiver) reach(frame uint64) uint32 {
 	return r.base
 }
 
+// pass looks at a message of a frame that is to be taken: what depends on nothing is
+// delivered once it is complete, and so is what waits behind it.
 func (r *receiver) pass(m *Message, frame uint64) {
-	if base := r.reach(frame); m.Type == MessageFragment && m.Last == 0 &&
-		packetLead(m.Packet, base) < r.window && !depends(m.Packet, m.Lead, base) {
-		r.ran, r.ahead = frame, nextPacket(m.Packet)
+	base := r.reach(frame)
+	if m.Type != MessageFragment || !r.completes(m) || packetLead(m.Packet, base) >= r.window || depends(m.Packet, m.Lead, base) {
+		return
 	}
+	r.ran, r.ahead = frame, nextPacket(m.Packet)
+	for range r.fragmentSize/FragmentHeaderSize + 1 { // a frame leaves out no more of its packets
+		if e := r.get(r.ahead); e == nil || e.id != r.ahead || !e.complete() {
+			return
+		}
+		r.ahead = nextPacket(r.ahead)
+	}
+}
+
+// completes reports whether nothing is missing of a packet once a fragment is there.
+func (r *receiver) completes(m *Message) bool {
+	e := r.get(m.Packet)
+	switch {
+	case e == nil:
+		return m.Last == 0
+	case e.contradicts(m):
+		return false
+	}
+	return e.complete() || len(e.pieces) == int(m.Last) && !r.has(m)
+}
+
+// has reports whether a fragment is there, so that a copy takes no room.
+func (r *receiver) has(m *Message) bool {
+	e := r.get(m.Packet)
+	if e == nil || e.contradicts(m) {
+		return false
+	}
+	_, there := e.find(m.Fragment)
+	return there || e.large
 }
 
 // scan returns the next packet to deliver (Q6); nil: none. advance follows.

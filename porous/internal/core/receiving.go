@@ -13,7 +13,8 @@ type receiving struct {
 	held     int    // bytes held by all channels
 	reserved int    // of them, what Config.Reserve was asked for
 	dirty    bool   // a channel is to be scanned
-	frames   uint64 // that admit has looked into
+	frames   uint64 // of which admit has decided
+	tight    bool   // the last of them had to be looked into
 }
 
 func (r *receiving) init(p *Peer) {
@@ -62,6 +63,9 @@ func (p *Peer) receiveData(now Clock, b []byte) bool {
 			p.stats.count(v)
 		}
 	}
+	if r.tight {
+		r.deliver() // what the next frame must not take the place of
+	}
 	p.otherID = p.ownID
 	r.window.move(id)
 	r.acks.add(id)
@@ -99,7 +103,7 @@ func (r *receiving) takeWindowAcks(n int, body []byte) {
 // admit reports whether a frame's messages have room (R11). Otherwise it comes again.
 func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	r.frames++
-	if r.ample(n, len(body)) {
+	if r.tight = !r.ample(n, len(body)); !r.tight {
 		return true
 	}
 	most := 0
@@ -119,6 +123,10 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 				continue
 			case tooLarge:
 				m.Type, m.Data = MessageSentinel, nil // it takes as much
+			}
+			if c.has(&m) {
+				c.pass(&m, r.frames)
+				continue
 			}
 		}
 		cost := c.cost(&m, r.frames)
