@@ -83,6 +83,7 @@ type flow struct {
 	sent  []sent
 	ids   map[uint64]uint32      // numbers of messages without a fate, by their ids
 	early map[uint64]volley.Fate // by ids that no message is known to have
+	held  time.Duration          // for which its readers have written answers, and read nothing
 	over  bool                   // all fates have been told
 	// shared: as the flow began, its peer had a connection with the process that had the
 	// port before. The peer goes on with that. By chance it has seen the same sequences before,
@@ -94,6 +95,7 @@ type flow struct {
 // A sent is a message of a flow.
 type sent struct {
 	at   time.Duration
+	held time.Duration // of the flow, by then
 	id   uint64
 	fate volley.Fate
 	read bool
@@ -160,7 +162,7 @@ func (f *flow) write(size, answer int, do func(msg []byte) (id uint64, err error
 	}
 	f.mu.Lock()
 	n := uint32(len(f.sent))
-	f.sent = append(f.sent, sent{at: f.now()})
+	f.sent = append(f.sent, sent{at: f.now(), held: f.held})
 	f.mu.Unlock()
 	id, err := do(message{f.number, n, size, answer}.appendTo(make([]byte, 0, size)))
 	if err == nil {
@@ -235,12 +237,21 @@ func (m fateless) String() string {
 	return fmt.Sprintf("%v: message %d (id %d, written at %v) has no fate", m.flow, m.n, m.id, m.at)
 }
 
-// fateless returns the messages without a fate that were written before a time.
+// hold notes for how long a reader of the flow has written an answer.
+func (f *flow) hold(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held += d
+}
+
+// fateless returns the messages without a fate that were written before a time. The time in
+// which a reader writes answers does not count: a full send buffer holds it up for half a
+// second each time, while two buffers full of messages wait for it.
 func (f *flow) fateless(before time.Duration) (all []fateless) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, n := range f.ids {
-		if at := f.sent[n].at; at < before {
+		if at, held := f.sent[n].at, f.held-f.sent[n].held; at+held < before {
 			all = append(all, fateless{f, id, n, at})
 		}
 	}

@@ -214,7 +214,9 @@ func (e *end) take(msg []byte, id uint64) {
 	case m.answer == 0:
 		e.answered.Store(int64(e.now()))
 	default:
+		began := e.now()
 		e.write(m.answer, 0)
+		s.flow.hold(e.now() - began)
 	}
 }
 
