@@ -50,6 +50,7 @@ const (
 type opening struct {
 	from  uint16
 	count uint16 // sequences from the first packet to the last one; 0: no packet was accepted yet
+	begun uint32 // when the first packet came, in milliseconds of the endpoint's clock
 }
 
 // openingHidden is the count of one that was over at the first packet, or is endless.
@@ -60,10 +61,10 @@ func (o *opening) none() bool  { return o.count == 0 }
 func (o *opening) known() bool { return o.count > 0 && o.count < openingHidden }
 
 // note takes the header of an accepted packet, with a message or without.
-func (o *opening) note(h Header, message bool) {
+func (o *opening) note(h Header, message bool, now int64) {
 	switch {
 	case o.none() && h.heardNothing():
-		*o = opening{h.Sequence, 1}
+		*o = opening{h.Sequence, 1, milliseconds(now)}
 	case o.none():
 		o.count = openingHidden
 	case !o.known() || !message || !h.heardNothing():
@@ -82,10 +83,26 @@ func (o *opening) reachBack(s uint16) {
 	}
 }
 
-// covers reports whether a packet that has heard nothing may be of the opening.
-func (o *opening) covers(s uint16, reach uint16) bool {
+func milliseconds(t int64) uint32 { return uint32(t / int64(time.Millisecond)) }
+
+// ahead returns how far in front of the opening a packet may be that goes on with it, if the
+// last one came at newsAt: of a flood, twice as far as it came in as much time before that. So
+// it goes on behind a pause, perhaps of our own reader.
+func (o *opening) ahead(newsAt, now int64) int {
+	if o.count <= openingReach {
+		return openingReach
+	}
+	pause := int64(milliseconds(now) - milliseconds(newsAt))
+	before := int64(milliseconds(newsAt) - o.begun)
+	n := 2 * int64(o.count) * pause / max(before, pause, 1)
+	return int(min(max(n, openingReach), halfRange))
+}
+
+// covers reports whether a packet that has heard nothing may be of the opening, from so
+// many sequences behind it to so many ahead.
+func (o *opening) covers(s uint16, behind uint16, ahead int) bool {
 	if o.known() {
-		return int(s-(o.from-reach)) < int(o.count)+2*int(reach)
+		return int(s-(o.from-behind)) < int(behind)+int(o.count)+ahead
 	}
 	return !o.none()
 }
@@ -104,9 +121,9 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 		if h.Sequence != e.in.seen.Next() { // else it goes on, and has still heard nothing
 			e.renewAt(h.Sequence)
 		}
-	case o.covers(h.Sequence, openingReach):
+	case o.covers(h.Sequence, openingReach, o.ahead(e.in.newsAt, e.now)):
 		o.reachBack(h.Sequence)
-	case former.covers(h.Sequence, formerReach):
+	case former.covers(h.Sequence, formerReach, formerReach):
 		if former.known() {
 			e.in.ask()
 			return true
@@ -156,7 +173,7 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 		e.in.renewals--
 	}
 	if h != nil && !h.heardNothing() { // it had heard nothing until shortly before
-		e.in.opening = opening{s - openingReach, openingReach}
+		e.in.opening = opening{s - openingReach, openingReach, milliseconds(e.now)}
 	}
 	if !silent { // there may be copies of what it sent before
 		e.in.beginAfter(newsAt, s)

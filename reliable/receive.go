@@ -80,7 +80,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	if first := e.in.accept(&e.env, h.Sequence, e.headered(size)); first {
 		e.meter.heardFirst(e.out.sent())
 	}
-	e.in.opening.note(h, len(payload) > 0)
+	e.in.opening.note(h, len(payload) > 0, e.now)
 	if e.grows() {
 		e.meter.flowing(&e.env).received.add(e.headered(size), e.now)
 	}

@@ -327,6 +327,65 @@ func TestOpeningBurst(t *testing.T) {
 	require.NotContains(t, received, uint16(held))
 }
 
+// A flood goes on with its opening behind each pause of those that read it, and late copies
+// of what came before are no news.
+func TestOpeningFlood(t *testing.T) {
+	const perRead, reads, first = 3000, 8, 5000
+	now := someTime
+	s := newRestarter(t, now, 7)
+	now = now.Add(time.Minute)
+	received := make(map[uint16]int)
+	for read := range reads {
+		for i := range uint16(perRead) {
+			if sequence := first + uint16(read)*perRead + i; read == 0 || i >= 100 { // others are lost
+				received[sequence] += delivered(s.Receive(now, heardNothing(sequence)))
+			}
+			if read > 0 && i%50 == 7 { // a copy of what came at the read before
+				sequence := first + uint16(read-1)*perRead + i
+				received[sequence] += delivered(s.Receive(now, heardNothing(sequence)))
+			}
+		}
+		now = now.Add(20 * time.Millisecond)
+	}
+	require.Zero(t, s.Inner().Renewals())
+	for sequence, times := range received {
+		require.LessOrEqual(t, times, 1, "packet %d", sequence)
+	}
+	require.Greater(t, len(received), perRead*reads*9/10)
+	now = now.Add(20 * time.Millisecond)
+	s.Receive(now, heardNothing(first-openingReach-1))
+	require.EqualValues(t, 1, s.Inner().Renewals(), "behind a flood, the other side has started anew")
+}
+
+func delivered(v Verdict) int {
+	if v == Delivered {
+		return 1
+	}
+	return 0
+}
+
+// How far ahead of an opening others of it may be follows from how fast it came.
+func TestOpeningAhead(t *testing.T) {
+	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
+	for _, test := range []struct {
+		count       uint16
+		newsAt, now int64
+		ahead       int
+		because     string
+	}{
+		{10, ms(100), ms(110), openingReach, "a slow one"},
+		{1000, ms(100), ms(120), 400, "twice what came in 20 ms"},
+		{openingReach, ms(0), ms(20), openingReach, "no flood"},
+		{1000, ms(100), ms(100), openingReach, "no time has passed"},
+		{1000, ms(100), ms(5000), 2000, "of the time of the pause, nothing is known"},
+		{1000, ms(0), ms(20), 2000, "all came at once"},
+		{60_000, ms(1), ms(2), halfRange, "at most half the range"},
+	} {
+		o := opening{count: test.count}
+		require.Equal(t, test.ahead, o.ahead(test.newsAt, test.now), test.because)
+	}
+}
+
 // There is no such rule for packets without a message, while the opening is not known,
 // for endpoints that begin at 0, nor without MidStream. One from beyond the window is
 // parked or stale then.
@@ -357,24 +416,24 @@ func TestOpeningElsewhere(t *testing.T) {
 		require.Equal(t, test.passes, v == Delivered, "%s: %v", name, v)
 		require.Equal(t, test.passes, e.Inner().Renewals() > 0, name)
 	}
-	o := opening{0, 101}
-	o.note(Header{32_767, noneHeard, 0}, true)
-	require.True(t, o.covers(32_767+64, 64))
-	require.False(t, o.covers(50_000, 64))
-	o.note(Header{32_768, noneHeard, 0}, true)
-	require.True(t, o.covers(50_000, 64), "an opening without end covers all")
+	o := opening{0, 101, 0}
+	o.note(Header{32_767, noneHeard, 0}, true, 0)
+	require.True(t, o.covers(32_767+64, 64, 64))
+	require.False(t, o.covers(50_000, 64, 64))
+	o.note(Header{32_768, noneHeard, 0}, true, 0)
+	require.True(t, o.covers(50_000, 64, 64), "an opening without end covers all")
 
-	o = opening{1000, 60_000}
+	o = opening{1000, 60_000, 0}
 	o.reachBack(936)
-	require.Equal(t, opening{936, 60_064}, o)
+	require.Equal(t, opening{936, 60_064, 0}, o)
 	o.reachBack(937)
-	require.Equal(t, opening{936, 60_064}, o, "it was of the opening before")
-	o = opening{1000, openingHidden - 1}
+	require.Equal(t, opening{936, 60_064, 0}, o, "it was of the opening before")
+	o = opening{1000, openingHidden - 1, 0}
 	o.reachBack(999)
-	require.Equal(t, opening{1000, openingHidden - 1}, o)
-	o = opening{1000, openingHidden}
+	require.Equal(t, opening{1000, openingHidden - 1, 0}, o)
+	o = opening{1000, openingHidden, 0}
 	o.reachBack(999)
-	require.Equal(t, opening{1000, openingHidden}, o)
+	require.Equal(t, opening{1000, openingHidden, 0}, o)
 }
 
 // A header that tells of sequences before our first is for our predecessor. So is one

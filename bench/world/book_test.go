@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -104,6 +105,7 @@ type sent struct {
 // promises are what a connection promises about messages.
 type promises struct {
 	once     bool // at most once
+	turn     int  // copies may be read if so many messages are written while one is on its way; 0: never
 	ordered  bool
 	reliable bool // each message arrives, unless the connection ends
 	silent   bool // nothing tells that a message was lost
@@ -294,6 +296,14 @@ func (f *flow) writtenAt(n uint32) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sent[n].at
+}
+
+// recent returns how many messages were written in the longest time that one is on its way.
+func (f *flow) recent() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first, _ := slices.BinarySearchFunc(f.sent, f.now()-lag, func(s sent, at time.Duration) int { return cmp.Compare(s.at, at) })
+	return len(f.sent) - first
 }
 
 // arrived notes that a message was read.

@@ -47,7 +47,7 @@ func (w *world) volleyEnd(c *volley.Conn, home, peer int, served bool) *end {
 	case *netcode.Conn, *secure.Conn:
 		inSession = !w.plan.lies(home, peer)
 	}
-	p := promises{once: true, exact: inSession || !w.plan.forgeable(home, peer)}
+	p := promises{once: true, turn: 32_000, exact: inSession || !w.plan.forgeable(home, peer)}
 	return newEnd(w.book, &volleyLink{Conn: c}, route{home, peer, p, true, served, home >= len(w.plan.servers)})
 }
 
