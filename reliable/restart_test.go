@@ -23,7 +23,8 @@ var restartConfig = &Config{MaxWindow: 16384, JumpGuard: true, AckGuard: true, A
 	AckDelay: 125 * time.Millisecond, FragmentAbove: 1000}
 
 func newRestarter(t testing.TB, now time.Time, sequence uint16) *restarter {
-	r := &restarter{Endpoint: new(Endpoint), got: make(map[uint32]int), sent: make(map[uint64]uint32), fates: make(map[uint32]Fate)}
+	const usual = 200 // messages: a map that grows takes longer
+	r := &restarter{Endpoint: new(Endpoint), got: make(map[uint32]int, usual), sent: make(map[uint64]uint32, usual), fates: make(map[uint32]Fate, usual)}
 	require.NoError(t, r.Init(restartConfig, now, firstID+uint64(sequence), r))
 	return r
 }
