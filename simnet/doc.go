@@ -43,7 +43,8 @@
 // on the seed, the two addresses and the index of the datagram in its flow, not on
 // the clock or the order in which goroutines run. A test that fails with one seed
 // fails with it again, as long as it sends the same. Turning one impairment on or
-// off does not change the others.
+// off does not change the others. Where a NAT has ended a mapping, the index goes on
+// behind the datagrams of all flows between the same hosts that have ended.
 //
 // Full queues, full receive buffers and scripts depend on when datagrams are sent.
 // Inside a synctest bubble that is reproducible, too.

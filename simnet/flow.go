@@ -71,6 +71,9 @@ func (n *Network) flow(from, to netip.AddrPort) *flow {
 	f := n.flows[k]
 	if f == nil {
 		f = &flow{from: from, to: to, key: flowKey(n.seed, from, to), version: n.version - 1, stats: new(Stats)}
+		if past := n.past[k.hosts()]; past != nil {
+			f.index = past.Sent // or a forgotten flow would come again with the same random numbers
+		}
 		n.flows[k] = f
 		n.note(k)
 	}

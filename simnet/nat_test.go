@@ -275,6 +275,42 @@ func TestNATSeed(t *testing.T) {
 	})
 }
 
+// A socket that follows another one at the same address has the same port outside, and
+// random numbers of its own in both directions.
+func TestNATFollowingSocketHasOtherFates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, _, server := newNAT(t, 0)
+		n.SetDefault(Link{Loss: 0.5})
+		var public string
+		var seen []string
+		for range 3 {
+			client := listen(t, n, "192.168.1.2:1")
+			arrived := ""
+			for range 64 {
+				before := n.Stats().Delivered
+				say(t, client, "x", addrPort(natServer))
+				if n.Stats().Delivered == before {
+					arrived += "-"
+					continue
+				}
+				arrived += "x"
+				from := hear(t, server, "x")
+				require.True(t, public == "" || public == from.String())
+				public = from.String()
+				before = n.Stats().Delivered
+				say(t, server, "y", from)
+				if n.Stats().Delivered > before {
+					hear(t, client, "y")
+					arrived += "y"
+				}
+			}
+			require.NotContains(t, seen, arrived)
+			seen = append(seen, arrived)
+			client.Close()
+		}
+	})
+}
+
 // Rebinds and sockets that come and go leave nothing in the network, and counts stay.
 func TestNATLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
