@@ -225,6 +225,50 @@ func TestUnfinishedMessagesEnd(t *testing.T) {
 	require.Equal(t, 32<<10, l.part())
 }
 
+// Messages that wait for others leave memory for those that others wait for. So no connection
+// ends because many have lost some of their small messages.
+func TestWaitingMessagesLeaveMemory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const conns, messages = 60, 100
+		cfg := &Config{MaxMessageSize: 1000}
+		n := simnet.New(1)
+		defer n.Close()
+		n.SetDefault(simnet.Link{Latency: 10 * time.Millisecond, Jitter: 3 * time.Millisecond, Loss: 0.01})
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{Config: cfg, MaxMemory: 128 << 10})
+		defer l.Close()
+		var dialed, accepted []*Conn
+		for i := range conns {
+			dialed = append(dialed, simDial(t, n, fmt.Sprintf("10.0.0.%d:0", 2+i), "10.0.0.1:7", cfg))
+			b, err := l.AcceptConn(context.Background())
+			require.NoError(t, err)
+			accepted = append(accepted, b)
+		}
+		for _, c := range dialed {
+			for range messages {
+				_, err := c.Write(make([]byte, 1000))
+				require.NoError(t, err)
+			}
+		}
+		var readers sync.WaitGroup
+		for _, c := range accepted {
+			readers.Go(func() {
+				c.SetReadDeadline(time.Now().Add(time.Minute))
+				for i := range messages {
+					if _, err := c.ReadMessage(context.Background(), nil); err != nil {
+						t.Errorf("message %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+		require.Zero(t, l.Stats().Memory)
+		for i, c := range dialed {
+			abort(c, accepted[i])
+		}
+	})
+}
+
 // Memory of messages that wait for Read is counted as it is held, and given back
 // with them. Where there is little left, no message that was acknowledged is lost.
 func TestUnreadMemoryIsCounted(t *testing.T) {

@@ -36,9 +36,9 @@ type ListenConfig struct {
 	// received messages: those that wait for Read, for other messages, or for their
 	// fragments. Frames that would exceed it are refused, and come again.
 	//
-	// The last quarter is for connections that hold little: of n connections, each may
-	// hold max(16 KiB, MaxMemory / 4 / n) bytes of it. While only that quarter is left, a
-	// connection ends if for 10 s
+	// The last quarter is for messages that wait for no other one, of connections that hold
+	// little: of n connections, each may hold max(16 KiB, MaxMemory / 4 / n) bytes of it.
+	// While only that quarter is left, a connection ends if for 10 s
 	//
 	//   - its unfinished messages have taken more than MaxMemory / 2 / n bytes,
 	//   - and it has finished fewer bytes than it holds.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -50,13 +51,13 @@ func TestReserveSteps(t *testing.T) {
 		asked = nil
 	}
 	r.held = 100
-	require.True(t, r.reserve(3996))
+	require.True(t, r.reserve(3996, lacksPackets))
 	want(4096, 4096)
-	require.True(t, r.reserve(3996))
+	require.True(t, r.reserve(3996, lacksPackets))
 	want(4096)
-	require.True(t, r.reserve(3997))
+	require.True(t, r.reserve(3997, lacksPackets))
 	want(8192, 4096)
-	require.True(t, r.reserve(20480-100))
+	require.True(t, r.reserve(20480-100, lacksPackets))
 	want(20480, 12288)
 	r.held = 4097
 	r.settle()
@@ -73,11 +74,67 @@ func TestReserveSteps(t *testing.T) {
 	r.settle()
 	want(0)
 
-	require.True(t, r.reserve(20480))
+	require.True(t, r.reserve(20480, lacksPackets))
 	want(20480, 20480)
 	r.held = 100
 	r.settle()
 	want(4096, -16384)
+}
+
+// Reserve is told less for packets that others wait for, and more than any share for those
+// that wait for others.
+func TestReserveIsToldWhatCounts(t *testing.T) {
+	const unread = 5000
+	cfg := testConfig()
+	told := 0
+	cfg.Reserve = func(n, own int) bool {
+		told = own
+		if own > math.MaxInt/2 {
+			require.Equal(t, math.MaxInt, own+n)
+		}
+		return n < 0
+	}
+	for name, test := range map[string]struct {
+		messages []Message
+		want     func(r *receiving) int
+	}{
+		"the first, unfinished":   {[]Message{{Fragment: 1, Last: 9}}, func(r *receiving) int { return unread + r.channels[0].get(0).bytes }},
+		"the first, another time": {[]Message{{Packet: 1}}, func(r *receiving) int { return unread + r.reserved }},
+		"two in order":            {[]Message{{Channel: 1}, {Channel: 1, Packet: 1, Lead: 1}}, func(r *receiving) int { return unread + r.channels[0].get(0).bytes }},
+		"one waits":               {[]Message{{Channel: 1}, {Channel: 1, Packet: 2, Lead: 1}}, nil},
+		"a marker waits":          {[]Message{{Type: MessageSentinel, Packet: 2, Lead: 1}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, h := connectedPeer(t, cfg)
+			r := &p.recv
+			begin := Message{Last: 9, Data: make([]byte, FragmentSize(cfg.MTU))}
+			require.Equal(t, taken, r.message(&begin))
+			for i := range uint32(20) {
+				m := Message{Packet: 5 + i, Lead: 1, Data: make([]byte, 500)}
+				require.Equal(t, taken, r.message(&m))
+			}
+			r.reserved = r.held
+			h.unread = map[int]int{0: unread}
+			b := AppendDataHeader(nil, 1000, len(test.messages))
+			for i := range test.messages {
+				m := &test.messages[i]
+				if m.Type == MessageFragment {
+					m.Data = make([]byte, 500)
+				}
+				if m.Fragment < m.Last {
+					m.Data = make([]byte, FragmentSize(cfg.MTU))
+				}
+				b = AppendMessage(b, m)
+			}
+			told = -1
+			p.Receive(0, b, new(wire.Batch))
+			if test.want == nil {
+				require.Greater(t, told, math.MaxInt/2)
+				return
+			}
+			require.Equal(t, test.want(r), told)
+		})
+	}
 }
 
 // A frame that needs no memory is taken though there is none.

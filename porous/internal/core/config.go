@@ -56,9 +56,11 @@ type Config struct {
 	VerifyRequest bool
 
 	// Reserve, if not nil, is asked before memory is taken for received packets and told
-	// when it is given back. It gets the bytes, and how many the connection has already,
-	// with unread packets. If it refuses, the frame is refused. The Handler counts the
-	// memory of packets that it keeps, see Peer.Keep.
+	// when it is given back. It gets the bytes, and how many count against the connection
+	// where little is left for all: those that it has already, with unread packets. For the
+	// packets that others wait for, these others do not count. For packets that wait for
+	// others, it is more than any connection may have. If it refuses, the frame is refused.
+	// The Handler counts the memory of packets that it keeps, see Peer.Keep.
 	Reserve func(delta, own int) bool `json:"-"`
 }
 

@@ -332,6 +332,26 @@ func (r *receiver) has(m *Message) bool {
 	return there || e.large
 }
 
+// A lack is what packets need beside their own fragments to be delivered.
+type lack uint8
+
+const (
+	lacksNothing lack = iota // they are the first of their windows, and others wait for them
+	lacksRank                // they wait for no other, and are not the first
+	lacksPackets             // some wait for others
+)
+
+// lacks returns what the packet of a message needs, after what was looked at of the frame.
+func (r *receiver) lacks(m *Message, frame uint64) lack {
+	switch base := r.reach(frame); {
+	case m.Packet == base:
+		return lacksNothing
+	case depends(m.Packet, m.Lead, base):
+		return lacksPackets
+	}
+	return lacksRank
+}
+
 // scan returns the next packet to deliver (Q6); nil: none. advance follows.
 func (r *receiver) scan() *incoming {
 	r.dirty = false

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // receiving is the receiving half of a Peer.
 type receiving struct {
@@ -12,9 +15,10 @@ type receiving struct {
 	scratch  []byte // a packet of several fragments is put together here
 	held     int    // bytes held by all channels
 	reserved int    // of them, what Config.Reserve was asked for
-	dirty    bool   // a channel is to be scanned
 	frames   uint64 // of which admit has decided
 	tight    bool   // the last of them had to be looked into
+	lent     bool   // some of reserved may be what packets that wait for others do not get
+	dirty    bool   // a channel is to be scanned
 }
 
 func (r *receiving) init(p *Peer) {
@@ -106,7 +110,7 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 	if r.tight = !r.ample(n, len(body)); !r.tight {
 		return true
 	}
-	most := 0
+	most, lacks := 0, lacksNothing
 	for rest := body; len(rest) > 0; {
 		var m Message
 		m, rest, _ = NextMessage(rest)
@@ -137,9 +141,10 @@ func (r *receiving) admit(now Clock, n int, body []byte) bool {
 		if most += cost; !r.fits(c, &m, most) {
 			return r.skip(now, c, &m) && r.admit(now, n, body)
 		}
+		lacks = max(lacks, c.lacks(&m, r.frames))
 		c.pass(&m, r.frames)
 	}
-	return most == 0 || r.reserve(most)
+	return most == 0 || r.reserve(most, lacks)
 }
 
 // ample reports whether there is twice the room of any frame, so none need be looked into.
@@ -147,7 +152,7 @@ func (r *receiving) ample(messages, size int) bool {
 	cfg := r.p.cfg
 	_, unread := r.p.h.Unread(0)
 	cost := 3*size + messages*(entryCost+pieceCost+pageCost+bufferSizes[0]) + cfg.Channels*int(cfg.Packets)/pageSize*8
-	return 2*(r.held+unread+cost) <= cfg.ReceiveBuffer && r.reserve(cost)
+	return 2*(r.held+unread+cost) <= cfg.ReceiveBuffer && r.reserve(cost, lacksPackets)
 }
 
 // fits reports whether a message may be taken that brings a frame's cost to n
@@ -216,8 +221,10 @@ func MinReceiveBuffer(c *Config) int {
 	return max(packet, frame) + int(c.Packets)/pageSize*8
 }
 
-// reserve asks for memory for n bytes beside what is held, in steps.
-func (r *receiving) reserve(n int) bool {
+// reserve asks for memory for n bytes beside what is held, in steps. Where little is left for
+// all connections, packets that wait for others get none. Otherwise they could take all of it,
+// and no connection would get the packets that they wait for.
+func (r *receiving) reserve(n int, lacks lack) bool {
 	if r.p.cfg.Reserve == nil {
 		return true
 	}
@@ -227,11 +234,32 @@ func (r *receiving) reserve(n int) bool {
 	}
 	_, unread := r.p.h.Unread(0)
 	step := (missing + reserveStep - 1) / reserveStep * reserveStep
-	if !r.p.cfg.Reserve(step, r.reserved+unread) {
+	own := r.reserved + unread
+	switch lacks {
+	case lacksNothing:
+		own = r.firsts() + unread
+	case lacksPackets:
+		own = math.MaxInt - step
+	}
+	if !r.p.cfg.Reserve(step, own) {
 		return false
 	}
 	r.reserved += step
+	r.lent = r.lent || lacks != lacksPackets
 	return true
+}
+
+// firsts returns the bytes of the first packets of all windows.
+func (r *receiving) firsts() (n int) {
+	for _, c := range r.channels {
+		if c == nil {
+			continue
+		}
+		if e := c.get(c.base); e != nil {
+			n += e.bytes
+		}
+	}
+	return n
 }
 
 const reserveStep = 4096
@@ -245,10 +273,11 @@ func (r *receiving) settle() {
 	if r.held > 0 {
 		spare -= spare % reserveStep
 	}
-	if spare >= 4*reserveStep || r.held == 0 && spare > 0 {
+	if spare >= 4*reserveStep || (r.lent || r.held == 0) && spare > 0 {
 		r.p.cfg.Reserve(-spare, 0)
 		r.reserved -= spare
 	}
+	r.lent = false
 }
 
 // Keep keeps a packet in n bytes of what it was granted, within HandlePacket.
