@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -34,6 +35,7 @@ func (h *host) explain(e *end, err error) {
 	case errors.Is(err, secure.ErrMoved) && p.drained(0, at):
 	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
 	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) && p.mad > 0: // which ends poor connections
+	case strings.Contains(err.Error(), "MaxMemory is nearly used up") && p.crammed(e.home, at):
 	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):
 	default:
 		b.fail("%v ended at %v (%v) without a reason", e, at, err)

@@ -128,6 +128,29 @@ func (p *plan) troubled(a, b int, from, to time.Duration) bool {
 	return false
 }
 
+// largest is the size of the largest messages of a hoard.
+func (f fault) largest() int {
+	if f.seed%3 > 0 {
+		return 1000 // so that each arrives that is not lost itself
+	}
+	return largestSize
+}
+
+// crammed reports whether by a time all clients of a server have written large messages at once,
+// one of which takes more than an equal part of half of MaxMemory. Then connections of porous
+// end, as ListenConfig.MaxMemory says.
+func (p *plan) crammed(server int, by time.Duration) bool {
+	clients := 0
+	for _, c := range p.clients {
+		if c.server == server {
+			clients++
+		}
+	}
+	return int64(clients*largestSize) > memoryLimit(p.servers[server])/2 && slices.ContainsFunc(p.faults, func(f fault) bool {
+		return f.kind == hoard && f.host == server && f.largest() == largestSize && f.at <= by
+	})
+}
+
 // drained reports whether servers send clients away in a time.
 func (p *plan) drained(from, to time.Duration) bool {
 	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == drain && f.at <= to && f.at+f.lasts >= from })

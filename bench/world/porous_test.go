@@ -20,14 +20,29 @@ type porousLink struct {
 	conn *porous.Conn
 	mode porous.Mode
 	own  chan []porous.Receipt // of this channel; closed after the last
-	over chan struct{}         // closed at the end; the same for all channels
-	once *sync.Once
+	*ending
+}
+
+// An ending is the end of a connection, the same for all its channels.
+type ending struct {
+	over chan struct{} // closed at the end
+	once sync.Once
+	why  error // what the first channel was told that has met the end; constant once over is closed
+}
+
+// end notes the end, and returns why that is.
+func (e *ending) end(err error) error {
+	e.once.Do(func() {
+		e.why = err
+		close(e.over)
+	})
+	return e.why
 }
 
 func (l *porousLink) read(ctx context.Context, dst []byte) ([]byte, uint64, error) {
 	msg, err := l.ReadMessage(ctx, dst)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		l.once.Do(func() { close(l.over) })
+		err = l.end(err) // else the others would be told what the application makes of it, a Close
 	}
 	return msg, 0, err
 }
@@ -55,7 +70,7 @@ func (l *porousLink) fates(f func(uint64, volley.Fate)) error {
 
 func (l *porousLink) close() error {
 	err := l.conn.Close()
-	l.once.Do(func() { close(l.over) })
+	l.end(net.ErrClosed)
 	return err
 }
 
@@ -86,12 +101,12 @@ const porousChannels = 3
 // porousEnd makes the ends of all channels of a connection, and returns the first.
 func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
 	var own [porousChannels]chan []porous.Receipt
-	over, once := make(chan struct{}), new(sync.Once)
+	over := &ending{over: make(chan struct{})}
 	c.AppendReceipts(nil)
 	var first *end
 	for i, mode := range []porous.Mode{porous.Reliable, porous.Unreliable, porous.Passive} {
 		own[i] = make(chan []porous.Receipt)
-		l := &porousLink{c.Channel(i), c, mode, own[i], over, once}
+		l := &porousLink{c.Channel(i), c, mode, own[i], over}
 		p := promises{once: true, ordered: true, reliable: mode == porous.Reliable, skipped: mode != porous.Reliable, exact: exact}
 		e := newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, dialed: home >= len(w.plan.servers)})
 		if first == nil {
@@ -100,7 +115,7 @@ func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
 			first.others = append(first.others, e)
 		}
 	}
-	go distribute(c, own[:], over)
+	go distribute(c, own[:], over.over)
 	return first
 }
 

@@ -187,10 +187,7 @@ func (w *world) hoard(h *host, f fault) {
 	}
 	h.mu.Unlock()
 	r := rand.New(rand.NewPCG(f.seed, 0))
-	largest := largestSize
-	if f.seed%3 > 0 {
-		largest = 1000 // so that each arrives that is not lost itself
-	}
+	largest := f.largest()
 	much := int(14<<20+min(memoryLimit(w.plan.servers[w.serverOf(h)]), 4<<20)) / (largest / 2) // messages
 	var writers []*host
 	for _, c := range w.clients() {
