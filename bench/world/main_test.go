@@ -26,9 +26,23 @@ var (
 // variable says which world a process is for: the seed, and the faults as in the flag.
 const variable = "VOLLEY_WORLD"
 
-// patience is how long a world may take in real time: many times what it takes.
+// patience is how much time of processors a world may take. The largest take half a minute.
 func patience() time.Duration {
 	return testenv.Raced(2*time.Minute, 10*time.Minute)
+}
+
+// realPatience is how long a world may take in real time. On a busy machine it may be long
+// until a world has had its time of processors.
+func realPatience() time.Duration { return 4 * patience() }
+
+// limitTime ends the process, and shows all goroutines, once it has taken too much time of
+// processors.
+func limitTime() {
+	for range time.Tick(time.Second) {
+		if took := testenv.CPUTime(); took > patience() {
+			panic(fmt.Sprintf("the world has not ended after %v of processors", took))
+		}
+	}
 }
 
 // TestWorld runs worlds until their time is over.
@@ -86,6 +100,7 @@ func runAlone(t *testing.T, spec string) {
 	if faults != "all" {
 		p = p.keep(parseNumbers(t, faults))
 	}
+	go limitTime()
 	b, _ := runWorld(t, p)
 	for _, f := range b.failures {
 		t.Error(f)
@@ -124,10 +139,10 @@ func runProcess(seed uint64, faults string) (out string, cpu time.Duration, fail
 	if err != nil {
 		return err.Error(), 0, true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience()+30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), realPatience()+30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+patience().String())
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", variable, seed, faults))
+	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestWorld$", "-test.timeout="+realPatience().String())
+	cmd.Env = append(os.Environ(), "GOTRACEBACK=all", fmt.Sprintf("%s=%d %s", variable, seed, faults))
 	b, err := cmd.CombinedOutput()
 	if cmd.ProcessState != nil {
 		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
