@@ -182,7 +182,12 @@ func (s *riptideServer) run(take func(*end)) {
 	s.Connected = func(p *riptide.Peer) {
 		l := &riptideLink{send: p.SendID, stop: func() { p.Kick(nil) }, told: p.Stats}
 		l.held = pinTo(p)
-		e := s.w.riptideEnd(l, s.home, s.w.hostOf(p.RemoteAddr()))
+		peer := s.w.hostOf(p.RemoteAddr())
+		if peer < 0 {
+			p.Kick(nil)
+			return // a stranger, whose nonsense was that of a client by chance
+		}
+		e := s.w.riptideEnd(l, s.home, peer)
 		s.mu.Lock()
 		s.ends[p] = e
 		s.mu.Unlock()
@@ -190,6 +195,9 @@ func (s *riptideServer) run(take func(*end)) {
 	}
 	s.Disconnected = func(p *riptide.Peer, reason riptide.Reason) {
 		e := s.of(p)
+		if e == nil {
+			return
+		}
 		e.link.(*riptideLink).ended(e, reason)
 		s.mu.Lock()
 		delete(s.ends, p)
@@ -201,7 +209,9 @@ func (s *riptideServer) run(take func(*end)) {
 		}
 	}
 	s.Handle(riptideMessage, func(p *riptide.Peer, m *riptide.Message) error {
-		s.of(p).take(riptide.ReadSlice[uint8](m), 0)
+		if e := s.of(p); e != nil {
+			e.take(riptide.ReadSlice[uint8](m), 0)
+		}
 		return m.Err()
 	})
 	if s.over != nil {
