@@ -33,7 +33,7 @@ func (l *limits) share() int {
 	return max(leastShare, int(quarter)/max(1, l.conns()))
 }
 
-// reserve asks for delta bytes for a connection that has own bytes already.
+// reserve asks for delta bytes for a connection of which own bytes count, see core.Config.
 func (l *limits) reserve(delta, own int) bool {
 	return l.budget.Reserve(delta, delta <= 0 || own+delta <= l.share())
 }
