@@ -25,6 +25,7 @@ type book struct {
 	live     map[[2]int]int           // connections of a host with a peer that have not ended
 	ends     map[[2]int]time.Duration // when the last of them has ended
 	closings map[[2]int]time.Duration // when a host has last closed a connection to a peer
+	hoards   map[int]time.Duration    // when a server has last had a hoard, at one of both ends
 	failures []string
 	counts   counts
 	dumped   bool
@@ -38,7 +39,7 @@ type counts struct {
 }
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -444,6 +445,22 @@ func (b *book) closedSince(host, peer int, t time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, ok := b.closings[[2]int{host, peer}]
+	return ok && at >= t
+}
+
+// noteHoard notes that much is written between a server and its clients.
+func (b *book) noteHoard(host int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hoards[host] = b.now()
+}
+
+// hoardedSince reports whether that was so since a time. Hosts write until all is written,
+// which full buffers make longer than the fault.
+func (b *book) hoardedSince(host int, t time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.hoards[host]
 	return ok && at >= t
 }
 

@@ -36,6 +36,8 @@ func (h *host) explain(e *end, err error) {
 	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
 	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) && p.mad > 0: // which ends poor connections
 	case strings.Contains(err.Error(), "MaxMemory is nearly used up") && p.crammed(e.home, at):
+	case slices.Contains([]stack{porousPlain, porousSealed}, p.stackOf(e.home, e.peer)) &&
+		b.hoardedSince(min(e.home, e.peer), at-calm): // which ends for unfinished messages that keep MaxMemory
 	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):
 	default:
 		b.fail("%v ended at %v (%v) without a reason", e, at, err)

@@ -202,6 +202,7 @@ func (w *world) hoard(h *host, f fault) {
 		}
 		for range max(3, much/len(writers)) {
 			if e != nil {
+				w.book.noteHoard(w.serverOf(h))
 				e.write(headerSize+r.IntN(largest-headerSize), answer)
 			}
 			time.Sleep(f.lasts / 4 / time.Duration(much))
