@@ -213,9 +213,10 @@ func (c *Conn) finishLocked() {
 
 func (c *Conn) release() error {
 	c.mu.Lock()
+	first := !c.released // the peer's end and Close may come at once
 	c.released = true
 	c.endCaptureLocked()
-	if grave := c.out.Below.Features().Tombstone; grave != nil && c.vanished && c.addr.IsValid() {
+	if grave := c.out.Below.Features().Tombstone; grave != nil && first && c.vanished && c.addr.IsValid() {
 		grave.SetTombstone(0)
 	}
 	c.mu.Unlock()
