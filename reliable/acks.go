@@ -77,7 +77,12 @@ const talkSize = int(unsafe.Sizeof(talk{}))
 
 // acks settle when to tell what was received, and when to ask what became of what was sent.
 type acks struct {
-	talk  *talk // nil before the first message, and with a Config.AckDelay of zero
+	talk *talk // nil before the first message, and with a Config.AckDelay of zero
+
+	// The newest message whose acks were believed.
+	spoke    uint32 // one past its sequence; 0: none was
+	spokeAck uint16 // its ack
+
 	first uint8 // messages sampled, up to sampledFirst
 	alone uint8 // claims of that kind in a row, up to mostAlone
 }
@@ -241,6 +246,7 @@ func (a *acks) free(g *env) {
 
 // forgetReceived makes a talk as before the first packet, which is answered at once.
 func (a *acks) forgetReceived() {
+	a.spoke = 0
 	if t := a.talk; t != nil {
 		t.ackState = ackState{gapAt: never, sentAt: t.sentAt}
 		t.tellFrom(noneHeard - ackAhead)
@@ -347,6 +353,32 @@ func (a *acks) answerBeginner(g *env, newest uint16) {
 		t.owe(newest, g.now)
 		t.urgent, t.pressed = true, true
 	}
+}
+
+// speaks notes that the acks of a message were believed.
+func (a *acks) speaks(s, ack uint16) {
+	if a.spoke == 0 || int16(s-uint16(a.spoke)) >= 0 {
+		a.spoke, a.spokeAck = uint32(s)+1, ack
+	}
+}
+
+// reach notes a packet that was accepted. What spoke so far behind would soon seem to be ahead.
+func (a *acks) reach(s uint16) {
+	if d := s - uint16(a.spoke-1); a.spoke > 0 && d < halfRange && d >= halfRange/2 {
+		a.spoke = 0
+	}
+}
+
+// late reports whether a message whose acks were believed was sent after the packet s.
+func (a *acks) late(s uint16) bool { return a.spoke > 0 && int16(uint16(a.spoke-1)-s) > 0 }
+
+// timely reports whether the header of a packet may be as old as its place: a message that
+// was sent later has an ack as new, or there are some that lack fragments and have told nothing.
+func (a *acks) timely(h Header, unfinished bool) bool {
+	if a.late(h.Sequence) {
+		return int16(h.Ack-a.spokeAck) <= 0
+	}
+	return unfinished
 }
 
 // judged notes what the acks of a header turned out to be.

@@ -30,7 +30,6 @@ type inbound struct {
 	turnedAt   int64         // when a growing window was last all new
 	newsAt     int64         // when the last packet was accepted, or never
 	parked     int32         // sequence that JumpGuard waits to see confirmed, or -1
-	spoke      int32         // sequence of the newest message whose acks were believed, or -1
 	newsSeq    uint16        // of the packet accepted last
 	turnedNext uint16        // what a growing window expected at turnedAt
 	unmet      bool          // no packet has come yet, with a Config.MidStream
@@ -38,6 +37,7 @@ type inbound struct {
 	renewals   uint8         // how often the other side has started anew for sure
 	opening    opening       // of the other side
 	former     opening       // the one before, of a side that has been renewed since
+	openedAt   uint32        // when the first packet of the opening came, in milliseconds
 }
 
 func newInbound(g *env) (in inbound) {
@@ -47,7 +47,7 @@ func newInbound(g *env) (in inbound) {
 		n, track = g.cfg.MaxWindow, minReceivedTrack
 	}
 	in.seen.Init(n, track)
-	in.newsAt, in.parked, in.spoke, in.unmet = never, -1, -1, g.cfg.MidStream
+	in.newsAt, in.parked, in.unmet = never, -1, g.cfg.MidStream
 	g.hold(in.seen.Bytes())
 	return in
 }
@@ -57,7 +57,7 @@ func (in *inbound) forget(g *env) {
 	in.seen.Reset()
 	in.ring.reset(0)
 	in.turnedAt, in.turnedNext = g.now, 0
-	in.newsAt, in.parked, in.spoke, in.unmet, in.opening = never, -1, -1, g.cfg.MidStream, opening{}
+	in.newsAt, in.parked, in.unmet, in.opening = never, -1, g.cfg.MidStream, opening{}
 }
 
 // renew has the window begin with the next packet.
@@ -86,7 +86,7 @@ func (in *inbound) begin(s uint16) bool {
 // restart makes s the next sequence, and leaves all before it behind.
 func (in *inbound) restart(s uint16) {
 	in.seen.Restart(s)
-	in.turnedNext, in.spoke = s, -1
+	in.turnedNext = s
 	in.ring.reset(s)
 }
 
@@ -95,16 +95,6 @@ func (in *inbound) beginAfter(newsAt int64, s uint16) {
 	in.newsAt, in.newsSeq = newsAt, s
 	in.restart(s)
 }
-
-// speaks notes that the acks of a message were believed.
-func (in *inbound) speaks(s uint16) {
-	if in.spoke < 0 || int16(s-uint16(in.spoke)) > 0 {
-		in.spoke = int32(s)
-	}
-}
-
-// late reports whether a message whose acks were believed was sent after the packet s.
-func (in *inbound) late(s uint16) bool { return in.spoke >= 0 && int16(uint16(in.spoke)-s) > 0 }
 
 // silent reports whether nothing was accepted for longer than datagrams live.
 func (in *inbound) silent(now int64) bool { return now-in.newsAt >= jumpSilence }
@@ -163,9 +153,6 @@ func (in *inbound) accept(g *env, s uint16, bytes uint32) (first bool) {
 	ahead := s == in.seen.Next() || in.seen.Ahead(s)
 	if ahead {
 		in.parked = -1
-		if d := s - uint16(in.spoke); d < halfRange && d >= halfRange/2 {
-			in.spoke = -1 // it would soon seem to be ahead
-		}
 	}
 	if in.seen.Insert(s); !g.grows() {
 		in.record(g, s, receivedRecord{at: g.now, bytes: bytes})
@@ -244,7 +231,7 @@ func (in *inbound) free(g *env) {
 	if g.grows() {
 		g.give(in.seen.Bytes() - minReceivedTrack/8)
 	}
-	*in = inbound{newsAt: never, parked: -1, spoke: -1}
+	*in = inbound{newsAt: never, parked: -1}
 }
 
 // olderHalf returns the span of the packets in the older half of a fixed window.

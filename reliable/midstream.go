@@ -35,6 +35,7 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	}
 	v, believed, jumped := e.in.guard(e.now, s)
 	if jumped {
+		e.acks.spoke = 0
 		e.startAt(s)
 	}
 	return v, believed
@@ -50,7 +51,6 @@ const (
 type opening struct {
 	from  uint16
 	count uint16 // sequences from the first packet to the last one; 0: no packet was accepted yet
-	begun uint32 // when the first packet came, in milliseconds of the endpoint's clock
 }
 
 // openingHidden is the count of one that was over at the first packet, or is endless.
@@ -61,10 +61,10 @@ func (o *opening) none() bool  { return o.count == 0 }
 func (o *opening) known() bool { return o.count > 0 && o.count < openingHidden }
 
 // note takes the header of an accepted packet, with a message or without.
-func (o *opening) note(h Header, message bool, now int64) {
+func (o *opening) note(h Header, message bool) {
 	switch {
 	case o.none() && h.heardNothing():
-		*o = opening{h.Sequence, 1, milliseconds(now)}
+		*o = opening{h.Sequence, 1}
 	case o.none():
 		o.count = openingHidden
 	case !o.known() || !message || !h.heardNothing():
@@ -85,16 +85,16 @@ func (o *opening) reachBack(s uint16) {
 
 func milliseconds(t int64) uint32 { return uint32(t / int64(time.Millisecond)) }
 
-// ahead returns how far in front of the opening a packet may be that goes on with it, if the
-// last one came at newsAt: of a flood, twice as far as it came in as much time before that. So
-// it goes on behind a pause, perhaps of our own reader.
-func (o *opening) ahead(newsAt, now int64) int {
-	if o.count <= openingReach {
+// aheadOfOpening returns how far in front of the opening a packet may be that goes on with it:
+// of a flood, twice as far as it came in as much time as nothing has come now. So it goes on
+// behind a pause, perhaps of our own reader.
+func (in *inbound) aheadOfOpening(now int64) int {
+	if in.opening.count <= openingReach {
 		return openingReach
 	}
-	pause := int64(milliseconds(now) - milliseconds(newsAt))
-	before := int64(milliseconds(newsAt) - o.begun)
-	n := 2 * int64(o.count) * pause / max(before, pause, 1)
+	newsAt := milliseconds(in.newsAt)
+	pause, before := int64(milliseconds(now)-newsAt), int64(newsAt-in.openedAt)
+	n := 2 * int64(in.opening.count) * pause / max(before, pause, 1)
 	return int(min(max(n, openingReach), halfRange))
 }
 
@@ -121,7 +121,7 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 		if h.Sequence != e.in.seen.Next() { // else it goes on, and has still heard nothing
 			e.renewAt(h.Sequence)
 		}
-	case o.covers(h.Sequence, openingReach, o.ahead(e.in.newsAt, e.now)):
+	case o.covers(h.Sequence, openingReach, e.in.aheadOfOpening(e.now)):
 		o.reachBack(h.Sequence)
 	case former.covers(h.Sequence, formerReach, formerReach):
 		if former.known() {
@@ -166,6 +166,8 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 		}
 	case !e.tellsNews(*h, message), e.in.seen.Exists(s) && e.out.early(h.Ack):
 		return false
+	case !silent && e.acks.timely(*h, e.parts.open > 0):
+		return false
 	}
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead
 	newsAt := e.in.newsAt
@@ -173,7 +175,8 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 		e.in.renewals--
 	}
 	if h != nil && !h.heardNothing() { // it had heard nothing until shortly before
-		e.in.opening = opening{s - openingReach, openingReach, milliseconds(e.now)}
+		e.in.openedAt = milliseconds(e.now)
+		e.in.opening = opening{s - openingReach, openingReach}
 	}
 	if !silent { // there may be copies of what it sent before
 		e.in.beginAfter(newsAt, s)

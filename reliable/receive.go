@@ -49,7 +49,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	}
 	switch status := e.in.seen.Status(h.Sequence); {
 	case status == seq.Fresh:
-		if e.in.late(h.Sequence) && !h.heardNothing() {
+		if e.acks.late(h.Sequence) && !h.heardNothing() {
 			e.anew(h.Sequence, &h, len(payload) > 0)
 		}
 	case e.anew(h.Sequence, &h, len(payload) > 0):
@@ -80,7 +80,11 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	if first := e.in.accept(&e.env, h.Sequence, e.headered(size)); first {
 		e.meter.heardFirst(e.out.sent())
 	}
-	e.in.opening.note(h, len(payload) > 0, e.now)
+	e.acks.reach(h.Sequence)
+	if e.in.opening.none() {
+		e.in.openedAt = milliseconds(e.now)
+	}
+	e.in.opening.note(h, len(payload) > 0)
 	if e.grows() {
 		e.meter.flowing(&e.env).received.add(e.headered(size), e.now)
 	}
@@ -102,7 +106,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 		}
 	}
 	if message {
-		e.in.speaks(told.Sequence)
+		e.acks.speaks(told.Sequence, told.Ack)
 	}
 	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
 	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
@@ -141,7 +145,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if t := e.acks.talk; t != nil {
 		if message && t.repeats(h) {
-			e.in.speaks(h.Sequence)
+			e.acks.speaks(h.Sequence, h.Ack)
 			return h, false, false // as in a flood
 		}
 		t.renewed()

@@ -72,6 +72,36 @@ func TestRestartNearFragmentSaysNothing(t *testing.T) {
 	require.Zero(t, s.Inner().Renewals())
 }
 
+// What comes too late for the window may tell news, too, while messages that were sent after
+// it lack fragments.
+func TestRestartNearUnfinishedSaysNothing(t *testing.T) {
+	s, now := nearRestart(t, true)
+	for _, sequence := range []uint16{10_060, 10_110} { // one further ahead would be parked
+		all := newRestarter(t, now, sequence).message(now, 1, 3000)
+		require.Equal(t, fragmentStored, s.Receive(now, all[1]))
+	}
+	require.Equal(t, Duplicate, s.Receive(now, acknowledging(10_010, 1002, true)))
+	require.Zero(t, s.Inner().Renewals())
+	require.Equal(t, Delivered, s.Receive(now.Add(10*time.Second), acknowledging(10_010, 1002, true)), "nothing is that late")
+	require.EqualValues(t, 1, s.Inner().Renewals())
+}
+
+// So it may where all that has come whole names none of the packets from before its own ack.
+func TestRestartNearPassesOver(t *testing.T) {
+	for ack, renewed := range map[uint16]bool{1030: false, 1060: false, 1061: true} {
+		s, now := nearRestart(t, true)
+		for i := range uint32(100) {
+			s.message(now, 3+i, 8)
+		}
+		for _, sequence := range []uint16{10_060, 10_110} {
+			require.Equal(t, Delivered, s.Receive(now, append(AppendHeader(nil, Header{sequence, 1060, 0}), 1, 2, 3, 4)))
+		}
+		late := append(AppendHeader(nil, Header{10_010, ack, 1 << 10}), 1, 2, 3, 4)
+		require.Equal(t, renewed, s.Receive(now, late) == Delivered, "%d", ack)
+		require.Equal(t, renewed, s.Inner().Renewals() == 1, "%d", ack)
+	}
+}
+
 // An ack of a packet that was yet to be sent, as of one that speaks of our predecessor,
 // is no news when a copy brings it after that packet has left.
 func TestRestartNearCopyOfEarlyAck(t *testing.T) {
@@ -102,16 +132,24 @@ func TestRestartNearEarlyAckOfStalePacket(t *testing.T) {
 // The newest message that spoke counts, until it is too far behind to be compared.
 func TestNewestThatSpoke(t *testing.T) {
 	s, now := nearRestart(t, true)
-	in := &s.in
-	in.speaks(10_005)
-	require.True(t, in.late(10_005))
-	require.False(t, in.late(10_006))
-	for sequence := uint16(10_008); in.spoke >= 0; sequence += 60 {
+	a := &s.acks
+	a.speaks(10_005, 0)
+	require.True(t, a.late(10_005))
+	require.False(t, a.late(10_006))
+	for sequence := uint16(10_008); a.spoke > 0; sequence += 60 {
 		require.LessOrEqual(t, sequence, uint16(10_006+halfRange/2+60))
-		require.False(t, in.late(sequence))
+		require.False(t, a.late(sequence))
 		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{sequence, 1002, 2})))
 	}
-	require.False(t, in.late(10_000))
+	require.False(t, a.late(10_000))
+
+	s, now = nearRestart(t, true)
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(9990, 1002, true)))
+	require.EqualValues(t, 9991, s.acks.spoke, "of one that has started anew")
+	now = now.Add(10 * time.Second)
+	s.Receive(now, acknowledging(55_000, 1002, true))
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(55_001, 1002, true)))
+	require.EqualValues(t, 55_002, s.acks.spoke, "behind a jump")
 }
 
 // Once the other side has shown by news that it has started anew, its opening is what

@@ -382,8 +382,8 @@ func TestOpeningAhead(t *testing.T) {
 		{1000, ms(0), ms(20), 2000, "all came at once"},
 		{60_000, ms(1), ms(2), halfRange, "at most half the range"},
 	} {
-		o := opening{count: test.count}
-		require.Equal(t, test.ahead, o.ahead(test.newsAt, test.now), test.because)
+		in := inbound{opening: opening{count: test.count}, newsAt: test.newsAt}
+		require.Equal(t, test.ahead, in.aheadOfOpening(test.now), test.because)
 	}
 }
 
@@ -417,24 +417,24 @@ func TestOpeningElsewhere(t *testing.T) {
 		require.Equal(t, test.passes, v == Delivered, "%s: %v", name, v)
 		require.Equal(t, test.passes, e.Inner().Renewals() > 0, name)
 	}
-	o := opening{0, 101, 0}
-	o.note(Header{32_767, noneHeard, 0}, true, 0)
+	o := opening{0, 101}
+	o.note(Header{32_767, noneHeard, 0}, true)
 	require.True(t, o.covers(32_767+64, 64, 64))
 	require.False(t, o.covers(50_000, 64, 64))
-	o.note(Header{32_768, noneHeard, 0}, true, 0)
+	o.note(Header{32_768, noneHeard, 0}, true)
 	require.True(t, o.covers(50_000, 64, 64), "an opening without end covers all")
 
-	o = opening{1000, 60_000, 0}
+	o = opening{1000, 60_000}
 	o.reachBack(936)
-	require.Equal(t, opening{936, 60_064, 0}, o)
+	require.Equal(t, opening{936, 60_064}, o)
 	o.reachBack(937)
-	require.Equal(t, opening{936, 60_064, 0}, o, "it was of the opening before")
-	o = opening{1000, openingHidden - 1, 0}
+	require.Equal(t, opening{936, 60_064}, o, "it was of the opening before")
+	o = opening{1000, openingHidden - 1}
 	o.reachBack(999)
-	require.Equal(t, opening{1000, openingHidden - 1, 0}, o)
-	o = opening{1000, openingHidden, 0}
+	require.Equal(t, opening{1000, openingHidden - 1}, o)
+	o = opening{1000, openingHidden}
 	o.reachBack(999)
-	require.Equal(t, opening{1000, openingHidden, 0}, o)
+	require.Equal(t, opening{1000, openingHidden}, o)
 }
 
 // A header that tells of sequences before our first is for our predecessor. So is one
