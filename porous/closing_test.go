@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -325,5 +326,28 @@ func TestSecondShutdown(t *testing.T) {
 		require.Equal(t, err, <-first)
 		require.Equal(t, err, a.Shutdown(over))
 		abort(b)
+	})
+}
+
+// Close and the end that the peer brings may release a connection at once: the race detector
+// looks at what they share.
+func TestReleasedTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := simnet.New(1)
+		defer n.Close()
+		l := simListener(t, n, "10.0.0.1:7", &ListenConfig{})
+		defer l.Close()
+		c, s := simAccept(t, n, l, "10.0.0.2:7")
+		s.mu.Lock()
+		s.vanished = true
+		s.mu.Unlock()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { s.release() })
+		}
+		wg.Wait()
+		require.Zero(t, l.Stats().Conns)
+		abort(c)
+		abort(s)
 	})
 }
