@@ -374,11 +374,12 @@ func (a *acks) late(s uint16) bool { return a.spoke > 0 && int16(uint16(a.spoke-
 
 // timely reports whether the header of a packet may be as old as its place: a message that
 // was sent later has an ack as new, or there are some that lack fragments and have told nothing.
+// Behind a jump, which may be forged, it may not.
 func (a *acks) timely(h Header, unfinished bool) bool {
 	if a.late(h.Sequence) {
 		return int16(h.Ack-a.spokeAck) <= 0
 	}
-	return unfinished
+	return unfinished && a.spoke > 0
 }
 
 // judged notes what the acks of a header turned out to be.

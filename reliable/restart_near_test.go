@@ -72,8 +72,8 @@ func TestRestartNearFragmentSaysNothing(t *testing.T) {
 	require.Zero(t, s.Inner().Renewals())
 }
 
-// What comes too late for the window may tell news, too, while messages that were sent after
-// it lack fragments.
+// A packet that comes too late for the window may tell news, too, while messages that were
+// sent after it lack fragments.
 func TestRestartNearUnfinishedSaysNothing(t *testing.T) {
 	s, now := nearRestart(t, true)
 	for _, sequence := range []uint16{10_060, 10_110} { // one further ahead would be parked
@@ -83,6 +83,18 @@ func TestRestartNearUnfinishedSaysNothing(t *testing.T) {
 	require.Equal(t, Duplicate, s.Receive(now, acknowledging(10_010, 1002, true)))
 	require.Zero(t, s.Inner().Renewals())
 	require.Equal(t, Delivered, s.Receive(now.Add(10*time.Second), acknowledging(10_010, 1002, true)), "nothing is that late")
+	require.EqualValues(t, 1, s.Inner().Renewals())
+}
+
+// After a jump of forged fragments, the next message that tells news brings the window back.
+func TestRestartNearBehindForgedFragments(t *testing.T) {
+	s, now := nearRestart(t, true)
+	for _, sequence := range []uint16{20_000, 20_001} {
+		all := newRestarter(t, now, sequence).message(now, 1, 3000)
+		s.Receive(now, all[1])
+	}
+	require.Equal(t, 1, s.parts.open)
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_007, 1002, true)))
 	require.EqualValues(t, 1, s.Inner().Renewals())
 }
 
@@ -150,6 +162,8 @@ func TestNewestThatSpoke(t *testing.T) {
 	s.Receive(now, acknowledging(55_000, 1002, true))
 	require.Equal(t, Delivered, s.Receive(now, acknowledging(55_001, 1002, true)))
 	require.EqualValues(t, 55_002, s.acks.spoke, "behind a jump")
+	s.Reset()
+	require.Zero(t, s.acks.spoke)
 }
 
 // Once the other side has shown by news that it has started anew, its opening is what

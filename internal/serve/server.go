@@ -69,7 +69,8 @@ func (s *Seat[C]) Late() (late Late) {
 	return late
 }
 
-// Received tells the Loop, within HandleBatch, that messages wait.
+// Received tells the Loop, within HandleBatch, that messages wait. It reports whether there is
+// one, so that the handler will be given them.
 func (s *Seat[C]) Received(c Conn[C]) bool {
 	switch l := s.loop.Load(); {
 	case l == nil:
