@@ -89,8 +89,13 @@ func (w *world) weigh() {
 	runtime.ReadMemStats(&m)
 	allowed := int64(w.base) + 2<<20 + w.book.bytes() + w.underWay()*datagramCost
 	for _, h := range w.hosts {
-		allowed += 400 << 10 // a socket with its reader and its full buffer
+		allowed += 400 << 10 // a socket with its reader, and large datagrams that fill its buffer
 		h.mu.Lock()
+		if h.sock != nil {
+			if wait, _ := h.sock.standing(); wait > 0 {
+				allowed += int64(h.sock.ReadBuffer()) / smallestPacket * datagramCost
+			}
+		}
 		if h.server != nil {
 			h.server.check(false)
 			n := int64(len(h.ends))
@@ -119,8 +124,10 @@ func (w *world) weigh() {
 	}
 }
 
-// datagramCost is how many bytes the network holds for a datagram that is under way.
-const datagramCost = 2500
+const (
+	datagramCost   = 2500 // bytes that the network holds for a datagram, also a small one
+	smallestPacket = 32   // bytes that a datagram of four bytes takes in the buffer of a socket
+)
 
 // underWay returns how many datagrams are under way. A loop of writes sends thousands at
 // one instant.
