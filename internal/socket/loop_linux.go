@@ -39,7 +39,7 @@ func (s *linuxSocket) read(ready func(fd uintptr) bool) error {
 func (s *linuxSocket) serveReady(fd uintptr) bool {
 	r := &s.recv
 	for !s.open.closed.Load() {
-		r.op = receiveOps.Get().(*receiveOp)
+		r.op = takeReceiveOp()
 		want := r.ask.count()
 		if !r.once {
 			want = recvMessages // which drains the socket, and sees that none is left
@@ -98,7 +98,7 @@ func (s *linuxSocket) ReadReady(handle func([]Packet)) error {
 func (s *linuxSocket) readReady(fd uintptr) bool {
 	r := &s.recv
 	r.errno = 0
-	r.op = receiveOps.Get().(*receiveOp)
+	r.op = takeReceiveOp()
 	defer r.release()
 	for read := 0; read < readMost && !s.open.closed.Load(); {
 		n, errno := s.kernel.receive(fd, r.op.prepare(recvMessages, s.peer.IsValid()), false)

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"runtime"
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestMessageLayout(t *testing.T) {
@@ -168,4 +171,19 @@ func FuzzControlParse(f *testing.F) {
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&c)), controlSize), b)
 		c.parse(max(size, 0)) // must not panic
 	})
+}
+
+// A reader that takes, gives back and takes again has one op, on whichever
+// processor it runs, and no collection takes it away.
+func TestOneReaderHasOneOp(t *testing.T) {
+	spareOp.Store(nil)
+	op := takeReceiveOp()
+	other := takeReceiveOp()
+	require.NotSame(t, op, other)
+	op.giveBack()
+	other.giveBack()
+	for range 3 { // what is in a pool survives two
+		runtime.GC()
+	}
+	require.Same(t, op, takeReceiveOp())
 }

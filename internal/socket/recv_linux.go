@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -11,7 +12,7 @@ import (
 // recvMessages limits a call's messages: beyond it, none gets cheaper.
 const recvMessages = 8
 
-// A receiveOp is the memory of one call, from a pool once something may have come.
+// A receiveOp is the memory of one call, taken once something may have come.
 type receiveOp struct {
 	msgs  [recvMessages]mmsghdr
 	iovs  [recvMessages]syscall.Iovec
@@ -22,7 +23,25 @@ type receiveOp struct {
 	packets [recvMessages]Packet // used by ReadLoop
 }
 
-var receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
+// One op is kept for good, and taken first, whichever processor the reader runs on.
+// So a server with one reader has one op. The pool has those of further readers.
+var (
+	spareOp    atomic.Pointer[receiveOp]
+	receiveOps = sync.Pool{New: func() any { return new(receiveOp) }}
+)
+
+func takeReceiveOp() *receiveOp {
+	if op := spareOp.Swap(nil); op != nil {
+		return op
+	}
+	return receiveOps.Get().(*receiveOp)
+}
+
+func (op *receiveOp) giveBack() {
+	if !spareOp.CompareAndSwap(nil, op) {
+		receiveOps.Put(op)
+	}
+}
 
 // prepare makes the first n messages ready to be filled.
 func (op *receiveOp) prepare(n int, connected bool) []mmsghdr {
@@ -97,7 +116,7 @@ func (s *linuxSocket) ReadBatch(ps []Packet) (int, error) {
 // release gives the buffers of the last ReadBatch back.
 func (r *receiver) release() {
 	if r.op != nil {
-		receiveOps.Put(r.op)
+		r.op.giveBack()
 		r.op = nil
 	}
 }
@@ -106,7 +125,7 @@ func (r *receiver) release() {
 func (s *linuxSocket) tryReceive(fd uintptr) bool {
 	r := &s.recv
 	if r.op == nil {
-		r.op = receiveOps.Get().(*receiveOp)
+		r.op = takeReceiveOp()
 	}
 	want := min(r.ask.count(), int(r.limit))
 	n, errno := s.kernel.receive(fd, r.op.prepare(want, s.peer.IsValid()), r.waited && tellScheduler())
