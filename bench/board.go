@@ -27,6 +27,25 @@ type board struct {
 	// tickOrigin is the time of the server's first tick, in ns of Unix time;
 	// 0: there has been none.
 	tickOrigin atomic.Int64
+
+	// weighed is set by a client of mode game whose first link has an answer, and
+	// by the server once it has then noted its memory.
+	weighed atomic.Uint32
+}
+
+// States of weighed.
+const (
+	weighNow uint32 = 1 + iota
+	weighDone
+)
+
+// weighFirst has the server note its memory. It returns when that is done, or
+// after a second.
+func (b *board) weighFirst() {
+	b.weighed.Store(weighNow)
+	for end := time.Now().Add(time.Second); b.weighed.Load() != weighDone && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // A score is about one client.

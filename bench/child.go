@@ -47,6 +47,9 @@ func runBoth(j *job, p *peer) (*result, error) {
 	}
 	b := new(board)
 	c := newClient(j, p, b)
+	if j.Mode == modeIdle {
+		c.first = noteBefore
+	}
 	s, err := newServer(j, p, b, c.ring)
 	if err != nil {
 		return nil, err
@@ -109,12 +112,16 @@ func (m *phaseMeter) report(r *result) {
 func meterPhases(b *board, j *job) <-chan *phaseMeter {
 	done := make(chan *phaseMeter, 1)
 	games := j.Rate > 0
-	var bare int64
-	if games {
-		bare = memoryInUse()
-	}
 	go func() {
 		m := new(phaseMeter)
+		var one int64 // in use with one client
+		if games {
+			for b.weighed.Load() != weighNow && b.phase.Load() < phaseExit {
+				time.Sleep(time.Millisecond)
+			}
+			one = memoryInUse()
+			b.weighed.Store(weighDone)
+		}
 		awaitPhase(b, phaseMeasure)
 		m.start()
 		before := b.handled()
@@ -122,7 +129,7 @@ func meterPhases(b *board, j *job) <-chan *phaseMeter {
 		m.stop()
 		m.handled = b.handled() - before
 		if games {
-			m.memory = float64(memoryInUse()-bare) / float64(j.Clients)
+			m.memory = float64(memoryInUse()-one) / float64(max(1, j.Clients-1))
 		}
 		done <- m
 	}()
@@ -160,6 +167,9 @@ func runClient(j *job, p *peer) (*result, error) {
 		}
 	}()
 	defer c.close()
+	if j.Rate > 0 {
+		c.first = b.weighFirst
+	}
 	if err := c.connect(j.Addr); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ type client struct {
 	board *board
 	bells [maxClients]chan struct{}
 	links []link
+	first func() // called when the first link has its answer; may be nil
 
 	stop    atomic.Bool // set when the time is over
 	meter   meter
@@ -50,8 +51,8 @@ func (c *client) connect(addr string) error {
 		if err := c.greet(l, i, buf); err != nil {
 			return err
 		}
-		if i == 0 && c.job.Mode == modeIdle {
-			noteBefore()
+		if i == 0 && c.first != nil {
+			c.first()
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ const gameAbout = "The load of game and telemetry servers: many clients, each wi
 	"  the same for the other process.\n" +
 	"- \"Packets\" are the datagrams that left all sockets of both processes for each message, as the kernel counts them\n" +
 	"  (OutDatagrams) in their own network. One is the least, unless several messages share one.\n" +
-	"- \"KiB\" is the memory that the server has gained since before its first client, divided by the clients.\n" +
+	"- \"KiB\" is the memory that the server has gained since it answered its first client, divided by the other clients.\n" +
 	"- The latency is the round trip if the server answers, and otherwise the time from the start of a tick to each client.\n" +
 	"- \"In time\" is the share of due messages that came to the client within %d ms.\n" +
 	"\n" +
