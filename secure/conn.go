@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"time"
+	"weak"
 
 	"volley/internal/datagram"
 	"volley/internal/sideband"
@@ -61,6 +62,17 @@ func (c *Conn) CloseWithReason(reason string) error {
 		return c.Close()
 	}
 	return sideband.Of(c.Conn).CloseWith(append([]byte{controlBye}, reason...))
+}
+
+// expireAt ends the session at a time. The runtime may hold a timer that was stopped until
+// it would have fired, and so only a weak pointer to the session.
+func (c *Conn) expireAt(end time.Time) {
+	p := weak.Make(c)
+	c.expiry = time.AfterFunc(time.Until(end), func() {
+		if c := p.Value(); c != nil {
+			c.CloseWithReason("the session has expired")
+		}
+	})
 }
 
 // over ends what goes with a session.

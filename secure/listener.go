@@ -377,7 +377,7 @@ func (a *accepted) Admit(_ time.Time, s net.Conn) (kept bool) {
 	sideband.Of(s).Keep(c)
 	a.seats.begin(c)
 	if !t.expires.IsZero() {
-		c.expiry = time.AfterFunc(time.Until(t.expires), func() { c.CloseWithReason("the session has expired") })
+		c.expireAt(t.expires)
 	}
 	(*Listener)(a).tell(handover.Begun, c)
 	return false

@@ -5,8 +5,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +143,22 @@ func TestVoidIsForgotten(t *testing.T) {
 	s.forgetVoidLocked(time.Now().Add(tokenLifetime + 2*time.Second))
 	require.Empty(t, s.void)
 	require.Empty(t, s.voids)
+}
+
+// The runtime holds a stopped timer until it would have fired, unless a quarter of all are
+// stopped. It does not hold the session by that.
+func TestExpiryForgets(t *testing.T) {
+	for range 20 {
+		defer time.AfterFunc(time.Hour, func() {}).Stop()
+	}
+	p := func() weak.Pointer[Conn] {
+		c := new(Conn)
+		c.expireAt(time.Now().Add(time.Hour))
+		c.over()
+		return weak.Make(c)
+	}()
+	runtime.GC()
+	require.Nil(t, p.Value())
 }
 
 func TestSessionExpires(t *testing.T) {
