@@ -24,18 +24,16 @@ digits. Either may be a file or standard input. Digits as arguments are one
 datagram. In a file each line is a datagram, spaces and 0x are ignored, and #
 begins a comment.
 
-Nothing in a datagram names its protocol. Without --protocol decode takes the
-likeliest, and names others that are possible, as in "[or riptide]". Earlier
-datagrams of the same input rule protocols out.`
+Nothing in a datagram names its protocol, so --protocol does.`
 
-const decodeExample = `  volley decode 3e 00 00 01 00 00 00 00 68 65 6c 6c 6f
-  volley decode -v --protocol riptide 5240f7b656e606
-  volley decode --protocol netcode --token session.token capture.pcapng
-  tcpdump -w - -U -i lo udp port 7777 | volley decode`
+const decodeExample = `  volley decode -p reliable 3e 00 00 01 00 00 00 00 68 65 6c 6c 6f
+  volley decode -p riptide -v 5240f7b656e606
+  volley decode -p netcode --token session.token capture.pcapng
+  tcpdump -w - -U -i lo udp port 7777 | volley decode -p porous`
 
 // decodeOptions are the flags of decode.
 type decodeOptions struct {
-	protocol string
+	protocol dissect.Protocol
 	tcp      bool
 	ports    []uint
 	token    string
@@ -58,7 +56,7 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.protocol, "protocol", "p", "", "protocol of the datagrams: "+protocolNames())
+	f.StringVarP((*string)(&o.protocol), "protocol", "p", "", "protocol of the datagrams: "+protocolNames())
 	f.BoolVar(&o.tcp, "tcp", false, "the digits are the beginning of a TCP stream, not a UDP datagram")
 	f.UintSliceVar(&o.ports, "port", nil, "of a capture, decode only packets of this port, or of these")
 	f.Lookup("port").DefValue = ""
@@ -70,15 +68,22 @@ func newDecodeCommand(stdin *os.File) *cobra.Command {
 }
 
 func protocolNames() string {
-	last := len(dissect.Protocols) - 1
-	return joinProtocols(dissect.Protocols[:last]) + " or " + string(dissect.Protocols[last])
+	var names []string
+	for _, p := range dissect.Protocols {
+		names = append(names, string(p))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 func (o *decodeOptions) check() error {
-	if o.protocol != "" && !slices.Contains(dissect.Protocols, dissect.Protocol(o.protocol)) {
+	if o.protocol == "" {
+		return errors.New("nothing in a datagram names its protocol; give --protocol " + protocolNames())
+	}
+	if !slices.Contains(dissect.Protocols, o.protocol) {
 		return fmt.Errorf("--protocol must be %s, not %q", protocolNames(), o.protocol)
 	}
-	if also, _ := dissect.Protocol(o.protocol).Streams(); o.tcp && o.protocol != "" && !also {
+	if also, _ := o.protocol.Streams(); o.tcp && !also {
 		return fmt.Errorf("--tcp: %s does not travel over TCP", o.protocol)
 	}
 	return nil

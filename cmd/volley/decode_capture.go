@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -14,19 +13,9 @@ import (
 	"volley/internal/dissect"
 )
 
-// maxTalks is how many conversations are remembered, with the protocols ruled out.
-const maxTalks = 1 << 14
-
-// A conversation is what two addresses have to do with each other.
-type conversation struct {
-	a, b netip.AddrPort
-	tcp  bool
-}
-
 // A captureReader decodes the packets of a capture.
 type captureReader struct {
 	*decodePrinter
-	talks   map[conversation]*suspects
 	streams packets.Streams
 
 	packets int
@@ -39,7 +28,7 @@ func (p *decodePrinter) capture(in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	c := &captureReader{decodePrinter: p, talks: make(map[conversation]*suspects), unknown: make(map[layers.LinkType]int)}
+	c := &captureReader{decodePrinter: p, unknown: make(map[layers.LinkType]int)}
 	for {
 		packet, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -91,18 +80,18 @@ func (c *captureReader) packet(p *packets.Packet) error {
 	if len(c.o.ports) > 0 && !slices.Contains(c.o.ports, uint(s.From.Port())) && !slices.Contains(c.o.ports, uint(s.To.Port())) {
 		return nil
 	}
-	who := c.suspects(&s)
-	if s.TCP {
-		return c.segment(p.Time, &s, who)
-	}
-	if _, only := dissect.Protocol(c.o.protocol).Streams(); only {
+	also, only := c.o.protocol.Streams()
+	switch {
+	case s.TCP && also:
+		return c.segment(p.Time, &s)
+	case s.TCP || only:
 		return nil
 	}
 	seen := sight{at: p.Time, from: s.From, to: s.To, bytes: s.Payload}
 	if s.Missing > 0 {
 		seen.note = plural(s.Missing, "byte was", "bytes were") + " not captured; see tcpdump -s"
 	}
-	return c.datagram(seen, who)
+	return c.datagram(seen)
 }
 
 // fragment tells of a fragment of IP, whose ports are not known.
@@ -116,35 +105,13 @@ func (c *captureReader) fragment(p *packets.Packet) error {
 	return err
 }
 
-// suspects returns what is known of the conversation that a segment is part of.
-func (c *captureReader) suspects(s *packets.Segment) *suspects {
-	k := conversation{s.From, s.To, s.TCP}
-	if s.From.Compare(s.To) > 0 {
-		k.a, k.b = k.b, k.a
-	}
-	who := c.talks[k]
-	if who == nil {
-		if len(c.talks) >= maxTalks {
-			clear(c.talks)
-		}
-		who = new(suspects)
-		c.talks[k] = who
-	}
-	return who
-}
-
 // segment adds a piece of a TCP stream, and decodes what is whole.
-func (c *captureReader) segment(at time.Time, s *packets.Segment, who *suspects) error {
-	if also, _ := dissect.Protocol(c.o.protocol).Streams(); c.o.protocol != "" && !also {
-		return nil
-	}
-	stream, fresh := c.streams.Add(s)
-	if fresh && s.SYN {
-		*who = suspects{}
-	}
+func (c *captureReader) segment(at time.Time, s *packets.Segment) error {
+	stream := c.streams.Add(s)
 	for len(stream.Bytes) > 0 {
-		n, whole := c.cut(stream.Bytes, who)
-		if !whole && !stream.Ended && !stream.Gap && n == 0 {
+		n, err := dissect.Next(c.o.protocol, stream.Bytes)
+		whole := n > 0 && n <= len(stream.Bytes)
+		if !whole && err == nil && !stream.Ended && !stream.Gap {
 			return nil
 		}
 		seen := sight{at: at, from: s.From, to: s.To, tcp: true, bytes: stream.Bytes}
@@ -154,7 +121,7 @@ func (c *captureReader) segment(at time.Time, s *packets.Segment, who *suspects)
 			stream.Gap = true // nothing of it can be found any more
 			seen.note = "the rest of the stream is not decoded"
 		}
-		if err := c.datagram(seen, who); err != nil {
+		if err := c.datagram(seen); err != nil {
 			return err
 		}
 		if stream.Bytes = stream.Bytes[len(seen.bytes):]; len(stream.Bytes) == 0 {
@@ -162,23 +129,4 @@ func (c *captureReader) segment(at time.Time, s *packets.Segment, who *suspects)
 		}
 	}
 	return nil
-}
-
-// cut returns the length of the first datagram of a stream; -1: it never will be whole.
-func (c *captureReader) cut(b []byte, who *suspects) (n int, whole bool) {
-	protocol := who.stream(c.o, b)
-	if protocol == "" {
-		if len(b) < 5 {
-			return 0, false
-		}
-		return -1, false
-	}
-	n, err := dissect.Next(protocol, b)
-	switch {
-	case err != nil:
-		return -1, false
-	case n == 0 || n > len(b):
-		return 0, false
-	}
-	return n, true
 }

@@ -43,27 +43,27 @@ func TestDecodeCapture(t *testing.T) {
 	short := ipPacket(captureServer, captureClient, false, unhex(t, firstHex))
 	name := captureOf(t,
 		ipPacket(captureClient, captureServer, false, unhex(t, firstHex)),
-		ipPacket(captureServer, captureClient, false, unhex(t, "20e80364")), // of riptide, too, but for the first
+		ipPacket(captureServer, captureClient, false, unhex(t, "20e80364")),
 		ipPacket(captureClient, captureOther, false, unhex(t, "20e80364")),
 		fragment, short[:len(short)-3],
 		ipPacket(captureClient, captureOther, false, unhex(t, "ff")),
 	)
 	const want = `22:13:20.000000 10.0.0.1:50000 > 10.0.0.2:7777 reliable packet 0, has heard nothing, 5 bytes
 22:13:21.000000 10.0.0.2:7777 > 10.0.0.1:50000 reliable packet 1000, ack 900, 32 of 32 received, no payload
-22:13:22.000000 10.0.0.1:50000 > 10.0.0.2:7778 reliable packet 1000, ack 900, 32 of 32 received, no payload [or riptide]
+22:13:22.000000 10.0.0.1:50000 > 10.0.0.2:7778 reliable packet 1000, ack 900, 32 of 32 received, no payload
 22:13:23.000000 a fragment of IP, 29 bytes, not decoded
 22:13:24.000000 10.0.0.2:7777 > 10.0.0.1:50000 reliable packet 0, has heard nothing, 2 bytes (3 bytes were not captured; see tcpdump -s)
-22:13:25.000000 10.0.0.1:50000 > 10.0.0.2:7778 reliable fragment, malformed: fragment is shorter than 5 bytes [or riptide]
+22:13:25.000000 10.0.0.1:50000 > 10.0.0.2:7778 reliable fragment, malformed: fragment is shorter than 5 bytes
 `
-	got := command(t.Context(), devNull(t), "decode", name)
+	got := command(t.Context(), devNull(t), "decode", "-p", "reliable", name)
 	require.Equal(t, exitOK, got.status, got.stderr)
 	require.Equal(t, want, got.stdout)
 
-	require.Equal(t, got.stdout, command(t.Context(), open(t, name), "decode").stdout, "from standard input")
-	o := command(t.Context(), devNull(t), "decode", "--port", "7777", name)
+	require.Equal(t, got.stdout, command(t.Context(), open(t, name), "decode", "-p", "reliable").stdout, "from standard input")
+	o := command(t.Context(), devNull(t), "decode", "-p", "reliable", "--port", "7777", name)
 	require.Equal(t, 3, strings.Count(o.stdout, "\n"), o.stdout)
 
-	o = command(t.Context(), devNull(t), "decode", "--json", "--port", "7778", name)
+	o = command(t.Context(), devNull(t), "decode", "-p", "reliable", "--json", "--port", "7778", name)
 	first, _, _ := strings.Cut(o.stdout, "\n")
 	var line decodedJSON
 	require.NoError(t, json.Unmarshal([]byte(first), &line))
@@ -104,7 +104,7 @@ func TestDecodeStreams(t *testing.T) {
 		lines("--protocol", "netplay", captureOf(t, segment(1, bad), segment(14, frames))))
 
 	riptide := unhex(t, "01000000 02 05000000 18 00 10 00 00")
-	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", lines(captureOf(t, segment(1, riptide))))
+	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", lines("--protocol", "riptide", captureOf(t, segment(1, riptide))))
 	require.Equal(t, "", lines("--protocol", "reliable", captureOf(t, segment(1, riptide))))
 }
 
@@ -121,7 +121,7 @@ func TestDecodeCaptureErrors(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "test.pcap")
 		require.NoError(t, os.WriteFile(name, content, 0o600))
-		o := command(t.Context(), devNull(t), "decode", "--port", "1", name)
+		o := command(t.Context(), devNull(t), "decode", "-p", "reliable", "--port", "1", name)
 		require.Equal(t, exitFailure, o.status, want)
 		require.Contains(t, o.stderr, want)
 	}
@@ -157,7 +157,7 @@ func TestDecodeToken(t *testing.T) {
 		}
 	}
 	require.Positive(t, opened)
-	o := command(t.Context(), devNull(t), "decode", "--token", filepath.Join(t.TempDir(), "none"), firstHex)
+	o := command(t.Context(), devNull(t), "decode", "-p", "netcode", "--token", filepath.Join(t.TempDir(), "none"), firstHex)
 	require.Equal(t, exitFailure, o.status)
 	require.Contains(t, o.stderr, "--token: open")
 }
@@ -170,13 +170,13 @@ func TestDecodeOthersFiles(t *testing.T) {
 		packets = append(packets, ipPacket(captureClient, captureServer, false, r.Bytes))
 	}
 	name := captureOf(t, packets...)
-	want := command(t.Context(), devNull(t), "decode", name)
+	want := command(t.Context(), devNull(t), "decode", "-p", "porous", name)
 	require.Equal(t, exitOK, want.status)
 	for _, format := range []string{"pcapng", "nsecpcap"} {
 		other := filepath.Join(t.TempDir(), format)
 		out, err := exec.CommandContext(t.Context(), tshark, "-n", "-r", name, "-F", format, "-w", other).CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		got := command(t.Context(), devNull(t), "decode", other)
+		got := command(t.Context(), devNull(t), "decode", "-p", "porous", other)
 		require.Equal(t, want, got, format)
 	}
 }
@@ -187,7 +187,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\t0x0000:  4500 0029\n\t0x0004:  0001\n# x\n3e:00"))
 	f.Add(pcapFile(ipPacket(captureClient, captureServer, false, []byte("hello")), ipPacket(captureClient, captureServer, true, []byte("\x00\x03\x00\x00\x00"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, o := range []decodeOptions{{verbose: true}, {json: true}, {protocol: "netplay"}, {tcp: true}} {
+		for _, o := range []decodeOptions{{protocol: "reliable", verbose: true}, {protocol: "netcode", json: true}, {protocol: "netplay"}, {protocol: "riptide", tcp: true}} {
 			var out strings.Builder
 			p, err := newDecodePrinter(&o, &out)
 			require.NoError(t, err)

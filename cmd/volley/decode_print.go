@@ -21,7 +21,6 @@ type decodePrinter struct {
 	number int
 
 	options dissect.Options
-	plain   suspects // of hexadecimal input
 }
 
 func newDecodePrinter(o *decodeOptions, out io.Writer) (*decodePrinter, error) {
@@ -58,17 +57,16 @@ type sight struct {
 }
 
 func (p *decodePrinter) hex(b []byte) error {
-	_, only := dissect.Protocol(p.o.protocol).Streams()
+	_, only := p.o.protocol.Streams()
 	if !p.o.tcp && !only {
-		return p.datagram(sight{bytes: b}, &p.plain)
+		return p.datagram(sight{bytes: b})
 	}
 	for len(b) > 0 {
-		protocol := p.plain.stream(p.o, b)
-		n, err := dissect.Next(protocol, b)
+		n, err := dissect.Next(p.o.protocol, b)
 		if err != nil || n == 0 || n > len(b) {
 			n = len(b) // decoding says what is wrong
 		}
-		if err := p.datagram(sight{bytes: b[:n], tcp: true}, &p.plain); err != nil {
+		if err := p.datagram(sight{bytes: b[:n], tcp: true}); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -76,50 +74,32 @@ func (p *decodePrinter) hex(b []byte) error {
 	return nil
 }
 
-func (p *decodePrinter) datagram(s sight, who *suspects) error {
+func (p *decodePrinter) datagram(s sight) error {
 	p.number++
-	protocol, also := who.see(p.o, s.bytes, s.tcp)
-	d := dissect.Datagram{Summary: "unknown, " + plural(len(s.bytes), "byte", "bytes")}
-	if protocol != "" {
-		p.options.Stream = s.tcp
-		d = dissect.Decode(protocol, s.bytes, &p.options)
-	}
+	p.options.Stream = s.tcp
+	d := dissect.Decode(p.o.protocol, s.bytes, &p.options)
 	if p.o.json {
-		return p.json.Encode(newDecodedJSON(p.number, &s, &d, also))
+		return p.json.Encode(newDecodedJSON(p.number, &s, &d))
 	}
-	p.line(&s, &d, also)
+	p.line(&s, &d)
 	if p.o.verbose {
 		p.tree(&d)
 	}
 	return nil
 }
 
-func (p *decodePrinter) line(s *sight, d *dissect.Datagram, also []dissect.Protocol) {
+func (p *decodePrinter) line(s *sight, d *dissect.Datagram) {
 	if !s.at.IsZero() {
 		fmt.Fprintf(p.out, "%s ", s.at.UTC().Format("15:04:05.000000"))
 	}
 	if s.from.IsValid() {
 		fmt.Fprintf(p.out, "%v > %v ", s.from, s.to)
 	}
-	if d.Protocol != "" {
-		fmt.Fprintf(p.out, "%s ", d.Protocol)
-	}
-	p.out.WriteString(d.Summary)
-	if len(also) > 0 {
-		fmt.Fprintf(p.out, " [or %s]", joinProtocols(also))
-	}
+	fmt.Fprintf(p.out, "%s %s", d.Protocol, d.Summary)
 	if s.note != "" {
 		fmt.Fprintf(p.out, " (%s)", s.note)
 	}
 	p.out.WriteByte('\n')
-}
-
-func joinProtocols(list []dissect.Protocol) string {
-	var names []string
-	for _, p := range list {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (p *decodePrinter) tree(d *dissect.Datagram) {
@@ -146,19 +126,18 @@ func shortName(name string) string {
 
 // decodedJSON is a line of --json.
 type decodedJSON struct {
-	Number   int                `json:"number"`
-	Time     *time.Time         `json:"time,omitempty"`
-	From     string             `json:"from,omitempty"`
-	To       string             `json:"to,omitempty"`
-	TCP      bool               `json:"tcp,omitempty"`
-	Bytes    int                `json:"bytes"`
-	Protocol dissect.Protocol   `json:"protocol,omitempty"`
-	Or       []dissect.Protocol `json:"or,omitempty"`
-	Summary  string             `json:"summary"`
-	Problem  string             `json:"problem,omitempty"`
-	Note     string             `json:"note,omitempty"`
-	Capture  string             `json:"capture,omitempty"`
-	Fields   []fieldJSON        `json:"fields,omitempty"`
+	Number   int              `json:"number"`
+	Time     *time.Time       `json:"time,omitempty"`
+	From     string           `json:"from,omitempty"`
+	To       string           `json:"to,omitempty"`
+	TCP      bool             `json:"tcp,omitempty"`
+	Bytes    int              `json:"bytes"`
+	Protocol dissect.Protocol `json:"protocol"`
+	Summary  string           `json:"summary"`
+	Problem  string           `json:"problem,omitempty"`
+	Note     string           `json:"note,omitempty"`
+	Capture  string           `json:"capture,omitempty"`
+	Fields   []fieldJSON      `json:"fields,omitempty"`
 }
 
 // fieldJSON is a field of --json. Bytes are hexadecimal digits.
@@ -172,9 +151,9 @@ type fieldJSON struct {
 	Fields []fieldJSON `json:"fields,omitempty"`
 }
 
-func newDecodedJSON(number int, s *sight, d *dissect.Datagram, also []dissect.Protocol) decodedJSON {
+func newDecodedJSON(number int, s *sight, d *dissect.Datagram) decodedJSON {
 	j := decodedJSON{
-		Number: number, TCP: s.tcp, Bytes: len(s.bytes), Protocol: d.Protocol, Or: also,
+		Number: number, TCP: s.tcp, Bytes: len(s.bytes), Protocol: d.Protocol,
 		Summary: d.Summary, Problem: d.Problem, Note: d.Note, Capture: s.note, Fields: fieldsJSON(d.Fields),
 	}
 	if !s.at.IsZero() {

@@ -23,17 +23,17 @@ func TestDecodeHex(t *testing.T) {
 		"capitals": {strings.ToUpper(firstHex)},
 		"colons":   {"3e:00:00:01:00:00:00:00:68:65:6c:6c:6f"},
 	} {
-		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), append([]string{"decode"}, args...)...), name)
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), append([]string{"decode", "-p", "reliable"}, args...)...), name)
 	}
 	for name, text := range map[string]string{
 		"a line":   firstHex + "\n",
 		"comments": "# recorded\n\n" + firstHex + " # the first one\r\n\n",
 		"groups":   "3e00 0001 0000 0000 6865 6c6c 6f",
 	} {
-		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), file(t, text), "decode"), name)
-		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), "decode", file(t, text).Name()), name)
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), file(t, text), "decode", "-p", "reliable"), name)
+		require.Equal(t, outcome{stdout: helloLine}, command(t.Context(), devNull(t), "decode", "-p", "reliable", file(t, text).Name()), name)
 	}
-	two := command(t.Context(), file(t, "3e 00 00 01 00 00 00 00 68\n03 e8 03\n"), "decode")
+	two := command(t.Context(), file(t, "3e 00 00 01 00 00 00 00 68\n03 e8 03\n"), "decode", "-p", "reliable")
 	require.Equal(t, "reliable packet 0, has heard nothing, 1 byte\nreliable notice: packet 1000 belongs to no connection\n", two.stdout)
 }
 
@@ -50,9 +50,10 @@ func TestDecodeErrors(t *testing.T) {
 		{nil, "0x0000:  3e00\n", `line 1: offsets are no part of a datagram; "xxd -p" prints digits alone`},
 		{nil, strings.Repeat("00", 1<<20), "line 1 is longer than 1024 KiB"},
 		{[]string{"--protocol", "quic", firstHex}, "", "--protocol must be reliable, netcode, "},
+		{[]string{"--protocol", "", firstHex}, "", "nothing in a datagram names its protocol; give --protocol reliable, netcode, "},
 		{[]string{"--tcp", "--protocol", "reliable", firstHex}, "", "reliable does not travel over TCP"},
 	} {
-		o := command(t.Context(), file(t, c.stdin), append([]string{"decode"}, c.args...)...)
+		o := command(t.Context(), file(t, c.stdin), append([]string{"decode", "-p", "reliable"}, c.args...)...)
 		require.Equal(t, exitFailure, o.status, c.args)
 		require.Contains(t, o.stderr, c.want, c.args)
 	}
@@ -60,7 +61,7 @@ func TestDecodeErrors(t *testing.T) {
 
 // TestDecodeVerbose shows every field with its place.
 func TestDecodeVerbose(t *testing.T) {
-	o := command(t.Context(), devNull(t), "decode", "-v", "01000000023e0000010000000066726167")
+	o := command(t.Context(), devNull(t), "decode", "-p", "reliable", "-v", "01000000023e0000010000000066726167")
 	require.Equal(t, `reliable fragment 1 of 3 of packet 0, has heard nothing, 4 bytes
        0+1  type               fragment
        0+1  prefix             0x1
@@ -78,7 +79,7 @@ func TestDecodeVerbose(t *testing.T) {
 }
 
 func TestDecodeJSON(t *testing.T) {
-	o := command(t.Context(), devNull(t), "decode", "--json", firstHex)
+	o := command(t.Context(), devNull(t), "decode", "-p", "reliable", "--json", firstHex)
 	var got decodedJSON
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &got))
 	require.Equal(t, "volley.reliable.payload", got.Fields[5].Name)
@@ -91,21 +92,17 @@ func TestDecodeJSON(t *testing.T) {
 	require.Equal(t, "fragment id is not below the count", got.Problem)
 }
 
-// TestDecodeGuesses goes by what is possible, and says where that is more.
-func TestDecodeGuesses(t *testing.T) {
-	for hex, want := range map[string]string{
-		"0000 01 ffffffff 12345678":                                    "porous connect version 0, 2 channels, id 305419896\n",
-		"06 12345678 0001 00 01 000005 0002 0000 0000 0005 68656c6c6f": "porous data frame 305419896 with 1 message; fragment of packet 5 on channel 1\n",
-		"20e80364":       "reliable packet 1000, ack 900, 32 of 32 received, no payload [or riptide]\n",
-		"5240f7b656e606": "riptide connect, 6 bytes\n",
-		"ff":             "unknown, 1 byte\n",
-		// The second is of riptide, too, which the first one rules out.
-		firstHex + "\n20e80364": helloLine + "reliable packet 1000, ack 900, 32 of 32 received, no payload\n",
+// TestDecodeProtocols reads datagrams of the other protocols.
+func TestDecodeProtocols(t *testing.T) {
+	for _, c := range [][3]string{
+		{"porous", "0000 01 ffffffff 12345678", "porous connect version 0, 2 channels, id 305419896\n"},
+		{"porous", "06 12345678 0001 00 01 000005 0002 0000 0000 0005 68656c6c6f",
+			"porous data frame 305419896 with 1 message; fragment of packet 5 on channel 1\n"},
+		{"riptide", "5240f7b656e606", "riptide connect, 6 bytes\n"},
+		{"netplay", "00070000670000002a 0008 00 006a 0003616263", "netplay message of type 103, 4 bytes\nnetplay message of type 106, 5 bytes\n"},
 	} {
-		require.Equal(t, want, command(t.Context(), file(t, hex), "decode").stdout, hex)
+		require.Equal(t, c[2], command(t.Context(), file(t, c[1]), "decode", "-p", c[0]).stdout, c[1])
 	}
-	o := command(t.Context(), devNull(t), "decode", "--protocol", "netplay", "00070000670000002a 0008 00 006a 0003616263")
-	require.Equal(t, "netplay message of type 103, 4 bytes\nnetplay message of type 106, 5 bytes\n", o.stdout)
-	o = command(t.Context(), devNull(t), "decode", "--tcp", "01000000 02 05000000 18 00 10 00 00")
+	o := command(t.Context(), devNull(t), "decode", "-p", "riptide", "--tcp", "01000000 02 05000000 18 00 10 00 00")
 	require.Equal(t, "riptide connect\nriptide welcome 1, client 1\n", o.stdout)
 }

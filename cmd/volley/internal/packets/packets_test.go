@@ -331,7 +331,7 @@ func stream(t *testing.T, s *Streams, segments ...Segment) *Stream {
 	var last *Stream
 	for _, g := range segments {
 		g.TCP, g.From, g.To = true, ten1, ten2
-		last, _ = s.Add(&g)
+		last = s.Add(&g)
 	}
 	return last
 }

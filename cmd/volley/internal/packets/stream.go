@@ -43,13 +43,13 @@ type piece struct {
 	bytes []byte
 }
 
-// Add adds a segment, and returns its stream. It is new if fresh is true.
-func (s *Streams) Add(g *Segment) (stream *Stream, fresh bool) {
+// Add adds a segment, and returns its stream.
+func (s *Streams) Add(g *Segment) *Stream {
 	if s.ways == nil {
 		s.ways = make(map[Way]*Stream)
 	}
 	way := Way{g.From, g.To}
-	stream = s.ways[way]
+	stream := s.ways[way]
 	seq := g.Seq
 	if g.SYN {
 		seq++
@@ -58,7 +58,7 @@ func (s *Streams) Add(g *Segment) (stream *Stream, fresh bool) {
 		if len(s.ways) >= maxStreams {
 			clear(s.ways)
 		}
-		stream, fresh = &Stream{next: seq, opened: g.SYN, syn: g.Seq}, true
+		stream = &Stream{next: seq, opened: g.SYN, syn: g.Seq}
 		s.ways[way] = stream
 	}
 	stream.add(seq, g.Payload)
@@ -71,7 +71,7 @@ func (s *Streams) Add(g *Segment) (stream *Stream, fresh bool) {
 			delete(s.ways, way)
 		}
 	}
-	return stream, fresh
+	return stream
 }
 
 func (s *Stream) add(seq uint32, b []byte) {
