@@ -23,7 +23,6 @@ type serveOptions struct {
 	maxTime span
 	maxRate bitrate
 	noBench bool
-	web     string
 }
 
 const serveLong = `Serve answers "volley ping", "volley bench" and "volley check". It echoes every
@@ -36,15 +35,11 @@ it.
 It serves everybody who reaches the port. "bench --reverse" gets data only after
 the client has proved its address, at --max-rate for all clients together, and
 for --max-time at most. With --secure clients need the URL that it prints, and
-with --key that key, or a token made with it.
-
-With --web it also serves browsers, and prints the address and the hash of the
-certificate for their pages; see docs/browser.md.`
+with --key that key, or a token made with it.`
 
 const serveExample = `  volley serve
   volley serve 127.0.0.1:9000
   volley serve --secure --key-file server.key
-  volley serve --web 127.0.0.1:7443
   volley serve --key @game.key`
 
 func newServeCommand() *cobra.Command {
@@ -68,7 +63,6 @@ func newServeCommand() *cobra.Command {
 	f.Var(&o.maxTime, "max-time", "longest time that a measurement may send to a client")
 	f.Var(&o.maxRate, "max-rate", "most bits a second that all measurements together may send, such as 100Mbit; 0: no limit")
 	f.BoolVar(&o.noBench, "no-bench", false, "refuse measurements of bench")
-	f.StringVar(&o.web, "web", "", "address for browsers, UDP and TCP, such as :7443")
 	o.registerServer(cmd)
 	return cmd
 }
@@ -80,7 +74,6 @@ type server struct {
 	ln    net.Listener
 	wg    sync.WaitGroup
 
-	web   *webServer // may be nil
 	limit *rateLimit // of what measurements send; nil: none
 
 	mu    sync.Mutex // of out, and conns
@@ -100,19 +93,10 @@ func (o *serveOptions) run(ctx context.Context, address string, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	web, err := o.listenWeb()
-	if err != nil {
-		ln.Close()
-		return err
-	}
-	s := &server{opts: o, web: web, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
+	s := &server{opts: o, limit: newRateLimit(float64(o.maxRate)), begin: time.Now(), ln: ln, out: stdout, conns: make(map[messageConn]bool)}
 	s.announce(url)
-	web.announce(s)
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
-	if web != nil {
-		s.wg.Go(func() { s.accept(ctx, web.ln) })
-	}
 	err = s.accept(ctx, ln)
 	s.stop()
 	s.wg.Wait()
@@ -133,7 +117,6 @@ func (s *server) announce(url string) {
 // stop ends the listener and all connections.
 func (s *server) stop() {
 	s.ln.Close()
-	s.web.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page of docs/browser.md has at most 20 lines, and talks to "volley serve --web".
+// The page of docs/browser.md has at most 20 lines, and talks to a server that echoes.
 func TestDocumentPage(t *testing.T) {
 	chromium(t)
 	doc, err := os.ReadFile("../../docs/browser.md")
@@ -18,10 +18,9 @@ func TestDocumentPage(t *testing.T) {
 	html, _, _ := strings.Cut(rest, "```\n")
 	require.LessOrEqual(t, strings.Count(html, "\n"), 20)
 
-	tool := build(t, "../../cmd/volley", ".")
-	found := start(t, tool, []string{"serve", "127.0.0.1:0", "--web", "127.0.0.1:0"}, "browsers: ", "certificate hash: ")
-	html = strings.Replace(html, "https://127.0.0.1:7443/join", found["browsers: "], 1)
-	html = strings.Replace(html, "HASH", found["certificate hash: "], 1)
+	s := newServerOf(t, "*", nil)
+	html = strings.Replace(html, "127.0.0.1:7443", s.gate.Addr().String(), 1)
+	html = strings.Replace(html, "HASH", s.hash, 1)
 	p := open(t, serve(t, html))
 	p.await(t, `document.getElementById("log").textContent.split("delivered after").length === 4`)
 	text := eval[string](t, p, `document.getElementById("log").textContent`)
