@@ -49,7 +49,8 @@ type Config struct {
 	MinResend time.Duration
 	// MaxSends ends a connection, with [PoorConnection], when a reliable message
 	// was sent so often and not acknowledged. Sends before the end of the
-	// interval do not count. Default 15. Negative: never.
+	// interval do not count. While no round trip is known, the message must also be
+	// 5 s old. Default 15. Negative: never.
 	MaxSends int
 	// MaxMeanSends ends a connection, with [PoorConnection], when the mean
 	// number of sends of the last 64 reliable messages exceeds it for 64

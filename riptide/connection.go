@@ -22,6 +22,7 @@ const (
 const (
 	firstResend = 50 * time.Millisecond // while no round-trip time is known
 	maxResend   = time.Second           // what slow acknowledgements can make of it
+	firstLeast  = 5 * time.Second       // until then a round trip may take as long as all sends of a message
 	rejectSends = 3
 )
 
@@ -182,6 +183,9 @@ func (c *connection) pace() pace {
 	measured := min(c.sender.delay.limit(), maxResend)
 	p := pace{full: max(d, measured, c.set.minResend)}
 	p.quick = p.full
+	if c.state == stateConnected && c.rtt.smooth < 0 && measured == 0 {
+		p.least = firstLeast
+	}
 	if measured > 0 {
 		if c.rtt.smooth < 0 {
 			d = 0

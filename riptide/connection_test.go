@@ -304,6 +304,47 @@ func TestPoorConnection(t *testing.T) {
 	}
 }
 
+// TestLongRoundTrip: a connection over a long path without loss lasts from its first message on,
+// though a round trip takes longer than the first interval between two sends, or than 15 of them.
+func TestLongRoundTrip(t *testing.T) {
+	for _, from := range []side{clientSide, serverSide} {
+		for _, latency := range []time.Duration{30 * ms, 150 * ms, 300 * ms, 450 * ms} {
+			s := newSimulation(t, nil, 1)
+			s.latency = latency
+			s.connect()
+			const n = 200
+			for i := range n {
+				s.send(from, Reliable, numbered(nil, Reliable, i))
+				s.step(s.now.Add(20 * ms))
+			}
+			s.step(s.now.Add(5 * time.Second)) // at most 31 messages pass in a round trip
+			c := s.ends[from]
+			if r := s.events[from]; r.ends > 0 {
+				t.Errorf("from %v over %v: %v", from, latency, r.log)
+			} else if c.sender.waiting() > 0 || c.counts.MessagesResent > n/4 {
+				t.Errorf("from %v over %v: %d messages wait, %d were sent again", from, latency, c.sender.waiting(), c.counts.MessagesResent)
+			}
+		}
+	}
+}
+
+// TestNothingComesBack: as long as no round trip was measured, 15 sends end no connection whose
+// oldest message is younger than 5 s.
+func TestNothingComesBack(t *testing.T) {
+	c, r := newConnected(t, nil, serverSide)
+	c.set.timeout = -1
+	var out wire.Batch
+	c.send(start, Reliable, []byte{0x10, 0}, &out)
+	now := start
+	for r.ends == 0 {
+		now = c.next()
+		c.tick(now, false, &out)
+	}
+	if d := now.Sub(start); r.end != endPoor || d != 5*time.Second || out.Len() != 100 {
+		t.Errorf("%v after %v and %d sends, want the end after 5 s and 100 sends", r.log, d, out.Len())
+	}
+}
+
 // TestMeanSends: a mean of more than 5 sends ends the connection when it has
 // lasted for 64 messages, and not before.
 func TestMeanSends(t *testing.T) {
@@ -318,7 +359,7 @@ func TestMeanSends(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 5 {
-				now = now.Add(50 * time.Millisecond)
+				now = c.next()
 				c.tick(now, false, &out)
 			}
 			out.Reset()

@@ -192,11 +192,11 @@ func TestQuickResend(t *testing.T) {
 	require.Equal(t, 2, k.sent[id], "quick again")
 
 	k.c.sender.delay.late(400 * ms)
-	require.Equal(t, pace{450 * ms, 450 * ms}, k.c.pace())
+	require.Equal(t, pace{quick: 450 * ms, full: 450 * ms}, k.c.pace())
 	k.c.sender.delay.worst = 30 * ms
 	require.Equal(t, 33750*time.Microsecond, k.c.pace().quick)
 	k.c.rtt.measured(35)
-	require.Equal(t, pace{42 * ms, 50 * ms}, k.c.pace())
+	require.Equal(t, pace{quick: 42 * ms, full: 50 * ms}, k.c.pace())
 }
 
 // New ids are at most 31 ahead of the newest that is known to have arrived, however

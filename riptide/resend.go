@@ -46,7 +46,7 @@ func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *w
 			resends++
 			s.transmit(now, m, p, out)
 		case s.postpone(now, m, p, unread):
-		case maxSends > 0 && m.sends-int(m.hastened) >= maxSends:
+		case maxSends > 0 && m.sends-int(m.hastened) >= maxSends && now.Sub(m.firstSent) >= p.least:
 			s.setDue(m, now.Add(p.full))
 			return resends, false
 		case older > maxProbes && s.proven.Before(m.lastSent):
@@ -126,6 +126,8 @@ func (s *sender) measure(now time.Time, m *outgoing) {
 	case m.sends == 1:
 		s.delay.measured(now, since)
 		s.backoff = 0
+	case s.delay.smooth == 0:
+		s.delay.within(now.Sub(m.firstSent))
 	case since < s.delay.tooSoon():
 		between := m.lastSent.Sub(m.firstSent) / time.Duration(m.sends-1)
 		s.delay.late(since + between)

@@ -45,12 +45,12 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 		a.worst -= a.worst / 128
 		a.decayed = now
 	}
-	a.worst = max(a.worst, d)
 	if a.smooth == 0 {
 		a.smooth = max(d, 1) // no variance but what is seen: it only adds to a rule
-		a.least = d
+		a.least, a.worst = d, d
 		return
 	}
+	a.worst = max(a.worst, d)
 	a.least = min(d, a.least+(d-a.least)/256)
 	diff := a.smooth - d
 	if diff < 0 {
@@ -58,6 +58,14 @@ func (a *ackTime) measured(now time.Time, d time.Duration) {
 	}
 	a.variance += (diff - a.variance) / 4
 	a.smooth += (d - a.smooth) / 8
+}
+
+// within takes a time in which a message was acknowledged that was sent more than once, while
+// nothing better is known: the acknowledgement may be that of any send. So the shortest counts.
+func (a *ackTime) within(d time.Duration) {
+	if a.worst == 0 || d < a.worst {
+		a.worst = d
+	}
 }
 
 // late takes the time until a message that was sent again in vain was acknowledged.

@@ -79,6 +79,7 @@ func (s *sender) init(c codec) { s.codec, s.oldest, s.next = c, 1, 1 }
 type pace struct {
 	quick time.Duration // as measured
 	full  time.Duration // the interval between two sends, at least quick
+	least time.Duration // how old a message must be whose sends are enough to end the connection
 }
 
 func (s *sender) slot(id uint16) *outgoing { return &s.slots[int(id)&(len(s.slots)-1)] }
