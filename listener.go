@@ -84,6 +84,7 @@ const (
 
 // A Listener accepts message connections on a UDP address.
 type Listener struct {
+	user    listen.Side[*Conn]  // over or side
 	over    *listen.Over[*Conn] // of NewListener; nil: the rest counts
 	wrapper wrapper             // the same
 
@@ -158,7 +159,8 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		midway:   lc.AdmitMidStream,
 	}
 	l.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
-	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	l.user = &l.side
+	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20), (*Conn).markAccepted, (*Conn).Close)
 	var err error
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP, l.budget.Reserve); err != nil {
 		return nil, err
@@ -173,7 +175,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if l.set.greets && lc.MaxConns >= 0 {
 		l.proofs = newProofs(l.maxConns)
 	}
-	l.serving.Init((*source)(l), toServed, l.set.tickLag())
+	l.serving.Init(l.user, toServed, l.set.tickLag())
 	return l, nil
 }
 
@@ -228,20 +230,7 @@ func (l *Listener) serve(port *listen.Port) {
 func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(context.Background())) }
 
 // AcceptConn is Accept until ctx ends. Then the error is the cause of that.
-func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
-	if l.over != nil {
-		inner, err := l.over.Accept(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return l.wrap(inner)
-	}
-	c, err := l.side.Accept(ctx)
-	if err == nil {
-		c.markAccepted()
-	}
-	return c, err
-}
+func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) { return l.user.AcceptConn(ctx) }
 
 // SetDeadline sets the deadline of Accept; the zero time is none. After Close
 // the error matches net.ErrClosed.
@@ -258,22 +247,14 @@ func (l *Listener) unsupported(op string) error {
 }
 
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr {
-	if l.over != nil {
-		return l.over.Addr()
-	}
-	return l.side.Addr()
-}
+func (l *Listener) Addr() net.Addr { return l.user.Addr() }
 
 // Close ends Accept, and closes connections that nobody has accepted. Those
 // that were accepted live on. The socket closes with the last of them, once it has
 // said goodbye. Meanwhile new peers are refused. Close may be called more than once and
 // returns the first call's result.
 func (l *Listener) Close() error {
-	if l.over != nil {
-		return l.over.Close()
-	}
-	err := l.side.Close()
+	err := l.user.Close()
 	l.closeHidden()
 	return err
 }
@@ -296,11 +277,8 @@ func (l *Listener) Close() error {
 // connections are not told that they are waited for: that is the application's
 // affair, before or meanwhile.
 func (l *Listener) Shutdown(ctx context.Context) error {
-	if l.over != nil {
-		return l.over.Shutdown(ctx, func(c *Conn) { c.Close() })
-	}
 	l.Close()
-	return l.side.Shutdown(ctx)
+	return l.user.Shutdown(ctx)
 }
 
 // ListenerStats tells what a Listener has done. Fields may be added.
@@ -320,11 +298,8 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
-	if l.over != nil {
-		return ListenerStats{Conns: l.over.Conns(), Memory: l.budget.Used(), Accepted: l.accepted.Load()}
-	}
 	s := ListenerStats{
-		Conns:    l.side.Conns(),
+		Conns:    l.user.Conns(),
 		Memory:   l.budget.Used(),
 		Accepted: l.accepted.Load(),
 		Refused:  l.crowded.Load() + l.waiting.Load() + l.foreign.Load(),

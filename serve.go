@@ -1,13 +1,10 @@
 package volley
 
 import (
-	"context"
-	"net"
 	"time"
 
 	"volley/internal/datagram"
 	"volley/internal/deadline"
-	"volley/internal/listen"
 	"volley/internal/outbox"
 	"volley/internal/serve"
 )
@@ -94,43 +91,6 @@ func (s *settings) tickLag() time.Duration {
 	}
 	return serve.TickLag
 }
-
-// A source is a Listener as what serves its connections sees it.
-type source Listener
-
-var _ listen.Source[*Conn] = (*source)(nil)
-
-func (s *source) listener() *Listener { return (*Listener)(s) }
-
-func (s *source) Addr() net.Addr { return s.listener().Addr() }
-
-func (s *source) AcceptConn(ctx context.Context) (*Conn, error) { return s.listener().AcceptConn(ctx) }
-
-func (s *source) Divert(err error, take func(*Conn)) bool {
-	if s.over != nil {
-		return s.over.Divert(err, func(inner net.Conn) {
-			if c, err := s.listener().wrap(inner); err == nil {
-				take(c)
-			}
-		})
-	}
-	return s.side.Divert(err, func(c *Conn) {
-		c.markAccepted()
-		take(c)
-	})
-}
-
-// below is what accepts: another listener, or our sockets.
-func (s *source) below() listen.Ends {
-	if s.over != nil {
-		return s.over
-	}
-	return &s.side
-}
-
-func (s *source) Done() <-chan struct{}  { return s.below().Done() }
-func (s *source) Muxes() []*datagram.Mux { return s.below().Muxes() }
-func (s *source) Over() bool             { return s.below().Over() }
 
 // A served is a Conn as its loop sees it.
 type served Conn

@@ -131,10 +131,12 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{over: listen.NewOver[*Conn](inner)}
+	l := new(Listener)
+	l.over = listen.NewOver(inner, l.wrap, (*Conn).Close)
+	l.user = l.over
 	l.wrapper.cfg, l.wrapper.of = cfg, l
 	l.budget.Init(defaultMaxMemory)
-	l.serving.Init((*source)(l), toServed, set.tickLag())
+	l.serving.Init(l.user, toServed, set.tickLag())
 	return l, nil
 }
 

@@ -185,8 +185,8 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if err := checkSeconds("ListenConfig.TokenLifetime", lc.TokenLifetime); err != nil {
 		return nil, err
 	}
-	l.side.Init(cmp.Or(lc.Backlog, l.cfg.MaxClients))
-	l.serving.Init((*source)(l), toServed, serve.TickLag)
+	l.side.Init(cmp.Or(lc.Backlog, l.cfg.MaxClients), (*Conn).markAccepted, (*Conn).Close)
+	l.serving.Init(&l.side, toServed, serve.TickLag)
 	return l, nil
 }
 
@@ -261,14 +261,7 @@ func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(
 
 // AcceptConn is Accept, but returns a *Conn, and an error that matches the cause of
 // ctx's end if that comes first.
-func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
-	c, err := l.side.Accept(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.markAccepted()
-	return c, nil
-}
+func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) { return l.side.AcceptConn(ctx) }
 
 // markAccepted has Conns return the session.
 func (c *Conn) markAccepted() {

@@ -1,8 +1,6 @@
 package netcode
 
 import (
-	"context"
-	"net"
 	"time"
 
 	"volley/internal/datagram"
@@ -63,29 +61,9 @@ func (c *Conn) Value() any {
 	return c.value
 }
 
-// A source is a Listener as what serves its sessions sees it, or a protocol on top.
-type source Listener
-
 func init() {
-	listen.RegisterSource(func(l *Listener) listen.Source[*Conn] { return (*source)(l) })
+	listen.RegisterSource(func(l *Listener) listen.Source[*Conn] { return &l.side })
 }
-
-func (s *source) Addr() net.Addr { return s.side.Addr() }
-
-func (s *source) AcceptConn(ctx context.Context) (*Conn, error) {
-	return (*Listener)(s).AcceptConn(ctx)
-}
-
-func (s *source) Divert(err error, take func(*Conn)) bool {
-	return s.side.Divert(err, func(c *Conn) {
-		c.markAccepted()
-		take(c)
-	})
-}
-
-func (s *source) Done() <-chan struct{}  { return s.side.Done() }
-func (s *source) Muxes() []*datagram.Mux { return s.side.Muxes() }
-func (s *source) Over() bool             { return s.side.Over() }
 
 // A served is a Conn as its loop sees it.
 type served Conn

@@ -75,6 +75,7 @@ const (
 
 // A Listener accepts connections on a UDP address, and may dial from it.
 type Listener struct {
+	user    listen.Side[*Conn]  // over or side
 	over    *listen.Over[*Conn] // of NewListener; nil: the rest counts
 	overSet *Config
 
@@ -82,7 +83,7 @@ type Listener struct {
 	maxConns int
 	filter   func(netip.AddrPort) bool
 	limits   limits
-	side     listen.Listener[waiting]
+	side     listen.Listener[*Conn]
 	serving  serve.Server[*Conn]
 	born     time.Time
 	ended    registry.Ended
@@ -117,8 +118,10 @@ func NewListener(inner net.Listener, cfg *Config) (*Listener, error) {
 	if _, err := newSettings(cfg, datagram.MaxUDP); err != nil {
 		return nil, err
 	}
-	l := &Listener{over: listen.NewOver[*Conn](inner), overSet: cfg}
-	l.serving.Init((*servedListener)(l), toServed, 0)
+	l := &Listener{overSet: cfg}
+	l.over = listen.NewOver(inner, l.wrap, (*Conn).Abort)
+	l.user = l.over
+	l.serving.Init(l.user, toServed, 0)
 	return l, nil
 }
 
@@ -164,7 +167,8 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 		pending:  make(map[netip.AddrPort]pending),
 	}
 	l.limits.budget.Init(listen.Limit(lc.MaxMemory, defaultMaxMemory))
-	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20))
+	l.user = &l.side
+	l.side.Init(min(listen.Limit(lc.Backlog, defaultBacklog), l.maxConns, 1<<20), (*Conn).markAccepted, (*Conn).Abort)
 	var err error
 	if l.set, err = newSettings(lc.Config, datagram.MaxUDP); err != nil {
 		return nil, err
@@ -175,7 +179,7 @@ func (lc *ListenConfig) newListener() (*Listener, error) {
 	if least := leastMemory(&l.set.core); lc.MaxMemory > 0 && lc.MaxMemory < least {
 		return nil, configError("ListenConfig.MaxMemory", "%d does not hold one message, which takes %d", lc.MaxMemory, least)
 	}
-	l.serving.Init((*servedListener)(l), toServed, 0)
+	l.serving.Init(l.user, toServed, 0)
 	l.limits.conns = l.side.Conns
 	l.set.limits, l.set.core.Reserve = &l.limits, l.limits.reserve
 	return l, nil
@@ -200,20 +204,11 @@ func (l *Listener) Accept() (net.Conn, error) { return netconn.Any(l.AcceptConn(
 
 // AcceptConn is Accept with a context, and returns a *Conn.
 func (l *Listener) AcceptConn(ctx context.Context) (*Conn, error) {
-	if l.over != nil {
-		inner, err := l.over.Accept(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return l.wrap(inner)
+	c, err := l.user.AcceptConn(ctx)
+	if err == nil {
+		l.forget(c)
 	}
-	w, err := l.side.Accept(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l.forget(w.Conn)
-	w.markAccepted()
-	return w.Conn, nil
+	return c, err
 }
 
 // wrap makes the connection on an inner one, which it closes if it cannot.
@@ -249,21 +244,15 @@ func (l *Listener) Conns() iter.Seq[*Conn] {
 	if l.over != nil {
 		return l.over.Each()
 	}
-	return func(yield func(*Conn) bool) {
-		for w := range l.side.Each(acceptedConn) {
-			if !yield(w.Conn) {
-				return
-			}
-		}
-	}
+	return l.side.Each(acceptedConn)
 }
 
 // acceptedConn returns the connection of a Handler if it is one for Conns.
-func acceptedConn(h datagram.Handler) (waiting, bool) {
+func acceptedConn(h datagram.Handler) (*Conn, bool) {
 	c := (*Conn)(h.(*handler))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return waiting{c}, c.accepted && c.out.Err() == nil
+	return c, c.accepted && c.out.Err() == nil
 }
 
 // A pending is a connection that was not accepted yet.
@@ -280,28 +269,13 @@ func (l *Listener) forget(c *Conn) {
 	}
 }
 
-// A waiting connection is one that nobody has accepted. Close ends it at once.
-type waiting struct{ *Conn }
-
-func (w waiting) Close() error { return w.Abort() }
-
 // Addr returns the address listened on, with the real port.
-func (l *Listener) Addr() net.Addr {
-	if l.over != nil {
-		return l.over.Addr()
-	}
-	return l.side.Addr()
-}
+func (l *Listener) Addr() net.Addr { return l.user.Addr() }
 
 // Close ends Accept, and closes the connections that nobody has accepted. Those that
 // were accepted or dialed live on; the sockets close with the last of them. Close may
 // be called more than once and returns the first call's result.
-func (l *Listener) Close() error {
-	if l.over != nil {
-		return l.over.Close()
-	}
-	return l.side.Close()
-}
+func (l *Listener) Close() error { return l.user.Close() }
 
 // Shutdown ends the Listener as Close does, and waits for its connections.
 //
@@ -316,12 +290,7 @@ func (l *Listener) Close() error {
 //
 // It may be called after Close, more than once, and by several goroutines. The
 // connections are not told; the application does that, for instance by [Conn.Shutdown].
-func (l *Listener) Shutdown(ctx context.Context) error {
-	if l.over != nil {
-		return l.over.Shutdown(ctx, func(c *Conn) { c.Abort() })
-	}
-	return l.side.Shutdown(ctx)
-}
+func (l *Listener) Shutdown(ctx context.Context) error { return l.user.Shutdown(ctx) }
 
 // stop ends the connections whose handshake is under way. The queue ends those that wait.
 func (l *Listener) stop() {
@@ -352,11 +321,8 @@ type ListenerStats struct {
 
 // Stats returns the present figures.
 func (l *Listener) Stats() ListenerStats {
-	if l.over != nil {
-		return ListenerStats{Conns: l.over.Conns(), Accepted: l.accepted.Load()}
-	}
 	s := ListenerStats{
-		Conns:      l.side.Conns(),
+		Conns:      l.user.Conns(),
 		Memory:     l.limits.budget.Used(),
 		Challenged: l.challenged.Load(),
 		Accepted:   l.accepted.Load(),
@@ -507,7 +473,7 @@ func (l *Listener) newConn(addr netip.AddrPort) *Conn {
 			l.forget(c) // before Gone, for Push may close what has ended
 		}
 		l.ended.Add((*handler)(c), (*listenerView)(l).ID())
-		l.side.Gone(waiting{c}, true)
+		l.side.Gone(c, true)
 	}
 	return c
 }
@@ -520,7 +486,7 @@ func (l *Listener) queueConn(c *Conn) bool {
 	if p.c != c {
 		return true
 	}
-	if !l.side.Push(waiting{c}) {
+	if !l.side.Push(c) {
 		return false
 	}
 	l.accepted.Add(1)

@@ -65,7 +65,7 @@ func (l *Listener) take(addr netip.AddrPort) (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, ok := l.pending[addr]
-	if !ok || p.queued && !l.side.Take(waiting{p.c}) {
+	if !ok || p.queued && !l.side.Take(p.c) {
 		return nil, ErrConnExists
 	}
 	delete(l.pending, addr)

@@ -1,12 +1,8 @@
 package porous
 
 import (
-	"context"
-	"net"
-
 	"volley/internal/datagram"
 	"volley/internal/deadline"
-	"volley/internal/listen"
 	"volley/internal/serve"
 )
 
@@ -70,45 +66,6 @@ func (c *Conn) Value() any {
 	defer c.mu.Unlock()
 	return c.value
 }
-
-// A servedListener is a Listener as what serves its connections sees it.
-type servedListener Listener
-
-var _ listen.Source[*Conn] = (*servedListener)(nil)
-
-func (s *servedListener) listener() *Listener { return (*Listener)(s) }
-
-func (s *servedListener) Addr() net.Addr { return s.listener().Addr() }
-
-func (s *servedListener) AcceptConn(ctx context.Context) (*Conn, error) {
-	return s.listener().AcceptConn(ctx)
-}
-
-func (s *servedListener) Divert(err error, take func(*Conn)) bool {
-	if s.over != nil {
-		return s.over.Divert(err, func(inner net.Conn) {
-			if c, err := s.listener().wrap(inner); err == nil {
-				take(c)
-			}
-		})
-	}
-	return s.side.Divert(err, func(w waiting) { // with Listener.mu held; it stays among the pending
-		w.markAccepted()
-		take(w.Conn)
-	})
-}
-
-// below is what accepts: another listener, or our sockets.
-func (s *servedListener) below() listen.Ends {
-	if s.over != nil {
-		return s.over
-	}
-	return &s.side
-}
-
-func (s *servedListener) Done() <-chan struct{}  { return s.below().Done() }
-func (s *servedListener) Muxes() []*datagram.Mux { return s.below().Muxes() }
-func (s *servedListener) Over() bool             { return s.below().Over() }
 
 // A served is a Conn as its loop sees it.
 type served Conn

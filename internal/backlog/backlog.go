@@ -4,7 +4,6 @@ package backlog
 
 import (
 	"context"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -17,8 +16,9 @@ import (
 // A Queue holds connections that nobody has accepted yet, up to a limit. Those
 // that have ended meanwhile give way to new ones. It is made by New, and safe
 // for concurrent use.
-type Queue[C Conn] struct {
+type Queue[C comparable] struct {
 	size     int
+	drop     func(C) error
 	ready    chan struct{} // one token: there may be a connection
 	done     chan struct{}
 	deadline deadline.Deadline
@@ -31,20 +31,14 @@ type Queue[C Conn] struct {
 	divert func(C) // what is pushed goes here; nil: it does not
 }
 
-// A Conn is what a Queue holds.
-type Conn interface {
-	comparable
-	io.Closer
-}
-
-type entry[C Conn] struct {
+type entry[C comparable] struct {
 	conn  C
 	ended bool
 }
 
-// New returns a Queue of up to size connections.
-func New[C Conn](size int) *Queue[C] {
-	return &Queue[C]{size: size, ready: make(chan struct{}, 1), done: make(chan struct{})}
+// New returns a Queue of up to size connections. It closes by drop those that nobody accepts.
+func New[C comparable](size int, drop func(C) error) *Queue[C] {
+	return &Queue[C]{size: size, drop: drop, ready: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // Full reports whether Push would find no place.
@@ -62,7 +56,7 @@ func (q *Queue[C]) Push(c C) bool {
 	}
 	victim, evict, ok := q.push(c)
 	if evict {
-		victim.Close()
+		q.drop(victim)
 	}
 	return ok
 }
@@ -221,7 +215,7 @@ func (q *Queue[C]) Close(err error) {
 	conns := q.endLocked(err)
 	q.mu.Unlock()
 	for _, e := range conns {
-		e.conn.Close()
+		q.drop(e.conn)
 	}
 }
 

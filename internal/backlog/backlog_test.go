@@ -16,7 +16,7 @@ type conn struct{ closed bool }
 func (c *conn) Close() error { c.closed = true; return nil }
 
 func TestQueue(t *testing.T) {
-	q := New[*conn](2)
+	q := New(2, (*conn).Close)
 	a, b := new(conn), new(conn)
 	if !q.Push(a) || !q.Push(b) || !q.Full() || q.Push(new(conn)) {
 		t.Error("a Queue of 2 does not take two, and two only")
@@ -48,7 +48,7 @@ func TestQueue(t *testing.T) {
 // What has ended gives way to what is new, the oldest first, and can be accepted
 // until then.
 func TestEnded(t *testing.T) {
-	q := New[*conn](3)
+	q := New(3, (*conn).Close)
 	a, b, c, d, e := new(conn), new(conn), new(conn), new(conn), new(conn)
 	for _, x := range []*conn{a, b, c} {
 		q.Push(x)
@@ -82,7 +82,7 @@ func TestEnded(t *testing.T) {
 
 func TestAcceptWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := New[*conn](1)
+		q := New(1, (*conn).Close)
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -96,7 +96,7 @@ func TestAcceptWaits(t *testing.T) {
 		synctest.Wait()
 		q.Close(nil)
 		wg.Wait()
-		q = New[*conn](1)
+		q = New(1, (*conn).Close)
 		begin := time.Now()
 		q.SetDeadline(begin.Add(time.Minute))
 		if _, err := q.Accept(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != time.Minute {
@@ -108,7 +108,7 @@ func TestAcceptWaits(t *testing.T) {
 // Accept ends with its context, also if a connection waits.
 func TestAcceptContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := New[*conn](1)
+		q := New(1, (*conn).Close)
 		cause := errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(cause) })
@@ -126,7 +126,7 @@ func TestAcceptContext(t *testing.T) {
 
 // Diverted connections wait for no Accept, until Close. Those in the queue come first.
 func TestDivert(t *testing.T) {
-	q := New[*conn](1)
+	q := New(1, (*conn).Close)
 	a, b := new(conn), new(conn)
 	q.Push(a)
 	var got []*conn

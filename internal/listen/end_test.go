@@ -31,7 +31,7 @@ func (s *sullenSocket) Close() error {
 // serveSullen serves sockets whose Close fails with these errors.
 func serveSullen(t *testing.T, n *simnet.Network, hooks Hooks, errs ...error) *Listener[*toy] {
 	l := new(Listener[*toy])
-	l.Init(1)
+	l.Init(1, func(*toy) {}, (*toy).Close)
 	var port Port
 	for i, err := range errs {
 		pc, listenErr := n.Listen(serverAddr(i).String())
@@ -79,7 +79,7 @@ func TestHooks(t *testing.T) {
 			Over:   func() { log = append(log, "over") },
 		}
 		send(t, n, 1, 0, "hello")
-		c, err := l.side.Accept(context.Background())
+		c, err := l.side.AcceptConn(context.Background())
 		require.NoError(t, err)
 		synctest.Wait() // the socket's reader may not have done with what it let in
 		require.NoError(t, l.side.Close())
@@ -135,7 +135,7 @@ func TestShutdownEndsAll(t *testing.T) {
 		}
 		for i := range peers {
 			send(t, n, i, i%2, "hello")
-			_, err := l.side.Accept(context.Background())
+			_, err := l.side.AcceptConn(context.Background())
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func TestShutdownInTime(t *testing.T) {
 		defer n.Close()
 		l := listenToy(t, n, 1, 1)
 		send(t, n, 1, 0, "hello")
-		c, err := l.side.Accept(context.Background())
+		c, err := l.side.AcceptConn(context.Background())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -239,7 +239,7 @@ func TestShutdownReleasesAll(t *testing.T) {
 		n := simnet.New(1)
 		defer n.Close()
 		var l Listener[*toy]
-		l.Init(1)
+		l.Init(1, func(*toy) {}, (*toy).Close)
 		var port Port
 		var gone []chan struct{}
 		for i := range 3 {

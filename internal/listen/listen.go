@@ -16,9 +16,6 @@ import (
 	"volley/internal/datagram"
 )
 
-// A Conn is what a Listener accepts.
-type Conn = backlog.Conn
-
 // Hooks are what a protocol does when its Listener ends.
 type Hooks struct {
 	// Stop, if not nil, is called once, when Close begins: no connection is to
@@ -41,8 +38,9 @@ type Hooks struct {
 // A Listener is the user's side of one. The order of calls is Init, then Serve,
 // then anything; it is safe for concurrent use. Its errors are wrapped, once, as
 // those of package net.
-type Listener[C Conn] struct {
+type Listener[C comparable] struct {
 	queue *backlog.Queue[C]
+	taken func(C)
 	hooks Hooks
 	muxes []*datagram.Mux
 	early uint64 // datagrams that came before all sockets were there
@@ -57,9 +55,10 @@ type Listener[C Conn] struct {
 	overOnce sync.Once
 }
 
-// Init sets how many connections may wait for Accept.
-func (l *Listener[C]) Init(backlogSize int) {
-	l.queue = backlog.New[C](backlogSize)
+// Init sets how many connections may wait for Accept. It calls taken for
+// those that are accepted or diverted, and drop for those that nobody wants.
+func (l *Listener[C]) Init(backlogSize int, taken func(C), drop func(C) error) {
+	l.queue, l.taken = backlog.New(backlogSize, drop), taken
 	l.over, l.done = make(chan struct{}), make(chan struct{})
 }
 
@@ -80,13 +79,15 @@ func (l *Listener[C]) Addr() net.Addr { return l.muxes[0].Addr() }
 // Muxes returns those of the sockets.
 func (l *Listener[C]) Muxes() []*datagram.Mux { return l.muxes }
 
-// Stats returns what happened at each of the sockets.
+// Stats returns what happened at each of the sockets; without Serve there are none.
 func (l *Listener[C]) Stats() []datagram.Stats {
 	all := make([]datagram.Stats, len(l.muxes))
 	for i, m := range l.muxes {
 		all[i] = m.Stats()
 	}
-	all[0].Unknown += l.early
+	if len(all) > 0 {
+		all[0].Unknown += l.early
+	}
 	return all
 }
 
@@ -109,7 +110,12 @@ func (l *Listener[C]) Push(c C) bool { return l.queue.Push(c) }
 func (l *Listener[C]) Take(c C) bool { return l.queue.Remove(c) }
 
 // Divert is that of a Source.
-func (l *Listener[C]) Divert(err error, take func(C)) bool { return l.queue.Divert(err, take) }
+func (l *Listener[C]) Divert(err error, take func(C)) bool {
+	return l.queue.Divert(err, func(c C) {
+		l.taken(c)
+		take(c)
+	})
+}
 
 // Done is that of a Source.
 func (l *Listener[C]) Done() <-chan struct{} { return l.done }
@@ -137,9 +143,11 @@ func (l *Listener[C]) less() {
 	}
 }
 
-// Accept waits for a connection, or until ctx ends.
-func (l *Listener[C]) Accept(ctx context.Context) (c C, err error) {
-	c, err = l.queue.Accept(ctx)
+// AcceptConn waits for a connection, or until ctx ends.
+func (l *Listener[C]) AcceptConn(ctx context.Context) (c C, err error) {
+	if c, err = l.queue.Accept(ctx); err == nil {
+		l.taken(c)
+	}
 	return c, l.opError("accept", err)
 }
 

@@ -37,11 +37,11 @@ func TestErrors(t *testing.T) {
 			require.False(t, errors.As(oe.Err, &oe), "wrapped twice: %v", err)
 		}
 		l.side.SetDeadline(time.Now().Add(-time.Second))
-		_, err := l.side.Accept(context.Background())
+		_, err := l.side.AcceptConn(context.Background())
 		wrapped(err, os.ErrDeadlineExceeded, "accept")
 		l.side.SetDeadline(time.Time{})
 		send(t, n, 1, 0, "hello")
-		_, err = l.side.Accept(context.Background())
+		_, err = l.side.AcceptConn(context.Background())
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -49,7 +49,7 @@ func TestErrors(t *testing.T) {
 		wrapped(l.side.Shutdown(ctx), context.DeadlineExceeded, "shutdown")
 		require.Equal(t, time.Minute, time.Since(begin))
 		require.NoError(t, l.side.Shutdown(ctx), "with nothing left, although its context is over")
-		_, err = l.side.Accept(context.Background())
+		_, err = l.side.AcceptConn(context.Background())
 		wrapped(err, net.ErrClosed, "accept")
 		wrapped(l.side.SetDeadline(time.Time{}), net.ErrClosed, "set")
 	})
@@ -63,17 +63,17 @@ func TestBroken(t *testing.T) {
 		defer n.Close()
 		l := listenToy(t, n, 2, 9)
 		send(t, n, 1, 0, "hello")
-		a, err := l.side.Accept(context.Background())
+		a, err := l.side.AcceptConn(context.Background())
 		require.NoError(t, err)
 		send(t, n, 2, 1, "hello")
-		b, err := l.side.Accept(context.Background())
+		b, err := l.side.AcceptConn(context.Background())
 		require.NoError(t, err)
 		send(t, n, 3, 1, "hello")
 		synctest.Wait()
 		close(l.socks[0].broken)
 		send(t, n, 4, 0, "hello") // it finds out
 		synctest.Wait()
-		_, err = l.side.Accept(context.Background())
+		_, err = l.side.AcceptConn(context.Background())
 		require.ErrorIs(t, err, errBroken)
 		require.True(t, a.ended.Load())
 		require.False(t, b.ended.Load())
@@ -165,7 +165,7 @@ func TestEarly(t *testing.T) {
 	}
 	require.NoError(t, err)
 	var l Listener[*toy]
-	l.Init(1)
+	l.Init(1, func(*toy) {}, (*toy).Close)
 	l.Serve(p, datagram.MuxConfig{MaxDatagram: 1000}, Hooks{})
 	require.EqualValues(t, 1, l.Stats()[0].Unknown)
 	var seen registry.Listener
@@ -218,7 +218,7 @@ func TestShutdownReleases(t *testing.T) {
 		require.NoError(t, err)
 		sock := &lateSocket{socket.NewPacket(pc), make(chan struct{})}
 		var l Listener[*toy]
-		l.Init(1)
+		l.Init(1, func(*toy) {}, (*toy).Close)
 		l.Serve(&Port{socks: []socket.Socket{sock}}, datagram.MuxConfig{MaxDatagram: 1000}, Hooks{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

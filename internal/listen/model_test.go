@@ -127,7 +127,7 @@ func (r *run) arrive() {
 func (r *run) accept() {
 	r.note("accept")
 	r.l.side.SetDeadline(time.Now().Add(time.Second))
-	c, err := r.l.side.Accept(context.Background())
+	c, err := r.l.side.AcceptConn(context.Background())
 	if len(r.m.queue) == 0 {
 		require.Error(r.t, err)
 		return

@@ -16,8 +16,10 @@ import (
 
 // An Over is the user's side of a listener that puts a protocol on the connections of
 // another one, for connections of type C. It is safe for concurrent use.
-type Over[C Conn] struct {
+type Over[C comparable] struct {
 	inner   net.Listener
+	wrap    func(net.Conn) (C, error)
+	end     func(C) error
 	source  Source[net.Conn] // inner, if it is one
 	results chan accepted
 	ended   chan struct{} // closed when Accept has ended
@@ -25,6 +27,7 @@ type Over[C Conn] struct {
 
 	mu      sync.Mutex
 	closed  bool
+	err     error          // of Close
 	take    func(net.Conn) // nil: Accept returns what is accepted
 	why     error          // of that
 	waiting int            // calls of Accept
@@ -38,10 +41,11 @@ type accepted struct {
 	err  error
 }
 
-// NewOver returns an Over on inner, which it takes over.
-func NewOver[C Conn](inner net.Listener) *Over[C] {
+// NewOver returns an Over on inner, which it takes over. Wrap makes a connection on one of
+// inner, which it closes if it cannot, and end closes one.
+func NewOver[C comparable](inner net.Listener, wrap func(net.Conn) (C, error), end func(C) error) *Over[C] {
 	return &Over[C]{
-		inner: inner, source: SourceOf(inner), results: make(chan accepted),
+		inner: inner, wrap: wrap, end: end, source: SourceOf(inner), results: make(chan accepted),
 		ended: make(chan struct{}), done: make(chan struct{}), conns: make(map[C]struct{}),
 	}
 }
@@ -49,8 +53,16 @@ func NewOver[C Conn](inner net.Listener) *Over[C] {
 // Addr returns the address of the other listener.
 func (o *Over[C]) Addr() net.Addr { return o.inner.Addr() }
 
-// Accept waits for an inner connection, or until ctx ends. A later one is for the next call.
-func (o *Over[C]) Accept(ctx context.Context) (net.Conn, error) {
+// AcceptConn waits for a connection, or until ctx ends. A later one is for the next call.
+func (o *Over[C]) AcceptConn(ctx context.Context) (c C, err error) {
+	inner, err := o.accept(ctx)
+	if err != nil {
+		return c, err
+	}
+	return o.wrap(inner)
+}
+
+func (o *Over[C]) accept(ctx context.Context) (net.Conn, error) {
 	if o.source != nil {
 		return o.source.AcceptConn(ctx)
 	}
@@ -131,7 +143,12 @@ const (
 )
 
 // Divert is that of a Source. If inner is none, a goroutine accepts.
-func (o *Over[C]) Divert(err error, take func(net.Conn)) bool {
+func (o *Over[C]) Divert(err error, takeConn func(C)) bool {
+	take := func(inner net.Conn) {
+		if c, err := o.wrap(inner); err == nil {
+			takeConn(c)
+		}
+	}
 	if o.source != nil {
 		return o.source.Divert(err, take)
 	}
@@ -220,23 +237,25 @@ func (o *Over[C]) list() []C {
 	return slices.Collect(maps.Keys(o.conns))
 }
 
-// Close ends Accept, and closes the other listener. The connections live on.
+// Close ends Accept, and closes the other listener. The connections live on. Calls return
+// the first one's result.
 func (o *Over[C]) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return nil
+		return o.err
 	}
 	o.closed = true
 	close(o.done)
 	if o.take == nil {
 		close(o.ended)
 	}
-	return o.inner.Close()
+	o.err = o.inner.Close()
+	return o.err
 }
 
-// Shutdown is Close, then waits for the connections, or calls end with them when ctx ends.
-func (o *Over[C]) Shutdown(ctx context.Context, end func(C)) error {
+// Shutdown is Close, then waits for the connections, or ends them when ctx ends.
+func (o *Over[C]) Shutdown(ctx context.Context) error {
 	err := o.Close()
 	for {
 		o.mu.Lock()
@@ -253,7 +272,7 @@ func (o *Over[C]) Shutdown(ctx context.Context, end func(C)) error {
 		case <-change:
 		case <-ctx.Done():
 			for _, c := range o.list() {
-				end(c)
+				o.end(c)
 			}
 			return o.opError("shutdown", ctx.Err())
 		}

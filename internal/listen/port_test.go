@@ -150,7 +150,7 @@ func TestGroup(t *testing.T) {
 			n := simnet.New(1)
 			l := listenToy(t, n, sockets, 9)
 			send(t, n, 1, sockets-1, "hello")
-			c, err := l.side.Accept(context.Background())
+			c, err := l.side.AcceptConn(context.Background())
 			require.NoError(t, err)
 			synctest.Wait() // the socket's reader may not have done with what it let in
 			require.NoError(t, l.side.Close())

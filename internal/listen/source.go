@@ -18,17 +18,20 @@ type Source[C any] interface {
 	// for those that wait for Accept, then for new ones, on the goroutine that makes them
 	// and before their first datagram. It returns false if the listener was closed before.
 	Divert(err error, take func(C)) bool
-	Ends
-}
-
-// Ends are the lower ends of a Source: what its loops wait for, and poll.
-type Ends interface {
 	// Done returns a channel that closes when Close begins.
 	Done() <-chan struct{}
 	// Muxes returns those of the sockets. They are polled when the Source is.
 	Muxes() []*datagram.Mux
 	// Over reports whether the listener is closed and has no connection any more.
 	Over() bool
+}
+
+// A Side is the user's side of a listener: a Listener or an Over.
+type Side[C any] interface {
+	Source[C]
+	Close() error
+	Shutdown(ctx context.Context) error
+	Conns() int
 }
 
 // sources maps the type of a protocol's listeners to a func(net.Listener) Source[net.Conn].

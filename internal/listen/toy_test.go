@@ -96,7 +96,7 @@ func (s *closeCounter) Close() error {
 func listenToy(t *testing.T, n *simnet.Network, sockets, backlog int) *toyListener {
 	t.Helper()
 	l := &toyListener{conns: make(map[netip.AddrPort]*toy)}
-	l.side.Init(backlog)
+	l.side.Init(backlog, func(*toy) {}, (*toy).Close)
 	var port Port
 	for i := range sockets {
 		pc, err := n.Listen(serverAddr(i).String())

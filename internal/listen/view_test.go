@@ -107,7 +107,7 @@ func TestViewers(t *testing.T) {
 		n := simnet.New(1)
 		defer n.Close()
 		var l Listener[*toy]
-		l.Init(1)
+		l.Init(1, func(*toy) {}, (*toy).Close)
 		var port Port
 		for i := range 2 {
 			pc, err := n.Listen(serverAddr(i).String())
