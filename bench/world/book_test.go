@@ -96,11 +96,12 @@ type flow struct {
 
 // A sent is a message of a flow.
 type sent struct {
-	at   time.Duration
-	held time.Duration // of the flow, by then
-	id   uint64
-	fate volley.Fate
-	read bool
+	at    time.Duration
+	held  time.Duration // of the flow, by then
+	id    uint64
+	fate  volley.Fate
+	fated time.Duration // when the fate was told
+	read  bool
 }
 
 // promises are what a connection promises about messages.
@@ -188,7 +189,7 @@ func (f *flow) write(size, answer int, do func(msg []byte) (id uint64, err error
 	case id != 0:
 		if fate, ok := f.early[id]; ok {
 			delete(f.early, id)
-			f.sent[n].fate = fate
+			f.sent[n].fate, f.sent[n].fated = fate, f.now()
 			return err
 		}
 		f.ids[id] = n
@@ -209,7 +210,7 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 	})
 	if n, ok := f.ids[id]; ok {
 		delete(f.ids, id)
-		f.sent[n].fate = fate
+		f.sent[n].fate, f.sent[n].fated = fate, f.now()
 		return
 	}
 	if f.promises.silent {
@@ -320,30 +321,31 @@ func (f *flow) arrived(n uint32) bool {
 
 func (f *flow) String() string { return fmt.Sprintf("flow %d (host %d to %d)", f.number, f.from, f.to) }
 
-// A dropped says that a host has closed connections to a peer without reading everything.
-// Messages that were written within its time may be acknowledged and unread.
+// A dropped says that a host has closed connections to a peer without reading everything. A
+// message may be acknowledged and unread if it was written before that, and arrived after all
+// had been read that was there. Its fate, which is later, stands for the time of its arrival.
 type dropped struct {
-	host, peer int // peer -1: all
-	from, to   time.Duration
+	host, peer  int // peer -1: all
+	empty, over time.Duration
 }
 
 // lag is how old a message may be that is read: the longest time on a link, and in the
 // buffer of a socket.
 const lag = 6 * time.Second
 
-// drop notes that a host has closed connections. Reading has rested since a time.
-func (b *book) drop(host, peer int, since time.Duration) {
+// drop notes that a host has closed connections. At a time, all was read that was there.
+func (b *book) drop(host, peer int, empty time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.drops = append(b.drops, dropped{host, peer, since - lag, b.now()})
+	b.drops = append(b.drops, dropped{host, peer, empty, b.now()})
 }
 
 // excused reports whether a message may be unread though it was delivered.
-func (b *book) excused(f *flow, at time.Duration) bool {
+func (b *book) excused(f *flow, s sent) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.drops, func(d dropped) bool {
-		return d.host == f.to && (d.peer < 0 || d.peer == f.from) && d.from <= at && at <= d.to
+		return d.host == f.to && (d.peer < 0 || d.peer == f.from) && d.empty <= s.fated && s.at <= d.over
 	})
 }
 
@@ -373,7 +375,7 @@ func (b *book) judge() {
 			case s.fate == volley.Delivered && (s.read || f.promises.skipped):
 			case s.fate == volley.Delivered && f.shared:
 				b.counts.Confused++
-			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s.at):
+			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s):
 				b.judged("%v: message %d, written at %v, is called Delivered and was not read", f, n, s.at)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++

@@ -63,7 +63,8 @@ type end struct {
 	mu     sync.Mutex
 	closed bool
 	quit   bool          // this side has closed before the end
-	rested time.Duration // since when nothing is read; negative: it reads
+	asked  time.Duration // when the read began that is under way; negative: none is
+	empty  time.Duration // when the reader has last found nothing to read
 	due    time.Duration // the deadline of reads; 0: none
 	err    error         // what ended the reader
 	finish sync.Once
@@ -81,7 +82,7 @@ type sight struct {
 // newEnd begins to read a connection, and to collect fates.
 func newEnd(b *book, l link, r route) *end {
 	e := &end{
-		book: b, link: l, route: r, began: b.now(), flow: b.open(r, l), rested: -1,
+		book: b, link: l, route: r, began: b.now(), flow: b.open(r, l), asked: -1, empty: b.now(),
 		done: make(chan struct{}), settled: make(chan struct{}), seen: make(map[uint32]*sight),
 	}
 	b.trace("%v begins", e)
@@ -107,9 +108,10 @@ func (e *end) readAll() {
 			}
 			time.Sleep(min(wait, time.Second))
 		}
-		e.restSince(-1)
 		began := e.now()
+		e.asks(began)
 		msg, id, err := e.link.read(context.Background(), buf[:0])
+		e.asks(-1)
 		switch {
 		case err == nil:
 			e.take(msg, id)
@@ -174,18 +176,30 @@ func (e *end) finished(err error) {
 	})
 }
 
-// restSince notes since when nothing is read.
-func (e *end) restSince(t time.Duration) {
+// asks notes that a read begins at a time, or with a negative time, that it is over.
+func (e *end) asks(t time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t < 0 || e.rested < 0 {
-		e.rested = t
+	e.empty = e.emptyLocked()
+	e.asked = t
+}
+
+// emptyLocked returns a time at which all was read that had arrived. Only a read that waits
+// shows that: a reader that rests, or writes an answer, leaves unread what comes meanwhile. A
+// Handler is given all as it comes, or soon.
+func (e *end) emptyLocked() time.Duration {
+	now := e.now()
+	switch {
+	case e.served:
+		return now - lag
+	case e.asked >= 0 && now-e.asked > 2*shaky:
+		return now
 	}
+	return e.empty
 }
 
 // rest reads nothing for a while.
 func (e *end) rest(d time.Duration) {
-	e.restSince(e.now())
 	e.rests.Store(int64(e.now() + d))
 }
 
@@ -302,13 +316,10 @@ func (e *end) close() {
 	e.mu.Lock()
 	first := !e.closed
 	e.closed, e.quit = true, e.quit || first && !ended
-	since := e.rested
+	since := e.emptyLocked()
 	e.mu.Unlock()
 	if !first {
 		return
-	}
-	if since < 0 {
-		since = e.now()
 	}
 	pin, grace := e.link.pin()
 	grace += e.plan.release()

@@ -282,7 +282,7 @@ func (h *host) kill(after time.Duration) {
 	if h.sock != nil {
 		h.sock.Close()
 	}
-	h.w.book.drop(h.number, -1, h.w.book.now())
+	h.w.book.drop(h.number, -1, h.w.book.now()-lag)
 	if h.end != nil {
 		h.end.close()
 		h.end = nil

@@ -1,0 +1,99 @@
+package world
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"volley"
+)
+
+// A slowLink is a link of a reader. To write an answer takes it half a minute.
+type slowLink struct {
+	arrive chan []byte // with room; nil closes
+	over   *atomic.Bool
+}
+
+func (l slowLink) read(context.Context, []byte) ([]byte, uint64, error) {
+	if b := <-l.arrive; b != nil && !l.over.Load() {
+		return b, 0, nil
+	}
+	return nil, 0, net.ErrClosed
+}
+
+func (l slowLink) write([]byte) (uint64, error) {
+	time.Sleep(30 * time.Second)
+	return 0, nil
+}
+
+func (l slowLink) fates(func(uint64, volley.Fate)) error { return net.ErrClosed }
+func (l slowLink) SetReadDeadline(time.Time) error       { return nil }
+func (l slowLink) look()                                 {}
+func (l slowLink) max() int                              { return largestSize }
+func (l slowLink) pin() (pin, time.Duration)             { return func() bool { return false }, 0 }
+
+func (l slowLink) close() error {
+	l.over.Store(true)
+	l.arrive <- nil
+	return nil
+}
+
+// A message may be Delivered and unread if its reader closes, and was busy when it came. A
+// reader that waited when it came, or has waited since, has to have read it. When it was
+// written does not matter.
+func TestUnread(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		rests   time.Duration // before the second message
+		answer  int           // that the first message asks for
+		vanish  bool          // the last message is acknowledged, and is not there
+		excused bool
+	}{
+		{name: "resting", rests: time.Hour, excused: true},
+		{name: "writing an answer", answer: headerSize, excused: true},
+		{name: "waiting", vanish: true},
+		{name: "waiting after a rest", rests: 15 * time.Second, vanish: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBook(&plan{servers: []serverPlan{{}}})
+				l := slowLink{make(chan []byte, 8), new(atomic.Bool)}
+				f := b.open(route{home: 1, peer: 0, promises: promises{exact: true}, fates: true}, nil)
+				e := newEnd(b, l, route{home: 0, peer: 1, promises: promises{exact: true}, dialed: true})
+				write := func(id uint64, answer int) (msg []byte) {
+					f.write(headerSize, answer, func(m []byte) (uint64, error) {
+						msg = m
+						return id, nil
+					})
+					return msg
+				}
+				first, second, last := write(1, test.answer), write(2, 0), write(3, 0)
+				time.Sleep(10 * time.Second)
+				l.arrive <- first
+				time.Sleep(time.Second)
+				if test.rests > 0 {
+					e.rest(test.rests)
+				}
+				l.arrive <- second
+				time.Sleep(time.Second)
+				if !test.vanish {
+					l.arrive <- last
+				}
+				for id := range uint64(3) {
+					f.decide(id+1, volley.Delivered)
+				}
+				time.Sleep(20 * time.Second)
+				e.close()
+				<-e.done
+				f.settle()
+				b.judge()
+				if excused := len(b.failures) == 0; excused != test.excused {
+					t.Errorf("excused: %v, failures: %q", excused, b.failures)
+				}
+			})
+		})
+	}
+}
