@@ -52,81 +52,55 @@ func (f *frame) since(seq uint64) []byte {
 
 func (f *frame) row(i int) []float64 { return f.values[i*len(columns) : (i+1)*len(columns)] }
 
-func (f *frame) appendHead(b []byte) []byte {
-	b = append(b, `{"t":`...)
-	b = strconv.AppendInt(b, f.state.Time.UnixMilli(), 10)
-	b = append(b, `,"total":`...)
-	b = strconv.AppendInt(b, int64(f.total), 10)
-	b = append(b, `,"explained":`...)
-	b = strconv.AppendBool(b, f.explained)
-	b = f.appendNodes(append(b, `,"nodes":`...))
-	return append(b, `,"listeners":`...)
+func (f *frame) appendHead() []byte {
+	b := appendFields([]byte("{"), "t", f.state.Time.UnixMilli(), "total", f.total, "explained", f.explained)
+	return f.appendListeners(f.appendNodes(b))
 }
 
 // appendFull returns an event with everything in it.
 func (f *frame) appendFull() []byte {
-	b := f.appendEnds(append(f.appendListeners(f.appendHead(nil)), `,"ended":`...))
-	b = append(b, `,"full":true,"program":`...)
-	b = appendString(b, program())
-	b = append(b, `,"pid":`...)
-	b = strconv.AppendInt(b, int64(os.Getpid()), 10)
-	b = append(b, `,"columns":[`...)
-	for i := range columns {
-		b = appendString(comma(b, i), columns[i].name)
-	}
-	b = append(b, `],"new":[`...)
-	for i := range f.state.Conns {
-		b = f.appendNew(comma(b, i), i)
-	}
-	return append(b, "]}"...)
+	b := f.appendEnds(f.appendHead())
+	b = appendFields(b, "full", true, "program", program(), "pid", os.Getpid())
+	b = appendList(b, "columns", len(columns), func(b []byte, i int) []byte { return appendString(b, columns[i].name) })
+	return append(appendList(b, "new", len(f.state.Conns), f.appendNew), '}')
 }
 
 // appendDelta returns an event with what has changed.
 func (f *frame) appendDelta(before *frame) []byte {
-	b := f.appendListeners(f.appendHead(nil))
+	b := f.appendHead()
 	if !slices.Equal(f.state.Ends, before.state.Ends) {
-		b = f.appendEnds(append(b, `,"ended":`...))
+		b = f.appendEnds(b)
 	}
-	b = append(b, `,"new":[`...)
-	n := 0
-	for i := range f.state.Conns {
-		if _, known := before.index[f.state.Conns[i].ID]; !known {
-			b = f.appendNew(comma(b, n), i)
-			n++
+	conns, old := f.state.Conns, before.state.Conns
+	b = appendList(b, "new", len(conns), func(b []byte, i int) []byte {
+		if before.has(conns[i].ID) {
+			return b
 		}
-	}
-	b, n = append(b, `],"gone":[`...), 0
-	for i := range before.state.Conns {
-		if id := before.state.Conns[i].ID; !f.has(id) {
-			b = strconv.AppendUint(comma(b, n), id, 10)
-			n++
+		return f.appendNew(b, i)
+	})
+	b = appendList(b, "gone", len(old), func(b []byte, i int) []byte {
+		if f.has(old[i].ID) {
+			return b
 		}
-	}
-	b, n = append(b, `],"d":[`...), 0
-	for i := range f.state.Conns {
-		if j, known := before.index[f.state.Conns[i].ID]; known {
-			if mark := len(b); f.changed(i, before, j) {
-				b = f.appendChange(comma(b, n), i, before, j)
-				n++
-			} else {
-				b = b[:mark]
-			}
+		return strconv.AppendUint(b, old[i].ID, 10)
+	})
+	b = appendList(b, "d", len(conns), func(b []byte, i int) []byte {
+		if j, known := before.index[conns[i].ID]; known && f.changed(i, before, j) {
+			return f.appendChange(b, i, before, j)
 		}
-	}
-	b, n = append(b, `],"x":[`...), 0
-	for i := range f.state.Conns {
-		c := &f.state.Conns[i]
+		return b
+	})
+	b = appendList(b, "x", len(conns), func(b []byte, i int) []byte {
+		c := &conns[i]
 		j, known := before.index[c.ID]
-		if known && (c.Explain != before.state.Conns[j].Explain || c.OK != before.state.Conns[j].OK) {
-			b = append(comma(b, n), '[')
-			b = strconv.AppendUint(b, c.ID, 10)
-			b = strconv.AppendBool(append(b, ','), c.OK)
-			b = appendString(append(b, ','), c.Explain)
-			b = append(b, ']')
-			n++
+		if !known || c.Explain == old[j].Explain && c.OK == old[j].OK {
+			return b
 		}
-	}
-	return append(b, "]}"...)
+		b = strconv.AppendUint(append(b, '['), c.ID, 10)
+		b = strconv.AppendBool(append(b, ','), c.OK)
+		return append(appendString(append(b, ','), c.Explain), ']')
+	})
+	return append(b, '}')
 }
 
 func (f *frame) has(id uint64) bool {
@@ -161,133 +135,99 @@ func (f *frame) appendChange(b []byte, i int, before *frame, j int) []byte {
 }
 
 func (f *frame) appendNew(b []byte, i int) []byte {
-	c := &f.state.Conns[i]
-	b = append(b, '{')
-	b = appendIdentity(b, c)
-	b = append(b, `,"v":[`...)
-	for k, v := range f.row(i) {
-		b = appendNumber(comma(b, k), v)
-	}
-	return append(b, "]}"...)
+	row := f.row(i)
+	b = appendIdentity(append(b, '{'), &f.state.Conns[i])
+	return append(appendList(b, "v", len(row), func(b []byte, k int) []byte { return appendNumber(b, row[k]) }), '}')
 }
 
 // appendIdentity appends the fields of a connection that are not figures.
 func appendIdentity(b []byte, c *Conn) []byte {
-	b = append(b, `"id":`...)
-	b = strconv.AppendUint(b, c.ID, 10)
-	b = append(b, `,"listener":`...)
-	b = strconv.AppendUint(b, c.Listener, 10)
-	b = appendTexts(b, [][2]string{
-		{"protocol", c.Protocol}, {"over", c.Over}, {"role", c.Role}, {"label", c.Label}, {"network", c.Network()},
-		{"local", address(c.Local)}, {"remote", address(c.Remote)}, {"unit", c.Unit}, {"explain", c.Explain},
-	})
-	b = append(b, `,"ok":`...)
-	b = strconv.AppendBool(b, c.OK)
-	b = append(b, `,"born":`...)
-	return appendString(b, stamp(c.Born))
+	return appendFields(b,
+		"id", c.ID, "listener", c.Listener, "protocol", c.Protocol, "over", c.Over, "role", c.Role, "label", c.Label,
+		"network", c.Network(), "local", address(c.Local), "remote", address(c.Remote), "unit", c.Unit,
+		"explain", c.Explain, "ok", c.OK, "born", stamp(c.Born))
 }
 
 func (f *frame) appendListeners(b []byte) []byte {
-	b = append(b, '[')
-	for i := range f.state.Listeners {
+	return appendList(b, "listeners", len(f.state.Listeners), func(b []byte, i int) []byte {
 		l := &f.state.Listeners[i]
-		b = append(comma(b, i), `{"id":`...)
-		b = strconv.AppendUint(b, l.ID, 10)
-		b = appendTexts(b, [][2]string{{"protocol", l.Protocol}, {"kind", l.Kind}, {"addr", address(l.Addr)}, {"born", stamp(l.Born)}})
-		b = appendCounts(b, []count{
-			{"conns", uint64(l.Conns)}, {"memory_bytes", uint64(l.Memory)}, {"max_memory_bytes", uint64(l.MaxMemory)},
-			{"accepted", l.Accepted}, {"refused", l.Refused}, {"filtered", l.Filtered}, {"unknown", l.Unknown}, {"invalid", l.Invalid},
-			{"read_errors", l.ReadErrors}, {"write_errors", l.WriteErrors}, {"socket_drops", l.SocketDrops},
-			{"read_calls", l.ReadCalls}, {"send_calls", l.SendCalls},
-			{"socket_read_buffer_bytes", uint64(l.SocketReadBuffer)}, {"socket_write_buffer_bytes", uint64(l.SocketWriteBuffer)},
-		})
-		b = append(b, '}')
-	}
-	return append(b, ']')
+		return append(appendFields(append(b, '{'),
+			"id", l.ID, "protocol", l.Protocol, "kind", l.Kind, "addr", address(l.Addr), "born", stamp(l.Born),
+			"conns", l.Conns, "memory_bytes", l.Memory, "max_memory_bytes", l.MaxMemory,
+			"accepted", l.Accepted, "refused", l.Refused, "filtered", l.Filtered, "unknown", l.Unknown, "invalid", l.Invalid,
+			"read_errors", l.ReadErrors, "write_errors", l.WriteErrors, "socket_drops", l.SocketDrops,
+			"read_calls", l.ReadCalls, "send_calls", l.SendCalls,
+			"socket_read_buffer_bytes", l.SocketReadBuffer, "socket_write_buffer_bytes", l.SocketWriteBuffer), '}')
+	})
 }
 
+// appendNodes appends the nodes of fleets. A load without end is null.
 func (f *frame) appendNodes(b []byte) []byte {
-	b = append(b, '[')
-	for i := range f.state.Nodes {
+	return appendList(b, "nodes", len(f.state.Nodes), func(b []byte, i int) []byte {
 		n := &f.state.Nodes[i]
-		b = append(comma(b, i), `{"name":`...)
-		b = appendString(b, n.Name)
-		b = appendStanding(b, n.Sessions, n.Load, n.Drains)
-		b = appendCounts(b, []count{
-			{"spared", uint64(n.Spared)}, {"came", n.Came}, {"left", n.Left}, {"yielded", n.Yielded},
-			{"given", n.Given}, {"sealed", n.Sealed}, {"refused", n.Refused}, {"bad", n.Bad}, {"missed", n.Missed},
-		})
-		b = append(b, `,"peers":[`...)
-		for k, p := range n.Peers {
-			b = append(comma(b, k), `{"name":`...)
-			b = appendString(b, p.Name)
-			b = appendStanding(b, p.Sessions, p.Load, p.Drains)
-			b = strconv.AppendBool(append(b, `,"alive":`...), p.Alive)
-			b = appendNumber(append(b, `,"heard_ms":`...), math.Round(millis(p.Heard)))
-			b = append(b, '}')
-		}
-		b = append(b, "]}"...)
-	}
-	return append(b, ']')
-}
-
-// appendStanding appends what nodes and their peers have in common. A load without end is null.
-func appendStanding(b []byte, sessions int, load float64, drains bool) []byte {
-	b = strconv.AppendInt(append(b, `,"sessions":`...), int64(sessions), 10)
-	b = appendNumber(append(b, `,"load":`...), load)
-	return strconv.AppendBool(append(b, `,"drains":`...), drains)
-}
-
-// A count is a field of an object with a whole number.
-type count struct {
-	name  string
-	value uint64
-}
-
-// appendCounts appends fields to an object that has some.
-func appendCounts(b []byte, counts []count) []byte {
-	for _, n := range counts {
-		b = append(append(append(b, `,"`...), n.name...), `":`...)
-		b = strconv.AppendUint(b, n.value, 10)
-	}
-	return b
+		b = appendFields(append(b, '{'),
+			"name", n.Name, "sessions", n.Sessions, "load", n.Load, "drains", n.Drains,
+			"spared", n.Spared, "came", n.Came, "left", n.Left, "yielded", n.Yielded,
+			"given", n.Given, "sealed", n.Sealed, "refused", n.Refused, "bad", n.Bad, "missed", n.Missed)
+		return append(appendList(b, "peers", len(n.Peers), func(b []byte, k int) []byte {
+			p := &n.Peers[k]
+			return append(appendFields(append(b, '{'),
+				"name", p.Name, "sessions", p.Sessions, "load", p.Load, "drains", p.Drains,
+				"alive", p.Alive, "heard_ms", math.Round(millis(p.Heard))), '}')
+		}), '}')
+	})
 }
 
 func (f *frame) appendEnds(b []byte) []byte {
-	b = append(b, '[')
-	for i := range f.state.Ends {
+	return appendList(b, "ended", len(f.state.Ends), func(b []byte, i int) []byte {
 		e := &f.state.Ends[i]
-		b = append(comma(b, i), `{"id":`...)
-		b = strconv.AppendUint(b, e.ID, 10)
-		b = append(b, `,"listener":`...)
-		b = strconv.AppendUint(b, e.Listener, 10)
-		b = appendTexts(b, [][2]string{
-			{"protocol", e.Protocol}, {"over", e.Over}, {"role", e.Role}, {"label", e.Label}, {"remote", e.Remote},
-			{"born", stamp(e.Born)}, {"ended", stamp(e.Time)}, {"reason", e.Reason},
-		})
-		b = append(b, '}')
+		return append(appendFields(append(b, '{'),
+			"id", e.ID, "listener", e.Listener, "protocol", e.Protocol, "over", e.Over, "role", e.Role, "label", e.Label,
+			"remote", e.Remote, "born", stamp(e.Born), "ended", stamp(e.Time), "reason", e.Reason), '}')
+	})
+}
+
+// appendName appends the name of a field to an object.
+func appendName(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(append(append(b, '"'), name...), `":`...)
+}
+
+// appendFields appends fields to an object: names, each with its value.
+func appendFields(b []byte, fields ...any) []byte {
+	for i := 0; i < len(fields); i += 2 {
+		b = appendName(b, fields[i].(string))
+		if v, ok := fields[i+1].(float64); ok {
+			b = appendNumber(b, v)
+			continue
+		}
+		j, _ := json.Marshal(fields[i+1])
+		b = append(b, j...)
+	}
+	return b
+}
+
+// appendList appends a field to an object: what element appends for 0 to n-1, which may be
+// nothing.
+func appendList(b []byte, name string, n int, element func(b []byte, i int) []byte) []byte {
+	b = append(appendName(b, name), '[')
+	first := len(b)
+	for i := range n {
+		mark := len(b)
+		if mark > first {
+			b = append(b, ',')
+		}
+		begin := len(b)
+		if b = element(b, i); len(b) == begin {
+			b = b[:mark]
+		}
 	}
 	return append(b, ']')
 }
 
-// appendTexts appends fields to an object that has some.
-func appendTexts(b []byte, fields [][2]string) []byte {
-	for _, f := range fields {
-		b = append(append(append(b, `,"`...), f[0]...), `":`...)
-		b = appendString(b, f[1])
-	}
-	return b
-}
-
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// comma appends a comma before all elements of a list but the first.
-func comma(b []byte, n int) []byte {
-	if n > 0 {
-		b = append(b, ',')
-	}
-	return b
-}
 
 func appendString(b []byte, s string) []byte {
 	j, _ := json.Marshal(s)

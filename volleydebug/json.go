@@ -57,33 +57,20 @@ func (h *hub) serveAll(w http.ResponseWriter) {
 
 // appendJSON returns the frame as the object that docs/observability.md describes.
 func (f *frame) appendJSON() []byte {
-	b := append([]byte(nil), `{"time":`...)
-	b = appendString(b, stamp(f.state.Time))
-	b = append(b, `,"program":`...)
-	b = appendString(b, program())
-	b = append(b, `,"pid":`...)
-	b = strconv.AppendInt(b, int64(os.Getpid()), 10)
-	b = append(b, `,"total":`...)
-	b = strconv.AppendInt(b, int64(f.total), 10)
-	b = f.appendNodes(append(b, `,"nodes":`...))
-	b = f.appendListeners(append(b, `,"listeners":`...))
-	b = append(b, `,"conns":[`...)
-	for i := range f.state.Conns {
-		b = appendConn(comma(b, i), &f.state.Conns[i], f.row(i))
-	}
-	return append(f.appendEnds(append(b, `],"ended":`...)), "}\n"...)
+	b := appendFields([]byte("{"), "time", stamp(f.state.Time), "program", program(), "pid", os.Getpid(), "total", f.total)
+	b = appendList(f.appendListeners(f.appendNodes(b)), "conns", len(f.state.Conns), func(b []byte, i int) []byte {
+		return appendConn(b, &f.state.Conns[i], f.row(i))
+	})
+	return append(f.appendEnds(b), "}\n"...)
 }
 
 // appendConn appends a connection, with those figures that are known.
 func appendConn(b []byte, c *Conn, values []float64) []byte {
-	b = append(b, '{')
-	b = appendIdentity(b, c)
+	b = appendIdentity(append(b, '{'), c)
 	for k, v := range values {
-		if v != v {
-			continue
+		if v == v {
+			b = appendNumber(appendName(b, columns[k].name), v)
 		}
-		b = append(append(append(b, `,"`...), columns[k].name...), `":`...)
-		b = appendNumber(b, v)
 	}
 	return append(b, '}')
 }
@@ -101,20 +88,13 @@ var summed = sync.OnceValue(func() *hub { return newHub(Config{MaxConns: math.Ma
 // String returns the summary as JSON. It looks at most once a second.
 func (Variable) String() string {
 	f := summed().latest()
-	b := append([]byte(nil), `{"time":`...)
-	b = appendString(b, stamp(f.state.Time))
-	b = append(b, `,"conns":`...)
-	b = strconv.AppendInt(b, int64(f.total), 10)
-	b = f.appendListeners(append(b, `,"listeners":`...))
-	b = append(b, `,"protocols":{`...)
-	for i, s := range summaries(f) {
-		b = appendString(comma(b, i), s.protocol)
-		b = append(b, `:{"conns":`...)
-		b = strconv.AppendInt(b, int64(s.conns), 10)
+	b := appendFields([]byte("{"), "time", stamp(f.state.Time), "conns", f.total)
+	b = append(appendName(f.appendListeners(b), "protocols"), '{')
+	for _, s := range summaries(f) {
+		b = appendFields(append(appendName(b, s.protocol), '{'), "conns", s.conns)
 		for k := range columns {
 			if columns[k].sums() {
-				b = append(append(append(b, `,"`...), columns[k].name...), `":`...)
-				b = appendNumber(b, s.sums[k])
+				b = appendNumber(appendName(b, columns[k].name), s.sums[k])
 			}
 		}
 		b = append(b, '}')
