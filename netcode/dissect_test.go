@@ -27,19 +27,19 @@ func checkDissected(t *testing.T, b []byte) {
 		ok := len(b) == requestSize && string(b[1:1+versionSize]) == version
 		require.Equal(t, ok, d.Problem == "", "%x", b)
 		if ok {
-			require.Equal(t, binary.LittleEndian.Uint64(b[requestProtocol:]), d.Uint("protocol_id"))
-			require.Equal(t, binary.LittleEndian.Uint64(b[requestExpires:]), d.Uint("expires"))
-			require.Equal(t, b[requestNonce:requestPrivate], d.Bytes("nonce"))
-			require.Equal(t, b[requestPrivate:], d.Bytes("private"))
+			require.Equal(t, binary.LittleEndian.Uint64(b[requestProtocol:]), field[uint64](&d, "protocol_id"))
+			require.Equal(t, binary.LittleEndian.Uint64(b[requestExpires:]), field[uint64](&d, "expires"))
+			require.Equal(t, b[requestNonce:requestPrivate], field[[]byte](&d, "nonce"))
+			require.Equal(t, b[requestPrivate:], field[[]byte](&d, "private"))
 		}
 		return
 	}
 	p, n, reason := parseHeader(b, clientTakes|serverTakes, true)
 	if reason == dropNone {
 		p.body = b[n : len(b)-tagSize]
-		require.Equal(t, p.seq, d.Uint("sequence"), "%x", b)
-		require.Equal(t, uint64(p.typ), d.Uint("type"), "%x", b)
-		require.Equal(t, append([]byte{}, p.body...), append([]byte{}, d.Bytes("sealed")...), "%x", b)
+		require.Equal(t, p.seq, field[uint64](&d, "sequence"), "%x", b)
+		require.Equal(t, uint64(p.typ), field[uint64](&d, "type"), "%x", b)
+		require.Equal(t, append([]byte{}, p.body...), append([]byte{}, field[[]byte](&d, "sealed")...), "%x", b)
 		reason = checkBody(p)
 	}
 	require.Equal(t, reason == dropNone, d.Problem == "", "%v, %s: %x", reason, d.Problem, b)
@@ -62,15 +62,15 @@ func TestDissectOpens(t *testing.T) {
 		require.Empty(t, d.Problem+d.Note, c.Type)
 		switch c.Type {
 		case "payload":
-			require.Equal(t, []byte(c.Plain), d.Bytes("payload"))
+			require.Equal(t, []byte(c.Plain), field[[]byte](&d, "payload"))
 			n++
 		case "keep_alive":
 			index, slots := binary.LittleEndian.Uint32(c.Plain), binary.LittleEndian.Uint32(c.Plain[4:])
-			require.Equal(t, []uint64{uint64(index), uint64(slots)}, []uint64{d.Uint("index"), d.Uint("slots")})
+			require.Equal(t, []uint64{uint64(index), uint64(slots)}, []uint64{field[uint64](&d, "index"), field[uint64](&d, "slots")})
 			n++
 		case "challenge", "response":
-			require.Equal(t, uint64(c.Challenge), d.Uint("challenge"))
-			require.Equal(t, []byte(c.Plain[8:]), d.Bytes("challenge_token"))
+			require.Equal(t, uint64(c.Challenge), field[uint64](&d, "challenge"))
+			require.Equal(t, []byte(c.Plain[8:]), field[[]byte](&d, "challenge_token"))
 			n++
 		}
 		k.ProtocolID++
@@ -91,4 +91,15 @@ func TestDissectTokenKeys(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, dissect.Keys{ProtocolID: token.protocolID, Client: token.clientKey, Server: token.serverKey}, k)
 	}
+}
+
+// field returns the value of the first field with a name, zero if there is none.
+func field[T any](d *dissect.Datagram, name string) (v T) {
+	found := false
+	d.All(func(f dissect.Field, _ int) {
+		if !found && f.Name == "volley.netcode."+name {
+			v, found = f.Value.(T)
+		}
+	})
+	return v
 }

@@ -21,7 +21,7 @@ func TestDissect(t *testing.T) {
 func checkDissected(t *testing.T, layout layout, d dissect.Datagram, b []byte) {
 	t.Helper()
 	from := clientSide
-	if f, _ := d.Find("from"); f.Value == "server" {
+	if field[string](&d, "from") == "server" {
 		from = serverSide
 	}
 	p, ok := codec{layout: layout}.parse(from, b)
@@ -32,26 +32,28 @@ func checkDissected(t *testing.T, layout layout, d dissect.Datagram, b []byte) {
 	if !ok {
 		return
 	}
-	require.Equal(t, uint64(p.typ), d.Uint("type"), "%x", b)
+	require.Equal(t, uint64(p.typ), field[uint64](&d, "type"), "%x", b)
 	seq := []uint64{uint64(p.seq), uint64(p.client), uint64(p.ack.newest), uint64(p.ack.bits), uint64(p.ack.id), uint64(p.pingID)}
 	require.Equal(t, seq, []uint64{
-		d.Uint("sequence"), d.Uint("client"), d.Uint("newest"), d.Uint("ack_bits"), d.Uint("acked"), d.Uint("ping"),
+		field[uint64](&d, "sequence"), field[uint64](&d, "client"), field[uint64](&d, "newest"), field[uint64](&d, "ack_bits"), field[uint64](&d, "acked"), field[uint64](&d, "ping"),
 	}, "%x", b)
 	switch p.typ {
 	case typeHeartbeat:
-		rtt, found := d.Find("rtt")
-		if !found {
-			rtt.Value = int64(noRTT)
-		}
-		require.Equal(t, int64(p.rtt), rtt.Value, "%x", b)
+		rtt := any(int64(noRTT))
+		d.All(func(f dissect.Field, _ int) {
+			if f.Name == "volley.riptide.rtt" {
+				rtt = f.Value
+			}
+		})
+		require.Equal(t, int64(p.rtt), rtt, "%x", b)
 	case typeReject:
-		reason := uint8(d.Uint("reject"))
+		reason := uint8(field[uint64](&d, "reject"))
 		if layout == notes {
 			reason = notesReject(reason)
 		}
 		require.Equal(t, p.reason, reason, "%x", b)
 	case typeDisconnect:
-		require.Equal(t, uint64(p.reason), d.Uint("disconnect"), "%x", b)
+		require.Equal(t, uint64(p.reason), field[uint64](&d, "disconnect"), "%x", b)
 	}
 	checkBody(t, layout, &d, p)
 }
@@ -65,22 +67,22 @@ func checkMessage(t *testing.T, d *dissect.Datagram, p packet) bool {
 	if m.Err() != nil {
 		return false
 	}
-	require.Equal(t, uint64(m.ID()), d.Uint("message"))
+	require.Equal(t, uint64(m.ID()), field[uint64](d, "message"))
 	return true
 }
 
 // checkBody compares what an application has put into a datagram.
 func checkBody(t *testing.T, layout layout, d *dissect.Datagram, p packet) {
 	t.Helper()
-	got := d.Bytes("payload")
+	got := field[[]byte](d, "payload")
 	if got == nil {
-		got = d.Bytes("data")
+		got = field[[]byte](d, "data")
 	}
 	user := p.typ == typeUnreliable || p.typ == typeReliable || layout == notes && p.typ == typeNotify
 	if layout == notes {
 		want := p.body
 		if user {
-			require.Equal(t, uint64(want[0])|uint64(want[1])<<8, d.Uint("message"))
+			require.Equal(t, uint64(want[0])|uint64(want[1])<<8, field[uint64](d, "message"))
 			want = want[2:]
 		}
 		require.Equal(t, append([]byte{}, want...), append([]byte{}, got...))
@@ -100,4 +102,15 @@ func checkBody(t *testing.T, layout layout, d *dissect.Datagram, p packet) {
 		}
 	}
 	require.Equal(t, want, append([]byte{}, got...))
+}
+
+// field returns the value of the first field with a name, zero if there is none.
+func field[T any](d *dissect.Datagram, name string) (v T) {
+	found := false
+	d.All(func(f dissect.Field, _ int) {
+		if !found && f.Name == "volley.riptide."+name {
+			v, found = f.Value.(T)
+		}
+	})
+	return v
 }

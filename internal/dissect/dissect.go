@@ -122,28 +122,3 @@ func each(fields []Field, depth int, f func(Field, int)) {
 		each(field.Fields, depth+1, f)
 	}
 }
-
-// Find returns the first field of a name without "volley." and protocol, such as "sequence".
-func (d *Datagram) Find(name string) (found Field, ok bool) {
-	name = "volley." + d.Protocol.family() + "." + name
-	d.All(func(f Field, _ int) {
-		if !ok && f.Name == name {
-			found, ok = f, true
-		}
-	})
-	return found, ok
-}
-
-// Uint returns the value of the first field with the given name, as Find does, or 0.
-func (d *Datagram) Uint(name string) uint64 {
-	f, _ := d.Find(name)
-	v, _ := f.Value.(uint64)
-	return v
-}
-
-// Bytes returns the value of the first field with the given name, as Find does.
-func (d *Datagram) Bytes(name string) []byte {
-	f, _ := d.Find(name)
-	v, _ := f.Value.([]byte)
-	return v
-}

@@ -25,22 +25,22 @@ func checkDissected(t *testing.T, b []byte) {
 		return
 	}
 	var again []byte
-	switch typ := FrameType(d.Uint("type")); typ {
+	switch typ := FrameType(field[uint64](&d, "type")); typ {
 	case TypeConnect:
 		again = AppendConnect(nil, Connect{
-			Version: uint8(d.Uint("version")), Channels: int(d.Uint("channels")),
-			Bandwidth: uint32(d.Uint("bandwidth")), ID: uint32(d.Uint("id")),
+			Version: uint8(field[uint64](&d, "version")), Channels: int(field[uint64](&d, "channels")),
+			Bandwidth: uint32(field[uint64](&d, "bandwidth")), ID: uint32(field[uint64](&d, "id")),
 		})
 	case TypeConnectAck:
-		again = AppendConnectAck(nil, uint32(d.Uint("id")))
+		again = AppendConnectAck(nil, uint32(field[uint64](&d, "id")))
 	case TypeDisconnect:
 		again = AppendDisconnect(nil)
 	case TypeDisconnectAck:
 		again = AppendDisconnectAck(nil)
 	case TypePing, TypePingAck:
-		again = AppendPing(nil, typ, uint16(d.Uint("ping")))
+		again = AppendPing(nil, typ, uint16(field[uint64](&d, "ping")))
 	case TypeData:
-		again = AppendDataHeader(nil, uint32(d.Uint("frame")), int(d.Uint("messages")))
+		again = AppendDataHeader(nil, uint32(field[uint64](&d, "frame")), int(field[uint64](&d, "messages")))
 		for _, f := range d.Fields {
 			if f.Name == "volley.porous.message" {
 				m := messageOf(t, f.Fields)
@@ -85,4 +85,15 @@ func messageOf(t *testing.T, fields []dissect.Field) (m Message) {
 		}
 	}
 	return m
+}
+
+// field returns the value of the first field with a name, zero if there is none.
+func field[T any](d *dissect.Datagram, name string) (v T) {
+	found := false
+	d.All(func(f dissect.Field, _ int) {
+		if !found && f.Name == "volley.porous."+name {
+			v, found = f.Value.(T)
+		}
+	})
+	return v
 }
