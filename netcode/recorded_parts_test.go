@@ -319,3 +319,12 @@ func recordSessions(s *tape.Scene) {
 	}
 	s.Phase("times")
 }
+
+// read makes all checks of a request that a server makes.
+func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
+	key, reason := rr.check(b, now, r)
+	if reason != dropNone {
+		return reason
+	}
+	return r.open(key, b)
+}

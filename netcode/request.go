@@ -38,17 +38,8 @@ type requestReader struct {
 	minExpires uint64 // tokens that expire earlier may have been used before our start
 }
 
-// read makes the stateless checks of a request, in the standard's order. now is in unix
-// seconds.
-func (rr *requestReader) read(b []byte, now uint64, r *request) dropReason {
-	key, reason := rr.check(b, now, r)
-	if reason != dropNone {
-		return reason
-	}
-	return r.open(key, b)
-}
-
-// check makes those that cost little, and returns the key for the others.
+// check makes the stateless checks of a request that cost little, in the standard's order, and
+// returns the key for the others. now is in unix seconds.
 func (rr *requestReader) check(b []byte, now uint64, r *request) (*ringKey, dropReason) {
 	if len(b) != requestSize {
 		return nil, dropRequestLength
