@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
 	"volley/internal/outbox"
 	"volley/internal/serve"
 )
@@ -117,7 +116,7 @@ func (s *served) Below() datagram.Conn { return s.out.Below }
 
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
-	msg, _, ok, err = s.user.In.TryNumbered(dst, &forever)
+	msg, ok, err = s.user.Next(dst)
 	c := (*Conn)(s)
 	switch {
 	case err != nil:
@@ -130,9 +129,6 @@ func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
 	}
 	return msg, ok, err
 }
-
-// forever is a deadline that never comes.
-var forever deadline.Deadline
 
 // writeServed is write within the handler: the message leaves with what else it
 // writes. It reports false if no handler runs, or there is no room.

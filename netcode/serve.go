@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"volley/internal/datagram"
-	"volley/internal/deadline"
 	"volley/internal/listen"
 	"volley/internal/outbox"
 	"volley/internal/serve"
@@ -77,12 +76,9 @@ func (s *served) Adopted(serve.Late)       {}
 
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
-	msg, _, ok, err = s.user.In.TryNumbered(dst, &forever)
+	msg, ok, err = s.user.Next(dst)
 	return msg, ok, (*Conn)(s).opError("read", err)
 }
-
-// forever is a deadline that never comes.
-var forever deadline.Deadline
 
 // writeServed is Write within the handler: the message leaves with what else it writes.
 // It reports false if no handler runs, or there is no room.

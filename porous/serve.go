@@ -2,7 +2,6 @@ package porous
 
 import (
 	"volley/internal/datagram"
-	"volley/internal/deadline"
 	"volley/internal/serve"
 )
 
@@ -89,12 +88,9 @@ func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
 		if ch == nil {
 			continue
 		}
-		if msg, _, ok, _ := ch.user.In.TryNumbered(dst, &forever); ok {
+		if msg, ok, _ := ch.user.Next(dst); ok {
 			return msg, true, nil
 		}
 	}
 	return dst, false, c.opError("read", ended)
 }
-
-// forever is a deadline that never comes.
-var forever deadline.Deadline

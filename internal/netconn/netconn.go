@@ -85,6 +85,15 @@ func (s *Side) ReadMessage(ctx context.Context, dst []byte) (p []byte, number ui
 	return p, number, noticed(err)
 }
 
+// Next appends the next message to dst, for what serves. It does not wait, and has no deadline.
+func (s *Side) Next(dst []byte) (p []byte, ok bool, err error) {
+	p, _, ok, err = s.In.TryNumbered(dst, &forever)
+	return p, ok, err
+}
+
+// forever is a deadline that never comes.
+var forever deadline.Deadline
+
 // noticed returns what a Read tells after In.Notice: that nobody listens at the other side.
 func noticed(err error) error {
 	if err == inbox.ErrNotice {
