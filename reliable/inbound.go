@@ -77,7 +77,7 @@ func (in *inbound) begin(s uint16) bool {
 	if s < minReceivedTrack {
 		return false // the window begins at 0
 	}
-	in.seen.Begin(s)
+	in.seen.Begin(s, minReceivedTrack-1)
 	in.turnedNext = s
 	in.ring.reset(s)
 	return true

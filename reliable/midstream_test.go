@@ -254,3 +254,22 @@ func TestMidStreamRenewDropsFragments(t *testing.T) {
 	require.Equal(t, Delivered, give(t, now, b, next))
 	require.Equal(t, "nn", string(b.got))
 }
+
+// Where the window has grown, as few sequences before a new beginning may still come as in
+// one that is new: others may be copies.
+func TestMidStreamBeginsInGrownWindow(t *testing.T) {
+	now := someTime
+	s := newRestarter(t, now, 7)
+	const first, last = 10_000, 10_999
+	for sequence := uint16(first); sequence <= last; sequence++ {
+		require.Equal(t, Delivered, s.Receive(now, heardNothing(sequence)))
+		now = now.Add(time.Microsecond)
+	}
+	require.GreaterOrEqual(t, s.in.seen.Track(), 512)
+	now = now.Add(10 * time.Second)
+	next := uint16(last + 30)
+	require.Equal(t, Delivered, s.Receive(now, heardNothing(next)), "it has started anew")
+	require.EqualValues(t, 1, s.Inner().Renewals())
+	require.Equal(t, Duplicate, s.Receive(now, heardNothing(next-minReceivedTrack)))
+	require.Equal(t, Delivered, s.Receive(now, heardNothing(next-minReceivedTrack+1)))
+}

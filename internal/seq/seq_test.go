@@ -195,7 +195,7 @@ func TestAcksAfterRun(t *testing.T) {
 				forget(s + 7)
 				check("Restart")
 			case 5:
-				w.Begin(s - 7)
+				w.Begin(s-7, 64)
 				forget(s - 7)
 				check("Begin")
 			case 6:
@@ -305,8 +305,8 @@ func TestStartAgain(t *testing.T) {
 			}
 			known := 0
 			if begin {
-				w.Begin(s)
-				known = 64
+				known = 37
+				w.Begin(s, known)
 			} else {
 				w.Restart(s)
 			}
@@ -355,7 +355,7 @@ func TestAcksAt(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var w Window
 	w.Init(256, 128)
-	w.Begin(65_500)
+	w.Begin(65_500, 64)
 	for range 2000 {
 		w.Forward(w.Next() + uint16(rng.IntN(3)))
 		w.Insert(w.Next() - 1 - uint16(rng.IntN(10)))

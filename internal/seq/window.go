@@ -254,10 +254,10 @@ func (w *Window) Restart(s uint16) {
 	w.table.clear()
 }
 
-// Begin empties w, with s next. In bits, those it can tell before s may still come.
-func (w *Window) Begin(s uint16) {
+// Begin empties w, with s next. In bits, so many before s may still come.
+func (w *Window) Begin(s uint16, before int) {
 	w.Restart(s)
-	w.known = w.track
+	w.known = min(w.track, int32(before))
 }
 
 // Resize tells the newest track apart, a power of two. More ones before count as seen.
