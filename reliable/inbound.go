@@ -35,6 +35,7 @@ type inbound struct {
 	unmet      bool          // no packet has come yet, with a Config.MidStream
 	asking     bool          // an inquiry is due, see InquiryDue
 	renewals   uint8         // how often the other side has started anew for sure
+	said       uint8         // messages of the opening that came, up to openingFew
 	opening    opening       // of the other side
 	former     opening       // the one before, of a side that has been renewed since
 	openedAt   uint32        // when the first packet of the opening came, in milliseconds
@@ -57,7 +58,7 @@ func (in *inbound) forget(g *env) {
 	in.seen.Reset()
 	in.ring.reset(0)
 	in.turnedAt, in.turnedNext = g.now, 0
-	in.newsAt, in.parked, in.unmet, in.opening = never, -1, g.cfg.MidStream, opening{}
+	in.newsAt, in.parked, in.unmet, in.opening, in.said = never, -1, g.cfg.MidStream, opening{}, 0
 }
 
 // renew has the window begin with the next packet.
@@ -147,9 +148,7 @@ func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool)
 	return 0, true, jumped
 }
 
-func (in *inbound) accept(g *env, s uint16, bytes uint32) (first bool) {
-	first = in.newsAt == never
-	in.newsAt, in.newsSeq = g.now, s
+func (in *inbound) accept(g *env, s uint16, bytes uint32) {
 	ahead := s == in.seen.Next() || in.seen.Ahead(s)
 	if ahead {
 		in.parked = -1
@@ -159,7 +158,6 @@ func (in *inbound) accept(g *env, s uint16, bytes uint32) (first bool) {
 	} else if ahead {
 		in.turn(g)
 	}
-	return first
 }
 
 // record puts the record of a packet into the ring.

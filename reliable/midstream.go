@@ -44,6 +44,8 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 const (
 	openingReach = 64                           // how far from the packets of an opening others of it may be
 	formerReach  = 8                            // the same for the opening before, long after
+	openingGap   = 4096                         // so many may be missing in one that nobody has answered ...
+	openingFew   = 3                            // ... and that has so many messages at least
 	openingPause = int64(10 * time.Millisecond) // packets of a burst overtake each other by more, but come in less time
 )
 
@@ -129,9 +131,27 @@ func (e *Endpoint) opened(h *Header, message bool) (copied bool) {
 			return true
 		}
 	case e.now-e.in.newsAt >= openingPause:
-		e.renewAt(h.Sequence)
+		e.openAt(h.Sequence)
 	}
 	return false
+}
+
+// openAt begins the window again with a message that has heard nothing, after a short time.
+// A little ahead of an opening that still goes on, it may be of the same side behind many losses.
+// Then the opening goes on, and knows the copies that the window does not know any more. One of
+// few messages was a question, whose side may have gone.
+func (e *Endpoint) openAt(s uint16) {
+	newsAt, o, former, said := e.in.newsAt, e.in.opening, e.in.former, e.in.said
+	if said >= openingFew && e.acks.spokeAck == noneHeard && s-(o.from+o.count) < openingGap {
+		o.count = s - o.from + 1
+	} else {
+		o, former, said = opening{s, 1}, o, 0
+		e.in.openedAt = milliseconds(e.now)
+	}
+	e.renewAt(s)
+	e.meter.heardFirst(e.out.sent())
+	e.in.newsAt, e.in.newsSeq = newsAt, s // copies of what came before may still come
+	e.in.opening, e.in.former, e.in.said = o, former, said
 }
 
 // startAt has the other parts start where the window does.

@@ -66,6 +66,9 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	was := e.enter()
 	taken := e.handler.HandleMessage(h.Sequence, payload)
 	e.leave(was)
+	if taken || h.heardNothing() {
+		e.came(h, len(payload) > 0)
+	}
 	if !taken {
 		if e.cfg.AckRefused {
 			e.handleAcks(h, len(payload) > 0)
@@ -77,14 +80,8 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	}
 	// An empty packet that comes late tells nothing that is worth an answer.
 	gap := begun == never && h.Sequence != e.in.seen.Next() && (len(payload) > 0 || e.in.seen.Ahead(h.Sequence))
-	if first := e.in.accept(&e.env, h.Sequence, e.headered(size)); first {
-		e.meter.heardFirst(e.out.sent())
-	}
+	e.in.accept(&e.env, h.Sequence, e.headered(size))
 	e.acks.reach(h.Sequence)
-	if e.in.opening.none() {
-		e.in.openedAt = milliseconds(e.now)
-	}
-	e.in.opening.note(h, len(payload) > 0)
 	if e.grows() {
 		e.meter.flowing(&e.env).received.add(e.headered(size), e.now)
 	}
@@ -94,6 +91,21 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		e.acks.arrived(&e.env, e.view(), h.Sequence, gap, len(payload) > 0, e.now-begun < latePause)
 	}
 	return Delivered
+}
+
+// came notes a packet that looks like no copy, also one that is refused: the other side is not silent.
+func (e *Endpoint) came(h Header, message bool) {
+	if e.in.newsAt == never {
+		e.meter.heardFirst(e.out.sent())
+	}
+	e.in.newsAt, e.in.newsSeq = e.now, h.Sequence
+	if e.in.opening.none() {
+		e.in.openedAt = milliseconds(e.now)
+	}
+	e.in.opening.note(h, message)
+	if message && h.heardNothing() && e.in.said < openingFew {
+		e.in.said++
+	}
 }
 
 // handleAcks learns from the header of an accepted packet, one with a message or without.

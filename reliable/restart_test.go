@@ -16,6 +16,7 @@ type restarter struct {
 	got   map[uint32]int // messages received, how often
 	sent  map[uint64]uint32
 	fates map[uint32]Fate
+	full  bool // refuses all messages
 	out   Batch
 }
 
@@ -30,6 +31,9 @@ func newRestarter(t testing.TB, now time.Time, sequence uint16) *restarter {
 }
 
 func (r *restarter) HandleMessage(_ uint16, payload []byte) bool {
+	if r.full {
+		return false
+	}
 	if len(payload) > 0 {
 		r.got[binary.LittleEndian.Uint32(payload)]++
 	}
