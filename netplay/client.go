@@ -222,7 +222,7 @@ func (cl *Client) connect(ctx context.Context) error {
 		ending:    new(ending),
 		unhandled: &cl.unhandled,
 		connected: cl.OnConnect,
-		problem:   cl.problem,
+		onError:   cl.OnError,
 		logger:    cl.Logger,
 	}
 	sv.prepare(c)
@@ -260,18 +260,6 @@ func (cl *Client) adopt(c *Conn, e *ending) {
 	if c != nil && cl.leaving != nil {
 		e.begin(cl.leaving, c, nil)
 	}
-}
-
-// problem decides about a message that was not read or not handled.
-func (cl *Client) problem(c *Conn, err error) error {
-	logTo(cl.Logger, slog.LevelDebug, "message failed", "peer", c.RemoteAddr(), "error", err)
-	if cl.OnError != nil {
-		return cl.OnError(c, err)
-	}
-	if isMalformed(err) {
-		return nil
-	}
-	return err
 }
 
 // WriteMessage puts a message for the server into the queue, also before Run and between

@@ -47,11 +47,10 @@ type serving struct {
 	ending    *ending
 	reported  bool // Shutdown has asked for what was not sent
 	unhandled *atomic.Uint64
+	malformed *atomic.Uint64 // may be nil
 
-	connected func(*Conn) error // is called first; an error ends the connection
-	// problem gets messages that cannot be read and errors of handlers; an error ends
-	// the connection.
-	problem func(*Conn, error) error
+	connected func(*Conn) error        // is called first; an error ends the connection
+	onError   func(*Conn, error) error // of the Server or Client; may be nil
 
 	logger   *slog.Logger
 	handling any // the message that a handler has; nil while there is none
@@ -180,6 +179,23 @@ func (s *serving) next(c *Conn) error {
 		return s.problem(c, &HandlerError{Type: reflect.TypeOf(m).Elem(), Err: err})
 	}
 	return nil
+}
+
+// problem decides about a message that was not read or not handled. An error ends the
+// connection.
+func (s *serving) problem(c *Conn, err error) error {
+	malformed := isMalformed(err)
+	if malformed && s.malformed != nil {
+		s.malformed.Add(1)
+	}
+	logTo(s.logger, slog.LevelDebug, "message failed", "peer", c.RemoteAddr(), "error", err)
+	if s.onError != nil {
+		return s.onError(c, err)
+	}
+	if malformed {
+		return nil
+	}
+	return err
 }
 
 // finish writes the queued messages and tells the peer the end.

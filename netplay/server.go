@@ -222,7 +222,8 @@ func (s *Server) start(base context.Context, nc net.Conn) error {
 		ending:    new(ending),
 		unhandled: &s.stats.unhandled,
 		connected: s.connected,
-		problem:   s.problem,
+		malformed: &s.stats.malformed,
+		onError:   s.OnError,
 		logger:    s.Logger,
 	}
 	if err := s.admit(c, sv); err != nil {
@@ -265,22 +266,6 @@ func (s *Server) connected(c *Conn) error {
 	defer s.mu.Unlock()
 	s.members[c] = s.conns[c]
 	return nil
-}
-
-// problem decides about a message that was not read or not handled.
-func (s *Server) problem(c *Conn, err error) error {
-	malformed := isMalformed(err)
-	if malformed {
-		s.stats.malformed.Add(1)
-	}
-	s.log(slog.LevelDebug, "message failed", "peer", c.RemoteAddr(), "error", err)
-	if s.OnError != nil {
-		return s.OnError(c, err)
-	}
-	if malformed {
-		return nil
-	}
-	return err
 }
 
 func (s *Server) ended(c *Conn, err error) {
