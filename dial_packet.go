@@ -97,7 +97,7 @@ func addrPortOf(sock socket.Socket, addr net.Addr) netip.AddrPort {
 
 // checkPacketConn refuses what cannot carry datagrams.
 func checkPacketConn(pc net.PacketConn) error {
-	if reason := netconn.UnfitPacket(pc); reason != "" {
+	if reason := netconn.Unfit(pc); reason != "" {
 		return &ConfigError{Field: "pc", Reason: reason}
 	}
 	return nil

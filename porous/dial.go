@@ -57,7 +57,7 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (*Conn, erro
 // closes it, and nobody else may use it. Datagrams from other addresses are
 // dropped. The NetDialer of d is not used.
 func (d *Dialer) DialOn(ctx context.Context, pc net.PacketConn, raddr net.Addr) (*Conn, error) {
-	if reason := netconn.UnfitPacket(pc); reason != "" {
+	if reason := netconn.Unfit(pc); reason != "" {
 		return nil, configError("pc", "%s", reason)
 	}
 	set, err := newSettings(d.Config, datagram.MaxUDP)

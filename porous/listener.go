@@ -149,7 +149,7 @@ func (lc *ListenConfig) listen(open listen.Opener) (*Listener, error) {
 // The Listener takes it over: it closes it, and nobody else may read from it. After an
 // error, a *[ConfigError] or one of the system, the socket is still the caller's.
 func (lc *ListenConfig) ListenOn(pc net.PacketConn) (*Listener, error) {
-	if reason := netconn.UnfitPacket(pc); reason != "" {
+	if reason := netconn.Unfit(pc); reason != "" {
 		return nil, configError("pc", "%s", reason)
 	}
 	return lc.listen(listen.On(pc))

@@ -191,13 +191,8 @@ func IsNil(arg any) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Unfit returns why a connection cannot carry messages, if that is certain, or "".
-func Unfit(inner net.Conn) (reason string) { return unfit(inner) }
-
-// UnfitPacket is Unfit for what may lead to several peers.
-func UnfitPacket(pc net.PacketConn) (reason string) { return unfit(pc) }
-
-func unfit(inner interface{ LocalAddr() net.Addr }) (reason string) {
+// Unfit returns why a net.Conn or net.PacketConn cannot carry messages, if that is certain, or "".
+func Unfit(inner interface{ LocalAddr() net.Addr }) (reason string) {
 	if IsNil(inner) {
 		return "it is nil"
 	}

@@ -67,6 +67,6 @@ func TestNothing(t *testing.T) {
 		require.False(t, IsNil(something), "%T", something)
 	}
 	require.Equal(t, "it is nil", Unfit((*net.UDPConn)(nil)))
-	require.Equal(t, "it is nil", UnfitPacket((*net.UDPConn)(nil)))
-	require.Equal(t, "it is nil", UnfitPacket(nil))
+	require.Equal(t, "it is nil", Unfit((*net.UDPConn)(nil)))
+	require.Equal(t, "it is nil", Unfit(nil))
 }
