@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -33,13 +34,6 @@ type ProxyConfig struct {
 	MaxClients int
 }
 
-func (c *ProxyConfig) listen() string {
-	if c.Listen == "" {
-		return "127.0.0.1:0"
-	}
-	return c.Listen
-}
-
 func (c *ProxyConfig) source() (*net.UDPAddr, error) {
 	if c.Source == "" {
 		return nil, nil
@@ -49,13 +43,6 @@ func (c *ProxyConfig) source() (*net.UDPAddr, error) {
 		return nil, fmt.Errorf("simnet: ProxyConfig.Source: %w", err)
 	}
 	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)), nil
-}
-
-func (c *ProxyConfig) maxClients() int {
-	if c.MaxClients <= 0 {
-		return 256
-	}
-	return c.MaxClients
 }
 
 // A Proxy stands between real UDP sockets: it receives datagrams of clients,
@@ -98,7 +85,7 @@ func NewProxy(cfg ProxyConfig) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	laddr, err := net.ResolveUDPAddr("udp", cfg.listen())
+	laddr, err := net.ResolveUDPAddr("udp", cmp.Or(cfg.Listen, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("simnet: ProxyConfig.Listen: %w", err)
 	}
@@ -245,7 +232,7 @@ func (p *Proxy) client(addr netip.AddrPort) *proxyClient {
 }
 
 func (p *Proxy) newClient(addr netip.AddrPort) *proxyClient {
-	if len(p.clients) >= p.cfg.maxClients() {
+	if len(p.clients) >= cmp.Or(max(0, p.cfg.MaxClients), 256) {
 		p.evict()
 	}
 	port := uint16(1 + p.number%(1<<16-1))
