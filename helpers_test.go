@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"volley/internal/datagram"
 	"volley/internal/leaktest"
 	"volley/simnet"
 )
@@ -76,3 +77,6 @@ func mustConn(inner net.Conn, cfg *Config) *Conn {
 
 // TestMain fails if goroutines are left behind.
 func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// pipeAddr is an address of no socket.
+func pipeAddr(name string) net.Addr { return datagram.PipeAddr{Net: "pipe", Name: name} }

@@ -6,11 +6,6 @@ import (
 	"volley/internal/datagram"
 )
 
-type pipeAddr string
-
-func (pipeAddr) Network() string  { return "pipe" }
-func (a pipeAddr) String() string { return string(a) }
-
 // Pipe returns two connections in memory, joined to each other. A nil cfg means the
 // defaults, without keepalives and idle timeout.
 //
@@ -22,7 +17,7 @@ func (a pipeAddr) String() string { return string(a) }
 // no place.
 func Pipe(cfg *Config) (a, b *Conn) {
 	set, err := (&wrapper{cfg: cfg}).sessionSettings(datagram.MaxUDP)
-	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
+	x, y := datagram.NewPipe(datagram.PipeAddr{Net: "pipe", Name: "a"}, datagram.PipeAddr{Net: "pipe", Name: "b"})
 	a, b = new(Conn), new(Conn)
 	if err == nil {
 		set.onClose = pipedConns.Ended

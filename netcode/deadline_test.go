@@ -158,3 +158,6 @@ func TestCloseWaitsForEnd(t *testing.T) {
 
 // linger is how long the end of a session waits for room.
 const linger = 100 * time.Millisecond
+
+// pipeAddr is an address of no socket.
+func pipeAddr(name string) net.Addr { return datagram.PipeAddr{Net: "netcode-pipe", Name: name} }

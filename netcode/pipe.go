@@ -1,7 +1,6 @@
 package netcode
 
 import (
-	"net"
 	"net/netip"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // then io.EOF. There is no handshake and no timeout. Only the first 256 bytes of userData
 // count.
 func Pipe(clientID uint64, userData []byte) (client, server *Conn) {
-	x, y := datagram.NewPipe(pipeAddr("client"), pipeAddr("server"))
+	x, y := datagram.NewPipe(datagram.PipeAddr{Net: "netcode-pipe", Name: "client"}, datagram.PipeAddr{Net: "netcode-pipe", Name: "server"})
 	up, down := GenerateKey(), GenerateKey()
 	client = newPipeConn(x, &up, &down, y)
 	server = newPipeConn(y, &down, &up, x)
@@ -41,10 +40,3 @@ func newPipeConn(dc datagram.Conn, send, recv *Key, other datagram.Conn) *Conn {
 	c.onClose = func() { pipedConns.Ended(c) }
 	return c
 }
-
-type pipeAddr string
-
-var _ net.Addr = pipeAddr("")
-
-func (pipeAddr) Network() string  { return "netcode-pipe" }
-func (a pipeAddr) String() string { return string(a) }

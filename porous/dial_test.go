@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"volley/internal/datagram"
 	"volley/internal/loopback"
 	"volley/simnet"
 )
@@ -79,3 +80,6 @@ func TestDialOnErrors(t *testing.T) {
 		require.ErrorIs(t, pc.SetDeadline(time.Time{}), net.ErrClosed, name)
 	}
 }
+
+// pipeAddr is an address of no socket.
+func pipeAddr(name string) net.Addr { return datagram.PipeAddr{Net: "porous-pipe", Name: name} }

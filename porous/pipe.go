@@ -2,18 +2,13 @@ package porous
 
 import "volley/internal/datagram"
 
-type pipeAddr string
-
-func (pipeAddr) Network() string  { return "porous-pipe" }
-func (a pipeAddr) String() string { return string(a) }
-
 // Pipe returns two connections in memory, joined to each other, for tests: everything
 // is framed and acknowledged as between machines, but nothing is lost and the order is
 // kept. It works in real time and in a testing/synctest bubble. A nil cfg means the
 // defaults. Pipe panics with the *[ConfigError] if cfg cannot be used. For links that
 // lose or delay, use NewConn on the sockets of package simnet.
 func Pipe(cfg *Config) (a, b *Conn) {
-	x, y := datagram.NewPipe(pipeAddr("a"), pipeAddr("b"))
+	x, y := datagram.NewPipe(datagram.PipeAddr{Net: "porous-pipe", Name: "a"}, datagram.PipeAddr{Net: "porous-pipe", Name: "b"})
 	return pipeEnd(x, cfg), pipeEnd(y, cfg)
 }
 

@@ -258,6 +258,12 @@ func (c *PipeConn) Schedule(at time.Time) { c.timers.schedule(&c.alarm, at) }
 // MaxDatagram implements Conn. It is that of UDP, though more would pass.
 func (c *PipeConn) MaxDatagram() int { return MaxUDP }
 
+// A PipeAddr is an address for an end.
+type PipeAddr struct{ Net, Name string }
+
+func (a PipeAddr) Network() string { return a.Net }
+func (a PipeAddr) String() string  { return a.Name }
+
 // LocalAddr returns this end's address, as NewPipe was given it.
 func (c *PipeConn) LocalAddr() net.Addr { return c.addr }
 
