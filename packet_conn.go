@@ -52,7 +52,9 @@ import (
 // datagram lives in the network for longer than 10 s and IdleTimeout is 20 s or
 // more. Otherwise, or if a peer comes back within 10 s of its last packet, its
 // messages may be lost until it has heard this side again, and old copies may
-// arrive.
+// arrive. Copies may also arrive of messages that a peer sends before it has heard
+// this side. That needs some that overtake more than 64 others: what comes late then
+// looks like a peer that was started again.
 //
 // Like every socket of datagrams without authentication, a PacketConn takes a
 // forged datagram for one of the peer it names.
