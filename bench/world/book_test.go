@@ -92,6 +92,9 @@ type flow struct {
 	// and takes messages for copies. Where sequences begin at 1 and nothing tells
 	// connections apart, it is enough that datagrams of the one before may be under way.
 	shared bool
+	// heard is when the first message was known to be Delivered; 0: none. By then the writer has
+	// heard its peer, and before it may not have.
+	heard time.Duration
 }
 
 // A sent is a message of a flow.
@@ -306,6 +309,17 @@ func (f *flow) recent() int {
 	defer f.mu.Unlock()
 	first, _ := slices.BinarySearchFunc(f.sent, f.now()-lag, func(s sent, at time.Duration) int { return cmp.Compare(s.at, at) })
 	return len(f.sent) - first
+}
+
+// opening reports whether a message is one of many that were written before the writer had
+// heard anything. A peer tells such a writer from one that was started again by sequences that
+// are more than 64 apart. Where some overtake so many others, it may believe in a restart, and
+// take a copy: rule 4 of docs/reliable.md, section 3.
+func (f *flow) opening(n uint32) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unheard := func(s sent) bool { return f.heard == 0 || s.at <= f.heard }
+	return len(f.sent) > 64 && unheard(f.sent[n]) && unheard(f.sent[64])
 }
 
 // arrived notes that a message was read.

@@ -42,12 +42,12 @@ func (l *volleyLink) fates(f func(uint64, volley.Fate)) (err error) {
 
 // volleyEnd makes an end of a connection between two hosts.
 func (w *world) volleyEnd(c *volley.Conn, home, peer int, served bool) *end {
-	inSession := false
+	inSession, turn := false, 32_000
 	switch c.NetConn().(type) {
 	case *netcode.Conn, *secure.Conn:
-		inSession = !w.plan.lies(home, peer)
+		inSession, turn = !w.plan.lies(home, peer), 0 // because sessions drop copies
 	}
-	p := promises{once: true, turn: 32_000, exact: inSession || !w.plan.forgeable(home, peer)}
+	p := promises{once: true, turn: turn, exact: inSession || !w.plan.forgeable(home, peer)}
 	return newEnd(w.book, &volleyLink{Conn: c}, route{home, peer, p, true, served, home >= len(w.plan.servers)})
 }
 
