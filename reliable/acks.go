@@ -246,7 +246,7 @@ func (a *acks) free(g *env) {
 
 // forgetReceived makes a talk as before the first packet, which is answered at once.
 func (a *acks) forgetReceived() {
-	a.spoke = 0
+	a.unspoken()
 	if t := a.talk; t != nil {
 		t.ackState = ackState{gapAt: never, sentAt: t.sentAt}
 		t.tellFrom(noneHeard - ackAhead)
@@ -362,10 +362,13 @@ func (a *acks) speaks(s, ack uint16) {
 	}
 }
 
+// unspoken forgets the message that spoke last.
+func (a *acks) unspoken() { a.spoke = 0 }
+
 // reach notes a packet that was accepted. What spoke so far behind would soon seem to be ahead.
 func (a *acks) reach(s uint16) {
 	if d := s - uint16(a.spoke-1); a.spoke > 0 && d < halfRange && d >= halfRange/2 {
-		a.spoke = 0
+		a.unspoken()
 	}
 }
 

@@ -94,8 +94,8 @@ const earlyReach = 1024
 
 func (o *outbound) disbelieved(ack uint16) {
 	ahead := ack - uint16(o.nextID)
-	if past := uint32(o.nextID) + uint32(ahead) + 1; ahead < earlyReach && int32(past-o.overdue.early) > 0 {
-		o.overdue.early = past
+	if ahead < earlyReach {
+		o.overdue.foretold(uint32(o.nextID) + uint32(ahead) + 1)
 	}
 }
 

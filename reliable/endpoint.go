@@ -98,8 +98,8 @@ func (e *Endpoint) Init(cfg *Config, now time.Time, first uint64, h Handler) err
 		h = discard{}
 	}
 	*e = Endpoint{env: newEnv(cfg, now), handler: h, parts: reassembler{reassemblies: &noReassemblies}}
-	_, e.fated = h.(FateHandler)
-	e.out.first, e.out.nextID = first, first
+	e.fatesFor(h)
+	e.out.start(first)
 	e.in = newInbound(&e.env)
 	return nil
 }

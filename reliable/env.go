@@ -58,6 +58,11 @@ func (c *counters) acked() { c.packetsAcked++ }
 
 func (c *counters) stored() { c.fragmentsReceived++ }
 
+// fatesFor notes whether a handler wants fates.
+func (g *env) fatesFor(h Handler) { _, g.fated = h.(FateHandler) }
+
+func (g *env) doubt(on bool) { g.doubted = on }
+
 // advance moves the clock to now. It never runs backwards.
 func (g *env) advance(now time.Time) { g.now = max(g.now, int64(now.Sub(g.base))) }
 

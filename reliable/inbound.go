@@ -69,6 +69,50 @@ func (in *inbound) renew(g *env) {
 	in.renewals++
 }
 
+// doubtRenewal takes back that it is sure that the other side has started anew.
+func (in *inbound) doubtRenewal() { in.renewals-- }
+
+// openNow notes that an opening begins.
+func (in *inbound) openNow(now int64) { in.openedAt = milliseconds(now) }
+
+// openedBefore makes the opening one that ended shortly before s.
+func (in *inbound) openedBefore(now int64, s uint16) {
+	in.openNow(now)
+	in.opening = opening{s - openingReach, openingReach}
+}
+
+// openAgain sets what is known of the openings when the window begins again with s. Copies
+// of what came before, when the last packet did, may still come.
+func (in *inbound) openAgain(newsAt int64, s uint16, o, former opening, said uint8) {
+	in.newsAt, in.newsSeq = newsAt, s
+	in.opening, in.former, in.said = o, former, said
+}
+
+// came notes a packet that looks like no copy, also one that is refused: the other side is not silent.
+func (in *inbound) came(now int64, h Header, message bool) {
+	in.newsAt, in.newsSeq = now, h.Sequence
+	if in.opening.none() {
+		in.openNow(now)
+	}
+	in.opening.note(h, message)
+	if message && h.heardNothing() && in.said < openingFew {
+		in.said++
+	}
+}
+
+// aheadOfOpening returns how far in front of the opening a packet may be that goes on with it:
+// of a flood, twice as far as it came in as much time as nothing has come now. So it goes on
+// behind a pause, perhaps of our own reader.
+func (in *inbound) aheadOfOpening(now int64) int {
+	if in.opening.count <= openingReach {
+		return openingReach
+	}
+	newsAt := milliseconds(in.newsAt)
+	pause, before := int64(milliseconds(now)-newsAt), int64(newsAt-in.openedAt)
+	n := 2 * int64(in.opening.count) * pause / max(before, pause, 1)
+	return int(min(max(n, openingReach), halfRange))
+}
+
 // begin moves the window to s if it is the first packet. Little older ones may still come.
 func (in *inbound) begin(s uint16) bool {
 	if !in.unmet {
@@ -251,3 +295,5 @@ func (in *inbound) olderHalf() (got span) {
 	}
 	return got
 }
+
+func milliseconds(t int64) uint32 { return uint32(t / int64(time.Millisecond)) }

@@ -83,7 +83,7 @@ func (e *innerEndpoint) Move(now time.Time) {
 
 func (e *innerEndpoint) Renewals() uint8 { return e.in.renewals }
 
-func (e *innerEndpoint) Doubt(on bool) { e.doubted = on }
+func (e *innerEndpoint) Doubt(on bool) { e.doubt(on) }
 
 func (e *innerEndpoint) Elapsed() time.Duration { return time.Duration(e.now) }
 

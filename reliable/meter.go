@@ -66,8 +66,7 @@ func (m *meter) heardFirst(left uint64) { m.blind = uint16(min(left, math.MaxUin
 // move forgets the round-trip times of a way by which the packets before a sequence have left.
 func (m *meter) move(next uint16) {
 	m.prompts, m.moved, m.blind = false, true, next
-	m.rtt.forget()
-	m.rtt.dirty = false
+	m.rtt.leave()
 	s := &m.stats
 	s.RTT, s.RTTMin, s.RTTMax, s.RTTAvg = 0, 0, 0, 0
 	s.JitterAvg, s.JitterMax, s.JitterStddev = 0, 0, 0

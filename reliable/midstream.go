@@ -35,79 +35,16 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	}
 	v, believed, jumped := e.in.guard(e.now, s)
 	if jumped {
-		e.acks.spoke = 0
+		e.acks.unspoken()
 		e.startAt(s)
 	}
 	return v, believed
 }
 
 const (
-	openingReach = 64                           // how far from the packets of an opening others of it may be
-	formerReach  = 8                            // the same for the opening before, long after
-	openingGap   = 4096                         // so many may be missing in one that nobody has answered ...
-	openingFew   = 3                            // ... and that has so many messages at least
+	formerReach  = 8                            // how far from the opening before others of it may be, long after
 	openingPause = int64(10 * time.Millisecond) // packets of a burst overtake each other by more, but come in less time
 )
-
-// An opening is the other side's first packets: it has heard nothing yet.
-type opening struct {
-	from  uint16
-	count uint16 // sequences from the first packet to the last one; 0: no packet was accepted yet
-}
-
-// openingHidden is the count of one that was over at the first packet, or is endless.
-const openingHidden = 1<<16 - 1
-
-// none reports whether no packet was accepted yet, and known whether there is an end.
-func (o *opening) none() bool  { return o.count == 0 }
-func (o *opening) known() bool { return o.count > 0 && o.count < openingHidden }
-
-// note takes the header of an accepted packet, with a message or without.
-func (o *opening) note(h Header, message bool) {
-	switch {
-	case o.none() && h.heardNothing():
-		*o = opening{h.Sequence, 1}
-	case o.none():
-		o.count = openingHidden
-	case !o.known() || !message || !h.heardNothing():
-	case h.Sequence-o.from < halfRange:
-		o.count = max(o.count, h.Sequence-o.from+1)
-	case o.from+o.count-1-h.Sequence > halfRange: // ahead of the last one
-		o.count = openingHidden
-	}
-}
-
-// reachBack takes in a packet that was sent before the one which came first. It may be too
-// old for the window, and yet its copies, and others near it, are of this opening.
-func (o *opening) reachBack(s uint16) {
-	if back := o.from - s; o.known() && back < halfRange && int(o.count)+int(back) < openingHidden {
-		o.from, o.count = s, o.count+back
-	}
-}
-
-func milliseconds(t int64) uint32 { return uint32(t / int64(time.Millisecond)) }
-
-// aheadOfOpening returns how far in front of the opening a packet may be that goes on with it:
-// of a flood, twice as far as it came in as much time as nothing has come now. So it goes on
-// behind a pause, perhaps of our own reader.
-func (in *inbound) aheadOfOpening(now int64) int {
-	if in.opening.count <= openingReach {
-		return openingReach
-	}
-	newsAt := milliseconds(in.newsAt)
-	pause, before := int64(milliseconds(now)-newsAt), int64(newsAt-in.openedAt)
-	n := 2 * int64(in.opening.count) * pause / max(before, pause, 1)
-	return int(min(max(n, openingReach), halfRange))
-}
-
-// covers reports whether a packet that has heard nothing may be of the opening, from so
-// many sequences behind it to so many ahead.
-func (o *opening) covers(s uint16, behind uint16, ahead int) bool {
-	if o.known() {
-		return int(s-(o.from-behind)) < int(behind)+int(o.count)+ahead
-	}
-	return !o.none()
-}
 
 // opened looks at a header before the window does, which it begins again if the other side
 // has started anew. True: the packet is a copy from the opening before. An endpoint that
@@ -146,12 +83,11 @@ func (e *Endpoint) openAt(s uint16) {
 		o.count = s - o.from + 1
 	} else {
 		o, former, said = opening{s, 1}, o, 0
-		e.in.openedAt = milliseconds(e.now)
+		e.in.openNow(e.now)
 	}
 	e.renewAt(s)
 	e.meter.heardFirst(e.out.sent())
-	e.in.newsAt, e.in.newsSeq = newsAt, s // copies of what came before may still come
-	e.in.opening, e.in.former, e.in.said = o, former, said
+	e.in.openAgain(newsAt, s, o, former, said)
 }
 
 // startAt has the other parts start where the window does.
@@ -192,11 +128,10 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead
 	newsAt := e.in.newsAt
 	if e.renewAt(s); !sure {
-		e.in.renewals--
+		e.in.doubtRenewal()
 	}
 	if h != nil && !h.heardNothing() { // it had heard nothing until shortly before
-		e.in.openedAt = milliseconds(e.now)
-		e.in.opening = opening{s - openingReach, openingReach}
+		e.in.openedBefore(e.now, s)
 	}
 	if !silent { // there may be copies of what it sent before
 		e.in.beginAfter(newsAt, s)

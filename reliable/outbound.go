@@ -72,6 +72,9 @@ func (o *outbound) record(s uint16) *sentRecord {
 	return &o.ring[int(s)%len(o.ring)]
 }
 
+// start makes first the id of the first packet.
+func (o *outbound) start(first uint64) { o.first, o.nextID = first, first }
+
 // restart forgets all packets, which are decided, and begins with the first sequence.
 func (o *outbound) restart() {
 	o.nextID += uint64(uint16(o.first) - uint16(o.nextID))

@@ -93,19 +93,12 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	return Delivered
 }
 
-// came notes a packet that looks like no copy, also one that is refused: the other side is not silent.
+// came notes a packet that looks like no copy. See inbound.came.
 func (e *Endpoint) came(h Header, message bool) {
 	if e.in.newsAt == never {
 		e.meter.heardFirst(e.out.sent())
 	}
-	e.in.newsAt, e.in.newsSeq = e.now, h.Sequence
-	if e.in.opening.none() {
-		e.in.openedAt = milliseconds(e.now)
-	}
-	e.in.opening.note(h, message)
-	if message && h.heardNothing() && e.in.said < openingFew {
-		e.in.said++
-	}
+	e.in.came(e.now, h, message)
 }
 
 // handleAcks learns from the header of an accepted packet, one with a message or without.

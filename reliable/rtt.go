@@ -124,6 +124,12 @@ func (h *rttHistory) ensure(g *env) bool {
 	return h.resize(g, n)
 }
 
+// leave forgets the times of a way that is used no more.
+func (h *rttHistory) leave() {
+	h.forget()
+	h.dirty = false
+}
+
 func (h *rttHistory) forget() {
 	for i := range h.samples {
 		h.samples[i] = -1

@@ -50,6 +50,13 @@ type overdue struct {
 	early uint32 // one past the latest packet that an ack named before it was sent, modulo 2^32
 }
 
+// foretold notes one past the newest packet that an ack has named before it was sent.
+func (o *overdue) foretold(past uint32) {
+	if int32(past-o.early) > 0 {
+		o.early = past
+	}
+}
+
 // passed forgets the packets before id, which the other side's ack has passed.
 func (o *overdue) passed(id uint64) {
 	if id > o.heard {
