@@ -75,7 +75,7 @@ func (r *report) writeCharts() error {
 // Measures of a chart in pixels, and of its title in characters.
 const (
 	chartWidth  = 720
-	labelWidth  = 120
+	labelWidth  = 160
 	valueWidth  = 100
 	barHeight   = 20
 	barDistance = 26
@@ -103,7 +103,7 @@ func (c chart) svg() string {
 	for i, b := range c.bars {
 		y := top + i*barDistance
 		colour := "#9aa5b1"
-		if b.name == "volley" {
+		if strings.HasPrefix(b.name, "volley") {
 			colour = "#1f6feb"
 		}
 		w := barWidth(b.value, high)

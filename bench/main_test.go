@@ -159,7 +159,7 @@ func TestChart(t *testing.T) {
 	c := chart{title: title, unit: "µs", bars: []bar{{"volley", 5}, {"other", 28.5}, {"none", 0}}}
 	svg := c.svg()
 	var widths []float64
-	for _, m := range regexp.MustCompile(`<rect x="120" y="\d+" width="([\d.]+)"`).FindAllStringSubmatch(svg, -1) {
+	for _, m := range regexp.MustCompile(`<rect x="160" y="\d+" width="([\d.]+)"`).FindAllStringSubmatch(svg, -1) {
 		w, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			t.Fatal(err)
