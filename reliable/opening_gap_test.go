@@ -85,7 +85,7 @@ func TestOpeningGap(t *testing.T) {
 	}
 }
 
-// What is refused belongs to the opening, too: the other side goes on, and has not started
+// Refused packets belong to the opening, too, because the other side goes on, and has not started
 // anew. So a copy of what was accepted before is one.
 func TestOpeningRefused(t *testing.T) {
 	for _, accepted := range []int{0, 1} {

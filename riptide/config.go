@@ -50,7 +50,7 @@ type Config struct {
 	// MaxSends ends a connection, with [PoorConnection], when a reliable message
 	// was sent so often and not acknowledged. Sends before the end of the
 	// interval do not count. While no round trip is known, the message must also be
-	// 5 s old. Default 15. Negative: never.
+	// 5 s old; meanwhile it is sent once a second. Default 15. Negative: never.
 	MaxSends int
 	// MaxMeanSends ends a connection, with [PoorConnection], when the mean
 	// number of sends of the last 64 reliable messages exceeds it for 64

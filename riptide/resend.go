@@ -46,9 +46,16 @@ func (s *sender) resend(now time.Time, p pace, maxSends int, unread bool, out *w
 			resends++
 			s.transmit(now, m, p, out)
 		case s.postpone(now, m, p, unread):
-		case maxSends > 0 && m.sends-int(m.hastened) >= maxSends && now.Sub(m.firstSent) >= p.least:
-			s.setDue(m, now.Add(p.full))
-			return resends, false
+		case maxSends > 0 && m.sends-int(m.hastened) >= maxSends:
+			left := p.least - now.Sub(m.firstSent)
+			if left <= 0 {
+				s.setDue(m, now.Add(p.full))
+				return resends, false
+			}
+			// The path may be long, or nobody may be there: few sends more.
+			resends++
+			slow := min(maxResend, left)
+			s.transmit(now, m, pace{full: slow, quick: slow}, out)
 		case older > maxProbes && s.proven.Before(m.lastSent):
 			s.setDue(m, now.Add(p.full/2))
 		default:
