@@ -80,8 +80,10 @@ type acks struct {
 	talk *talk // nil before the first message, and with a Config.AckDelay of zero
 
 	// The newest message whose acks were believed.
-	spoke    uint32 // one past its sequence; 0: none was
+	spoke    uint16 // its sequence
 	spokeAck uint16 // its ack
+	spoken   bool   // there is one
+	against  uint8  // headers in a row that contradict it, up to mostAgainst
 
 	first uint8 // messages sampled, up to sampledFirst
 	alone uint8 // claims of that kind in a row, up to mostAlone
@@ -357,23 +359,38 @@ func (a *acks) answerBeginner(g *env, newest uint16) {
 
 // speaks notes that the acks of a message were believed.
 func (a *acks) speaks(s, ack uint16) {
-	if a.spoke == 0 || int16(s-uint16(a.spoke)) >= 0 {
-		a.spoke, a.spokeAck = uint32(s)+1, ack
+	if !a.spoken || int16(s-a.spoke) > 0 {
+		a.spoke, a.spokeAck, a.spoken, a.against = s, ack, true, 0
 	}
 }
 
 // unspoken forgets the message that spoke last.
-func (a *acks) unspoken() { a.spoke = 0 }
+func (a *acks) unspoken() { a.spoken = false }
 
 // reach notes a packet that was accepted. What spoke so far behind would soon seem to be ahead.
 func (a *acks) reach(s uint16) {
-	if d := s - uint16(a.spoke-1); a.spoke > 0 && d < halfRange && d >= halfRange/2 {
+	if d := s - a.spoke; a.spoken && d < halfRange && d >= halfRange/2 {
 		a.unspoken()
 	}
 }
 
 // late reports whether a message whose acks were believed was sent after the packet s.
-func (a *acks) late(s uint16) bool { return a.spoke > 0 && int16(uint16(a.spoke-1)-s) > 0 }
+func (a *acks) late(s uint16) bool { return a.spoken && int16(a.spoke-s) > 0 }
+
+// contradicted reports whether a message that was sent after the packet of h, and whose acks
+// were believed, has an older ack: h speaks of our predecessor. But that message may be forged,
+// so it is forgotten if many contradict it.
+func (a *acks) contradicted(h Header) bool {
+	if !a.late(h.Sequence) || int16(h.Ack-a.spokeAck) <= 0 {
+		return false
+	}
+	if a.against == mostAgainst {
+		a.unspoken()
+		return false
+	}
+	a.against++
+	return true
+}
 
 // timely reports whether the header of a packet may be as old as its place: a message that
 // was sent later has an ack as new, or there are some that lack fragments and have told nothing.
@@ -382,7 +399,7 @@ func (a *acks) timely(h Header, unfinished bool) bool {
 	if a.late(h.Sequence) {
 		return int16(h.Ack-a.spokeAck) <= 0
 	}
-	return unfinished && a.spoke > 0
+	return unfinished && a.spoken
 }
 
 // judged notes what the acks of a header turned out to be.

@@ -29,6 +29,9 @@ const unsentBits = 8
 // which a late one of our predecessor's may have been taken.
 const mostAlone = 3
 
+// mostAgainst is how many headers in a row may contradict the message which spoke last.
+const mostAgainst = 7
+
 // judge says what the acks of h are, and returns h with those that may be true. If
 // its ack is one of a packet that was never sent, nothing of it is: the other side
 // speaks of an endpoint that had this address before. Before the first ack, it
@@ -89,20 +92,17 @@ func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful 
 	return h, credible
 }
 
-// earlyReach is how far ahead of our newest packet an ack's copies are looked out for.
-const earlyReach = 1024
-
+// disbelieved notes an ack of a packet that is yet to be sent. What brings it may come late,
+// or again, when the packet has left.
 func (o *outbound) disbelieved(ack uint16) {
 	ahead := ack - uint16(o.nextID)
-	if ahead < earlyReach {
-		o.overdue.foretold(uint32(o.nextID) + uint32(ahead) + 1)
+	if ahead < halfRange {
+		o.overdue.foretell(uint32(o.nextID) + uint32(ahead))
 	}
 }
 
 // early reports whether an ack may be one that named its packet before that was sent.
-func (o *outbound) early(ack uint16) bool {
-	return o.overdue.early-uint32(o.idOf(ack))-1 < earlyReach
-}
+func (o *outbound) early(ack uint16) bool { return o.overdue.early(uint32(o.idOf(ack))) }
 
 // tellsNews reports whether h acknowledges a packet sent after all acknowledged ones.
 func (o *outbound) tellsNews(h Header) bool {

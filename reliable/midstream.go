@@ -120,9 +120,9 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 			e.in.ask()
 			return false
 		}
-	case !e.tellsNews(*h, message), e.in.seen.Exists(s) && e.out.early(h.Ack):
+	case !e.tellsNews(*h, message):
 		return false
-	case !silent && e.acks.timely(*h, e.parts.open > 0):
+	case !silent && (e.out.early(h.plain().Ack) || e.acks.timely(*h, e.parts.open > 0)):
 		return false
 	}
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead

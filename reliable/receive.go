@@ -164,7 +164,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	}
 	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, message, e.Acked(), e.acks.floorDoubtful(e.now))
 	e.acks.judged(claim, e.now)
-	if claim == credible || claim == alone {
+	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.acks.contradicted(h)) {
 		return h, prompt, true
 	}
 	e.out.disbelieved(h.Ack)

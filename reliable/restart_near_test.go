@@ -117,7 +117,7 @@ func TestRestartNearPassesOver(t *testing.T) {
 // An ack of a packet that was yet to be sent, as of one that speaks of our predecessor,
 // is no news when a copy brings it after that packet has left.
 func TestRestartNearCopyOfEarlyAck(t *testing.T) {
-	for _, ahead := range []uint16{1, 2, 1024, 1025} {
+	for _, ahead := range []uint16{1, 2, 1024, 1025, 32_767, 32_768} {
 		s, now := nearRestart(t, true)
 		early := acknowledging(10_007, 1002+ahead, true)
 		require.Equal(t, Delivered, s.Receive(now, early))
@@ -125,20 +125,77 @@ func TestRestartNearCopyOfEarlyAck(t *testing.T) {
 		for i := range uint32(ahead) {
 			s.message(now, 3+i, 8)
 		}
-		require.Equal(t, ahead > earlyReach, s.Receive(now, early) == Delivered, "%d ahead", ahead)
+		require.Equal(t, ahead > halfRange, s.Receive(now, early) == Delivered, "%d ahead", ahead)
 		s.message(now, 5000, 8)
 		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_007, 1003+ahead, true)), "%d ahead: no copy", ahead)
-		require.EqualValues(t, 1+ahead/1025, s.Inner().Renewals())
+		require.EqualValues(t, 1, s.Inner().Renewals())
 	}
 }
 
-// Such an ack is news in a packet that cannot be a copy of one in the window.
+// Nor is it where the window has forgotten which packets came, and of these there may be
+// copies; after a silence there are none.
 func TestRestartNearEarlyAckOfStalePacket(t *testing.T) {
+	for sequence, name := range map[uint16]string{9000: "before the first", 10_007: "forgotten"} {
+		s, now := nearRestart(t, true)
+		early := acknowledging(sequence, 1003, true)
+		s.Receive(now, acknowledging(10_007, 1003, true))
+		for s.in.seen.Next()-sequence < uint16(s.in.seen.Track()) {
+			require.Equal(t, Delivered, s.Receive(now, acknowledging(s.in.seen.Next(), 1001, true)))
+		}
+		s.message(now, 3, 8)
+		require.Equal(t, Duplicate, s.Receive(now, early), name)
+		require.Zero(t, s.Inner().Renewals(), name)
+		require.Equal(t, Delivered, s.Receive(now.Add(10*time.Second), early), name)
+		require.EqualValues(t, 1, s.Inner().Renewals(), name)
+	}
+}
+
+// A packet that was sent to our predecessor, and comes for the first time when what it names
+// has left, acknowledges nothing: a message that was sent later shows an older ack. That message
+// is forgotten if eight packets in a row say so of it, because it may be forged.
+func TestRestartNearLateEarlyAck(t *testing.T) {
 	s, now := nearRestart(t, true)
-	s.Receive(now, acknowledging(10_007, 1003, true))
-	s.message(now, 3, 8)
-	require.Equal(t, Delivered, s.Receive(now, acknowledging(9000, 1003, true)))
-	require.EqualValues(t, 1, s.Inner().Renewals())
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_040, 1010, true)), "as its predecessor said")
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_050, 1002, true)))
+	for i := range uint32(20) {
+		s.message(now, 3+i, 8)
+	}
+	acked := func() uint64 { return s.Counters().PacketsAcked }
+	before := acked()
+	for i := range uint16(7) {
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_020+i, 1010, i > 0)))
+	}
+	require.Equal(t, before, acked())
+	require.Zero(t, s.Inner().Renewals())
+	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_029, 1010, true)))
+	require.Equal(t, before+1, acked(), "it forgot the message that spoke")
+}
+
+// Acks that were early are remembered as one span, at most 1024 long: of the latest packets.
+func TestForetold(t *testing.T) {
+	for name, test := range map[string]struct {
+		ids        []uint32
+		first, end uint32
+	}{
+		"one":               {[]uint32{5000}, 5000, 5001},
+		"a later one":       {[]uint32{5000, 5003}, 5000, 5004},
+		"an earlier one":    {[]uint32{5000, 4990}, 4990, 5001},
+		"one between":       {[]uint32{5000, 5009, 5003}, 5000, 5010},
+		"far later":         {[]uint32{5000, 6023}, 5000, 6024},
+		"too far later":     {[]uint32{5000, 5002, 6024}, 6024, 6025},
+		"far earlier":       {[]uint32{5000, 3977}, 3977, 5001},
+		"too far earlier":   {[]uint32{5000, 3976}, 5000, 5001},
+		"around 2^32":       {[]uint32{1<<32 - 2, 1}, 1<<32 - 2, 2},
+		"far ahead of zero": {[]uint32{1<<31 + 5}, 1<<31 + 5, 1<<31 + 6},
+	} {
+		var o overdue
+		for _, id := range test.ids {
+			o.foretell(id)
+		}
+		require.False(t, o.early(test.first-1), name)
+		require.True(t, o.early(test.first) && o.early(test.end-1), name)
+		require.False(t, o.early(test.end), name)
+	}
 }
 
 // The newest message that spoke counts, until it is too far behind to be compared.
@@ -148,7 +205,7 @@ func TestNewestThatSpoke(t *testing.T) {
 	a.speaks(10_005, 0)
 	require.True(t, a.late(10_005))
 	require.False(t, a.late(10_006))
-	for sequence := uint16(10_008); a.spoke > 0; sequence += 60 {
+	for sequence := uint16(10_008); a.spoken; sequence += 60 {
 		require.LessOrEqual(t, sequence, uint16(10_006+halfRange/2+60))
 		require.False(t, a.late(sequence))
 		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{sequence, 1002, 2})))
@@ -157,13 +214,13 @@ func TestNewestThatSpoke(t *testing.T) {
 
 	s, now = nearRestart(t, true)
 	require.Equal(t, Delivered, s.Receive(now, acknowledging(9990, 1002, true)))
-	require.EqualValues(t, 9991, s.acks.spoke, "of one that has started anew")
+	require.EqualValues(t, 9990, s.acks.spoke, "of one that has started anew")
 	now = now.Add(10 * time.Second)
 	s.Receive(now, acknowledging(55_000, 1002, true))
 	require.Equal(t, Delivered, s.Receive(now, acknowledging(55_001, 1002, true)))
-	require.EqualValues(t, 55_002, s.acks.spoke, "behind a jump")
+	require.EqualValues(t, 55_001, s.acks.spoke, "behind a jump")
 	s.Reset()
-	require.Zero(t, s.acks.spoke)
+	require.False(t, s.acks.spoken)
 }
 
 // Once the other side has shown by news that it has started anew, its opening is what

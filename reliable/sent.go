@@ -46,16 +46,30 @@ func (r *sentRecord) rtt() time.Duration {
 type overdue struct {
 	heard uint64 // one past the newest packet that the other side's ack named
 	to    uint64 // one past the newest that is old
-	count int32  // those from heard on, and before to, that are undecided
-	early uint32 // one past the latest packet that an ack named before it was sent, modulo 2^32
+	count int16  // those from heard on, and before to, that are undecided
+
+	// The latest packets that acks have named before they were sent.
+	foretold uint16 // from the first to the last one
+	first    uint32 // id of the first, modulo 2^32
 }
 
-// foretold notes one past the newest packet that an ack has named before it was sent.
-func (o *overdue) foretold(past uint32) {
-	if int32(past-o.early) > 0 {
-		o.early = past
+// mostForetold is how many packets are known as foretold.
+const mostForetold = 1024
+
+// foretell notes that an ack has named packet id before that was sent.
+func (o *overdue) foretell(id uint32) {
+	switch ahead, behind := id-o.first, o.first-id; {
+	case o.foretold > 0 && ahead < mostForetold:
+		o.foretold = max(o.foretold, uint16(ahead)+1)
+	case o.foretold > 0 && behind+uint32(o.foretold) <= mostForetold:
+		o.first, o.foretold = id, o.foretold+uint16(behind)
+	case o.foretold == 0 || int32(ahead) > 0:
+		o.first, o.foretold = id, 1
 	}
 }
+
+// early reports whether an ack of packet id may be older than that.
+func (o *overdue) early(id uint32) bool { return id-o.first < uint32(o.foretold) }
 
 // passed forgets the packets before id, which the other side's ack has passed.
 func (o *overdue) passed(id uint64) {
