@@ -249,6 +249,46 @@ func TestLostByHeaders(t *testing.T) {
 	}
 }
 
+// A header that shows many losses does not tell all of them at once, because that would take
+// long. The next ones tell the rest.
+func TestLostByOneHeader(t *testing.T) {
+	for _, sent := range []int{3000, 900} {
+		lost := 0
+		d := &dialogue{t: t}
+		d.e, _ = newEndpoint(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 16384}, testTime(0), fateFunc(func(_ uint64, fate Fate, _ time.Duration) {
+			if fate == FateLost {
+				lost++
+			}
+		}))
+		for i := range sent {
+			d.send(float64(i) / 10)
+		}
+		for s := uint16(0); lost < sent; s++ {
+			d.send(5000)
+			before := lost
+			d.hear(5040, Header{s, uint16(sent) + s, 1}, 'x')
+			require.LessOrEqual(t, lost-before, 2*mostDecided)
+			require.Greater(t, lost, before)
+		}
+	}
+}
+
+// Nor does one look past all packets that are decided.
+func TestDecidedByOneHeader(t *testing.T) {
+	d := newStranger(t)
+	o := &d.e.out
+	*o = outbound{ring: make([]sentRecord, 4096), count: 3000, nextID: 3000}
+	for i := range o.ring {
+		o.ring[i].mark = markAcked
+	}
+	for o.decidedTo < 2999 {
+		before := o.decidedTo
+		o.passBy(Header{0, 2999, 1}, nil)
+		require.LessOrEqual(t, o.decidedTo-before, uint64(2*mostDecided))
+		require.Greater(t, o.decidedTo, before)
+	}
+}
+
 type fateFunc func(uint64, Fate, time.Duration)
 
 func (f fateFunc) HandleMessage(uint16, []byte) bool { return true }

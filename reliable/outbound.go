@@ -32,6 +32,10 @@ const (
 	maxPassedBy = 1024 // sequences after which a packet is lost whatever the times
 )
 
+// mostDecided is how many packets a header passes by at once, so that none takes long. Those
+// that are left wait for the next header that acknowledges something, or for their age.
+const mostDecided = 256
+
 // An outbound numbers the packets sent, and remembers the newest of them until their
 // fates are decided. Where the size of its window is a power of two, and fixed, the sums
 // over its older half are kept up to date as it moves. Other sizes leave that to a
@@ -364,7 +368,7 @@ func (o *outbound) losePassed(now int64, lost func(id uint64)) {
 // loseBefore presumes lost what is undecided at least distance before the packet id-1.
 func (o *outbound) loseBefore(id, distance uint64, lost func(id uint64)) {
 	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.span()))
-	for id > distance && o.decidedTo < id-distance {
+	for end := o.decidedTo + mostDecided; id > distance && o.decidedTo < min(id-distance, end); {
 		i := o.decidedTo
 		o.decidedTo++
 		if r := o.record(uint16(i)); r.undecided() && o.has(uint16(i)) {
@@ -397,7 +401,7 @@ func (o *outbound) passBy(h Header, lost func(id uint64)) bool {
 	o.overdue.passed(id + 1)
 	o.loseBefore(id+1, maxPassedBy, lost)
 	o.decidedTo = max(o.decidedTo, o.nextID-uint64(o.count))
-	for o.decidedTo < id && !o.record(uint16(o.decidedTo)).undecided() {
+	for end := min(id, o.decidedTo+mostDecided); o.decidedTo < end && !o.record(uint16(o.decidedTo)).undecided(); {
 		o.decidedTo++
 	}
 	return o.decidedTo < id
@@ -407,7 +411,8 @@ func (o *outbound) passBy(h Header, lost func(id uint64)) bool {
 func (o *outbound) losePassedBy(h Header, rtt, vary int64, lost func(id uint64)) {
 	named := h.newestNamed()
 	limit := o.record(named).at - o.margin(rtt, vary)
-	for id := o.nextID - 1 - uint64(uint16(o.nextID)-1-named); o.decidedTo < id; o.decidedTo++ {
+	id := o.nextID - 1 - uint64(uint16(o.nextID)-1-named)
+	for end := min(id, o.decidedTo+mostDecided); o.decidedTo < end; o.decidedTo++ {
 		r := o.record(uint16(o.decidedTo))
 		if !r.undecided() {
 			continue
