@@ -67,8 +67,10 @@ func BenchmarkBomb(b *testing.B) {
 	for _, limit := range []int{1 << 16, 1 << 20} {
 		b.Run(byteSize(limit), func(b *testing.B) {
 			b.ReportAllocs()
+			c, err := NewCodec(new(Registry), &Config{MaxExpanded: limit})
+			require.NoError(b, err)
 			for b.Loop() {
-				if _, err := expand(nil, whole, limit); err == nil {
+				if err := c.decodeBody(Frame{Payload: whole, Options: compressed}, addr(nil), nil); err == nil {
 					b.Fatal("no error")
 				}
 			}

@@ -124,7 +124,7 @@ func (c *Codec) decode(f Frame, p addr, pl *plan) error {
 	return nil
 }
 
-// bodies holds buffers for expanded bodies.
+// bodies holds buffers for expanded bodies. To make a large one takes longer than to fill it.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 func (c *Codec) decodeBody(f Frame, p addr, pl *plan) error {
@@ -139,7 +139,7 @@ func (c *Codec) decodeBody(f Frame, p addr, pl *plan) error {
 	if err == nil {
 		err = c.set.decodePlanned(body, p, pl)
 	}
-	if cap(body) <= maxFrame {
+	if cap(body) <= defaultExpanded+1 {
 		*buf = body
 	}
 	bodies.Put(buf)
