@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,10 @@ type crowd struct {
 	stop     chan struct{}
 	counting atomic.Bool
 
-	due, inTime, late atomic.Uint64
+	due atomic.Uint64
+
+	mu   sync.Mutex
+	took []time.Duration // from each message to its answer
 }
 
 // dialAll begins so many sessions, whose messages begin with when they were sent, or 0
@@ -26,7 +31,7 @@ type crowd struct {
 func dialAll(name, addr string, sessions, hertz int) (*crowd, error) {
 	c := &crowd{hertz: hertz, stop: make(chan struct{})}
 	for i := range sessions {
-		conn, err := dial(name, addr, uint64(i+1))
+		conn, err := dial(name, addr, uint64(i+1), nil)
 		if err != nil {
 			c.close()
 			return nil, err
@@ -38,18 +43,23 @@ func dialAll(name, addr string, sessions, hertz int) (*crowd, error) {
 	return c, nil
 }
 
-func dial(name, addr string, id uint64) (net.Conn, error) {
-	switch name {
-	case serverUDP:
-		return net.Dial("udp4", addr)
-	case serverNetcode:
-		s, err := new(netcode.Dialer).DialWithKey(context.Background(), addr, key, 0, id)
-		if err != nil {
-			return nil, err
-		}
-		return volley.NewConn(s, nil)
+// dial connects to a server. If below is not nil, it wraps what is below the volley.Conn.
+func dial(name, addr string, id uint64, below func(net.Conn) net.Conn) (c net.Conn, err error) {
+	switch {
+	case name == serverNetcode:
+		c, err = new(netcode.Dialer).DialWithKey(context.Background(), addr, key, 0, id)
+	case name == serverUDP || below != nil:
+		c, err = net.Dial("udp4", addr)
+	default:
+		return volley.Dial("udp4", addr)
 	}
-	return volley.Dial("udp4", addr)
+	if err != nil || name == serverUDP {
+		return c, err
+	}
+	if below != nil {
+		c = below(c)
+	}
+	return volley.NewConn(c, nil)
 }
 
 // pace sends a message of each session in turn, at regular times.
@@ -88,20 +98,22 @@ func (c *crowd) read(conn net.Conn) {
 			return
 		}
 		if at := binary.LittleEndian.Uint64(buf); n == serverMessage && at != 0 {
-			if time.Now().UnixNano()-int64(at) <= int64(inLimit) {
-				c.inTime.Add(1)
-			} else {
-				c.late.Add(1)
-			}
+			c.mu.Lock()
+			c.took = append(c.took, time.Duration(time.Now().UnixNano()-int64(at)))
+			c.mu.Unlock()
 		}
 	}
 }
 
 func (c *crowd) count(on bool) { c.counting.Store(on) }
 
-// take returns what was counted since the last time.
-func (c *crowd) take() (due, inTime, late uint64) {
-	return c.due.Swap(0), c.inTime.Swap(0), c.late.Swap(0)
+// take returns how many messages were sent since the last time, and how long answers took.
+func (c *crowd) take() (due uint64, took []time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took, c.took = c.took, nil
+	slices.Sort(took)
+	return c.due.Swap(0), took
 }
 
 func (c *crowd) close() {

@@ -24,7 +24,7 @@ type forger struct {
 	last    uint32 // address
 }
 
-func newForger(name, addr string) (*forger, error) {
+func newForger(name, addr string) (attack, error) {
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return nil, err
@@ -49,21 +49,8 @@ func newForger(name, addr string) (*forger, error) {
 	return f, nil
 }
 
-// flood sends so many openings a second for a time, and returns how many.
-func (f *forger) flood(rate int, length time.Duration) (sent uint64, err error) {
-	begin := time.Now()
-	for {
-		passed := time.Since(begin)
-		if passed >= length {
-			return sent, nil
-		}
-		for due := uint64(passed.Seconds() * float64(rate)); sent < due; sent++ {
-			if err := f.open(); err != nil {
-				return sent, err
-			}
-		}
-		time.Sleep(time.Millisecond)
-	}
+func (f *forger) flood(rate int, length time.Duration) (uint64, error) {
+	return sendEvenly(rate, length, f.open)
 }
 
 func (f *forger) open() error {

@@ -45,6 +45,7 @@ var key = netcode.Key{1}
 type mark struct {
 	Opened uint64 // datagrams of strangers that the server has dealt with
 	Conns  uint64 // connections that it has made
+	Held   int64  // bytes of messages and fragments
 	CPU    time.Duration
 	At     time.Time
 }
@@ -106,7 +107,9 @@ func listenUDP() (net.Addr, func(*mark), error) {
 			if n != serverMessage {
 				opened.Add(1)
 			}
-			_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+			if n != unread && n != stallMessage {
+				_, _ = c.WriteToUDPAddrPort(buf[:n], from)
+			}
 		}
 	}()
 	return c.LocalAddr(), func(m *mark) { m.Opened = opened.Load() }, nil
@@ -118,7 +121,7 @@ func listenVolley() (net.Addr, func(*mark), error) { return listenConns(true) }
 func listenSilent() (net.Addr, func(*mark), error) { return listenConns(false) }
 
 func listenConns(answers bool) (net.Addr, func(*mark), error) {
-	lc := volley.ListenConfig{Backlog: backlog, MaxMemory: 4 << 30}
+	lc := volley.ListenConfig{Backlog: backlog, MaxMemory: 4 << 30, Config: &volley.Config{ReadBuffer: readBuffer}}
 	l, err := lc.Listen(context.Background(), "udp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
@@ -138,6 +141,7 @@ func listenConns(answers bool) (net.Addr, func(*mark), error) {
 		s := l.Stats()
 		m.Conns = s.Accepted
 		m.Opened = s.Accepted + s.Unknown
+		m.Held = s.Memory
 	}, nil
 }
 
@@ -151,7 +155,7 @@ func listenNetcode() (net.Addr, func(*mark), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := volley.NewListener(ln, nil)
+	l, err := volley.NewListener(ln, &volley.Config{ReadBuffer: readBuffer})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,15 +168,19 @@ func listenNetcode() (net.Addr, func(*mark), error) {
 			go answer(c)
 		}
 	}()
-	return l.Addr(), func(m *mark) { m.Opened = ln.Stats().Requests }, nil
+	return l.Addr(), func(m *mark) { m.Opened, m.Held = ln.Stats().Requests, l.Stats().Memory }, nil
 }
 
-// answer answers all messages.
+// answer answers all messages except those of readers, which it does not read after a stall.
 func answer(c net.Conn) {
-	buf := make([]byte, serverMessage)
+	buf := make([]byte, 2048)
 	for {
 		n, err := c.Read(buf)
-		if err == nil {
+		switch {
+		case err != nil || n == unread:
+		case n == stallMessage:
+			return
+		default:
 			_, err = c.Write(buf[:n])
 		}
 		if err != nil {
