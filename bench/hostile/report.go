@@ -43,7 +43,8 @@ func reportFragments(all map[string][]run, o *options) string {
 	return head("Unfinished messages", "fragments", o) + fmt.Sprintf(
 		`%d live sessions send %d messages of %d bytes a second each, which the server answers. A further client sends %d first fragments
 of 1,024 bytes a second, and never the second ones of their messages. A bare socket gets datagrams of %d bytes instead, and answers
-them. `, o.sessions, o.hertz, serverMessage, o.rate, unfinished) +
+them.
+`, o.sessions, o.hertz, serverMessage, o.rate, unfinished) +
 		beside(all, o, "without the attack and with it", "without", "with", "p99 with, ratio to udp",
 			func(runs []run) string { return ratios(runs, all[serverUDP], (*run).p99) })
 }
@@ -52,7 +53,8 @@ func reportReaders(all map[string][]run, o *options) string {
 	return head("Slow readers", "readers", o) + fmt.Sprintf(
 		`%d live sessions send %d messages of %d bytes a second each, which the server answers. %d other clients send %d messages of
 %d bytes a second in all. At first the server reads them, and then none of them any more, which a bare socket cannot do. When
-it holds %d KiB for each of the clients, it is measured again. `,
+it holds %d KiB for each of the clients, it is measured again.
+`,
 		o.sessions, o.hertz, serverMessage, stalled, o.rate, unread, readBuffer>>10) +
 		beside(all, o, "while the other messages are read and while they are unread", "read", "unread", "p99, unread : read",
 			func(runs []run) string {
@@ -63,9 +65,9 @@ it holds %d KiB for each of the clients, it is measured again. `,
 // beside returns the figures of both halves of runs, and of a ratio.
 func beside(all map[string][]run, o *options, when, first, second, last string, ratio func(runs []run) string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `"Held" are bytes of messages and fragments that the server holds at the end. "In time" is the share of the sessions'
-answers that came within %v, and "p99" the time in which 99 of 100 answers came, %s. Server, sessions and other
-clients share the processors. Medians; ratios are of rounds.
+	fmt.Fprintf(&b, "\"Held\" are bytes of messages and fragments that the server holds at the end. \"In time\" is the share of the sessions'\n"+
+		`answers that came within %v, and "p99" the time in which 99 of 100 answers came,
+%s. Server, sessions and other clients share the processors. Medians; ratios are of rounds.
 
 | server | held, KiB | in time %s, %% | in time %s, %% | p99 %s, ms | p99 %s, ms | %s |
 |---|---|---|---|---|---|---|
