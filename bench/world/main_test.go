@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
 	"volley/internal/testenv"
@@ -100,6 +101,7 @@ func runAlone(t *testing.T, spec string) {
 	if faults != "all" {
 		p = p.keep(parseNumbers(t, faults))
 	}
+	cryptotest.SetGlobalRandom(t, seed) // so that a failure that depends on a first sequence comes again
 	go limitTime()
 	b, _ := runWorld(t, p)
 	for _, f := range b.failures {
