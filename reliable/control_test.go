@@ -390,6 +390,11 @@ func TestRhythm(t *testing.T) {
 	if r.alive(latest + 50*milli) {
 		t.Error("the rhythm is alive after two and a half intervals")
 	}
+	for interval, longest := range map[int32]int64{4: 9, 400: 900} {
+		r := rhythm{interval: interval}
+		require.True(t, r.alive(longest))
+		require.False(t, r.alive(longest+1))
+	}
 	r.note(latest + rhythmRest)
 	if _, ok := r.next(latest + rhythmRest); ok {
 		t.Error("the rhythm is alive after a pause")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestLossOfSilence cuts a link. The loss figure has to show it, at any rate,
@@ -50,6 +52,19 @@ func TestLossOfSilence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A packet that falls out of the window is overdue no more.
+func TestOverdueFallsOut(t *testing.T) {
+	e, err := newEndpoint(&Config{MaxWindow: minMaxWindow}, testTime(0), nil)
+	require.NoError(t, err)
+	var out Batch
+	for i := range 3 * minMaxWindow {
+		out.Reset()
+		mustSend(t, e, ms(float64(i*50)), []byte{1}, &out)
+		e.Update(ms(float64(i * 50)))
+	}
+	require.InDelta(t, minMaxWindow-overdueAge2/(50*time.Millisecond), e.out.overdue.count, 1)
 }
 
 // TestLossOfOne loses one packet of many. However small and young the window
