@@ -57,8 +57,11 @@ func TestPage(t *testing.T) {
 		p.await(t, fmt.Sprintf("ticks > %d", eval[int](t, p, "ticks"))) // the page may be a moment behind
 	}
 	require.Empty(t, wrong())
-	cells := eval[[]string](t, p, "[...document.querySelectorAll('.row')].find(r => r.textContent.includes("+quote(local)+
-		") && r.children[2].textContent === "+quote(local)+").innerText.split('\\n')")
+	row := "[...document.querySelectorAll('.row')].find(r => r.textContent.includes(" + quote(local) +
+		") && r.children[2].textContent === " + quote(local) + ")"
+	p.run(t, chromedp.SendKeys("#filter", local, chromedp.ByQuery)) // since only rows in sight are drawn
+	p.await(t, row+" !== undefined")
+	cells := eval[[]string](t, p, row+".innerText.split('\\n')")
 	require.Contains(t, strings.Join(cells, " "), c.RemoteAddr().String())
 	p.clean(t)
 }
