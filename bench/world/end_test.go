@@ -170,8 +170,17 @@ func (e *end) finished(err error) {
 		e.alive(e.home, e.peer, -1)
 		e.count(func(c *counts) { c.Ends++; c.Lived += e.now() - e.began })
 		close(e.done)
+		l, ok := e.link.(*porousLink)
+		if ok {
+			l.ending.read.Done()
+		}
 		if !e.dialed {
-			go e.close()
+			go func() {
+				if ok {
+					l.ending.read.Wait() // since to close drops what is unread in the other channels
+				}
+				e.close()
+			}()
 		}
 	})
 }

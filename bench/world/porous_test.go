@@ -27,7 +27,8 @@ type porousLink struct {
 type ending struct {
 	over chan struct{} // closed at the end
 	once sync.Once
-	why  error // what the first channel was told that has met the end; constant once over is closed
+	why  error          // what the first channel was told that has met the end; constant once over is closed
+	read sync.WaitGroup // for the readers of all channels
 }
 
 // end notes the end, and returns why that is.
@@ -102,6 +103,7 @@ const porousChannels = 3
 func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
 	var own [porousChannels]chan []porous.Receipt
 	over := &ending{over: make(chan struct{})}
+	over.read.Add(porousChannels)
 	c.AppendReceipts(nil)
 	var first *end
 	for i, mode := range []porous.Mode{porous.Reliable, porous.Unreliable, porous.Passive} {
