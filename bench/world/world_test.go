@@ -202,6 +202,11 @@ func (w *world) hoard(h *host, f fault) {
 		}
 		for range max(3, much/len(writers)) {
 			if e != nil {
+				if closed, _ := e.over(); closed {
+					e = nil // whose memory must be free soon
+				}
+			}
+			if e != nil {
 				w.book.noteHoard(w.serverOf(h))
 				e.write(headerSize+r.IntN(largest-headerSize), answer)
 			}
