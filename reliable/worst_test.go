@@ -5,13 +5,15 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"volley/internal/testenv"
 )
 
 // A costly is one run of a search for the datagram that takes longest to receive: an endpoint
 // as that of a connection sends and receives whatever chance says. Runs of one seed do the
 // same, so the least time of a datagram in several is that without disturbances.
 type costly struct {
-	*testing.B
+	testing.TB
 	rng  *rand.Rand
 	e, p *Endpoint // p is a peer that keeps the rules
 	now  time.Time
@@ -37,16 +39,16 @@ func (a *takesAll) HandleFate(id uint64, fate Fate, rtt time.Duration) {
 	a.fates = append(a.fates, packetFate{id, fate, rtt})
 }
 
-func newCostly(b *testing.B, seed uint64) *costly {
+func newCostly(tb testing.TB, seed uint64, fragments int) *costly {
 	cfg := &Config{
 		AckGuard: true, AckRefused: true, AckDelay: 10 * time.Millisecond, AckBuffer: -1,
-		JumpGuard: true, MidStream: true, MaxWindow: 16384, ReassemblyBytes: 1 << 20, ReassemblyTimeout: 5 * time.Second,
+		JumpGuard: true, MidStream: true, MaxWindow: 16384, ReassemblyBytes: fragments, ReassemblyTimeout: 5 * time.Second,
 	}
-	c := &costly{B: b, rng: rand.New(rand.NewPCG(seed, 1)), now: benchTime}
+	c := &costly{TB: tb, rng: rand.New(rand.NewPCG(seed, 1)), now: benchTime}
 	for _, e := range []**Endpoint{&c.e, &c.p} {
 		*e = new(Endpoint)
 		if err := (*e).Init(cfg, c.now, 0, new(takesAll)); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return c
@@ -61,7 +63,7 @@ func (c *costly) step() []byte {
 	}
 	c.out.Reset()
 	for range []int{0, 1, 1, 3, 40, 1000}[min(5, r.IntN(60)/10+r.IntN(2)*r.IntN(2))] {
-		mustSend(c.B, c.e, c.now, make([]byte, 1+r.IntN(100)), &c.out)
+		mustSend(c.TB, c.e, c.now, make([]byte, 1+r.IntN(100)), &c.out)
 		if r.IntN(3) > 0 {
 			c.p.Receive(c.now, c.out.At(c.out.Len()-1))
 		}
@@ -72,11 +74,17 @@ func (c *costly) step() []byte {
 		c.e.Compact(c.now)
 	}
 	size := []int{1, 200, 1200, 4000}[r.IntN(4)]
-	mustSend(c.B, c.p, c.now, make([]byte, 1+r.IntN(size)), &c.out)
+	mustSend(c.TB, c.p, c.now, make([]byte, 1+r.IntN(size)), &c.out)
 	for i := range c.out.Len() {
 		c.sent = append(c.sent, slices.Clone(c.out.At(i)))
 	}
 	c.sent = c.sent[max(0, len(c.sent)-100):]
+	return c.mutation()
+}
+
+// mutation returns one of the last datagrams of p, mostly changed.
+func (c *costly) mutation() []byte {
+	r := c.rng
 	d := slices.Clone(c.sent[len(c.sent)-1-r.IntN(min(len(c.sent), 1+r.IntN(100)))])
 	newest := c.e.NextSequence() - 1
 	switch r.IntN(6) {
@@ -105,6 +113,22 @@ func (c *costly) step() []byte {
 	return d
 }
 
+// Whatever comes, an endpoint does not panic, and holds no more than its limits.
+func TestMutations(t *testing.T) {
+	const fragments = 16 << 10
+	c := newCostly(t, 1, fragments)
+	for i := range testenv.Sized(testenv.Raced(100_000, 10_000), 40_000_000) {
+		d := c.mutation
+		if i%100 == 0 {
+			d = c.step
+		}
+		c.e.Receive(c.now, d())
+		if most := fragments + 16384*(sentRecordSize+1) + 4096; c.e.parts.bytes > fragments || c.e.mem > most {
+			t.Fatalf("%d bytes are held, %d of them for fragments, want at most %d and %d", c.e.mem, c.e.parts.bytes, most, fragments)
+		}
+	}
+}
+
 // BenchmarkWorstDatagram searches for the datagram of at most 1,500 bytes that takes longest,
 // among 20,000 of each seed, at an endpoint with up to 16,384 packets in flight and 1 MiB of
 // fragments.
@@ -115,7 +139,7 @@ func BenchmarkWorstDatagram(b *testing.B) {
 	for seed := uint64(0); b.Loop(); seed++ {
 		least := make([]time.Duration, datagrams)
 		for run := range runs {
-			c := newCostly(b, seed)
+			c := newCostly(b, seed, 1<<20)
 			for i := range least {
 				d := c.step()
 				begin := time.Now()
