@@ -34,7 +34,8 @@ func (h *host) explain(e *end, err error) {
 		}
 	case errors.Is(err, secure.ErrMoved) && p.drained(0, at):
 	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
-	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) && p.mad > 0: // which ends poor connections
+	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) &&
+		(p.mad > 0 || p.link.Distribution == "long-tail"): // which ends poor connections, as where one datagram holds all others up for long
 	case strings.Contains(err.Error(), "MaxMemory is nearly used up") && p.crammed(e.home, at):
 	case slices.Contains([]stack{porousPlain, porousSealed}, p.stackOf(e.home, e.peer)) &&
 		b.hoardedSince(min(e.home, e.peer), at-calm): // which ends for unfinished messages that keep MaxMemory
