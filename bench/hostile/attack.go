@@ -17,16 +17,15 @@ type attack interface {
 // A kind is one of the attacks.
 type kind struct {
 	name, title string
+	alone       bool // a server without sessions is measured, too
 	begin       func(server, addr string) (attack, error)
 	report      func(all map[string][]run, o *options) string
 }
 
-func kinds() []kind {
-	return []kind{
-		{"openings", "Forged openings", newForger, reportOpenings},
-		{"fragments", "Unfinished messages", newFragments, reportFragments},
-		{"readers", "Slow readers", newReaders, reportReaders},
-	}
+var kinds = []kind{
+	{"openings", "Forged openings", true, newForger, reportOpenings},
+	{"fragments", "Unfinished messages", false, newFragments, reportFragments},
+	{"readers", "Slow readers", false, newReaders, reportReaders},
 }
 
 // sendEvenly calls send at a rate for a time.

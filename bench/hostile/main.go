@@ -42,11 +42,11 @@ func main() {
 	flag.Parse()
 	o.servers = strings.Split(*names, ",")
 	for _, name := range strings.Split(*which, ",") {
-		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
+		i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 		if i < 0 {
 			exitOn(fmt.Errorf("no attack %q", name))
 		}
-		k := kinds()[i]
+		k := &kinds[i]
 		all := make(map[string][]run)
 		for i := range o.rounds {
 			for _, server := range o.servers {
@@ -101,7 +101,7 @@ const (
 // measure runs one server for one round.
 func (k *kind) measure(name string, o *options) (*run, error) {
 	r := new(run)
-	if k.name == "openings" {
+	if k.alone {
 		err := k.withServer(name, 0, o, func(s *child, c *crowd, a attack) (err error) {
 			r.Alone, err = s.during(c, a, o)
 			return err
