@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +60,23 @@ func TestBombs(t *testing.T) {
 		}
 		require.Less(t, testenv.Heap()-before, int64(64<<10))
 	}
+}
+
+// A body of the default limit does not need a new buffer each time.
+func TestLargeBodiesShareBuffers(t *testing.T) {
+	if testenv.Race {
+		t.Skip("the race detector has pools forget")
+	}
+	c, err := NewCodec(new(Registry), nil)
+	require.NoError(t, err)
+	b := bomb(t, 2*defaultExpanded, false)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 40 {
+		require.Error(t, c.decodeBody(Frame{Payload: b, Options: compressed}, addr(nil), nil))
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20*defaultExpanded), "some may be collected")
 }
 
 // BenchmarkBomb is the cost of a stream of 64 MiB in 64 KiB with the least and the default limit.
