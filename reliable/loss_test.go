@@ -176,3 +176,111 @@ func TestLostByAge(t *testing.T) {
 		}
 	}
 }
+
+// A message is lost when one is acknowledged that was sent a margin later, and not
+// before; the margin grows when that was wrong.
+func TestLostByHeaders(t *testing.T) {
+	d := newStranger(t)
+	fates := 0
+	d.e.fated = true
+	d.e.handler = fateFunc(func(id uint64, fate Fate, _ time.Duration) {
+		if fate == FateLost {
+			fates++
+		}
+	})
+	at, s := d.warm(10) // 40 ms: the margin is 45 ms
+	lost := uint16(10)
+	d.send(at + 100)
+	d.send(at + 140)
+	d.hear(at+180, Header{s, lost + 1, 1}, 'x')
+	if fates != 0 {
+		t.Fatal("lost 40 ms after a round trip of 40 ms")
+	}
+	d.send(at + 146)
+	d.hear(at+186, Header{s + 1, lost + 2, 0b10}, 'x') // it names lost+1 at most
+	if fates != 0 {
+		t.Fatal("lost by an ack without its bit")
+	}
+	d.hear(at+186, Header{s + 2, lost + 2, 0b11}, 'x')
+	if fates != 1 {
+		t.Fatalf("%d lost when one is acknowledged that was sent 46 ms later, want 1", fates)
+	}
+	margin := d.e.lossMargin()
+	d.hear(at+190, Header{s + 3, lost + 2, 0b111}, 'x')
+	if grown := d.e.lossMargin(); grown < margin*5/4-int64(time.Millisecond) || grown > margin*5/4+int64(time.Millisecond) {
+		t.Errorf("the margin was %v, and is %v after it was wrong", time.Duration(margin), time.Duration(grown))
+	}
+	if n := d.e.Counters().PacketsAcked; n != 13 || fates != 1 || d.e.InFlight() != 0 {
+		t.Errorf("%d packets acknowledged, %d fates, %d in flight, want 13, 1, 0", n, fates, d.e.InFlight())
+	}
+}
+
+// A header that shows many losses does not tell all of them at once, because that would take
+// long. The next ones tell the rest.
+func TestLostByOneHeader(t *testing.T) {
+	for _, sent := range []int{3000, 900} {
+		lost := 0
+		d := &dialogue{t: t}
+		d.e, _ = newEndpoint(&Config{AckDelay: 100 * time.Millisecond, MaxWindow: 16384}, testTime(0), fateFunc(func(_ uint64, fate Fate, _ time.Duration) {
+			if fate == FateLost {
+				lost++
+			}
+		}))
+		for i := range sent {
+			d.send(float64(i) / 10)
+		}
+		for s := uint16(0); lost < sent; s++ {
+			d.send(5000)
+			before := lost
+			d.hear(5040, Header{s, uint16(sent) + s, 1}, 'x')
+			require.LessOrEqual(t, lost-before, 2*mostDecided)
+			require.Greater(t, lost, before)
+		}
+	}
+}
+
+// Nor does one look past all packets that are decided.
+func TestDecidedByOneHeader(t *testing.T) {
+	d := newStranger(t)
+	o := &d.e.out
+	*o = outbound{ring: make([]sentRecord, 4096), count: 3000, nextID: 3000}
+	for i := range o.ring {
+		o.ring[i].mark = markAcked
+	}
+	for o.decidedTo < 2999 {
+		before := o.decidedTo
+		o.passBy(Header{0, 2999, 1}, nil)
+		require.LessOrEqual(t, o.decidedTo-before, uint64(2*mostDecided))
+		require.Greater(t, o.decidedTo, before)
+	}
+}
+
+type fateFunc func(uint64, Fate, time.Duration)
+
+func (f fateFunc) HandleMessage(uint16, []byte) bool { return true }
+
+func (f fateFunc) HandleFate(id uint64, fate Fate, rtt time.Duration) { f(id, fate, rtt) }
+
+// The margin that was wrong often shrinks again while losses are true.
+func TestMarginDecays(t *testing.T) {
+	d := newDialogue(t)
+	d.warm(10)
+	first := d.e.lossMargin()
+	for range 50 {
+		d.e.out.overtaken()
+	}
+	most := d.e.lossMargin()
+	if want := maxScale / scaleUnit * first; most > want || most < want*9/10 {
+		t.Errorf("the margin has grown to %v, want %v", time.Duration(most), time.Duration(want))
+	}
+	at := 2000.0
+	for d.e.out.scale > 0 && at < 200_000 {
+		d.send(at)
+		d.send(at + 900) // more than the margin
+		d.hear(at+940, Header{d.e.in.seen.Next(), uint16(d.e.NextID()) - 1, 1}, 'x')
+		at += 1000
+	}
+	if m := d.e.lossMargin(); m >= most {
+		t.Errorf("the margin is still %v", time.Duration(m))
+	}
+}
