@@ -81,27 +81,32 @@ func (s *refusedSocket) Features() socket.Features { return socket.Features{Loop
 // However many errors there were, a caller of Read pauses for 10 ms at most, and
 // never past its deadline.
 func TestInlinePause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &refusedSocket{inlineSocket{fakeSocket: newFakeSocket()}}
-		c := NewSingle(s, nil, 1000)
+	// pause returns how long a caller paused after 16 errors more. No caller comes
+	// after it: a pause is longer than inlinePatience, so the goroutine may read then.
+	pause := func(failures int, d *deadline.Deadline) time.Duration {
+		c := NewSingle(&refusedSocket{inlineSocket{fakeSocket: newFakeSocket()}}, nil, 1000)
+		defer c.Close()
 		c.handler = &fakeHandler{}
-		var d deadline.Deadline
-		for _, want := range []int{1, 2, 4, 8, 10, 10} {
-			begin := time.Now()
-			for range 16 {
-				c.ReadInline(&d, noReaders{})
-			}
-			if took := time.Since(begin); took != time.Duration(want)*time.Millisecond {
-				t.Fatalf("ReadInline paused for %v after 16 errors, want %d ms", took, want)
-			}
-		}
+		c.turns.backoff.failures = failures
 		begin := time.Now()
-		d.Set(begin.Add(time.Millisecond))
-		c.ReadInline(&d, noReaders{})
-		if took := time.Since(begin); took > time.Millisecond {
-			t.Errorf("ReadInline took %v with a deadline in 1ms", took)
+		for range 16 {
+			if !c.ReadInline(d, noReaders{}) {
+				t.Fatal("ReadInline = false, want true")
+			}
 		}
-		c.Close()
+		return time.Since(begin)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for i, want := range []int{1, 2, 4, 8, 10, 10} {
+			if took := pause(16*i, new(deadline.Deadline)); took != time.Duration(want)*time.Millisecond {
+				t.Errorf("ReadInline paused for %v after %d errors, want %d ms", took, 16*(i+1), want)
+			}
+		}
+		var d deadline.Deadline
+		d.Set(time.Now().Add(time.Millisecond))
+		if took := pause(16*6, &d); took != time.Millisecond {
+			t.Errorf("ReadInline paused for %v with a deadline in 1ms, want 1ms", took)
+		}
 	})
 }
 
