@@ -102,7 +102,7 @@ const (
 func (k *kind) measure(name string, o *options) (*run, error) {
 	r := new(run)
 	if k.alone {
-		err := k.withServer(name, 0, o, func(s *child, c *crowd, a attack) (err error) {
+		err := k.withServer(name, 0, o, func(s *process, c *crowd, a attack) (err error) {
 			r.Alone, err = s.during(c, a, o)
 			return err
 		})
@@ -110,7 +110,7 @@ func (k *kind) measure(name string, o *options) (*run, error) {
 			return nil, err
 		}
 	}
-	err := k.withServer(name, o.sessions, o, func(s *child, c *crowd, a attack) (err error) {
+	err := k.withServer(name, o.sessions, o, func(s *process, c *crowd, a attack) (err error) {
 		readers, ok := a.(*readers)
 		if !ok {
 			r.Quiet, err = s.during(c, nil, o)
@@ -127,18 +127,18 @@ func (k *kind) measure(name string, o *options) (*run, error) {
 }
 
 // withServer has a server in a process of its own, with so many sessions.
-func (k *kind) withServer(name string, sessions int, o *options, f func(*child, *crowd, attack) error) (err error) {
+func (k *kind) withServer(name string, sessions int, o *options, f func(*process, *crowd, attack) error) (err error) {
 	s, err := start(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	c, err := dialAll(name, s.Addr, sessions, o.hertz)
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	c, err := dialAll(name, s.addr, sessions, o.hertz)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	a, err := k.begin(name, s.Addr)
+	a, err := k.begin(name, s.addr)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (k *kind) withServer(name string, sessions int, o *options, f func(*child, 
 }
 
 // during returns what the server does in a time, with an attack or without.
-func (s *child) during(c *crowd, a attack, o *options) (h half, err error) {
+func (s *process) during(c *crowd, a attack, o *options) (h half, err error) {
 	from, err := s.mark()
 	if err != nil {
 		return h, err

@@ -1,27 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"runtime/pprof"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"volley"
+	"volley/bench/internal/child"
 	"volley/bench/internal/cputime"
 	"volley/netcode"
 )
 
 // serverEnv tells a process that it is a server, and which.
-const serverEnv = "VOLLEY_BENCH_OPENINGS"
+const serverEnv = "VOLLEY_BENCH_HOSTILE"
 
 // profileEnv names a file for a profile of the server's processor time.
 const profileEnv = "VOLLEY_BENCH_PROFILE"
@@ -73,18 +70,11 @@ func serve(name string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	enc := json.NewEncoder(out)
-	if err := enc.Encode(addr.String()); err != nil {
-		return err
-	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
+	return child.Serve(in, out, addr.String(), func() any {
 		m := mark{CPU: cputime.Process(), At: time.Now()}
 		count(&m)
-		if err := enc.Encode(m); err != nil {
-			return err
-		}
-	}
-	return nil
+		return m
+	})
 }
 
 // listenUDP answers each datagram, whoever sends it.
@@ -190,52 +180,24 @@ func answer(c net.Conn) {
 	}
 }
 
-// A child is a server, as the process sees it that has started it.
-type child struct {
-	Addr string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *json.Decoder
+// A process is a server, as the process sees it that has started it.
+type process struct {
+	*child.Server
+	addr string
 }
 
-func start(name string) (*child, error) {
+func start(name string) (*process, error) {
 	if !slices.Contains(serverNames(), name) {
 		return nil, fmt.Errorf("no server %q, want one of %q", name, serverNames())
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path)
-	cmd.Env = append(os.Environ(), serverEnv+"="+name)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	if err := s.out.Decode(&s.Addr); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return s, nil
+	p := new(process)
+	var err error
+	p.Server, err = child.Start(serverEnv+"="+name, &p.addr)
+	return p, err
 }
 
 // mark asks the server what it has done so far.
-func (s *child) mark() (m mark, err error) {
-	if _, err = io.WriteString(s.in, "\n"); err == nil {
-		err = s.out.Decode(&m)
-	}
+func (p *process) mark() (m mark, err error) {
+	err = p.Mark(&m)
 	return m, err
-}
-
-func (s *child) stop() error {
-	s.in.Close()
-	return s.cmd.Wait()
 }

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -96,7 +95,7 @@ func measure(ctx context.Context, load string, clients int, length time.Duration
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.Stop()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	wait, err := drive(ctx, load, s.Addr, clients)
 	if err != nil {
@@ -125,7 +124,7 @@ func measure(ctx context.Context, load string, clients int, length time.Duration
 }
 
 // during returns what the server does in a time.
-func (s *child) during(length time.Duration) (half, error) {
+func (s *process) during(length time.Duration) (half, error) {
 	from, err := s.mark()
 	if err != nil {
 		return half{}, err
@@ -140,12 +139,4 @@ func (s *child) during(length time.Duration) (half, error) {
 		return half{}, fmt.Errorf("a server with %d messages in %v of processor time", h.Messages, h.CPU)
 	}
 	return h, nil
-}
-
-// mark asks the server what it has done so far.
-func (s *child) mark() (m mark, err error) {
-	if _, err = io.WriteString(s.in, "\n"); err == nil {
-		err = s.out.Decode(&m)
-	}
-	return m, err
 }

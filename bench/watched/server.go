@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -19,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"volley"
+	"volley/bench/internal/child"
 	"volley/bench/internal/cputime"
 	"volley/exporters/volleyprom"
 	"volley/volleydebug"
@@ -62,18 +59,13 @@ func serve(load string, in io.Reader, out io.Writer) error {
 			go answer(c, load, &messages)
 		}
 	}()
-	enc := json.NewEncoder(out)
-	if err := enc.Encode(greeting{l.Addr().String(), web.Addr().String()}); err != nil {
-		return err
-	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
+	hello := greeting{l.Addr().String(), web.Addr().String()}
+	err = child.Serve(in, out, hello, func() any {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		if err := enc.Encode(mark{messages.Load(), m.Mallocs, cputime.Process(), time.Now()}); err != nil {
-			return err
-		}
-	}
-	return l.Close()
+		return mark{messages.Load(), m.Mallocs, cputime.Process(), time.Now()}
+	})
+	return errors.Join(err, l.Close())
 }
 
 // answer answers all messages, or of a flood one of many, by its number.
@@ -98,41 +90,21 @@ func answer(c *volley.Conn, load string, messages *atomic.Uint64) {
 	}
 }
 
-// A child is a server, as the process sees it that has started it.
-type child struct {
+// A process is a server, as the process sees it that has started it.
+type process struct {
+	*child.Server
 	greeting
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
 }
 
-func start(load string) (*child, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path)
-	cmd.Env = append(os.Environ(), loadEnv+"="+load)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
-	if err := s.out.Decode(&s.greeting); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return s, nil
+func start(load string) (*process, error) {
+	p := new(process)
+	var err error
+	p.Server, err = child.Start(loadEnv+"="+load, &p.greeting)
+	return p, err
 }
 
-func (s *child) stop() error {
-	s.in.Close()
-	return s.cmd.Wait()
+// mark asks the server what it has done so far.
+func (p *process) mark() (m mark, err error) {
+	err = p.Mark(&m)
+	return m, err
 }
