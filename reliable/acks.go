@@ -274,6 +274,9 @@ func (a *acks) arrived(g *env, v view, s uint16, gap, message, justBegun bool) {
 		return
 	}
 	t = a.open(g, v.newest())
+	if t.owed && int16(s-t.newest) >= ackDistance {
+		t.oweLate(t.newest, g.now-latePause) // the ordinary headers tell of it no more
+	}
 	t.owe(s, g.now)
 	if message {
 		t.message = true

@@ -1,0 +1,54 @@
+package reliable
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Messages that are taken between many that are refused, or lost, are not called Lost: what
+// waits for an ack is told although a jump takes it out of what ordinary headers tell of.
+func TestFatesAcrossJumps(t *testing.T) {
+	for _, test := range []struct{ taken, refused int }{
+		{1, 15}, {1, 16}, {1, 31}, {1, 32}, {1, 33}, {1, 100}, {2, 40}, {5, 16}, {5, 20}, {5, 30}, {15, 20}, {20, 31}, {40, 40},
+	} {
+		for _, lost := range []bool{false, true} {
+			for _, arrive := range []string{"at once", "one by one", "in batches"} {
+				t.Run(fmt.Sprint(test, lost, arrive), func(t *testing.T) {
+					s := newSim(t, connConfig(), simLink{delay: 2 * time.Millisecond})
+					a, b := s.peers[0], s.peers[1]
+					for range 20 {
+						s.send(0, a.message(20))
+						s.send(1, b.message(20))
+						s.advance(10 * time.Millisecond)
+					}
+					if !lost {
+						first := a.NextID()
+						b.refuse = func(id uint64) bool { return id >= first && (int(id-first)%(test.taken+test.refused)) >= test.taken }
+					}
+					for i := range 3000 {
+						s.links[0].loss = 0
+						if lost && i%(test.taken+test.refused) >= test.taken {
+							s.links[0].loss = 1
+						}
+						s.send(0, a.message(20))
+						s.acks = arrive != "in batches" || i%64 == 0
+						if arrive != "at once" {
+							s.advance(100 * time.Microsecond)
+						}
+						if wait, due := b.ControlDue(s.time()); due && wait == 0 && b.Inner().ControlPresses() {
+							s.control(1)
+						}
+					}
+					s.links[0].loss, s.acks = 0, true
+					b.refuse = nil
+					s.settle()
+					delivered, presumed := s.check()
+					if delivered[0] == 0 || presumed[0] > 0 {
+						t.Errorf("%d messages were delivered, and %d of them are called Lost", delivered[0], presumed[0])
+					}
+				})
+			}
+		}
+	}
+}
