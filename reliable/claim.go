@@ -29,9 +29,6 @@ const unsentBits = 8
 // which a late one of our predecessor's may have been taken.
 const mostAlone = 3
 
-// mostAgainst is how many headers in a row may contradict the message which spoke last.
-const mostAgainst = 7
-
 // judge says what the acks of h are, and returns h with those that may be true. If
 // its ack is one of a packet that was never sent, nothing of it is: the other side
 // speaks of an endpoint that had this address before. Before the first ack, it

@@ -111,7 +111,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 		}
 	}
 	if message {
-		e.acks.speaks(told.Sequence, told.Ack)
+		e.acks.speaks(told.Sequence, told.Ack, e.now)
 	}
 	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
 	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
@@ -150,7 +150,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if t := e.acks.talk; t != nil {
 		if message && t.repeats(h) {
-			e.acks.speaks(h.Sequence, h.Ack)
+			e.acks.speaks(h.Sequence, h.Ack, e.now)
 			return h, false, false // as in a flood
 		}
 		t.renewed()
@@ -164,7 +164,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	}
 	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, message, e.Acked(), e.acks.floorDoubtful(e.now))
 	e.acks.judged(claim, e.now)
-	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.acks.contradicted(h)) {
+	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.acks.contradicted(h, e.now)) {
 		return h, prompt, true
 	}
 	e.out.disbelieved(h.Ack)
