@@ -69,3 +69,28 @@ func TestMovesOfPausedServer(t *testing.T) {
 		})
 	}
 }
+
+// A client whose server is heard again gives the move time to end that it has begun: the server
+// may have been told. A client that stays on the old way then would hear nothing, and have to
+// find out.
+func TestMovesOfServerHeardAgain(t *testing.T) {
+	for pause := time.Second; pause < 2500*time.Millisecond; pause += 25 * time.Millisecond {
+		inWorld(t, simnet.Link{Latency: 120 * time.Millisecond}, func(t *testing.T, w *world) {
+			inner, err := w.net.Listen(simServer)
+			require.NoError(t, err)
+			pc := &pausedSocket{Conn: inner}
+			l, err := (&ListenConfig{}).ListenOn(pc, w)
+			require.NoError(t, err)
+			client, server := w.connect(t, l)
+			go echo(server)
+			talkFor(client, 50*time.Millisecond, 3*time.Second)
+			until := time.Now().Add(pause)
+			pc.until.Store(&until)
+			k := talkFor(client, 50*time.Millisecond, 8*time.Second)
+			require.Less(t, k.gap, pause+700*time.Millisecond, "a pause of %v", pause)
+			require.NoError(t, client.Close())
+			require.NoError(t, server.Close())
+			require.NoError(t, l.Close())
+		})
+	}
+}

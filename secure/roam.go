@@ -67,7 +67,7 @@ const (
 	moveStep     = time.Second            // for the challenge, before the next token is tried
 	shortStep    = moveStep / 2           // the same, if one of them is for another server
 	otherStep    = 3 * time.Second        // for another server, before the URL is dialed again
-	moveMercy    = 250 * time.Millisecond // for a move once the old way is heard
+	moveMercy    = 250 * time.Millisecond // for a move once the old way is heard, or two round trips: the server may know of it
 
 	// The keys of spare tokens come by the session that they follow. So every hour a session
 	// goes on by keys from TLS, and nobody follows it for longer who has stolen older ones.
@@ -318,7 +318,7 @@ func (r *roamer) watchLocked(now time.Time, session sideband.Session) (next time
 	case quiet < limit:
 		r.pinged = time.Time{}
 		if r.cancel != nil { // a new way may have been found all the same, and the server be there
-			time.AfterFunc(moveMercy, r.cancel)
+			time.AfterFunc(max(moveMercy, 2*r.rtt), r.cancel)
 			r.cancel = nil
 		}
 		return min(limit-quiet, leastSilence)
