@@ -14,8 +14,9 @@ const (
 	// queued it for Read.
 	Delivered = reliable.FateDelivered
 	// Lost: no acknowledgement came before it would have come for sure, see
-	// [Conn.AppendReceipts]. A few such messages have arrived all the same,
-	// when acknowledgements were lost or the connection ended.
+	// [Conn.AppendReceipts]. A few such messages have arrived all the same, if
+	// acknowledgements were lost, if 64 or more messages right behind were lost or
+	// had no room, or if the connection ended.
 	Lost = reliable.FateLost
 )
 
