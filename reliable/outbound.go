@@ -197,7 +197,8 @@ func (o *outbound) resize(g *env, n int) {
 	o.ring, o.count = ring, count
 }
 
-// grow doubles a window that is full at first, or whose older half a packet enters undecided.
+// grow doubles a window that is full at first, or whose older half a packet enters undecided, or
+// leaves so.
 func (o *outbound) grow(g *env) {
 	n := len(o.ring)
 	switch {
@@ -210,6 +211,9 @@ func (o *outbound) grow(g *env) {
 		return
 	}
 	r := o.record(uint16(o.nextID) - uint16(n/2))
+	if !r.undecided() && o.count == n {
+		r = o.record(uint16(o.nextID)) // which falls out else, pushed by empty packets
+	}
 	if r.undecided() && (n < trustedWindow || g.now-r.at < growthAge) {
 		o.resize(g, 2*n)
 	}

@@ -54,6 +54,31 @@ func TestFirstWindows(t *testing.T) {
 	}
 }
 
+// Packets without a message, as a server sends that answers many, push no message out of the
+// first windows before it can be acknowledged.
+func TestEmptyPacketsPushNothingOut(t *testing.T) {
+	for messages := 1; messages <= 20; messages++ {
+		for empties := 1; empties <= 100; empties++ {
+			a, b := newLoop(t)
+			for range messages {
+				a.say(b)
+			}
+			acks := b.in.header(b.out.nextID)
+			var out Batch
+			for range empties {
+				out.Reset()
+				if _, err := a.Send(a.now, nil, &out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.Receive(a.now, append(AppendHeader(nil, acks), 1))
+			if a.lost > 0 || a.InFlight() > 0 {
+				t.Fatalf("%d messages before %d empty packets: %d are lost, %d in flight", messages, empties, a.lost, a.InFlight())
+			}
+		}
+	}
+}
+
 // A loopEnd is one of two endpoints with nothing between them.
 type loopEnd struct {
 	*Endpoint
