@@ -22,24 +22,29 @@ type book struct {
 	flows    []*flow
 	drops    []dropped
 	pins     []pinned
-	live     map[[2]int]int           // connections of a host with a peer that have not ended
-	ends     map[[2]int]time.Duration // when the last of them has ended
-	closings map[[2]int]time.Duration // when a host has last closed a connection to a peer
-	hoards   map[int]time.Duration    // when a server has last had a hoard, at one of both ends
+	live     map[[2]int]int             // connections of a host with a peer that have not ended
+	ends     map[[2]int]time.Duration   // when the last of them has ended
+	closings map[[2]int][]time.Duration // when a host has closed connections to a peer
+	hoards   map[int]time.Duration      // when a server has last had a hoard, at one of both ends
 	failures []string
 	counts   counts
 	dumped   bool
+	slowest  time.Duration  // how long a write may take
+	stalls   []atomic.Int64 // of hosts: for how long the next function of a Handler waits
 }
 
 // counts are figures of a world.
 type counts struct {
-	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams, Followed, Drained uint64
-	Lived                                                                                                   time.Duration // of all connections
-	Heap                                                                                                    float64       // the most in use, as a share of what is allowed
+	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams, Followed, Drained, Moved, Replayed uint64
+	Lived                                                                                                                    time.Duration // of all connections
+	Heap                                                                                                                     float64       // the most in use, as a share of what is allowed
 }
 
+// sendWait is how long a full send buffer may hold a write up.
+const sendWait = 500 * time.Millisecond
+
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), closings: make(map[[2]int]time.Duration), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]atomic.Int64, p.hosts()), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -95,6 +100,9 @@ type flow struct {
 	// heard is when the first message was known to be Delivered; 0: none. By then the writer has
 	// heard its peer, and before it may not have.
 	heard time.Duration
+	ended time.Duration  // when its connection was known to have ended; 0: it has not
+	left  time.Duration  // when this side has closed it; 0: it has not
+	told  map[uint64]int // of riptide: how many messages were written by the fate of each id
 }
 
 // A sent is a message of a flow.
@@ -125,10 +133,10 @@ func (b *book) open(r route, l link) *flow {
 	defer b.mu.Unlock()
 	f := &flow{
 		book: b, number: uint32(len(b.flows)), from: r.home, to: r.peer, promises: r.promises, fates: r.fates,
-		shared:  r.dialed && b.live[[2]int{r.peer, r.home}] > 0,
+		shared:  r.dialed && r.promises.turn > 0 && b.live[[2]int{r.peer, r.home}] > 0,
 		order:   make(turn, 1),
 		explain: func() string { return "" },
-		ids:     make(map[uint64]uint32), early: make(map[uint64]volley.Fate),
+		ids:     make(map[uint64]uint32), early: make(map[uint64]volley.Fate), told: make(map[uint64]int),
 	}
 	if l, ok := l.(interface{ explain() string }); ok && r.fates {
 		f.explain = l.explain
@@ -192,7 +200,7 @@ func (f *flow) write(size, answer int, do func(msg []byte) (id uint64, err error
 	case id != 0:
 		if fate, ok := f.early[id]; ok {
 			delete(f.early, id)
-			f.sent[n].fate, f.sent[n].fated = fate, f.now()
+			f.fateLocked(n, fate)
 			return err
 		}
 		f.ids[id] = n
@@ -213,10 +221,14 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 	})
 	if n, ok := f.ids[id]; ok {
 		delete(f.ids, id)
-		f.sent[n].fate, f.sent[n].fated = fate, f.now()
+		f.fateLocked(n, fate)
+		if f.promises.silent {
+			f.tellLocked(id)
+		}
 		return
 	}
 	if f.promises.silent {
+		f.tellLocked(id)
 		return // it is of a message of the protocol's own
 	}
 	if _, ok := f.early[id]; ok || slices.ContainsFunc(f.sent, func(s sent) bool { return s.id == id }) {
@@ -225,11 +237,75 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 	f.early[id] = fate
 }
 
+func (f *flow) fateLocked(n uint32, fate volley.Fate) {
+	f.sent[n].fate, f.sent[n].fated = fate, f.now()
+	if fate == volley.Delivered && f.heard == 0 {
+		f.heard = f.now()
+	}
+}
+
+// tellLocked notes that an id of 16 bits was acknowledged, which must not happen twice while no
+// other message can have it.
+func (f *flow) tellLocked(id uint64) {
+	if n, ok := f.told[id]; ok && len(f.sent)-n < 30000 {
+		f.fail("%v: id %d was acknowledged twice", f, id)
+	}
+	f.told[id] = len(f.sent)
+}
+
+// end notes that the connection is known to have ended.
+func (f *flow) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended == 0 {
+		f.ended = f.now()
+	}
+}
+
+// leave notes that this side closes the connection.
+func (f *flow) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left == 0 {
+		f.left = f.now()
+	}
+}
+
+// leftBy reports whether its side has closed the connection by a time.
+func (f *flow) leftBy(at time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left != 0 && f.left <= at
+}
+
+// missingAfter reports whether many messages in a row behind one have not arrived, as if its reader
+// has no room. Then its acknowledgement may be forgotten.
+func (f *flow) missingAfter(n int) bool {
+	run := 0
+	for _, s := range f.sent[n+1 : min(n+500, len(f.sent))] {
+		if run++; s.read {
+			run = 0
+		}
+		if run == 64 {
+			return true
+		}
+	}
+	return false
+}
+
+// livedAt reports whether the connection had not ended at a time.
+func (f *flow) livedAt(at time.Duration) bool {
+	return (f.ended == 0 || at < f.ended) && (f.left == 0 || at < f.left)
+}
+
 // settle notes that the connection has ended and has told all fates.
 func (f *flow) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over, f.explain = true, nil // which holds the connection
+	if f.ended == 0 {
+		f.ended = f.now() // its reader may rest, and not know it yet
+	}
 }
 
 // A fateless is a message without a fate.
@@ -390,9 +466,14 @@ func (b *book) judge() {
 			case s.fate == volley.Delivered && f.shared:
 				b.counts.Confused++
 			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s):
-				b.judged("%v: message %d, written at %v, is called Delivered and was not read", f, n, s.at)
+				b.judged("%v: message %d, written at %v, is called Delivered at %v and was not read", f, n, s.at, s.fated)
+			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated) && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
+				b.judged("%v: message %d, written at %v, is called Lost at %v, while the connection lives", f, n, s.at, s.fated)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
+				if !f.promises.ordered && !f.promises.silent && f.livedAt(s.fated+5*time.Second) && !f.missingAfter(n) && f.promises.exact && !f.shared && b.plan.calmBetween(f.from, f.to, s.at-lag, s.fated) {
+					b.judged("%v: message %d, written at %v, is called Lost at %v, and was read", f, n, s.at, s.fated)
+				}
 			}
 		}
 	}
@@ -453,16 +534,18 @@ func (b *book) collect() {
 func (b *book) noteClose(host, peer int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closings[[2]int{host, peer}] = b.now()
+	b.closings[[2]int{host, peer}] = append(b.closings[[2]int{host, peer}], b.now())
 }
 
-// closedSince reports whether a host has closed a connection to a peer since a time.
-func (b *book) closedSince(host, peer int, t time.Duration) bool {
+// closedBetween reports whether a host has closed a connection to a peer in a time.
+func (b *book) closedBetween(host, peer int, from, to time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, ok := b.closings[[2]int{host, peer}]
-	return ok && at >= t
+	return slices.ContainsFunc(b.closings[[2]int{host, peer}], func(at time.Duration) bool { return from <= at && at <= to })
 }
+
+// stall returns for how long a function of a Handler of a host is to wait, once.
+func (b *book) stall(host int) time.Duration { return time.Duration(b.stalls[host].Swap(0)) }
 
 // noteHoard notes that much is written between a server and its clients.
 func (b *book) noteHoard(host int) {

@@ -4,45 +4,115 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
 	"volley"
+	"volley/netcode"
+	"volley/porous"
+	"volley/riptide"
 	"volley/secure"
 )
 
 // explain checks that a connection which this side has not closed has ended for a reason.
 func (h *host) explain(e *end, err error) {
-	if _, quit := e.over(); quit {
+	if _, quit := e.over(); quit || !e.promises.exact || h.foreseen(e, err) {
 		return
 	}
+	h.w.book.fail("%v ended at %v (%v) without a reason", e, time.Duration(e.ending.Load()), err)
+}
+
+// foreseen reports whether what happened is a reason for the end of a connection.
+func (h *host) foreseen(e *end, err error) bool {
 	p, b := h.w.plan, h.w.book
-	at := time.Duration(e.ending.Load())
-	said := b.closedSince(e.peer, e.home, e.began-calm)
-	var refused *volley.RefusedError
+	at, s := time.Duration(e.ending.Load()), p.stackOf(e.home, e.peer)
+	trouble := p.troubled(e.home, e.peer, at-calm, at) || p.link.Loss > 0.2 || p.link.Burst != nil
+	hoarded := b.hoardedSince(min(e.home, e.peer), at-calm)
+	server := min(e.home, e.peer)
+	switch reasonOf(err) {
+	case peerClosed:
+		// The session that follows a drain is closed if nobody asks for it.
+		return e.leftBy(at) || s >= secureSessions && p.drained(s, at-time.Minute, at)
+	case peerSilent:
+		five := (s == riptidePlain || s == riptideSealed) && p.link.Loss > 0.01 // heartbeats in a row may be lost
+		return e.leftBy(at) || trouble || five || s == volleyPackets            // which sends nothing against silence
+	case peerRestarted:
+		moved := p.happens(e.home, e.began-lag, at, rebind) || p.happens(e.peer, e.began-lag, at, rebind)
+		return e.leftBy(at) || moved || p.restarted(e.peer, e.began-lag, at)
+	case peerMoved:
+		return p.drained(s, 0, at)
+	case peerRefuses:
+		return e.leftBy(at) || hoarded || p.restarted(server, at-calm, at)
+	case linkPoor: // as where one datagram holds all others up for long
+		return p.mad > 0 || p.link.Distribution == "long-tail" || trouble || hoarded
+	case memoryUsed: // by unfinished messages
+		return hoarded || p.crammed(server, at)
+	case socketGone:
+		return p.restarted(e.home, at-lag, at)
+	}
+	return false
+}
+
+// A reason is why a connection has ended, as it says itself.
+type reason int
+
+const (
+	unknown reason = iota
+	peerClosed
+	peerSilent
+	peerRestarted
+	peerMoved
+	peerRefuses
+	linkPoor
+	memoryUsed
+	socketGone
+)
+
+// reasonOf returns the reason of an error.
+func reasonOf(err error) reason {
 	var closed *volley.CloseError
 	var closedSecure *secure.CloseError
+	var refused *volley.RefusedError
+	var refusedSecure *secure.RefusedError
+	var errno syscall.Errno
+	has := func(s string) bool { return strings.Contains(err.Error(), s) }
 	switch {
-	case p.stackOf(e.home, e.peer) >= secureSessions && p.drained(at-time.Minute, at): // the session that follows is closed if nobody asks for it
 	case errors.Is(err, io.EOF), errors.As(err, &closed), errors.As(err, &closedSecure):
-		if !said && e.promises.exact {
-			b.fail("%v ended at %v (%v), and its peer has closed nothing", e, at, err)
-		}
-	case errors.Is(err, secure.ErrMoved) && p.drained(0, at):
-	case p.stackOf(e.home, e.peer) == volleyPackets: // which sends nothing against silence
-	case slices.Contains([]stack{riptidePlain, riptideSealed}, p.stackOf(e.home, e.peer)) &&
-		(p.mad > 0 || p.link.Distribution == "long-tail"): // which ends poor connections, as where one datagram holds all others up for long
-	case strings.Contains(err.Error(), "MaxMemory is nearly used up") && p.crammed(e.home, at):
-	case slices.Contains([]stack{porousPlain, porousSealed}, p.stackOf(e.home, e.peer)) &&
-		b.hoardedSince(min(e.home, e.peer), at-calm): // which ends for unfinished messages that keep MaxMemory
-	case said, !e.promises.exact, p.troubled(e.home, e.peer, at-calm, at), p.link.Loss > 0.2, p.link.Burst != nil, errors.As(err, &refused):
-	default:
-		b.fail("%v ended at %v (%v) without a reason", e, at, err)
+		return peerClosed
+	case errors.Is(err, volley.ErrIdleTimeout), errors.Is(err, netcode.ErrIdleTimeout), errors.Is(err, porous.ErrIdleTimeout),
+		has(riptide.TimedOut.String()), has(riptide.TransportError.String()):
+		return peerSilent
+	case errors.Is(err, volley.ErrPeerRestarted), has("the peer has started again"):
+		return peerRestarted
+	case errors.Is(err, secure.ErrMoved):
+		return peerMoved
+	case errors.As(err, &refused), errors.As(err, &refusedSecure):
+		return peerRefuses
+	case has(riptide.PoorConnection.String()):
+		return linkPoor
+	case has("MaxMemory is nearly used up"):
+		return memoryUsed
+	case errors.As(err, &errno) && slices.Contains(gone, errno), errors.Is(err, net.ErrClosed):
+		return socketGone
 	}
+	return unknown
+}
+
+// leftBy reports whether the peer has closed the connection by a time. Where nothing was read,
+// it may be any of its connections.
+func (e *end) leftBy(at time.Duration) bool {
+	for _, s := range e.seen {
+		if s.flow.leftBy(at) {
+			return true
+		}
+	}
+	return len(e.seen) == 0 && e.closedBetween(e.peer, e.home, e.began-lag, at)
 }
 
 // probes are how many messages each client writes after the faults.
@@ -54,19 +124,30 @@ func (w *world) probe() {
 	start := w.book.now()
 	for _, h := range w.clients() {
 		all.Go(func() {
+			var probed *end
+			asked, before := 0, int64(0)
 			for range probes {
 				if e := h.connect(); e != nil {
-					e.write(100, 100)
+					if e != probed {
+						probed, asked, before = e, 0, e.answers.Load()
+					}
+					if e.write(100, 100) == nil {
+						asked++
+					}
 				}
 				time.Sleep(300 * time.Millisecond)
 			}
 			time.Sleep(5 * time.Second)
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			if h.end == nil {
+			switch {
+			case h.end == nil:
 				w.book.fail("host %d: no connection after the faults", h.number)
-			} else if at := time.Duration(h.end.answered.Load()); at < start && h.end.promises.exact {
-				w.book.fail("%v: no answer after the faults, the newest came at %v", h.end, at)
+			case !h.end.promises.exact:
+			case time.Duration(h.end.answered.Load()) < start:
+				w.book.fail("%v: no answer after the faults, the newest came at %v", h.end, time.Duration(h.end.answered.Load()))
+			case h.end != probed || asked == 0 || probed.answers.Load()-before < int64(asked/2) && w.plan.link.Loss < 0.1:
+				w.book.fail("%v: %d answers to %d messages after the faults", h.end, probed.answers.Load()-before, asked)
 			}
 		})
 	}
@@ -89,6 +170,9 @@ func (w *world) weigh() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	allowed := int64(w.base) + 2<<20 + w.book.bytes() + w.underWay()*datagramCost
+	if w.recorder != nil {
+		allowed += 2*recorded + int64(len(w.book.all()))<<10
+	}
 	for _, h := range w.hosts {
 		allowed += 400 << 10 // a socket with its reader, and large datagrams that fill its buffer
 		h.mu.Lock()

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"weak"
 
 	"volley"
+	"volley/netcode"
+	"volley/secure"
 )
 
 // A link is a connection of any protocol, as an end uses it.
@@ -29,6 +32,19 @@ type link interface {
 
 // A pin tells whether the memory of a connection is still held.
 type pin func() bool
+
+// pinOf returns the pin of a session, or of nothing.
+func pinOf(c net.Conn) pin {
+	switch c := c.(type) {
+	case *netcode.Conn:
+		return pinTo(c)
+	case *secure.Conn:
+		return pinTo(c)
+	case *liar:
+		return pinOf(c.Conn)
+	}
+	return func() bool { return false }
+}
 
 // pinTo returns the pin of an object.
 func pinTo[T any](p *T) pin {
@@ -56,6 +72,7 @@ type end struct {
 
 	rests    atomic.Int64  // until when nothing is read, as the time of the book
 	answered atomic.Int64  // when the newest answer was read
+	answers  atomic.Int64  // that were read
 	ending   atomic.Int64  // when the reader has ended
 	done     chan struct{} // closed when the reader has ended
 	settled  chan struct{} // closed when all fates are known
@@ -114,6 +131,7 @@ func (e *end) readAll() {
 		e.asks(-1)
 		switch {
 		case err == nil:
+			e.punctual()
 			e.take(msg, id)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			e.hurried(began)
@@ -150,6 +168,15 @@ func (e *end) hurried(began time.Duration) {
 	e.link.SetReadDeadline(time.Time{})
 }
 
+// punctual checks that a read which returns a message is not past its deadline.
+func (e *end) punctual() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if late := e.now() - e.due; e.due != 0 && late > time.Millisecond {
+		e.fail("%v: a read returns a message %v after its deadline", e, late)
+	}
+}
+
 // abandoned reports whether the reader of another channel knows that the connection has ended.
 func (e *end) abandoned() bool {
 	l, ok := e.link.(*porousLink)
@@ -167,6 +194,7 @@ func (e *end) finished(err error) {
 		e.mu.Unlock()
 		e.ending.Store(int64(e.now()))
 		e.trace("%v ends: %v", e, err)
+		e.flow.end()
 		e.alive(e.home, e.peer, -1)
 		e.count(func(c *counts) { c.Ends++; c.Lived += e.now() - e.began })
 		close(e.done)
@@ -200,7 +228,7 @@ func (e *end) emptyLocked() time.Duration {
 	now := e.now()
 	switch {
 	case e.served:
-		return now - lag
+		return now - lag - longestStall
 	case e.asked >= 0 && now-e.asked > 2*shaky:
 		return now
 	}
@@ -215,6 +243,14 @@ func (e *end) rest(d time.Duration) {
 // take checks a message, and answers it.
 func (e *end) take(msg []byte, id uint64) {
 	e.count(func(c *counts) { c.Read++ })
+	if ended, _ := e.ended(); ended {
+		e.fail("%v: a message comes after the end", e)
+	}
+	if e.served {
+		if d := e.stall(e.home); d > 0 {
+			time.Sleep(d)
+		}
+	}
 	m, intact := parseMessage(msg)
 	if !intact {
 		e.count(func(c *counts) { c.Corrupt++ })
@@ -225,7 +261,9 @@ func (e *end) take(msg []byte, id uint64) {
 	}
 	s := e.sight(m.flow)
 	if s == nil {
-		e.fail("%v: a message of flow %d, which is of other hosts", e, m.flow)
+		if e.flow.promises.exact { // a forger may have seen it elsewhere
+			e.fail("%v: a message of flow %d, which is of other hosts", e, m.flow)
+		}
 		return
 	}
 	if !s.flow.arrived(m.n) {
@@ -236,6 +274,7 @@ func (e *end) take(msg []byte, id uint64) {
 	switch {
 	case m.answer == 0:
 		e.answered.Store(int64(e.now()))
+		e.answers.Add(1)
 	default:
 		began := e.now()
 		e.write(m.answer, 0)
@@ -279,7 +318,14 @@ func (e *end) sight(number uint32) *sight {
 
 // write writes a message, if the connection is there.
 func (e *end) write(size, answer int) error {
-	err := e.flow.write(min(size, largestSize, e.link.max()), min(answer, largestSize, e.link.max()), e.link.write)
+	err := e.flow.write(min(size, largestSize, e.link.max()), min(answer, largestSize, e.link.max()), func(msg []byte) (uint64, error) {
+		began := e.now()
+		id, err := e.link.write(msg)
+		if took := e.now() - began; took > e.slowest {
+			e.fail("%v: a write takes %v", e, took)
+		}
+		return id, err
+	})
 	if err != nil && strings.Contains(err.Error(), "too large") {
 		e.fail("%v: a message of %d bytes of %d is too large: %v", e, size, e.link.max(), err)
 	}
@@ -337,8 +383,15 @@ func (e *end) close() {
 	}
 	e.trace("%v closes", e)
 	e.noteClose(e.home, e.peer)
+	e.flow.leave()
+	for _, other := range e.others {
+		other.flow.leave()
+	}
 	if l, ok := e.link.(*volleyLink); ok {
 		e.count(func(c *counts) { c.Refused += l.Stats().MessagesRefused })
+	}
+	if c := sessionOf(e.link); c != nil && e.dialed {
+		e.count(func(n *counts) { n.Moved += uint64(c.Stats().Moves) })
 	}
 	e.link.close() // the error is that of the socket, which may be gone
 	if !ended {

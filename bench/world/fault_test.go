@@ -121,7 +121,7 @@ func (f fault) steps(addr netip.Addr) (steps []simnet.Step) {
 // troubled reports whether a fault may disturb what two hosts say to each other in a time.
 func (p *plan) troubled(a, b int, from, to time.Duration) bool {
 	for _, f := range p.faults {
-		if (f.host == a || f.host == b || f.kind == forge) && f.at <= to && f.at+f.lasts >= from {
+		if (f.host == a || f.host == b) && f.at <= to && f.at+f.lasts >= from {
 			return true
 		}
 	}
@@ -151,9 +151,28 @@ func (p *plan) crammed(server int, by time.Duration) bool {
 	})
 }
 
-// drained reports whether servers send clients away in a time.
-func (p *plan) drained(from, to time.Duration) bool {
-	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == drain && f.at <= to && f.at+f.lasts >= from })
+// calmBetween reports whether nothing can be lost or late between two hosts in a time.
+func (p *plan) calmBetween(a, b int, from, to time.Duration) bool {
+	return p.link.Loss == 0 && p.link.Burst == nil && p.link.Reorder == 0 && p.link.Distribution != "long-tail" && (p.link.Jitter == 0 || p.link.Ordered) && !p.troubled(a, b, from, to)
+}
+
+// drained reports whether servers with a stack send clients away in a time.
+func (p *plan) drained(s stack, from, to time.Duration) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool {
+		return f.kind == drain && p.servers[f.host].stack == s && f.at <= to && f.at+f.lasts >= from
+	})
+}
+
+// happens reports whether a host has one of some faults in a time.
+func (p *plan) happens(host int, from, to time.Duration, kinds ...faultKind) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool {
+		return f.host == host && slices.Contains(kinds, f.kind) && f.at <= to && f.at+f.lasts >= from
+	})
+}
+
+// restarted reports whether the process of a host begins again in a time.
+func (p *plan) restarted(host int, from, to time.Duration) bool {
+	return p.happens(host, from, to, kill, broken, drain)
 }
 
 // lies reports whether one of two hosts is a hostile peer at times. Its sessions are good, and
@@ -166,8 +185,7 @@ func (p *plan) lies(a, b int) bool {
 // those of one. The plain wire promises nothing then.
 func (p *plan) forgeable(a, b int) bool {
 	for _, f := range p.faults {
-		here := f.host == a || f.host == b
-		if f.kind == forge || here && (f.kind == corrupt || f.kind == lie) {
+		if (f.host == a || f.host == b) && (f.kind == forge || f.kind == corrupt || f.kind == lie) {
 			return true
 		}
 	}

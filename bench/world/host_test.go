@@ -1,8 +1,10 @@
 package world
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +60,15 @@ type turn chan struct{}
 func (t turn) Lock()   { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
+func (t turn) TryLock() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // A host is a machine with one process.
 type host struct {
 	w      *world
@@ -71,10 +82,12 @@ type host struct {
 	over   bool
 
 	// A server has these, and one end for each connection.
-	server server
-	ends   map[*end]bool
-	rests  time.Duration // until when its program reads nothing
-	run    chan struct{} // closed when the server has ended
+	server     server
+	ends       map[*end]bool
+	rests      time.Duration // until when its program reads nothing
+	restsFrom  time.Duration // since when
+	stallAgain time.Duration // when a function of its Handler may wait again
+	run        chan struct{} // closed when the server has ended
 
 	// A client has these. Others see it at the public address of the NAT.
 	to  *host
@@ -86,6 +99,7 @@ type host struct {
 	runningMu sync.Mutex
 	serves    server    // the same as server, for clients that ask
 	more      []*socket // that a session has opened to move
+	newest    *socket   // of all
 }
 
 func (h *host) isServer() bool { return h.number < len(h.w.plan.servers) }
@@ -105,6 +119,31 @@ func (h *host) addr() netip.AddrPort {
 	return netip.AddrPortFrom(addr, h.port())
 }
 
+// socket returns a socket of a host.
+func (w *world) socket(c *simnet.Conn) *socket {
+	s := &socket{Conn: c}
+	if slices.ContainsFunc(w.plan.faults, func(f fault) bool { return f.kind == forge }) {
+		s.past = new(past)
+	}
+	return s
+}
+
+// handle reads the connections of a server until it is closed. Accept returns an error then, and
+// poll one that matches net.ErrClosed.
+func (w *world) handle(home int, accept, serve, poll func() error) {
+	switch w.plan.servers[home].mode() {
+	case serving:
+		serve()
+	case polling:
+		for !errors.Is(poll(), net.ErrClosed) {
+			time.Sleep(20*time.Millisecond + w.book.stall(home))
+		}
+	default:
+		for accept() == nil {
+		}
+	}
+}
+
 // inside returns the address of a client behind the NAT with a public address.
 func inside(public netip.Addr) netip.Addr {
 	b := public.As4()
@@ -119,7 +158,10 @@ func (h *host) openLocked() bool {
 		h.w.book.fail("host %d: %v", h.number, err)
 		return false
 	}
-	h.sock = &socket{Conn: c}
+	h.sock = h.w.socket(c)
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	h.newest = h.sock
 	return true
 }
 
@@ -205,6 +247,7 @@ func (h *host) connect() *end {
 	}
 	e, err := dialers[h.stack](h.w, h.number, h.to.number, h.sock, h.to.addr())
 	if err != nil { // the server may be down
+		h.w.book.noteClose(h.number, h.to.number) // what the server may have accepted
 		h.sock.Close()
 		return nil
 	}
@@ -267,6 +310,15 @@ func (h *host) play(steps []step) {
 	}
 }
 
+// readAllLocked returns a time at which the program had read all that was there.
+func (h *host) readAllLocked() time.Duration {
+	at := h.w.book.now() - lag - longestStall
+	if h.rests > at {
+		at = min(at, h.restsFrom)
+	}
+	return at
+}
+
 // kill ends the process without a word. It starts again after a while.
 func (h *host) kill(after time.Duration) {
 	h.mu.Lock()
@@ -282,7 +334,7 @@ func (h *host) kill(after time.Duration) {
 	if h.sock != nil {
 		h.sock.Close()
 	}
-	h.w.book.drop(h.number, -1, h.w.book.now()-lag)
+	h.w.book.drop(h.number, -1, h.readAllLocked())
 	if h.end != nil {
 		h.end.close()
 		h.end = nil

@@ -55,21 +55,20 @@ func (w *world) session(pc net.PacketConn, to netip.AddrPort) (*netcode.Conn, er
 
 func listenSessions(w *world, home int, pc net.PacketConn) (*netcode.Listener, error) {
 	is := w.issuer(w.hosts[home].addr())
-	lc := netcode.ListenConfig{PrivateKey: is.PrivateKey, ProtocolID: is.ProtocolID, MaxMemory: memoryLimit(w.plan.servers[home])}
+	lc := netcode.ListenConfig{PrivateKey: is.PrivateKey, ProtocolID: is.ProtocolID, MaxMemory: sessionLimit(w.plan.servers[home])}
 	return lc.ListenOn(pc)
 }
 
 // A netcodeServer accepts sessions, or serves them.
 type netcodeServer struct {
 	*netcode.Listener
-	w      *world
-	home   int
-	served bool
+	w    *world
+	home int
 }
 
 func listenNetcode(w *world, home int, pc net.PacketConn) (server, error) {
 	l, err := listenSessions(w, home, pc)
-	return &netcodeServer{l, w, home, w.plan.servers[home].config/16%2 == 0}, err
+	return &netcodeServer{l, w, home}, err
 }
 
 func (s *netcodeServer) end(c *netcode.Conn, served bool) *end {
@@ -77,33 +76,35 @@ func (s *netcodeServer) end(c *netcode.Conn, served bool) *end {
 }
 
 func (s *netcodeServer) run(take func(*end)) {
-	if s.served {
-		s.Serve(netcode.Handler{
-			Open: func(c *netcode.Conn) {
-				e := s.end(c, true)
-				c.SetValue(e)
-				take(e)
-			},
-			Message: func(c *netcode.Conn, msg []byte) { c.Value().(*end).take(msg, 0) },
-			Closed:  func(c *netcode.Conn, err error) { c.Value().(*end).finished(err) },
-		})
-		return
+	h := netcode.Handler{
+		Open: func(c *netcode.Conn) {
+			e := s.end(c, true)
+			c.SetValue(e)
+			take(e)
+		},
+		Message: func(c *netcode.Conn, msg []byte) { c.Value().(*end).take(msg, 0) },
+		Closed:  func(c *netcode.Conn, err error) { c.Value().(*end).finished(err) },
 	}
-	for {
+	s.w.handle(s.home, func() error {
 		c, err := s.AcceptConn(context.Background())
-		if err != nil {
-			return
+		if err == nil {
+			take(s.end(c, false))
 		}
-		take(s.end(c, false))
-	}
+		return err
+	}, func() error { return s.Serve(h) }, func() error { return s.Poll(h) })
 }
 
 func (s *netcodeServer) shutdown() error { return within(s.Shutdown) }
 func (s *netcodeServer) close()          { s.Close() }
 
-func (s *netcodeServer) check(over bool) {
-	st := s.Stats()
-	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+func (s *netcodeServer) check(over bool) { s.w.checkSessions(s.home, s.Listener)(over) }
+
+// checkSessions returns a function that checks the sessions of a server.
+func (w *world) checkSessions(home int, l *netcode.Listener) func(over bool) {
+	return func(over bool) {
+		st := l.Stats()
+		w.checkMemory(home, over, st.Conns, st.Memory, sessionLimit(w.plan.servers[home]))
+	}
 }
 
 func dialNetcode(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
@@ -121,7 +122,7 @@ func listenSealed(w *world, home int, pc net.PacketConn) (server, error) {
 		return nil, err
 	}
 	l, err := volley.NewListener(inner, w.volleyConfig(home).Config)
-	return &volleyServer{Listener: l, w: w, home: home, served: w.plan.servers[home].config/16%2 == 0}, err
+	return &volleyServer{Listener: l, w: w, home: home, below: w.checkSessions(home, inner)}, err
 }
 
 func dialSealed(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
@@ -129,7 +130,7 @@ func dialSealed(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home)})
+	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home), Capture: w.recorder})
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +145,8 @@ func within(shutdown func(context.Context) error) error {
 }
 
 // checkMemory checks the memory of a server, and at the end that nothing is left.
-func (w *world) checkMemory(home int, over bool, conns int, memory int64) {
-	if limit := memoryLimit(w.plan.servers[home]); memory > limit || memory < 0 {
+func (w *world) checkMemory(home int, over bool, conns int, memory, limit int64) {
+	if memory > limit || memory < 0 {
 		w.book.fail("host %d: %d bytes of memory, the limit is %d", home, memory, limit)
 	}
 	if over && (conns != 0 || memory != 0) {

@@ -67,6 +67,7 @@ func (s *packetServer) run(take func(*end)) {
 	go s.collect()
 	buf := make([]byte, largestSize)
 	for {
+		s.w.rest(s.home)
 		n, addr, err := s.ReadFrom(buf)
 		if err != nil {
 			s.finish(err)
@@ -90,7 +91,7 @@ func (s *packetServer) run(take func(*end)) {
 // promises are those about messages of a peer. One that comes back on its port may send a
 // message again that it had sent before.
 func (s *packetServer) promises(peer int) promises {
-	return promises{exact: !s.w.plan.forgeable(s.home, peer)}
+	return promises{once: true, turn: 32_000, exact: !s.w.plan.forgeable(s.home, peer)}
 }
 
 // collect hands fates to the flows until the socket is closed.
@@ -139,5 +140,5 @@ func (s *packetServer) check(over bool) {
 	if over {
 		st.Peers = 0 // they stay as they were
 	}
-	s.w.checkMemory(s.home, over, st.Peers, st.Memory)
+	s.w.checkMemory(s.home, over, st.Peers, st.Memory, memoryLimit(s.w.plan.servers[s.home]))
 }

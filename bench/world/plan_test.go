@@ -29,6 +29,27 @@ type serverPlan struct {
 	config int // which of its configurations
 }
 
+// A mode is how a server reads its connections.
+type mode int
+
+const (
+	accepting mode = iota // a goroutine for each
+	serving               // a Handler
+	polling               // a Handler, now and then
+)
+
+func (p serverPlan) mode() mode {
+	switch p.stack {
+	case volleyAccepted:
+		return accepting
+	case volleyServed:
+		return serving
+	case volleyPolled:
+		return polling
+	}
+	return mode(p.config / 16 % 3)
+}
+
 // A clientPlan is what a client does.
 type clientPlan struct {
 	server int
@@ -123,7 +144,7 @@ func newPlan(seed uint64) *plan {
 	}
 	clients := int(l.between(1, 12))
 	if l.chance(0.1) {
-		clients = int(l.between(20, 200))
+		clients = int(l.between(20, 400))
 	}
 	for i := range clients {
 		p.clients = append(p.clients, p.drawClient(newLot(seed, "client", i), budget/clients))
@@ -227,6 +248,15 @@ func (p *plan) drawFaults(l lot) []fault {
 		if l.chance(0.3) || f.kind == drain || f.kind == hoard && l.chance(0.7) {
 			f.host = l.IntN(len(p.servers))
 		}
+		switch f.kind {
+		case rebind: // clients are behind a NAT
+			f.host = len(p.servers) + l.IntN(len(p.clients))
+		case drain:
+			f.host = p.drainer(l)
+			if f.host < 0 {
+				f.kind, f.host = kill, l.IntN(len(p.servers))
+			}
+		}
 		f.way = way(l.IntN(3))
 		f.amount = l.between(0.01, 0.9)
 		f.seed = l.Uint64()
@@ -234,6 +264,20 @@ func (p *plan) drawFaults(l lot) []fault {
 	}
 	slices.SortStableFunc(faults, func(a, b fault) int { return int(a.at - b.at) })
 	return faults
+}
+
+// drainer returns a server that can send its clients away, or -1.
+func (p *plan) drainer(l lot) int {
+	var able []int
+	for i, s := range p.servers {
+		if s.stack >= secureSessions {
+			able = append(able, i)
+		}
+	}
+	if len(able) == 0 {
+		return -1
+	}
+	return able[l.IntN(len(able))]
 }
 
 // hosts returns how many hosts there are: first the servers, then the clients.

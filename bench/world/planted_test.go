@@ -31,6 +31,11 @@ var plants = []planted{
 	{"memory is not counted", "internal/inbox/inbox.go", []string{
 		"	if reserve != nil && !reserve(c.size()) {\n", "	if reserve != nil && !reserve(0) {\n",
 		"		q.reserve(-n)\n", "		q.reserve(n - n)\n"}},
+	{"some copies are taken", "reliable/receive.go", []string{
+		"	case status == seq.Fresh:\n", "	case status == seq.Fresh || status == seq.Seen && h.Sequence%256 == 0:\n"}},
+	{"connections end too early", "conn_tick.go", []string{
+		"now-c.lastHeard >= c.set.idleTimeout {", "now-c.lastHeard >= c.set.idleTimeout/8 {",
+		"next = c.lastHeard + c.set.idleTimeout\n", "next = c.lastHeard + c.set.idleTimeout/8\n"}},
 	{"nothing is taken after the inbox was full", "internal/inbox/inbox.go", []string{
 		"	q.room = q.limit - q.used.Load() - q.pushed\n", ""}},
 }

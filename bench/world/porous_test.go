@@ -20,6 +20,8 @@ type porousLink struct {
 	conn *porous.Conn
 	mode porous.Mode
 	own  chan []porous.Receipt // of this channel; closed after the last
+	// patience is how long a write waits for room. A Handler holds up all others meanwhile.
+	patience time.Duration
 	*ending
 }
 
@@ -29,12 +31,20 @@ type ending struct {
 	once sync.Once
 	why  error          // what the first channel was told that has met the end; constant once over is closed
 	read sync.WaitGroup // for the readers of all channels
+
+	mu    sync.Mutex
+	flows []*flow // of all channels
 }
 
-// end notes the end, and returns why that is.
+// end notes the end, and returns why that is. The peer may have been told.
 func (e *ending) end(err error) error {
 	e.once.Do(func() {
 		e.why = err
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, f := range e.flows {
+			f.leave()
+		}
 		close(e.over)
 	})
 	return e.why
@@ -49,7 +59,7 @@ func (l *porousLink) read(ctx context.Context, dst []byte) ([]byte, uint64, erro
 }
 
 func (l *porousLink) write(b []byte) (uint64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), l.patience)
 	defer cancel()
 	return l.WriteMessage(ctx, b, l.mode)
 }
@@ -100,17 +110,24 @@ func (l *porousLink) explain() string {
 const porousChannels = 3
 
 // porousEnd makes the ends of all channels of a connection, and returns the first.
-func (w *world) porousEnd(c *porous.Conn, home, peer int, exact bool) *end {
+func (w *world) porousEnd(c *porous.Conn, home, peer int, exact, served bool) *end {
 	var own [porousChannels]chan []porous.Receipt
 	over := &ending{over: make(chan struct{})}
 	over.read.Add(porousChannels)
 	c.AppendReceipts(nil)
 	var first *end
+	patience := sendWait
+	if served {
+		patience = time.Millisecond
+	}
 	for i, mode := range []porous.Mode{porous.Reliable, porous.Unreliable, porous.Passive} {
 		own[i] = make(chan []porous.Receipt)
-		l := &porousLink{c.Channel(i), c, mode, own[i], over}
+		l := &porousLink{c.Channel(i), c, mode, own[i], patience, over}
 		p := promises{once: true, ordered: true, reliable: mode == porous.Reliable, skipped: mode != porous.Reliable, exact: exact}
-		e := newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, dialed: home >= len(w.plan.servers)})
+		e := newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: served, dialed: home >= len(w.plan.servers)})
+		over.mu.Lock()
+		over.flows = append(over.flows, e.flow)
+		over.mu.Unlock()
 		if first == nil {
 			first = e
 		} else {
@@ -152,7 +169,7 @@ func (w *world) porousConfig() *porous.Config {
 	return &porous.Config{
 		Channels: porousChannels, MaxMessageSize: largestSize, ReceiveBuffer: 256 << 10, SendBuffer: 256 << 10,
 		Congestion: congestionOf(w.plan.seed), Redundancy: w.plan.seed/4%4 == 0,
-		VerifyDisconnect: w.plan.seed/16%2 == 0,
+		VerifyDisconnect: w.plan.seed/16%2 == 0, Capture: w.recorder,
 	}
 }
 
@@ -161,7 +178,8 @@ type porousServer struct {
 	*porous.Listener
 	w     *world
 	home  int
-	exact bool // over sessions
+	exact bool            // over sessions
+	below func(over bool) // checks the sessions below; nil: there are none
 }
 
 func listenPorous(w *world, home int, pc net.PacketConn) (server, error) {
@@ -176,18 +194,34 @@ func listenSealedPorous(w *world, home int, pc net.PacketConn) (server, error) {
 		return nil, err
 	}
 	l, err := porous.NewListener(inner, w.porousConfig())
-	return &porousServer{l, w, home, true}, err
+	return &porousServer{l, w, home, true, w.checkSessions(home, inner)}, err
 }
 
 func (s *porousServer) run(take func(*end)) {
-	for {
-		c, err := s.AcceptConn(context.Background())
-		if err != nil {
-			return
-		}
+	open := func(c *porous.Conn, served bool) *end {
 		peer := s.w.hostOf(c.RemoteAddr())
-		take(s.w.porousEnd(c, s.home, peer, s.exact && !s.w.plan.lies(s.home, peer) || !s.w.plan.forgeable(s.home, peer)))
+		e := s.w.porousEnd(c, s.home, peer, s.exact && !s.w.plan.lies(s.home, peer) || !s.w.plan.forgeable(s.home, peer), served)
+		take(e)
+		return e
 	}
+	h := porous.Handler{
+		Open:    func(c *porous.Conn) { c.SetValue(open(c, true)) },
+		Message: func(c *porous.Conn, channel int, msg []byte) { c.Value().(*end).channel(channel).take(msg, 0) },
+		Closed: func(c *porous.Conn, err error) {
+			e := c.Value().(*end)
+			e.link.(*porousLink).end(err)
+			for i := range porousChannels {
+				e.channel(i).finished(err)
+			}
+		},
+	}
+	s.w.handle(s.home, func() error {
+		c, err := s.AcceptConn(context.Background())
+		if err == nil {
+			open(c, false)
+		}
+		return err
+	}, func() error { return s.Serve(h) }, func() error { return s.Poll(h) })
 }
 
 func (s *porousServer) shutdown() error { return within(s.Shutdown) }
@@ -195,7 +229,10 @@ func (s *porousServer) close()          { s.Close() }
 
 func (s *porousServer) check(over bool) {
 	st := s.Stats()
-	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+	s.w.checkMemory(s.home, over, st.Conns, st.Memory, memoryLimit(s.w.plan.servers[s.home]))
+	if s.below != nil {
+		s.below(over)
+	}
 }
 
 func dialPorous(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
@@ -204,7 +241,7 @@ func dialPorous(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	return w.porousEnd(c, home, peer, !w.plan.forgeable(home, peer)), nil
+	return w.porousEnd(c, home, peer, !w.plan.forgeable(home, peer), false), nil
 }
 
 func dialSealedPorous(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
@@ -218,7 +255,7 @@ func dialSealedPorous(w *world, home, peer int, pc net.PacketConn, to netip.Addr
 	if err != nil {
 		return nil, err
 	}
-	return w.porousEnd(c, home, peer, !w.plan.lies(home, peer)), nil
+	return w.porousEnd(c, home, peer, !w.plan.lies(home, peer), false), nil
 }
 
 func congestionOf(seed uint64) string {

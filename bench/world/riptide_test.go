@@ -238,6 +238,9 @@ func (s *riptideServer) shutdown() error {
 }
 
 func (s *riptideServer) check(over bool) {
+	if s.over != nil {
+		s.w.checkSessions(s.home, s.over)(over)
+	}
 	if st := s.Stats(); over && (st.Unacknowledged != 0 || st.QueuedBytes != 0 || len(s.Peers()) != 0) {
 		s.w.book.fail("host %d: %d clients and %d bytes are left", s.home, len(s.Peers()), st.QueuedBytes)
 	}

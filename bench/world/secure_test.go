@@ -50,19 +50,58 @@ type secureServer struct {
 
 func listenSecure(w *world, home int, pc net.PacketConn) (server, error) {
 	tokens := &pipes{addr: net.TCPAddrFromAddrPort(w.hosts[home].addr()), conns: make(chan net.Conn), done: make(chan struct{})}
-	lc := secure.ListenConfig{KeyFile: w.keyFile, Sessions: &netcode.ListenConfig{MaxMemory: memoryLimit(w.plan.servers[home])}, Public: w.hosts[home].addr()}
+	lc := secure.ListenConfig{KeyFile: w.keyFile, Sessions: &netcode.ListenConfig{MaxMemory: sessionLimit(w.plan.servers[home])}, Public: w.hosts[home].addr()}
 	l, err := lc.ListenOn(pc, tokens)
 	return &secureServer{l, w, home, tokens}, err
 }
 
 func (s *secureServer) run(take func(*end)) {
-	for {
-		c, err := s.AcceptConn(context.Background())
-		if err != nil {
-			return
-		}
-		take(newEnd(s.w.book, secureLink{c}, route{home: s.home, peer: s.w.hostOf(c.RemoteAddr()), promises: sealed}))
+	open := func(c *secure.Conn, served bool) *end {
+		e := newEnd(s.w.book, secureLink{c}, route{home: s.home, peer: s.w.hostOf(c.RemoteAddr()), promises: sealed, served: served})
+		take(e)
+		return e
 	}
+	ends := newCharges[*secure.Conn]()
+	h := secure.Handler{
+		Open:    func(c *secure.Conn) { ends.add(c, open(c, true)) },
+		Message: func(c *secure.Conn, msg []byte) { ends.of(c).take(msg, 0) },
+		Closed:  func(c *secure.Conn, err error) { ends.remove(c).finished(err) },
+	}
+	s.w.handle(s.home, func() error {
+		c, err := s.AcceptConn(context.Background())
+		if err == nil {
+			open(c, false)
+		}
+		return err
+	}, func() error { return s.Serve(h) }, func() error { return s.Poll(h) })
+}
+
+// charges are the ends of connections that a Handler reads.
+type charges[C comparable] struct {
+	mu   sync.Mutex
+	ends map[C]*end
+}
+
+func newCharges[C comparable]() *charges[C] { return &charges[C]{ends: make(map[C]*end)} }
+
+func (s *charges[C]) add(c C, e *end) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends[c] = e
+}
+
+func (s *charges[C]) of(c C) *end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends[c]
+}
+
+func (s *charges[C]) remove(c C) *end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.ends[c]
+	delete(s.ends, c)
+	return e
 }
 
 func (s *secureServer) shutdown() error { return within(s.Shutdown) }
@@ -70,7 +109,7 @@ func (s *secureServer) close()          { s.Close() }
 
 func (s *secureServer) check(over bool) {
 	st := s.Stats()
-	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+	s.w.checkMemory(s.home, over, st.Conns, st.Memory, sessionLimit(s.w.plan.servers[s.home]))
 }
 
 func (s *secureServer) token() *pipes { return s.tokens }
@@ -91,7 +130,7 @@ func listenSecured(w *world, home int, pc net.PacketConn) (server, error) {
 	}
 	below := s.(*secureServer)
 	l, err := volley.NewListener(below.Listener, w.volleyConfig(home).Config)
-	return &securedServer{volleyServer{Listener: l, w: w, home: home, served: w.plan.servers[home].config/16%2 == 0}, below}, err
+	return &securedServer{volleyServer{Listener: l, w: w, home: home, below: below.check}, below}, err
 }
 
 func dialSecured(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
@@ -104,7 +143,7 @@ func dialSecured(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort)
 
 // overSession opens a connection of package volley.
 func (w *world) overSession(inner *secure.Conn, home, peer int, pc net.PacketConn) (*end, error) {
-	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home)})
+	c, err := volley.NewConn(w.within(inner, pc, home, peer), &volley.Config{ReadBuffer: clientBuffer(home), Capture: w.recorder})
 	if err != nil {
 		return nil, err
 	}
@@ -262,9 +301,11 @@ func (h *host) another() (net.PacketConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{Conn: c}
+	s := h.w.socket(c)
 	h.runningMu.Lock()
 	defer h.runningMu.Unlock()
+	s.inherit(h.newest)
+	h.newest = s
 	h.more = append(h.more, s)
 	return s, nil
 }

@@ -23,6 +23,7 @@ type socket struct {
 	deadline time.Time   // of reads
 	held     *datagram   // read while the process stands still
 	forged   []*datagram // that arrive next
+	past     *past       // what has come; nil: nobody asks for it
 	reads    trouble
 	writes   trouble
 	lies     trouble
@@ -199,6 +200,9 @@ func (s *socket) next(b []byte) (*datagram, error) {
 		return nil, err
 	}
 	traceDatagram(s.LocalAddr(), from, b[:n])
+	s.mu.Lock()
+	s.past.note(from, b[:n])
+	s.mu.Unlock()
 	d = &datagram{from: from}
 	if wait, _ := s.standing(); wait > 0 {
 		d.buf = append(d.buf, b[:n]...) // because b may be another one when it is given out
@@ -250,6 +254,62 @@ func (s *socket) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error) {
 // WriteTo implements net.PacketConn.
 func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 	return s.WriteToUDPAddrPort(b, to.(*net.UDPAddr).AddrPort())
+}
+
+// A past is what a socket has received, for forgers.
+type past struct {
+	senders []netip.AddrPort // the newest of them
+	recent  [][]byte
+	n       int
+}
+
+func (p *past) note(from netip.AddrPort, b []byte) {
+	if p == nil {
+		return
+	}
+	if !slices.Contains(p.senders, from) {
+		if len(p.senders) == 50 {
+			p.senders = p.senders[1:]
+		}
+		p.senders = append(p.senders, from)
+	}
+	if len(p.recent) < 20 {
+		p.recent = append(p.recent, nil)
+	}
+	p.recent[p.n%len(p.recent)] = slices.Clone(b)
+	p.n++
+}
+
+// sender returns a peer that the socket has heard.
+func (s *socket) sender(r *rand.Rand) (from netip.AddrPort, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.past == nil || len(s.past.senders) == 0 {
+		return from, false
+	}
+	return s.past.senders[r.IntN(len(s.past.senders))], true
+}
+
+// heard returns a datagram that the socket has received, or nil.
+func (s *socket) heard(r *rand.Rand) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.past == nil || len(s.past.recent) == 0 {
+		return nil
+	}
+	return slices.Clone(s.past.recent[r.IntN(len(s.past.recent))])
+}
+
+// inherit gives the socket the troubles of another one of its process.
+func (s *socket) inherit(from *socket) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	s.pause, s.reads, s.writes, s.lies = from.pause, from.reads, from.writes, from.lies
+	for _, t := range []*trouble{&s.reads, &s.writes, &s.lies} {
+		if t.draws != nil {
+			t.draws = rand.New(rand.NewPCG(t.draws.Uint64(), 0))
+		}
+	}
 }
 
 // stand makes the process stand still for a while.

@@ -59,7 +59,8 @@ func TestUnread(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBook(&plan{servers: []serverPlan{{}}})
+				b := newBook(&plan{servers: []serverPlan{{}}, clients: []clientPlan{{}}})
+				b.slowest = time.Minute
 				l := slowLink{make(chan []byte, 8), new(atomic.Bool)}
 				f := b.open(route{home: 1, peer: 0, promises: promises{exact: true}, fates: true}, nil)
 				e := newEnd(b, l, route{home: 0, peer: 1, promises: promises{exact: true}, dialed: true})

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -25,7 +24,14 @@ func (l *volleyLink) read(ctx context.Context, dst []byte) ([]byte, uint64, erro
 func (l *volleyLink) write(b []byte) (uint64, error) { return l.WriteMessage(b) }
 func (l *volleyLink) close() error                   { return l.Close() }
 func (l *volleyLink) max() int                       { return l.MaxMessageSize() }
-func (l *volleyLink) pin() (pin, time.Duration)      { return pinTo(l.Conn), 0 }
+
+func (l *volleyLink) pin() (pin, time.Duration) {
+	outer, inner, grace := pinTo(l.Conn), pinOf(l.NetConn()), time.Duration(0)
+	if sessionOf(l) != nil {
+		grace = 6 * lag
+	}
+	return func() bool { return outer() || inner() }, grace
+}
 
 func (l *volleyLink) look() {
 	l.Stats()
@@ -57,13 +63,12 @@ type volleyServer struct {
 	w    *world
 	home int
 
-	served, polled bool
+	below func(over bool) // checks the sessions below; nil: there are none
 }
 
 func listenVolley(w *world, home int, pc net.PacketConn) (server, error) {
 	l, err := w.volleyConfig(home).ListenOn(pc)
-	stack := w.plan.servers[home].stack
-	return &volleyServer{l, w, home, stack == volleyServed, stack == volleyPolled}, err
+	return &volleyServer{l, w, home, nil}, err
 }
 
 // volleyConfig returns the configuration of a server, one of several.
@@ -78,7 +83,7 @@ func (w *world) volleyConfig(home int) *volley.ListenConfig {
 	}
 	return &volley.ListenConfig{
 		MaxMemory: memoryLimit(p),
-		Config:    &volley.Config{ReadBuffer: buffer, ReassemblyBuffer: buffer, AckDelay: []time.Duration{0, 20 * time.Millisecond, 0, time.Second}[p.config/3%4]},
+		Config:    &volley.Config{Capture: w.recorder, ReadBuffer: buffer, ReassemblyBuffer: buffer, AckDelay: []time.Duration{0, 20 * time.Millisecond, 0, time.Second}[p.config/3%4]},
 	}
 }
 
@@ -94,26 +99,21 @@ func memoryLimit(p serverPlan) int64 {
 	if p.stack == volleySealed || p.stack == volleySecure || p.stack == porousSealed {
 		return 256 << 20
 	}
-	return []int64{1 << 20, 256 << 10, 4 << 20}[p.config%3]
+	return sessionLimit(p)
 }
 
+// sessionLimit is how many bytes the sessions of a server may hold.
+func sessionLimit(p serverPlan) int64 { return []int64{1 << 20, 256 << 10, 4 << 20}[p.config%3] }
+
 func (s *volleyServer) run(take func(*end)) {
-	switch {
-	case s.served:
-		s.Serve(s.handler(take))
-	case s.polled:
-		for h := s.handler(take); !errors.Is(s.Poll(h), net.ErrClosed); {
-			time.Sleep(20 * time.Millisecond)
-		}
-	default:
-		for {
-			c, err := s.AcceptConn(context.Background())
-			if err != nil {
-				return
-			}
+	h := s.handler(take)
+	s.w.handle(s.home, func() error {
+		c, err := s.AcceptConn(context.Background())
+		if err == nil {
 			take(s.w.volleyEnd(c, s.home, s.w.hostOf(c.RemoteAddr()), false))
 		}
-	}
+		return err
+	}, func() error { return s.Serve(h) }, func() error { return s.Poll(h) })
 }
 
 // handler returns the Handler of a server that does not accept.
@@ -135,11 +135,14 @@ func (s *volleyServer) close()          { s.Close() }
 // check checks the memory, and at the end that nothing is left.
 func (s *volleyServer) check(over bool) {
 	st := s.Stats()
-	s.w.checkMemory(s.home, over, st.Conns, st.Memory)
+	s.w.checkMemory(s.home, over, st.Conns, st.Memory, memoryLimit(s.w.plan.servers[s.home]))
+	if s.below != nil {
+		s.below(over)
+	}
 }
 
 func dialVolley(w *world, home, peer int, pc net.PacketConn, to netip.AddrPort) (*end, error) {
-	d := volley.Dialer{Config: &volley.Config{ReadBuffer: clientBuffer(home)}}
+	d := volley.Dialer{Config: &volley.Config{ReadBuffer: clientBuffer(home), Capture: w.recorder}}
 	c, err := d.DialOn(context.Background(), pc, net.UDPAddrFromAddrPort(to))
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"volley/capture"
 	"volley/simnet"
 )
 
@@ -27,6 +28,8 @@ type world struct {
 	hosts []*host
 	log   log
 	base  uint64 // bytes of heap before
+
+	recorder *capture.Recorder // nil: nothing is recorded
 
 	clientID atomic.Uint64 // of the newest session
 	keyFile  string        // of all servers of package secure
@@ -50,6 +53,7 @@ func runWorld(t *testing.T, p *plan) (b *book, schedule string) {
 		w.keyFile = filepath.Join(t.TempDir(), "key")
 		w.live()
 		w.end()
+		w.replay()
 		b, schedule = w.book, w.schedule()
 	})
 	b.judge()
@@ -57,7 +61,7 @@ func runWorld(t *testing.T, p *plan) (b *book, schedule string) {
 }
 
 func newWorld(p *plan) *world {
-	w := &world{plan: p, net: simnet.New(p.seed), book: newBook(p)}
+	w := &world{plan: p, net: simnet.New(p.seed), book: newBook(p), recorder: recorder(p)}
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -173,12 +177,28 @@ func (h *host) withSocket(do func(*socket)) {
 	if h.sock != nil {
 		do(h.sock)
 	}
+	h.runningMu.Lock()
+	defer h.runningMu.Unlock()
+	for _, s := range h.more {
+		do(s)
+	}
 }
+
+// longestStall is how long a function of a Handler may hold all others up. A connection ends if
+// nothing is heard for longer.
+const longestStall = 3 * time.Second
 
 // hoard has nobody read the connections of a host for a while, and the peers write much.
 func (w *world) hoard(h *host, f fault) {
 	h.mu.Lock()
-	h.rests = w.book.now() + f.lasts
+	if now := w.book.now(); now >= h.stallAgain {
+		h.stallAgain = now + 4*longestStall
+		w.book.stalls[h.number].Store(int64(min(f.lasts, longestStall)))
+	}
+	if now := w.book.now(); now >= h.rests {
+		h.restsFrom = now
+	}
+	h.rests = max(h.rests, w.book.now()+f.lasts)
 	for e := range h.ends {
 		e.rest(f.lasts)
 	}
@@ -189,6 +209,7 @@ func (w *world) hoard(h *host, f fault) {
 	r := rand.New(rand.NewPCG(f.seed, 0))
 	largest := f.largest()
 	much := int(14<<20+min(memoryLimit(w.plan.servers[w.serverOf(h)]), 4<<20)) / (largest / 2) // messages
+	n := 0
 	var writers []*host
 	for _, c := range w.clients() {
 		if c.to == h || c == h {
@@ -206,6 +227,9 @@ func (w *world) hoard(h *host, f fault) {
 					e = nil // whose memory must be free soon
 				}
 			}
+			if n++; n%100 == 0 {
+				w.hosts[w.serverOf(h)].checkLimits()
+			}
 			if e != nil {
 				w.book.noteHoard(w.serverOf(h))
 				e.write(headerSize+r.IntN(largest-headerSize), answer)
@@ -217,6 +241,27 @@ func (w *world) hoard(h *host, f fault) {
 	w.weigh()
 }
 
+// rest waits while a host reads nothing, until its server ends.
+func (w *world) rest(home int) {
+	h := w.hosts[home]
+	for {
+		h.mu.Lock()
+		wait := h.rests - w.book.now()
+		h.mu.Unlock()
+		if wait <= 0 || h.running() == nil {
+			return
+		}
+		time.Sleep(min(wait, time.Second))
+	}
+}
+
+// checkLimits checks that a server keeps them.
+func (h *host) checkLimits() {
+	if s := h.running(); s != nil {
+		s.check(false)
+	}
+}
+
 // serverOf returns the number of the server of a host, which may be the host itself.
 func (w *world) serverOf(h *host) int {
 	if h.isServer() {
@@ -225,7 +270,7 @@ func (w *world) serverOf(h *host) int {
 	return h.to.number
 }
 
-// forge has a stranger send nonsense to a host, in the names of other hosts.
+// forge has a stranger send datagrams to a host, in the names of its peers and in its own.
 func (w *world) forge(h *host, f fault) {
 	r := rand.New(rand.NewPCG(f.seed, 0))
 	stranger, err := w.net.Listen("10.9.9.9:0")
@@ -234,16 +279,39 @@ func (w *world) forge(h *host, f fault) {
 	}
 	defer stranger.Close()
 	for end := time.Now().Add(f.lasts); time.Now().Before(end); time.Sleep(f.lasts / 200) {
-		name := w.hosts[r.IntN(len(w.hosts))].addr()
-		if name.Addr() != w.plan.addr(0) { // perhaps the port that a NAT gave it
-			name = netip.AddrPortFrom(w.plan.addr(r.IntN(len(w.hosts))), uint16(49152+r.IntN(20)))
+		junk := w.heardElsewhere(r, h)
+		if len(junk) == 0 || r.IntN(4) == 0 {
+			junk = make([]byte, 1+r.IntN(100))
 		}
-		junk := garble(r, make([]byte, 1+r.IntN(100)))
+		if r.IntN(3) > 0 {
+			junk = garble(r, junk)
+		}
 		h.withSocket(func(s *socket) {
-			s.inject(junk, name)
-			stranger.WriteToUDPAddrPort(garble(r, junk[:min(1, len(junk))]), h.addr())
+			if name, ok := s.sender(r); ok {
+				s.inject(junk, name)
+			}
+			stranger.WriteToUDPAddrPort(junk, h.addr())
 		})
 	}
+}
+
+// heardElsewhere returns a datagram that another host has received, of the same protocol if there
+// is one. A forger who sees nothing between two hosts knows what such look like.
+func (w *world) heardElsewhere(r *rand.Rand, h *host) (b []byte) {
+	for range 5 {
+		other := w.hosts[r.IntN(len(w.hosts))]
+		if other == h || !other.mu.TryLock() { // it may dial for long
+			continue
+		}
+		if other.sock != nil {
+			b = other.sock.heard(r)
+		}
+		other.mu.Unlock()
+		if other.stack == h.stack {
+			break
+		}
+	}
+	return b
 }
 
 // end ends all connections and servers, and checks that nothing is left.
