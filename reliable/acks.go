@@ -273,7 +273,7 @@ func (a *acks) arrived(g *env, v view, s uint16, gap, message, justBegun bool) {
 		return
 	}
 	t = a.open(g, v.newest())
-	if t.owed && int16(s-t.newest) >= ackDistance {
+	if t.owed && int16(s-t.newest) >= ackDistance && g.Acked() { // else its address may be forged
 		t.oweLate(t.newest, g.now-latePause) // the ordinary headers tell of it no more
 	}
 	t.owe(s, g.now)

@@ -52,3 +52,30 @@ func TestFatesAcrossJumps(t *testing.T) {
 		}
 	}
 }
+
+// One that has acknowledged nothing may have a forged address: a packet of it causes one answer
+// at most.
+func TestJumpsOfAStranger(t *testing.T) {
+	s := newSim(t, connConfig(), simLink{})
+	a, b := s.peers[0], s.peers[1]
+	b.refuse = func(id uint64) bool { return id%20 > 1 }
+	most := 0
+	for range 2000 {
+		s.out.Reset()
+		mustSend(t, a.Endpoint, s.time(), a.message(20), &s.out)
+		b.Receive(s.time(), s.out.At(0))
+		answers := 0
+		for {
+			if wait, due := b.ControlDue(s.time()); !due || wait > 0 {
+				break
+			}
+			s.out.Reset()
+			b.SendControl(s.time(), &s.out)
+			answers++
+		}
+		most = max(most, answers)
+	}
+	if most != 1 {
+		t.Errorf("one packet has had %d answers, want 1", most)
+	}
+}
