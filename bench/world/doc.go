@@ -13,11 +13,14 @@
 //
 //   - A message arrives intact, from the right peer, and at most once.
 //   - A message has exactly one fate, in time. No fate says Delivered of a message that did
-//     not arrive. A message that arrived may be called Lost: that is counted.
+//     not arrive. A message that arrived may be called Lost if something was lost or the
+//     connection ended; that is counted.
 //   - Order is kept where that is promised, and the end comes after all data.
-//   - Calls keep their deadlines, and connections end for a reason only.
-//   - After the faults each connection carries messages again.
+//   - Calls keep their deadlines, and connections end for a reason only: each error needs its
+//     own, such as a close of this very connection by the peer.
+//   - After the faults each connection carries messages again, in both directions.
 //   - Memory stays within its limits, and nothing is left behind.
+//   - What was recorded of connections replays exactly.
 //
 // Each world runs in a process of its own, so that a crash, a deadlock or an endless loop
 // is found as well. When a world fails, it runs again with fewer and fewer faults. The
