@@ -224,6 +224,9 @@ func (h *host) sweepLocked() {
 	}
 }
 
+// longestDial is how long a client may dial: a session, and on it a connection of package riptide.
+const longestDial = sessionWait + riptideWait + time.Millisecond
+
 // connect returns the end of a client. It dials if there is no connection.
 func (h *host) connect() *end {
 	h.mu.Lock()
@@ -245,7 +248,11 @@ func (h *host) connect() *end {
 	if !h.openLocked() {
 		return nil
 	}
+	began := h.w.book.now()
 	e, err := dialers[h.stack](h.w, h.number, h.to.number, h.sock, h.to.addr())
+	if took := h.w.book.now() - began; took > longestDial {
+		h.w.book.fail("host %d: a dial takes %v", h.number, took)
+	}
 	if err != nil { // the server may be down
 		h.w.book.noteClose(h.number, h.to.number) // what the server may have accepted
 		h.sock.Close()

@@ -19,7 +19,7 @@ import (
 var (
 	seedFlag    = flag.Uint64("seed", 1, "`seed` of the first world; the others follow from it")
 	forFlag     = flag.Duration("for", 10*time.Minute, "`time` of the worlds together, in their own time")
-	wallFlag    = flag.Duration("wall", 50*time.Second, "real `time` after which no other world begins")
+	wallFlag    = flag.Duration("wall", 5*time.Minute, "real `time` after which no other world begins")
 	shortenFlag = flag.Duration("shorten", 40*time.Second, "real `time` in which to look for a shorter list of faults")
 	faultsFlag  = flag.String("faults", "all", "`numbers` of the faults that happen, such as 3,17; or all, or none")
 )
@@ -67,6 +67,7 @@ func TestWorld(t *testing.T) {
 		out, cpu, failed := runProcess(p.seed, *faultsFlag)
 		if failed {
 			report(t, p, out)
+			sum.Failed++
 			break
 		}
 		if testing.Verbose() {
@@ -78,6 +79,9 @@ func TestWorld(t *testing.T) {
 		}
 	}
 	t.Logf("%v, in %v", sum, time.Since(start).Round(time.Second))
+	if left > 0 && sum.Failed == 0 {
+		t.Logf("-wall has ended the run %v before -for", left.Round(time.Second))
+	}
 	if *tallyFlag != "" {
 		all, err := sum.save(*tallyFlag)
 		if err != nil {

@@ -42,13 +42,20 @@ func (w *world) issuer(server netip.AddrPort) *netcode.Issuer {
 	return &netcode.Issuer{PrivateKey: key, ProtocolID: w.plan.seed, Servers: []netip.AddrPort{server}}
 }
 
+// sessionWait is how long a client waits for a session, and riptideWait for a connection of
+// package riptide.
+const (
+	sessionWait = 25 * time.Second
+	riptideWait = 20 * time.Second
+)
+
 // session opens a session with a server, on a socket.
 func (w *world) session(pc net.PacketConn, to netip.AddrPort) (*netcode.Conn, error) {
 	token, err := w.issuer(to).Issue(w.clientID.Add(1), nil)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), sessionWait)
 	defer cancel()
 	return new(netcode.Dialer).DialOn(ctx, pc, token)
 }

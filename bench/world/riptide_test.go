@@ -290,7 +290,7 @@ func (w *world) dialRiptide(home, peer int, cfg *riptide.Config, on net.Conn) (*
 		e.take(riptide.ReadSlice[uint8](m), 0)
 		return m.Err()
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), riptideWait)
 	defer cancel()
 	if err := c.ConnectOn(ctx, on); err != nil {
 		l.ended(e, riptide.NoAnswer)

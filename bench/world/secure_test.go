@@ -179,7 +179,7 @@ func (w *world) secureSession(home, peer int, pc net.PacketConn, to netip.AddrPo
 			return h.another()
 		},
 	}
-	ctx, cancel := context.WithTimeout(sideband.WithNetwork(context.Background(), n), 25*time.Second)
+	ctx, cancel := context.WithTimeout(sideband.WithNetwork(context.Background(), n), sessionWait)
 	defer cancel()
 	return new(secure.Dialer).Dial(ctx, server.URL(to.Addr().String()))
 }

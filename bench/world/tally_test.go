@@ -17,7 +17,7 @@ var tallyFlag = flag.String("tally", "", "`file` with sums over all runs, to whi
 
 // A tally sums what worlds have done that did not fail.
 type tally struct {
-	Worlds              int
+	Worlds, Failed      int
 	Span, Lived         time.Duration // in their time: of the worlds, and of all connections
 	CPU                 time.Duration
 	Datagrams, Messages uint64
@@ -51,6 +51,7 @@ func (s *tally) add(p *plan, out string, cpu time.Duration) error {
 // merge adds another tally.
 func (s *tally) merge(o tally) {
 	s.Worlds += o.Worlds
+	s.Failed += o.Failed
 	s.Span += o.Span
 	s.Lived += o.Lived
 	s.CPU += o.CPU
@@ -60,8 +61,8 @@ func (s *tally) merge(o tally) {
 
 func (s tally) String() string {
 	const year = 365.25 * 24 * time.Hour
-	return fmt.Sprintf("%d worlds, %v in their time, %.1f core-minutes, %d datagrams, %d messages, %.4f connection-years",
-		s.Worlds, s.Span.Round(time.Second), s.CPU.Minutes(), s.Datagrams, s.Messages, s.Lived.Hours()/year.Hours())
+	return fmt.Sprintf("%d worlds without a failure and %d with one, %v in their time, %.1f core-minutes, %d datagrams, %d messages, %.4f connection-years",
+		s.Worlds, s.Failed, s.Span.Round(time.Second), s.CPU.Minutes(), s.Datagrams, s.Messages, s.Lived.Hours()/year.Hours())
 }
 
 // save adds the tally to that of a file, and returns the sum.
@@ -95,8 +96,9 @@ func TestTally(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		s.Failed++
 		all, err := s.save(file)
-		want := tally{2 * n, time.Duration(2*n) * time.Hour, time.Duration(2*n) * time.Hour, time.Duration(2*n) * time.Minute, uint64(60 * n), uint64(14 * n)}
+		want := tally{2 * n, n, time.Duration(2*n) * time.Hour, time.Duration(2*n) * time.Hour, time.Duration(2*n) * time.Minute, uint64(60 * n), uint64(14 * n)}
 		if err != nil || all != want {
 			t.Errorf("after %d runs: %+v, %v, want %+v", n, all, err, want)
 		}
