@@ -130,6 +130,14 @@ func (a *ackState) oweLate(s uint16, now int64) {
 	}
 }
 
+// leaveBehind makes late, and due, what waits for an ack, if ordinary headers tell of it no more
+// behind the packet s.
+func (a *ackState) leaveBehind(g *env, s uint16) {
+	if a.owed && int16(s-a.newest) >= ackDistance && g.Acked() { // else its address may be forged
+		a.oweLate(a.newest, g.now-latePause)
+	}
+}
+
 // lateDue returns when the late messages have to be acknowledged, if late.
 func (a *ackState) lateDue(now int64) int64 {
 	if a.late > lateSpan {
@@ -273,9 +281,7 @@ func (a *acks) arrived(g *env, v view, s uint16, gap, message, justBegun bool) {
 		return
 	}
 	t = a.open(g, v.newest())
-	if t.owed && int16(s-t.newest) >= ackDistance && g.Acked() { // else its address may be forged
-		t.oweLate(t.newest, g.now-latePause) // the ordinary headers tell of it no more
-	}
+	t.leaveBehind(g, s)
 	t.owe(s, g.now)
 	if message {
 		t.message = true
@@ -326,6 +332,7 @@ func (a *acks) sample(s uint16, now int64) {
 // begun notes a fragment that moved the window: a header is due, without covering it.
 func (a *acks) begun(g *env, v view, gap bool) {
 	t := a.open(g, v.newest())
+	t.leaveBehind(g, v.newest())
 	t.owe(t.newest, g.now)
 	t.message = true
 	t.pressed = t.pressed || t.far(v)

@@ -13,8 +13,11 @@ func TestFatesAcrossJumps(t *testing.T) {
 		{1, 15}, {1, 16}, {1, 31}, {1, 32}, {1, 33}, {1, 100}, {2, 40}, {5, 16}, {5, 20}, {5, 30}, {15, 20}, {20, 31}, {40, 40},
 	} {
 		for _, lost := range []bool{false, true} {
-			for _, arrive := range []string{"at once", "one by one", "in batches"} {
-				t.Run(fmt.Sprint(test, lost, arrive), func(t *testing.T) {
+			for _, how := range []struct {
+				arrive string
+				first  int // bytes of the first message that is taken; 3000 are three fragments
+			}{{"at once", 20}, {"one by one", 20}, {"in batches", 20}, {"at once", 3000}, {"one by one", 3000}} {
+				t.Run(fmt.Sprint(test, lost, how), func(t *testing.T) {
 					s := newSim(t, connConfig(), simLink{delay: 2 * time.Millisecond})
 					a, b := s.peers[0], s.peers[1]
 					for range 20 {
@@ -31,9 +34,13 @@ func TestFatesAcrossJumps(t *testing.T) {
 						if lost && i%(test.taken+test.refused) >= test.taken {
 							s.links[0].loss = 1
 						}
-						s.send(0, a.message(20))
-						s.acks = arrive != "in batches" || i%64 == 0
-						if arrive != "at once" {
+						size := 20
+						if i%(test.taken+test.refused) == 0 {
+							size = how.first
+						}
+						s.send(0, a.message(size))
+						s.acks = how.arrive != "in batches" || i%64 == 0
+						if how.arrive != "at once" {
 							s.advance(100 * time.Microsecond)
 						}
 						if wait, due := b.ControlDue(s.time()); due && wait == 0 && b.Inner().ControlPresses() {
