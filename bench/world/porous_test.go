@@ -44,6 +44,7 @@ func (e *ending) end(err error) error {
 		defer e.mu.Unlock()
 		for _, f := range e.flows {
 			f.leave()
+			f.noteClose(f.from, f.to)
 		}
 		close(e.over)
 	})
