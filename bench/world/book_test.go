@@ -278,6 +278,19 @@ func (f *flow) leftBy(at time.Duration) bool {
 	return f.left != 0 && f.left <= at
 }
 
+// wronglyLost reports whether there is no reason to call a message Lost that was read.
+func (f *flow) wronglyLost(n int, s sent) bool {
+	switch {
+	case !f.promises.exact, f.promises.ordered, f.promises.silent, f.shared:
+		return false
+	case s.at <= f.heard: // not all is answered then: the address of the writer may be forged
+		return false
+	case !f.livedAt(s.fated + 5*time.Second), f.missingAfter(n):
+		return false
+	}
+	return f.plan.calmBetween(f.from, f.to, s.at-lag, s.fated)
+}
+
 // missingAfter reports whether many messages in a row behind one have not arrived, as if its reader
 // has no room. Then its acknowledgement may be forgotten.
 func (f *flow) missingAfter(n int) bool {
@@ -471,7 +484,7 @@ func (b *book) judge() {
 				b.judged("%v: message %d, written at %v, is called Lost at %v, while the connection lives", f, n, s.at, s.fated)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
-				if !f.promises.ordered && !f.promises.silent && f.livedAt(s.fated+5*time.Second) && !f.missingAfter(n) && f.promises.exact && !f.shared && b.plan.calmBetween(f.from, f.to, s.at-lag, s.fated) {
+				if f.wronglyLost(n, s) {
 					b.judged("%v: message %d, written at %v, is called Lost at %v, and was read", f, n, s.at, s.fated)
 				}
 			}
