@@ -52,7 +52,7 @@ func (h *host) foreseen(e *end, err error) bool {
 	case linkPoor: // as where one datagram holds all others up for long
 		return p.mad > 0 || p.link.Distribution == "long-tail" || trouble || hoarded
 	case memoryUsed: // by unfinished messages
-		return hoarded || p.crammed(server, at)
+		return hoarded || trouble || p.crammed(server, at)
 	case socketGone:
 		return p.restarted(e.home, at-lag, at)
 	}

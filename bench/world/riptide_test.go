@@ -239,6 +239,9 @@ func (s *riptideServer) shutdown() error {
 
 func (s *riptideServer) check(over bool) {
 	if s.over != nil {
+		for i := 0; over && i < 100 && s.over.Stats().Conns > 0; i++ { // one that was no client yet is closed by its reader
+			time.Sleep(10 * time.Millisecond)
+		}
 		s.w.checkSessions(s.home, s.over)(over)
 	}
 	if st := s.Stats(); over && (st.Unacknowledged != 0 || st.QueuedBytes != 0 || len(s.Peers()) != 0) {
