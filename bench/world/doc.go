@@ -20,7 +20,7 @@
 //     own, such as a close of this very connection by the peer.
 //   - After the faults each connection carries messages again, in both directions.
 //   - Memory stays within its limits, and nothing is left behind.
-//   - What was recorded of connections replays exactly.
+//   - The captures of connections replay exactly.
 //
 // Each world runs in a process of its own, so that a crash, a deadlock or an endless loop
 // is found as well. When a world fails, it runs again with fewer and fewer faults. The
