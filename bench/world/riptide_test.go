@@ -113,8 +113,10 @@ func (w *world) riptideEnd(l *riptideLink, home, peer int) *end {
 	return newEnd(w.book, l, route{home: home, peer: peer, promises: p, fates: true, served: true, dialed: home >= len(w.plan.servers)})
 }
 
-// ended notes the end of a connection.
+// ended notes the end of a connection. The peer may have been told.
 func (l *riptideLink) ended(e *end, reason riptide.Reason) {
+	e.flow.leave()
+	e.noteClose(e.home, e.peer)
 	if reason == riptide.Disconnected || reason == riptide.ServerStopped || reason == riptide.Kicked {
 		e.finished(io.EOF)
 	} else {
