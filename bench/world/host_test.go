@@ -319,11 +319,11 @@ func (h *host) play(steps []step) {
 
 // readAllLocked returns a time at which the program had read all that was there.
 func (h *host) readAllLocked() time.Duration {
-	at := h.w.book.now() - lag - longestStall
-	if h.rests > at {
+	at := h.w.book.now()
+	if h.rests > at-lag-longestStall {
 		at = min(at, h.restsFrom)
 	}
-	return at
+	return at - lag - longestStall
 }
 
 // kill ends the process without a word. It starts again after a while.
