@@ -197,23 +197,22 @@ func (o *outbound) resize(g *env, n int) {
 	o.ring, o.count = ring, count
 }
 
-// grow doubles a window that is full at first, or whose older half a packet enters undecided, or
-// leaves so.
+// grow doubles a window that is full at first, or whose older half a packet enters undecided.
 func (o *outbound) grow(g *env) {
 	n := len(o.ring)
 	switch {
 	case o.count < n/2 || n >= g.cfg.MaxWindow:
 		return
 	case n < firstSentWindow:
-		if o.count == n {
-			o.resize(g, 2*n)
+		if o.count < n {
+			return
 		}
-		return
+		o.resize(g, 2*n)
+		if n = len(o.ring); n < firstSentWindow {
+			return
+		}
 	}
 	r := o.record(uint16(o.nextID) - uint16(n/2))
-	if !r.undecided() && o.count == n {
-		r = o.record(uint16(o.nextID)) // which falls out else, pushed by empty packets
-	}
 	if r.undecided() && (n < trustedWindow || g.now-r.at < growthAge) {
 		o.resize(g, 2*n)
 	}
