@@ -401,7 +401,7 @@ func (a *acks) contradicted(h Header, now int64) bool {
 	if !a.late(h.Sequence) || int16(h.Ack-a.spokeAck) <= 0 {
 		return false
 	}
-	if int16(coarse(now)-a.spokeAt) > int16(jumpSilence>>coarseShift)+1 {
+	if coarse(now)-a.spokeAt > uint16(jumpSilence>>coarseShift)+1 {
 		a.unspoken()
 		return false
 	}

@@ -173,6 +173,20 @@ func TestRestartNearLateEarlyAck(t *testing.T) {
 	require.Equal(t, before+1, acked(), "it forgot the message that spoke")
 }
 
+// However long ago a message spoke, it contradicts for 10 s only, and is forgotten then.
+func TestContradictionsEnd(t *testing.T) {
+	for _, begin := range []time.Duration{0, time.Second, 7 * time.Hour} {
+		for after, want := range map[time.Duration]bool{0: true, 10 * time.Second: true, 11 * time.Second: false, 3 * time.Hour: false, 4 * time.Hour: false} {
+			var a acks
+			a.speaks(1000, 50, int64(begin))
+			require.False(t, a.contradicted(Header{Sequence: 1001, Ack: 60}, int64(begin)), "a later one")
+			require.False(t, a.contradicted(Header{Sequence: 990, Ack: 50}, int64(begin)), "as old an ack")
+			require.Equal(t, want, a.contradicted(Header{Sequence: 990, Ack: 60}, int64(begin+after)), "%v after %v", after, begin)
+			require.Equal(t, want, a.spoken(), "%v after %v", after, begin)
+		}
+	}
+}
+
 // Acks that were early are remembered as one span, at most 1024 long: of the latest packets.
 func TestForetold(t *testing.T) {
 	for name, test := range map[string]struct {
