@@ -119,6 +119,42 @@ func (h *host) addr() netip.AddrPort {
 	return netip.AddrPortFrom(addr, h.port())
 }
 
+// endsOf are the ends of connections of type C that a Handler reads.
+type endsOf[C comparable] struct {
+	mu   sync.Mutex
+	ends map[C]*end
+}
+
+func newEndsOf[C comparable]() *endsOf[C] { return &endsOf[C]{ends: make(map[C]*end)} }
+
+func (s *endsOf[C]) add(c C, e *end) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends[c] = e
+}
+
+// of returns the end of a connection, or nil.
+func (s *endsOf[C]) of(c C) *end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends[c]
+}
+
+// remove is of for the last time.
+func (s *endsOf[C]) remove(c C) *end {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.ends[c]
+	delete(s.ends, c)
+	return e
+}
+
+func (s *endsOf[C]) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ends)
+}
+
 // socket returns a socket of a host.
 func (w *world) socket(c *simnet.Conn) *socket {
 	s := &socket{Conn: c}

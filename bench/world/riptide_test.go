@@ -157,26 +157,18 @@ type riptideServer struct {
 	home int
 	pc   net.PacketConn
 	over *netcode.Listener // sessions, in place of pc
-
-	mu   sync.Mutex
-	ends map[*riptide.Peer]*end
+	*endsOf[*riptide.Peer]
 }
 
 func listenRiptide(w *world, home int, pc net.PacketConn) (server, error) {
-	return &riptideServer{w: w, home: home, pc: pc, ends: make(map[*riptide.Peer]*end)}, nil
+	return &riptideServer{w: w, home: home, pc: pc, endsOf: newEndsOf[*riptide.Peer]()}, nil
 }
 
 func listenSealedRiptide(w *world, home int, pc net.PacketConn) (server, error) {
 	l, err := listenSessions(w, home, pc)
-	s := &riptideServer{w: w, home: home, over: l, ends: make(map[*riptide.Peer]*end)}
+	s := &riptideServer{w: w, home: home, over: l, endsOf: newEndsOf[*riptide.Peer]()}
 	s.Config = sessionPayload
 	return s, err
-}
-
-func (s *riptideServer) of(p *riptide.Peer) *end {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ends[p]
 }
 
 func (s *riptideServer) run(take func(*end)) {
@@ -190,9 +182,7 @@ func (s *riptideServer) run(take func(*end)) {
 			return // a stranger, whose nonsense was that of a client by chance
 		}
 		e := s.w.riptideEnd(l, s.home, peer)
-		s.mu.Lock()
-		s.ends[p] = e
-		s.mu.Unlock()
+		s.add(p, e)
 		take(e)
 	}
 	s.Disconnected = func(p *riptide.Peer, reason riptide.Reason) {
@@ -201,9 +191,7 @@ func (s *riptideServer) run(take func(*end)) {
 			return
 		}
 		e.link.(*riptideLink).ended(e, reason)
-		s.mu.Lock()
-		delete(s.ends, p)
-		s.mu.Unlock()
+		s.remove(p)
 	}
 	s.Delivered = func(p *riptide.Peer, id uint16) {
 		if e := s.of(p); e != nil { // it may be a message of the protocol's own
@@ -227,13 +215,7 @@ func (s *riptideServer) close() { s.Close() }
 
 func (s *riptideServer) shutdown() error {
 	err := within(s.Shutdown)
-	for range 100 { // the last functions may run
-		s.mu.Lock()
-		left := len(s.ends)
-		s.mu.Unlock()
-		if left == 0 {
-			break
-		}
+	for i := 0; i < 100 && s.count() > 0; i++ { // the last functions may run
 		time.Sleep(10 * time.Millisecond)
 	}
 	return err

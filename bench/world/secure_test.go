@@ -61,7 +61,7 @@ func (s *secureServer) run(take func(*end)) {
 		take(e)
 		return e
 	}
-	ends := newCharges[*secure.Conn]()
+	ends := newEndsOf[*secure.Conn]()
 	h := secure.Handler{
 		Open:    func(c *secure.Conn) { ends.add(c, open(c, true)) },
 		Message: func(c *secure.Conn, msg []byte) { ends.of(c).take(msg, 0) },
@@ -74,34 +74,6 @@ func (s *secureServer) run(take func(*end)) {
 		}
 		return err
 	}, func() error { return s.Serve(h) }, func() error { return s.Poll(h) })
-}
-
-// charges are the ends of connections that a Handler reads.
-type charges[C comparable] struct {
-	mu   sync.Mutex
-	ends map[C]*end
-}
-
-func newCharges[C comparable]() *charges[C] { return &charges[C]{ends: make(map[C]*end)} }
-
-func (s *charges[C]) add(c C, e *end) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ends[c] = e
-}
-
-func (s *charges[C]) of(c C) *end {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ends[c]
-}
-
-func (s *charges[C]) remove(c C) *end {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.ends[c]
-	delete(s.ends, c)
-	return e
 }
 
 func (s *secureServer) shutdown() error { return within(s.Shutdown) }
