@@ -519,7 +519,7 @@ func (p *plan) release() time.Duration {
 	if p.link.Distribution == "long-tail" {
 		rtt += 600 * p.link.Jitter
 	}
-	return 1500*time.Millisecond + 3*rtt
+	return 1300*time.Millisecond + 3*rtt
 }
 
 // collect collects garbage, and checks that closed connections were part of it.
