@@ -10,8 +10,9 @@ import (
 // is pinged, and answers no ping if the request is true.
 type verification struct {
 	there bool
+	id    uint16 // of the first ping since it began
+	quiet uint32 // for how long no ping was answered, in microseconds, see unanswered
 	at    Clock  // since when
-	id    uint16 // of the first ping since then
 }
 
 // begin begins a verification. The caller sends the ping.
@@ -21,6 +22,15 @@ func (v *verification) begin(now Clock, ping uint16) {
 
 // answered ends the verification, if the ping with an id was sent since it began.
 func (v *verification) answered(id uint16) { v.there = v.there && int16(id-v.id) < 0 }
+
+// unanswered returns for how long requests have gone on and no ping was answered. If the process
+// or its reader stood still, the answers may wait behind this request. So the time since the
+// last request counts up to a limit.
+func (v *verification) unanswered(now Clock) time.Duration {
+	v.quiet += uint32(min(now-v.at, restartGap) / time.Microsecond)
+	v.at = now
+	return time.Duration(v.quiet) * time.Microsecond
+}
 
 // verifiesEnd reports whether a disconnect request is not believed (yet).
 func (p *Peer) verifiesEnd(now Clock, out *wire.Batch) bool {
@@ -38,6 +48,7 @@ const (
 	restartTime     = 3 * time.Second
 	restartTimeouts = 8
 	restartPings    = 100 * time.Millisecond // between pings meanwhile, at least
+	restartGap      = time.Second            // counts between two requests, at most: peers repeat them sooner
 )
 
 // handleRestart handles a request to connect that is not for this connection, and reports
@@ -55,7 +66,7 @@ func (p *Peer) handleRestart(now Clock, b []byte, out *wire.Batch) bool {
 		if now-p.lastPing >= restartPings { // else Tick pings soon
 			p.ping(now, out)
 		}
-	case now-p.restart.at >= max(restartTime, restartTimeouts*p.send.rtt.rto()):
+	case p.restart.unanswered(now) >= max(restartTime, restartTimeouts*p.send.rtt.rto()):
 		p.become(now, Zombie)
 		p.h.HandleEvent(EventReplaced)
 	}

@@ -51,6 +51,18 @@ func TestVerifyRequest(t *testing.T) {
 		require.LessOrEqual(t, pings, 60)
 		require.Equal(t, Connected, p.State(), "frame %d: nobody asks any more", i)
 		p.Receive(now, b, &out)
+		require.Equal(t, Connected, p.State(), "frame %d: the answers may wait behind the request", i)
+		patience := max(restartTime, restartTimeouts*p.send.rtt.rto())
+		for left := patience - restartGap - ms(1); left > 0; left -= restartGap {
+			for range 10 { // one read
+				p.Receive(now, b, &out)
+				require.Equal(t, Connected, p.State(), "frame %d", i)
+			}
+			now += min(left, restartGap)
+		}
+		p.Receive(now-time.Microsecond, b, &out)
+		require.Equal(t, Connected, p.State(), "frame %d", i)
+		p.Receive(now, b, &out)
 		require.Equal(t, Zombie, p.State())
 		require.Equal(t, []Event{EventConnect, EventReplaced}, h.events)
 
@@ -75,10 +87,13 @@ func TestVerifyRequestOnALongPath(t *testing.T) {
 	}
 	patience := 8 * p.send.rtt.rto()
 	require.Greater(t, patience, restartTime)
-	p.Receive(ms(1000), request(p.cfg, 7), &out)
-	p.Receive(ms(1000)+patience-1, request(p.cfg, 7), &out)
+	end := ms(1000) + patience
+	for now := ms(1000); now < end; now += restartGap {
+		p.Receive(now, request(p.cfg, 7), &out)
+	}
+	p.Receive(end-time.Microsecond, request(p.cfg, 7), &out)
 	require.Equal(t, Connected, p.State())
-	p.Receive(ms(1000)+patience, request(p.cfg, 7), &out)
+	p.Receive(end+time.Microsecond, request(p.cfg, 7), &out)
 	require.Equal(t, Zombie, p.State())
 }
 
@@ -98,6 +113,10 @@ func TestVerifyRequestAnswered(t *testing.T) {
 	require.False(t, p.restart.there)
 	p.Receive(ms(1000)+restartTime, request(p.cfg, 7), &out)
 	require.Equal(t, Connected, p.State(), "a new verification")
+	p.Receive(ms(1000)+3*restartTime, request(p.cfg, 7), &out)
+	p.Receive(ms(1000)+3*restartTime, AppendPing(nil, TypePingAck, p.pingID), &out)
+	require.Equal(t, Connected, p.State(), "nothing was read for longer")
+	require.False(t, p.restart.there)
 }
 
 // C2, C8: as long as the peer has not shown that it is connected, its own request
