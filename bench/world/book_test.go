@@ -29,8 +29,14 @@ type book struct {
 	failures []string
 	counts   counts
 	dumped   bool
-	slowest  time.Duration  // how long a write may take
-	stalls   []atomic.Int64 // of hosts: for how long the next function of a Handler waits
+	slowest  time.Duration // how long a write may take
+	stalls   []stall       // of hosts
+}
+
+// A stall is a wait in a function of a Handler, which holds up all others.
+type stall struct {
+	next  atomic.Int64 // for how long the next function is to wait
+	until atomic.Int64 // when the last wait is over
 }
 
 // counts are figures of a world.
@@ -44,7 +50,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]atomic.Int64, p.hosts()), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -557,8 +563,18 @@ func (b *book) closedBetween(host, peer int, from, to time.Duration) bool {
 	return slices.ContainsFunc(b.closings[[2]int{host, peer}], func(at time.Duration) bool { return from <= at && at <= to })
 }
 
-// stall returns for how long a function of a Handler of a host is to wait, once.
-func (b *book) stall(host int) time.Duration { return time.Duration(b.stalls[host].Swap(0)) }
+// stall returns for how long a function of a Handler of a host is to wait, once. The caller waits.
+func (b *book) stall(host int) time.Duration {
+	s := &b.stalls[host]
+	d := time.Duration(s.next.Swap(0))
+	if d > 0 {
+		s.until.Store(int64(b.now() + d))
+	}
+	return d
+}
+
+// stalled reports whether a function of a Handler of a host waits, so that nobody may read its socket.
+func (b *book) stalled(host int) bool { return int64(b.now()) < b.stalls[host].until.Load() }
 
 // noteHoard notes that much is written between a server and its clients.
 func (b *book) noteHoard(host int) {

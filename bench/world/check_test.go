@@ -177,7 +177,7 @@ func (w *world) weigh() {
 		allowed += 400 << 10 // a socket with its reader, and large datagrams that fill its buffer
 		h.mu.Lock()
 		if h.sock != nil {
-			if wait, _ := h.sock.standing(); wait > 0 {
+			if wait, _ := h.sock.standing(); wait > 0 || w.book.stalled(h.number) {
 				allowed += int64(h.sock.ReadBuffer()) / smallestPacket * datagramCost
 			}
 		}

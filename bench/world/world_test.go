@@ -193,7 +193,7 @@ func (w *world) hoard(h *host, f fault) {
 	h.mu.Lock()
 	if now := w.book.now(); now >= h.stallAgain {
 		h.stallAgain = now + 4*longestStall
-		w.book.stalls[h.number].Store(int64(min(f.lasts, longestStall)))
+		w.book.stalls[h.number].next.Store(int64(min(f.lasts, longestStall)))
 	}
 	if now := w.book.now(); now >= h.rests {
 		h.restsFrom = now
