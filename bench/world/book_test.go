@@ -26,6 +26,7 @@ type book struct {
 	ends     map[[2]int]time.Duration   // when the last of them has ended
 	closings map[[2]int][]time.Duration // when a host has closed connections to a peer
 	hoards   map[int]time.Duration      // when a server has last had a hoard, at one of both ends
+	crammed  map[int]time.Duration      // when a server has last ended a connection to have memory for others
 	failures []string
 	counts   counts
 	dumped   bool
@@ -50,7 +51,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -154,8 +155,16 @@ func (b *book) open(r route, l link) *flow {
 		at, ended := b.ends[pair]
 		f.shared = f.shared || r.promises.mixed && ended && b.now()-at < lag
 	}
+	if _, again := b.ends[[2]int{r.home, r.peer}]; again && r.dialed && r.promises.turn > 0 && b.standsStill(r.peer) {
+		f.shared = true
+	}
 	b.flows = append(b.flows, f)
 	return f
+}
+
+// standsStill reports whether a host does not read its socket.
+func (b *book) standsStill(host int) bool {
+	return b.stalled(host) || b.plan.happens(host, b.now(), b.now(), pause)
 }
 
 // all returns all flows.
@@ -575,6 +584,21 @@ func (b *book) stall(host int) time.Duration {
 
 // stalled reports whether a function of a Handler of a host waits, so that nobody may read its socket.
 func (b *book) stalled(host int) bool { return int64(b.now()) < b.stalls[host].until.Load() }
+
+// noteCrammed notes that a server has ended a connection to have memory for others.
+func (b *book) noteCrammed(host int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.crammed[host] = b.now()
+}
+
+// crammedAt reports whether a server had no memory for all messages, a short time before. Some wait then.
+func (b *book) crammedAt(host int, now time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ever := b.crammed[host]
+	return ever && at >= now-30*time.Second
+}
 
 // noteHoard notes that much is written between a server and its clients.
 func (b *book) noteHoard(host int) {

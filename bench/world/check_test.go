@@ -52,6 +52,7 @@ func (h *host) foreseen(e *end, err error) bool {
 	case linkPoor: // as where one datagram holds all others up for long
 		return p.mad > 0 || p.link.Distribution == "long-tail" || trouble || hoarded
 	case memoryUsed: // by unfinished messages
+		b.noteCrammed(server)
 		return hoarded || trouble || p.crammed(server, at)
 	case socketGone:
 		return p.restarted(e.home, at-lag, at)
@@ -85,7 +86,7 @@ func reasonOf(err error) reason {
 	switch {
 	case errors.Is(err, io.EOF), errors.As(err, &closed), errors.As(err, &closedSecure):
 		return peerClosed
-	case errors.Is(err, volley.ErrIdleTimeout), errors.Is(err, netcode.ErrIdleTimeout), errors.Is(err, porous.ErrIdleTimeout),
+	case errors.Is(err, volley.ErrIdleTimeout), errors.Is(err, netcode.ErrIdleTimeout), errors.Is(err, porous.ErrIdleTimeout), errors.Is(err, porous.ErrHandshakeTimeout),
 		has(riptide.TimedOut.String()), has(riptide.TransportError.String()):
 		return peerSilent
 	case errors.Is(err, volley.ErrPeerRestarted), has("the peer has started again"):

@@ -130,7 +130,7 @@ const overdueAfter = time.Minute
 func (w *world) overdue(limit time.Duration) {
 	now := w.book.now()
 	flows := slices.DeleteFunc(w.book.all(), func(f *flow) bool {
-		return w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) || w.plan.link.Loss >= 0.1 || !f.promises.exact
+		return w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) || w.plan.link.Loss >= 0.1 || !f.promises.exact || w.book.crammedAt(min(f.from, f.to), now)
 	})
 	for _, m := range overdue(flows, now-limit) {
 		w.book.fail("%v; %s", m, m.flow.said())
