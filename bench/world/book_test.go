@@ -32,6 +32,8 @@ type book struct {
 	dumped   bool
 	slowest  time.Duration // how long a write may take
 	stalls   []stall       // of hosts
+	// fullDrops returns how many datagrams between two hosts have found no room in the buffer of a socket.
+	fullDrops func(a, b int) uint64
 }
 
 // A stall is a wait in a function of a Handler, which holds up all others.
@@ -51,7 +53,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -110,7 +112,11 @@ type flow struct {
 	ended time.Duration  // when its connection was known to have ended; 0: it has not
 	left  time.Duration  // when this side has closed it; 0: it has not
 	told  map[uint64]int // of riptide: how many messages were written by the fate of each id
+	drops []uint64       // by full buffers, between both hosts, before each message by number/dropsEach
 }
+
+// dropsEach is how many messages share a number in drops.
+const dropsEach = 64
 
 // A sent is a message of a flow.
 type sent struct {
@@ -120,6 +126,7 @@ type sent struct {
 	fate  volley.Fate
 	fated time.Duration // when the fate was told
 	read  bool
+	full  bool // of one that is Lost and was read: a full buffer had no room for datagrams meanwhile
 }
 
 // promises are what a connection promises about messages.
@@ -192,6 +199,9 @@ func (f *flow) write(size, answer int, do func(msg []byte) (id uint64, err error
 	}
 	f.mu.Lock()
 	n := uint32(len(f.sent))
+	if n%dropsEach == 0 {
+		f.drops = append(f.drops[:n/dropsEach], f.fullDrops(f.from, f.to))
+	}
 	f.sent = append(f.sent, sent{at: f.now(), held: f.held})
 	f.mu.Unlock()
 	id, err := do(message{f.number, n, size, answer}.appendTo(make([]byte, 0, size)))
@@ -254,6 +264,7 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 
 func (f *flow) fateLocked(n uint32, fate volley.Fate) {
 	f.sent[n].fate, f.sent[n].fated = fate, f.now()
+	f.noteFullLocked(n)
 	if fate == volley.Delivered && f.heard == 0 {
 		f.heard = f.now()
 	}
@@ -300,7 +311,7 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 		return false
 	case s.at <= f.heard: // not all is answered then: the address of the writer may be forged
 		return false
-	case !f.livedAt(s.fated + 5*time.Second), f.missingAfter(n):
+	case !f.livedAt(s.fated + 5*time.Second), f.missingAfter(n), s.full:
 		return false
 	}
 	return f.plan.calmBetween(f.from, f.to, s.at-lag, s.fated)
@@ -434,7 +445,15 @@ func (f *flow) arrived(n uint32) bool {
 		return false
 	}
 	f.sent[n].read = true
+	f.noteFullLocked(n)
 	return true
+}
+
+// noteFullLocked notes whether a full buffer may be why a message that was read is called Lost.
+func (f *flow) noteFullLocked(n uint32) {
+	if s := &f.sent[n]; s.read && s.fate == volley.Lost {
+		s.full = f.fullDrops(f.from, f.to) != f.drops[n/dropsEach]
+	}
 }
 
 func (f *flow) String() string { return fmt.Sprintf("flow %d (host %d to %d)", f.number, f.from, f.to) }
@@ -565,6 +584,14 @@ func (b *book) noteClose(host, peer int) {
 	b.closings[[2]int{host, peer}] = append(b.closings[[2]int{host, peer}], b.now())
 }
 
+// awaitStall waits until no function of a Handler of a host waits. Serve returns before: it goes on
+// with messages that have come, as its doc says.
+func (b *book) awaitStall(host int) {
+	for b.stalled(host) {
+		time.Sleep(time.Duration(b.stalls[host].until.Load()) - b.now() + time.Millisecond)
+	}
+}
+
 // closedBetween reports whether a host has closed a connection to a peer in a time.
 func (b *book) closedBetween(host, peer int, from, to time.Duration) bool {
 	b.mu.Lock()
@@ -583,7 +610,12 @@ func (b *book) stall(host int) time.Duration {
 }
 
 // stalled reports whether a function of a Handler of a host waits, so that nobody may read its socket.
-func (b *book) stalled(host int) bool { return int64(b.now()) < b.stalls[host].until.Load() }
+func (b *book) stalled(host int) bool { return b.stalledAt(host, b.now()) }
+
+// stalledAt reports whether the last such wait was not over at a time.
+func (b *book) stalledAt(host int, at time.Duration) bool {
+	return at < time.Duration(b.stalls[host].until.Load())
+}
 
 // noteCrammed notes that a server has ended a connection to have memory for others.
 func (b *book) noteCrammed(host int) {

@@ -136,17 +136,29 @@ func (f fault) largest() int {
 	return largestSize
 }
 
+// clientsOf returns how many clients a server has.
+func (p *plan) clientsOf(server int) (n int) {
+	for _, c := range p.clients {
+		if c.server == server {
+			n++
+		}
+	}
+	return n
+}
+
+// roomy reports whether a server has memory for a small message of each client at once.
+func (p *plan) roomy(server int) bool {
+	return int64(p.clientsOf(server)) <= memoryLimit(p.servers[server])*3/4/leastChunk
+}
+
+// leastChunk is what a connection of volley takes for a small message that nobody has read, in bytes.
+const leastChunk = 1 << 10
+
 // crammed reports whether by a time all clients of a server have written large messages at once,
 // one of which takes more than an equal part of half of MaxMemory. Then connections of porous
 // end, as ListenConfig.MaxMemory says.
 func (p *plan) crammed(server int, by time.Duration) bool {
-	clients := 0
-	for _, c := range p.clients {
-		if c.server == server {
-			clients++
-		}
-	}
-	return int64(clients*largestSize) > memoryLimit(p.servers[server])/2 && slices.ContainsFunc(p.faults, func(f fault) bool {
+	return int64(p.clientsOf(server)*largestSize) > memoryLimit(p.servers[server])/2 && slices.ContainsFunc(p.faults, func(f fault) bool {
 		return f.kind == hoard && f.host == server && f.largest() == largestSize && f.at <= by
 	})
 }

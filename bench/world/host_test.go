@@ -393,6 +393,7 @@ func (h *host) kill(after time.Duration) {
 		if err := s.shutdown(); err != nil {
 			h.w.book.fail("host %d: its server has connections a minute after its socket has gone: %v", h.number, err)
 		}
+		h.w.book.awaitStall(h.number)
 		s.check(true)
 		s = nil
 	}

@@ -62,6 +62,9 @@ func runWorld(t *testing.T, p *plan) (b *book, schedule string) {
 
 func newWorld(p *plan) *world {
 	w := &world{plan: p, net: simnet.New(p.seed), book: newBook(p), recorder: recorder(p)}
+	w.book.fullDrops = func(a, b int) uint64 {
+		return w.net.LinkStats(p.addr(a), p.addr(b)).ReceiverDrops + w.net.LinkStats(p.addr(b), p.addr(a)).ReceiverDrops
+	}
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -340,6 +343,7 @@ func (w *world) end() {
 				w.book.fail("host %d: its server has connections a minute after all clients have left: %v", h.number, err)
 			}
 			<-h.run
+			w.book.awaitStall(h.number)
 			h.server.check(true)
 			for e := range h.ends {
 				e.close()
