@@ -32,7 +32,8 @@ type Handler struct {
 // hears nobody, and what h has written before waits, as do acknowledgements of
 // messages that h has not seen yet; [Conn.Explain] tells. So work that takes
 // longer than a millisecond belongs on a goroutine of its own, which may write to
-// the connections.
+// the connections. Connections take turns of at most 64 messages, so that none of
+// them can keep h from the others.
 //
 // While no packets come, acknowledgements and whatever else is due by time may be 5 ms late,
 // or an eighth of Config.AckDelay if that is less.
@@ -113,6 +114,9 @@ func (s *served) Adopted(late serve.Late) {
 
 // Below implements serve.Conn.
 func (s *served) Below() datagram.Conn { return s.out.Below }
+
+// Waiting implements serve.Conn.
+func (s *served) Waiting() int { return s.user.In.Len() }
 
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {

@@ -73,6 +73,7 @@ func (s *served) Conn() *Conn              { return (*Conn)(s) }
 func (s *served) Seat() *serve.Seat[*Conn] { return &s.seat }
 func (s *served) Below() datagram.Conn     { return s.dc }
 func (s *served) Adopted(serve.Late)       {}
+func (s *served) Waiting() int             { return s.user.In.Len() }
 
 // Next implements serve.Conn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {

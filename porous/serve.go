@@ -76,6 +76,16 @@ func (s *served) Seat() *serve.Seat[*Conn] { return &s.seat }
 func (s *served) Below() datagram.Conn     { return s.out.Below }
 func (s *served) Adopted(serve.Late)       {}
 
+// Waiting implements serve.Conn.
+func (s *served) Waiting() (n int) {
+	for i := range s.channels {
+		if ch := s.channels[i].Load(); ch != nil {
+			n += ch.user.In.Len()
+		}
+	}
+	return n
+}
+
 // Next implements serve.Conn. It takes the channels in turn.
 func (s *served) Next(dst []byte) (msg []byte, ok bool, err error) {
 	c := (*Conn)(s)

@@ -127,6 +127,7 @@ type sent struct {
 	fated time.Duration // when the fate was told
 	read  bool
 	full  bool // of one that is Lost and was read: a full buffer had no room for datagrams meanwhile
+	blind bool // when its fate was told, a function of a Handler of the writer waited, so that no end was told
 }
 
 // promises are what a connection promises about messages.
@@ -263,7 +264,7 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 }
 
 func (f *flow) fateLocked(n uint32, fate volley.Fate) {
-	f.sent[n].fate, f.sent[n].fated = fate, f.now()
+	f.sent[n].fate, f.sent[n].fated, f.sent[n].blind = fate, f.now(), f.stalled(f.from)
 	f.noteFullLocked(n)
 	if fate == volley.Delivered && f.heard == 0 {
 		f.heard = f.now()
@@ -514,7 +515,7 @@ func (b *book) judge() {
 				b.counts.Confused++
 			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s):
 				b.judged("%v: message %d, written at %v, is called Delivered at %v and was not read", f, n, s.at, s.fated)
-			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated) && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
+			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated) && !s.blind && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
 				b.judged("%v: message %d, written at %v, is called Lost at %v, while the connection lives", f, n, s.at, s.fated)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++

@@ -4,6 +4,7 @@
 package serve
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,10 @@ import (
 // stale is how long a pass stays open while others write. A handler that blocks
 // keeps their messages back for no longer.
 const stale = time.Millisecond
+
+// turn is how many messages of a connection the handler is given before those of others. While
+// a handler waits, another goroutine may read the socket, so that a connection always has more.
+const turn = 64
 
 // A Loop serves the connections of one socket.
 type Loop[C any] struct {
@@ -69,7 +74,8 @@ func (l *Loop[C]) wake() {
 }
 
 // Run calls the handler for all connections that are queued, and sends what it
-// writes. If the handler runs already, its goroutine does that.
+// writes. If the handler runs already, its goroutine does that. For Poll, what comes meanwhile
+// waits for the next call: else a client that sends without a pause could hold Poll.
 func (l *Loop[C]) Run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,6 +87,9 @@ func (l *Loop[C]) Run() {
 	for len(l.ready) > 0 {
 		l.ready, l.spare = l.spare[:0], l.ready
 		l.passUnlocking()
+		if l.polled {
+			return
+		}
 	}
 }
 
@@ -106,9 +115,14 @@ func (l *Loop[C]) passUnlocking() {
 	}
 }
 
-// deliver hands everything that waits to the handler.
+// deliver hands messages that wait to the handler, a turn of them, or for Poll as many as waited
+// when it began.
 func (l *Loop[C]) deliver(c Conn[C]) {
 	s := c.Seat()
+	messages, bytes := turn, math.MaxInt
+	if l.polled {
+		messages, bytes = math.MaxInt, c.Waiting()
+	}
 	if s.phase == waiting {
 		s.phase = opened
 		if l.handler.Open != nil {
@@ -128,6 +142,11 @@ func (l *Loop[C]) deliver(c Conn[C]) {
 		default:
 			l.buf = msg
 			l.handler.Message(c.Conn(), msg)
+			messages, bytes = messages-1, bytes-len(msg)-1
+			if messages == 0 || bytes <= 0 {
+				l.put(c)
+				return
+			}
 		}
 	}
 }

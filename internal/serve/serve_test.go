@@ -33,6 +33,15 @@ func (c *toy) Adopted(late Late)    { c.before = late }
 func (c *toy) Below() datagram.Conn { return c.below }
 func (c *toy) Seat() *Seat[*toy]    { return &c.seat }
 
+func (c *toy) Waiting() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.msgs {
+		n += len(m) + 4
+	}
+	return n
+}
+
 func (c *toy) Next(dst []byte) ([]byte, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,6 +229,93 @@ func TestServerPolled(t *testing.T) {
 		src.over = true
 		require.ErrorIs(t, s.Poll(d.handler()), net.ErrClosed)
 	})
+}
+
+// A connection that ends while Poll runs is told of by the next call, and the end of all later.
+func TestEndWhilePollRuns(t *testing.T) {
+	var d diary
+	a, b := new(toy), &toy{msgs: []string{"b"}}
+	src := &source{waiting: []*toy{a, b}}
+	h := d.handler()
+	h.Message = func(*toy, []byte) {
+		a.end(io.EOF)
+		src.over = true
+	}
+	s := newServer(src)
+	require.NoError(t, s.Poll(h))
+	require.Equal(t, []string{"open", "open"}, d.take())
+	require.ErrorIs(t, s.Poll(h), net.ErrClosed)
+	require.Equal(t, []string{"EOF"}, d.take())
+}
+
+// A handler that takes long, of a client that sends without a pause, keeps neither the messages of
+// others back nor Poll.
+func TestBusyClient(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := new(reader)
+			busy, calm := &toy{below: below{after: r}}, &toy{below: below{after: r}}
+			src := &source{waiting: []*toy{busy, calm}}
+			s := newServer(src)
+			took, more := 0, true
+			served := make(chan int, 1)
+			h := Handler[*toy]{Message: func(c *toy, _ []byte) {
+				switch {
+				case c == calm:
+					served <- took
+					more = polled
+				case more && took < 1e5:
+					took++
+					busy.receive("") // while the handler waits
+				}
+			}}
+			if !polled {
+				go s.Serve(h)
+				synctest.Wait()
+				defer close(src.done)
+			}
+			busy.receive("", "", "")
+			calm.receive("")
+			if polled {
+				require.NoError(t, s.Poll(h))
+				require.LessOrEqual(t, took, 3*4)
+				require.GreaterOrEqual(t, took, 3)
+				before := took
+				require.NoError(t, s.Poll(h))
+				require.Greater(t, took, before, "the next call goes on")
+			} else {
+				r.drained()
+				synctest.Wait()
+			}
+			require.LessOrEqual(t, <-served, turn)
+		})
+	}
+}
+
+// All messages are handed over, turn by turn, and then the end.
+func TestManyTurns(t *testing.T) {
+	for _, n := range []int{turn - 1, turn, turn + 1, 3 * turn} {
+		for _, polled := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var d diary
+				c := &toy{msgs: make([]string, n), err: io.EOF}
+				src := &source{waiting: []*toy{c}}
+				s := newServer(src)
+				if polled {
+					for range 2 {
+						require.NoError(t, s.Poll(d.handler()))
+					}
+				} else {
+					defer close(src.done)
+					go s.Serve(d.handler())
+					synctest.Wait()
+				}
+				got := d.take()
+				require.Len(t, got, n+2)
+				require.Equal(t, "EOF", got[n+1])
+			})
+		}
+	}
 }
 
 // What comes while the handler runs is handed over by the goroutine that runs it.

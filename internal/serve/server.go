@@ -29,6 +29,8 @@ type Conn[C any] interface {
 	Adopted(Late)
 	// Below returns the connection below.
 	Below() datagram.Conn
+	// Waiting returns how many bytes wait for Next, at least two more for each message than it has.
+	Waiting() int
 	// Next appends the next message to dst. It reports whether there was one. An
 	// error is the end.
 	Next(dst []byte) (msg []byte, ok bool, err error)
@@ -168,10 +170,11 @@ func (s *Server[C]) Poll(h Handler[C]) error {
 	s.mu.Lock()
 	all := s.all
 	s.mu.Unlock()
+	over := s.source.Over() // before, because what ends meanwhile is told by the next call
 	for _, l := range all {
 		l.Run()
 	}
-	if s.source.Over() {
+	if over {
 		return s.opError("poll", net.ErrClosed)
 	}
 	return nil
