@@ -27,6 +27,7 @@ type book struct {
 	closings map[[2]int][]time.Duration // when a host has closed connections to a peer
 	hoards   map[int]time.Duration      // when a server has last had a hoard, at one of both ends
 	crammed  map[int]time.Duration      // when a server has last ended a connection to have memory for others
+	broken   map[int]time.Duration      // when the socket of a host broke: after its fault began, if the host was dialing
 	failures []string
 	counts   counts
 	dumped   bool
@@ -53,7 +54,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), broken: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -333,6 +334,10 @@ func (f *flow) missingAfter(n int) bool {
 	return false
 }
 
+// endLag is how much later than by the fates of messages a Handler learns of an end: it is polled
+// each 20 ms, and may be busy with the messages of others.
+const endLag = 100 * time.Millisecond
+
 // livedAt reports whether the connection had not ended at a time.
 func (f *flow) livedAt(at time.Duration) bool {
 	return (f.ended == 0 || at < f.ended) && (f.left == 0 || at < f.left)
@@ -515,7 +520,7 @@ func (b *book) judge() {
 				b.counts.Confused++
 			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s):
 				b.judged("%v: message %d, written at %v, is called Delivered at %v and was not read", f, n, s.at, s.fated)
-			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated) && !s.blind && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
+			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated+endLag) && !s.blind && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
 				b.judged("%v: message %d, written at %v, is called Lost at %v, while the connection lives", f, n, s.at, s.fated)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
@@ -616,6 +621,21 @@ func (b *book) stalled(host int) bool { return b.stalledAt(host, b.now()) }
 // stalledAt reports whether the last such wait was not over at a time.
 func (b *book) stalledAt(host int, at time.Duration) bool {
 	return at < time.Duration(b.stalls[host].until.Load())
+}
+
+// noteBroken notes that the socket of a host is broken.
+func (b *book) noteBroken(host int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken[host] = b.now()
+}
+
+// brokeSince reports whether the socket of a host broke after a time.
+func (b *book) brokeSince(host int, from time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ever := b.broken[host]
+	return ever && at >= from
 }
 
 // noteCrammed notes that a server has ended a connection to have memory for others.

@@ -58,7 +58,7 @@ func (h *host) foreseen(e *end, err error) bool {
 		b.noteCrammed(server)
 		return hoarded || trouble || p.crammed(server, at)
 	case socketGone:
-		return p.restarted(e.home, at-lag, at)
+		return p.restarted(e.home, at-lag, at) || b.brokeSince(e.home, at-lag)
 	}
 	return false
 }

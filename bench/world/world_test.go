@@ -151,6 +151,7 @@ func (w *world) happen(f fault) {
 		h.kill(f.lasts)
 	case broken:
 		h.withSocket(func(s *socket) { s.trouble(f) })
+		w.book.noteBroken(h.number)
 		time.Sleep(min(f.lasts/2, time.Second))
 		h.kill(f.lasts - min(f.lasts/2, time.Second))
 	case rebind:
