@@ -189,7 +189,8 @@ func TestRates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := measureRate(p, rate, steadyLink(), 30*time.Second)
 				what := fmt.Sprintf("%v at %d/s", p, rate)
-				require.LessOrEqual(t, r.perMessage, mostPackets(p, rate), "%s: packets a message", what)
+				once := 1 / float64(r.sent) // one connection in 500 begins below 64, as one may that has lost packets, and gets an answer
+				require.LessOrEqual(t, r.perMessage-once, mostPackets(p, rate), "%s: packets a message", what)
 				require.Less(t, r.error, 100*time.Microsecond, "%s: error of a round-trip figure", what)
 				require.Equal(t, p != talkOneWay, r.both, "%s: figures at both ends", what)
 				require.Less(t, r.jitter, 100*time.Microsecond, "%s: jitter", what)
