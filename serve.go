@@ -52,12 +52,12 @@ func (l *Listener) Serve(h Handler) error {
 
 // Poll is [Listener.Serve] for a server that ticks: it calls h for the messages
 // that have arrived since the last call, sends what is to be sent, and returns.
-// It does not wait. Between two calls no goroutine runs for the Listener and its
-// connections, on Linux; elsewhere one reads the socket. Acknowledgements,
-// keepalives and timeouts are done within Poll, so call it at least 20 times a
-// second. After a longer pause, messages may be lost for want of room in the
-// socket's buffer, and round-trip times measured at the other side contain the
-// pause.
+// It does not wait; what arrives meanwhile is for the next call. Between two
+// calls no goroutine runs for the Listener and its connections, on Linux;
+// elsewhere one reads the socket. Acknowledgements, keepalives and timeouts are
+// done within Poll, so call it at least 20 times a second. After a longer pause,
+// messages may be lost for want of room in the socket's buffer, and round-trip
+// times measured at the other side contain the pause.
 //
 // Poll takes the place of Accept as Serve does. It is for one goroutine. After
 // Close, go on until its error matches net.ErrClosed: then the last connection
