@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,16 @@ func TestPeerTombstone(t *testing.T) {
 		p.SetTombstone(d)
 		require.Equal(t, want, p.tombstone(), "%d", d)
 	}
+}
+
+// The layer below may close the Peer while the one above says for how long its address stays closed.
+func TestTombstoneOfClosing(t *testing.T) {
+	p, _ := dial(t, NewMux(newPeekSocket(), MuxConfig{}), peerAddr(0))
+	var both sync.WaitGroup
+	both.Go(func() { p.Close() })
+	both.Go(func() { p.SetTombstone(time.Second) })
+	both.Wait()
+	require.Equal(t, time.Second, p.tombstone())
 }
 
 // A Peer's address is what the socket knows it by, or its UDP address, the same value

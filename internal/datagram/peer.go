@@ -20,7 +20,7 @@ type Peer struct {
 	local   unique.Handle[netip.Addr] // that the peer knows us by; zero: the socket's
 	handler Handler                   // set by Attach before the Peer is read
 	alarm   alarm
-	grave   uint32 // milliseconds that the address stays closed after Close
+	grave   atomic.Uint32 // milliseconds that the address stays closed after Close
 	closed  atomic.Bool
 	remote  atomic.Pointer[net.UDPAddr] // addr, once somebody has asked
 }
@@ -104,10 +104,10 @@ func (p *Peer) SetTombstone(d time.Duration) {
 	if d > ms*time.Millisecond {
 		ms++
 	}
-	p.grave = uint32(min(ms, math.MaxUint32))
+	p.grave.Store(uint32(min(ms, math.MaxUint32)))
 }
 
-func (p *Peer) tombstone() time.Duration { return time.Duration(p.grave) * time.Millisecond }
+func (p *Peer) tombstone() time.Duration { return time.Duration(p.grave.Load()) * time.Millisecond }
 
 // Close takes the address out of the Mux. A call that comes while another is at work
 // returns with the address out, too.
