@@ -432,15 +432,17 @@ func (f *flow) recent() int {
 	return len(f.sent) - first
 }
 
-// opening reports whether a message is one of many that were written before the writer had
-// heard anything. A peer tells such a writer from one that was started again by sequences that
-// are more than 64 apart. Where some overtake so many others, it may believe in a restart, and
-// take a copy: rule 4 of docs/reliable.md, section 3.
-func (f *flow) opening(n uint32) bool {
+// opening reports whether the writer has written many messages before it heard anything, and they
+// may be on their way yet. A peer tells such a writer from one that was started again by sequences
+// that are more than 64 apart. Where some overtake so many others, it may believe in a restart,
+// and take copies of all messages under way: rule 4 of docs/reliable.md, section 3.
+func (f *flow) opening() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	unheard := func(s sent) bool { return f.heard == 0 || s.at <= f.heard }
-	return len(f.sent) > 64 && unheard(f.sent[n]) && unheard(f.sent[64])
+	if len(f.sent) <= 64 || f.heard != 0 && f.sent[64].at > f.heard {
+		return false
+	}
+	return f.heard == 0 || f.now() < f.heard+2*lag
 }
 
 // arrived notes that a message was read.
