@@ -27,9 +27,9 @@ var (
 // variable says which world a process is for: the seed, and the faults as in the flag.
 const variable = "VOLLEY_WORLD"
 
-// patience is how much time of processors a world may take. The largest take half a minute.
+// patience is how much time of processors a world may take. The largest take three minutes.
 func patience() time.Duration {
-	return testenv.Raced(2*time.Minute, 10*time.Minute)
+	return testenv.Raced(5*time.Minute, 20*time.Minute)
 }
 
 // realPatience is how long a world may take in real time. On a busy machine it may be long
