@@ -25,9 +25,7 @@ type book struct {
 	live     map[[2]int]int             // connections of a host with a peer that have not ended
 	ends     map[[2]int]time.Duration   // when the last of them has ended
 	closings map[[2]int][]time.Duration // when a host has closed connections to a peer
-	hoards   map[int]time.Duration      // when a server has last had a hoard, at one of both ends
-	crammed  map[int]time.Duration      // when a server has last ended a connection to have memory for others
-	broken   map[int]time.Duration      // when the socket of a host broke: after its fault began, if the host was dialing
+	latest   map[occasion]time.Duration // when something has last happened
 	failures []string
 	counts   counts
 	dumped   bool
@@ -35,6 +33,21 @@ type book struct {
 	stalls   []stall       // of hosts
 	// fullDrops returns how many datagrams between two hosts have found no room in the buffer of a socket.
 	fullDrops func(a, b int) uint64
+}
+
+// A happening is one whose time the plan does not tell.
+type happening int
+
+const (
+	muchWritten happening = iota // between a server and its clients: full buffers make that longer than the fault
+	memoryShort                  // so that a server of porous has ended a connection
+	socketBroke                  // later than the fault began, if the host was dialing
+)
+
+// An occasion is what has happened to a host.
+type occasion struct {
+	what happening
+	host int
 }
 
 // A stall is a wait in a function of a Handler, which holds up all others.
@@ -54,7 +67,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), hoards: make(map[int]time.Duration), crammed: make(map[int]time.Duration), broken: make(map[int]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), latest: make(map[occasion]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -625,50 +638,19 @@ func (b *book) stalledAt(host int, at time.Duration) bool {
 	return at < time.Duration(b.stalls[host].until.Load())
 }
 
-// noteBroken notes that the socket of a host is broken.
-func (b *book) noteBroken(host int) {
+// happened notes that something has happened to a host.
+func (b *book) happened(what happening, host int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.broken[host] = b.now()
+	b.latest[occasion{what, host}] = b.now()
 }
 
-// brokeSince reports whether the socket of a host broke after a time.
-func (b *book) brokeSince(host int, from time.Duration) bool {
+// since reports whether something has happened to a host since a time.
+func (b *book) since(what happening, host int, from time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, ever := b.broken[host]
+	at, ever := b.latest[occasion{what, host}]
 	return ever && at >= from
-}
-
-// noteCrammed notes that a server has ended a connection to have memory for others.
-func (b *book) noteCrammed(host int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.crammed[host] = b.now()
-}
-
-// crammedAt reports whether a server had no memory for all messages, a short time before. Some wait then.
-func (b *book) crammedAt(host int, now time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, ever := b.crammed[host]
-	return ever && at >= now-30*time.Second
-}
-
-// noteHoard notes that much is written between a server and its clients.
-func (b *book) noteHoard(host int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hoards[host] = b.now()
-}
-
-// hoardedSince reports whether that was so since a time. Hosts write until all is written,
-// which full buffers make longer than the fault.
-func (b *book) hoardedSince(host int, t time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at, ok := b.hoards[host]
-	return ok && at >= t
 }
 
 // alive counts a connection of a host with a peer.

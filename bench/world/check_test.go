@@ -22,6 +22,9 @@ import (
 
 // explain checks that a connection which this side has not closed has ended for a reason.
 func (h *host) explain(e *end, err error) {
+	if reasonOf(err) == memoryUsed {
+		h.w.book.happened(memoryShort, min(e.home, e.peer))
+	}
 	if _, quit := e.over(); quit || !e.promises.exact || h.foreseen(e, err) {
 		return
 	}
@@ -33,7 +36,7 @@ func (h *host) foreseen(e *end, err error) bool {
 	p, b := h.w.plan, h.w.book
 	at, s := time.Duration(e.ending.Load()), p.stackOf(e.home, e.peer)
 	trouble := p.troubled(e.home, e.peer, at-calm, at) || p.link.Loss > 0.2 || p.link.Burst != nil
-	hoarded := b.hoardedSince(min(e.home, e.peer), at-calm)
+	hoarded := b.since(muchWritten, min(e.home, e.peer), at-calm)
 	server := min(e.home, e.peer)
 	switch reasonOf(err) {
 	case peerClosed:
@@ -58,10 +61,9 @@ func (h *host) foreseen(e *end, err error) bool {
 	case linkPoor: // as where one datagram holds all others up for long
 		return p.mad > 0 || p.link.Distribution == "long-tail" || trouble || hoarded
 	case memoryUsed: // by unfinished messages
-		b.noteCrammed(server)
 		return hoarded || trouble || p.crammed(server, at)
 	case socketGone:
-		return p.restarted(e.home, at-lag, at) || b.brokeSince(e.home, at-lag)
+		return p.restarted(e.home, at-lag, at) || b.since(socketBroke, e.home, at-lag)
 	}
 	return false
 }

@@ -146,9 +146,11 @@ func (p *plan) clientsOf(server int) (n int) {
 	return n
 }
 
-// roomy reports whether a server has memory for a small message of each client at once.
+// roomy reports whether a server has memory for a small message of each client at once. Those of
+// riptide have no limit for all clients together.
 func (p *plan) roomy(server int) bool {
-	return int64(p.clientsOf(server)) <= memoryLimit(p.servers[server])*3/4/leastChunk
+	s := p.servers[server].stack
+	return s == riptidePlain || s == riptideSealed || int64(p.clientsOf(server)) <= memoryLimit(p.servers[server])*3/4/leastChunk
 }
 
 // leastChunk is what a connection of volley takes for a small message that nobody has read, in bytes.

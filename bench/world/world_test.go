@@ -129,11 +129,15 @@ func (w *world) watch() {
 // rest for a third of it.
 const overdueAfter = time.Minute
 
+// shortFor is for how long after the end of a connection its server may have no memory for the
+// messages of others: the next one ends some 10 s later.
+const shortFor = 30 * time.Second
+
 // overdue checks that no message waits for its fate for longer than a time.
 func (w *world) overdue(limit time.Duration) {
 	now := w.book.now()
 	flows := slices.DeleteFunc(w.book.all(), func(f *flow) bool {
-		return w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) || w.plan.link.Loss >= 0.1 || !f.promises.exact || w.book.crammedAt(min(f.from, f.to), now)
+		return w.plan.troubled(f.from, f.to, now-2*overdueAfter, now) || w.plan.link.Loss >= 0.1 || !f.promises.exact || w.book.since(memoryShort, min(f.from, f.to), now-shortFor)
 	})
 	for _, m := range overdue(flows, now-limit) {
 		w.book.fail("%v; %s", m, m.flow.said())
@@ -151,7 +155,7 @@ func (w *world) happen(f fault) {
 		h.kill(f.lasts)
 	case broken:
 		h.withSocket(func(s *socket) { s.trouble(f) })
-		w.book.noteBroken(h.number)
+		w.book.happened(socketBroke, h.number)
 		time.Sleep(min(f.lasts/2, time.Second))
 		h.kill(f.lasts - min(f.lasts/2, time.Second))
 	case rebind:
@@ -235,7 +239,7 @@ func (w *world) hoard(h *host, f fault) {
 				w.hosts[w.serverOf(h)].checkLimits()
 			}
 			if e != nil {
-				w.book.noteHoard(w.serverOf(h))
+				w.book.happened(muchWritten, w.serverOf(h))
 				e.write(headerSize+r.IntN(largest-headerSize), answer)
 			}
 			time.Sleep(f.lasts / 4 / time.Duration(much))
