@@ -126,7 +126,11 @@ type flow struct {
 	ended time.Duration  // when its connection was known to have ended; 0: it has not
 	left  time.Duration  // when this side has closed it; 0: it has not
 	told  map[uint64]int // of riptide: how many messages were written by the fate of each id
-	drops []uint64       // by full buffers, between both hosts, before each message by number/dropsEach
+	// furthest is the number of the last message of those that were read, and lateAt when one was read
+	// that was written before the writer had heard anything, more than 64 behind it; 0: none.
+	furthest uint32
+	lateAt   time.Duration
+	drops    []uint64 // by full buffers, between both hosts, before each message by number/dropsEach
 }
 
 // dropsEach is how many messages share a number in drops.
@@ -445,18 +449,20 @@ func (f *flow) recent() int {
 	return len(f.sent) - first
 }
 
-// opening reports whether the writer has written many messages before it heard anything, and they
-// may be on their way yet. A peer tells such a writer from one that was started again by sequences
-// that are more than 64 apart. Where some overtake so many others, it may believe in a restart,
-// and take copies of all messages under way: rule 4 of docs/reliable.md, section 3.
-func (f *flow) opening() bool {
+// opening reports whether a message is one of many that were written before the writer had heard
+// anything, or comes after one of them that came late. A peer tells such a writer from one that was
+// started again by sequences that are more than 64 apart. Where some overtake so many others, it
+// may believe in a restart, and take copies of all that is under way: rule 4 of docs/reliable.md,
+// section 3.
+func (f *flow) opening(n uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.sent) <= 64 || f.heard != 0 && f.sent[64].at > f.heard {
-		return false
-	}
-	return f.heard == 0 || f.now() < f.heard+2*lag
+	late := f.lateAt > 0 && f.now() < f.lateAt+lag
+	return len(f.sent) > 64 && f.unheardLocked(64) && (f.unheardLocked(n) || late)
 }
+
+// unheardLocked reports whether a message was written before the writer had heard anything.
+func (f *flow) unheardLocked(n uint32) bool { return f.heard == 0 || f.sent[n].at <= f.heard }
 
 // arrived notes that a message was read.
 func (f *flow) arrived(n uint32) bool {
@@ -466,6 +472,10 @@ func (f *flow) arrived(n uint32) bool {
 		return false
 	}
 	f.sent[n].read = true
+	if f.unheardLocked(n) && n+64 < f.furthest {
+		f.lateAt = f.now()
+	}
+	f.furthest = max(f.furthest, n)
 	f.noteFullLocked(n)
 	return true
 }

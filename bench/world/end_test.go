@@ -289,7 +289,7 @@ func (e *end) check(s *sight, n uint32) {
 		s.bits = append(s.bits, 0)
 	}
 	word, bit := &s.bits[n/64], uint64(1)<<(n%64)
-	if *word&bit != 0 && p.once && p.exact && (p.turn == 0 || s.flow.recent() < p.turn && !s.flow.opening()) {
+	if *word&bit != 0 && p.once && p.exact && (p.turn == 0 || s.flow.recent() < p.turn && !s.flow.opening(n)) {
 		e.fail("%v: message %d of %v, written at %v, came twice", e, n, s.flow, s.flow.writtenAt(n))
 	}
 	*word |= bit
