@@ -32,7 +32,7 @@ var plants = []planted{
 		"	if reserve != nil && !reserve(c.size()) {\n", "	if reserve != nil && !reserve(0) {\n",
 		"		q.reserve(-n)\n", "		q.reserve(n - n)\n"}},
 	{"some copies are taken", "reliable/receive.go", []string{
-		"	case status == seq.Fresh:\n", "	case status == seq.Fresh || status == seq.Seen && h.Sequence%256 == 0:\n"}},
+		"	case status == seq.Fresh:\n", "	case status == seq.Fresh || status == seq.Seen && len(payload)%256 == 77:\n"}},
 	{"connections end too early", "conn_tick.go", []string{
 		"now-c.lastHeard >= c.set.idleTimeout {", "now-c.lastHeard >= c.set.idleTimeout/8 {",
 		"next = c.lastHeard + c.set.idleTimeout\n", "next = c.lastHeard + c.set.idleTimeout/8\n"}},
