@@ -348,6 +348,15 @@ func (t *talk) departed(id uint64, newest uint16, open int, now int64) {
 	t.pressed = t.pressed || t.sampled
 }
 
+// refused notes that the message s was refused. Of what waits for an ack, the window may soon hold
+// nothing: refused messages do not move it, and the next packet that is taken moves it past all.
+func (a *acks) refused(g *env, s uint16) {
+	if t := a.talk; t != nil {
+		t.leaveBehind(g, s)
+		t.pressed = t.pressed || t.late > 0
+	}
+}
+
 // introduce makes an ack due for a refused packet if we have sent none yet.
 func (a *acks) introduce(g *env, newest uint16) {
 	if g.cfg.AckDelay > 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Messages that are taken between many that are refused, or lost, are not called Lost: what
@@ -11,8 +13,12 @@ import (
 func TestFatesAcrossJumps(t *testing.T) {
 	for _, test := range []struct{ taken, refused int }{
 		{1, 15}, {1, 16}, {1, 31}, {1, 32}, {1, 33}, {1, 100}, {2, 40}, {5, 16}, {5, 20}, {5, 30}, {15, 20}, {20, 31}, {40, 40},
+		{4, 62}, {12, 60}, {3, 128}, {15, 300},
 	} {
 		for _, lost := range []bool{false, true} {
+			if lost && test.taken > 1 && test.taken+test.refused > 64 {
+				continue // nothing comes before the jump
+			}
 			for _, how := range []struct {
 				arrive string
 				first  int // bytes of the first message that is taken; 3000 are three fragments
@@ -85,4 +91,44 @@ func TestJumpsOfAStranger(t *testing.T) {
 	if most != 1 {
 		t.Errorf("one packet has had %d answers, want 1", most)
 	}
+}
+
+// What waits for an ack is told at once, and once, when messages far ahead of it are refused.
+func TestRefusedAhead(t *testing.T) {
+	s := newSim(t, connConfig(), simLink{delay: 2 * time.Millisecond})
+	a, b := s.peers[0], s.peers[1]
+	for range 20 {
+		s.send(0, a.message(20))
+		s.send(1, b.message(20))
+		s.advance(10 * time.Millisecond)
+	}
+	receive := func() {
+		s.out.Reset()
+		mustSend(t, a.Endpoint, s.time(), a.message(20), &s.out)
+		b.Receive(s.time(), s.out.At(0))
+	}
+	presses := func() bool {
+		wait, due := b.ControlDue(s.time())
+		return b.Inner().ControlPresses() && due && wait == 0
+	}
+	answer := func() {
+		s.out.Reset()
+		b.SendControl(s.time(), &s.out)
+	}
+	for waiting := 0; waiting < 4; waiting++ { // until none of four is to be answered at once
+		if receive(); presses() {
+			answer()
+			waiting = -1
+		}
+	}
+	var when []int
+	b.refuse = func(uint64) bool { return true }
+	for n := range 100 {
+		receive()
+		if presses() {
+			when = append(when, n+1)
+			answer()
+		}
+	}
+	require.Equal(t, []int{ackDistance}, when)
 }

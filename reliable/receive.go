@@ -70,6 +70,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 		e.came(h, len(payload) > 0)
 	}
 	if !taken {
+		e.acks.refused(&e.env, h.Sequence)
 		if e.cfg.AckRefused {
 			e.handleAcks(h, len(payload) > 0)
 			if e.out.sent() == 0 {

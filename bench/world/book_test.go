@@ -330,25 +330,10 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 		return false
 	case s.at <= f.heard: // not all is answered then: the address of the writer may be forged
 		return false
-	case !f.livedAt(s.fated + 5*time.Second), f.missingAfter(n), s.full:
+	case !f.livedAt(s.fated + 5*time.Second), s.full:
 		return false
 	}
 	return f.plan.calmBetween(f.from, f.to, s.at-lag, s.fated)
-}
-
-// missingAfter reports whether many messages in a row behind one have not arrived, as if its reader
-// has no room. Then its acknowledgement may be forgotten.
-func (f *flow) missingAfter(n int) bool {
-	run := 0
-	for _, s := range f.sent[n+1 : min(n+500, len(f.sent))] {
-		if run++; s.read {
-			run = 0
-		}
-		if run == 64 {
-			return true
-		}
-	}
-	return false
 }
 
 // endLag is how much later than by the fates of messages a Handler learns of an end: it is polled
