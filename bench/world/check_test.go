@@ -92,8 +92,8 @@ func reasonOf(err error) reason {
 	var errno syscall.Errno
 	has := func(s string) bool { return strings.Contains(err.Error(), s) }
 	switch {
-	case errors.Is(err, io.EOF), errors.As(err, &closed), errors.As(err, &closedSecure):
-		return peerClosed
+	case errors.Is(err, io.EOF), errors.Is(err, porous.ErrRefused), errors.As(err, &closed), errors.As(err, &closedSecure):
+		return peerClosed // or it has given up to dial
 	case errors.Is(err, volley.ErrIdleTimeout), errors.Is(err, netcode.ErrIdleTimeout), errors.Is(err, porous.ErrIdleTimeout), errors.Is(err, porous.ErrHandshakeTimeout),
 		has(riptide.TimedOut.String()), has(riptide.TransportError.String()):
 		return peerSilent
