@@ -351,7 +351,7 @@ func (t *talk) departed(id uint64, newest uint16, open int, now int64) {
 // refused notes that the message s was refused. Of what waits for an ack, the window may soon hold
 // nothing: refused messages do not move it, and the next packet that is taken moves it past all.
 func (a *acks) refused(g *env, s uint16) {
-	if t := a.talk; t != nil {
+	if t := a.talk; t != nil && int16(t.newest-t.last) > 0 { // else no more than a first fragment waits
 		t.leaveBehind(g, s)
 		t.pressed = t.pressed || t.late > 0
 	}

@@ -102,33 +102,38 @@ func TestRefusedAhead(t *testing.T) {
 		s.send(1, b.message(20))
 		s.advance(10 * time.Millisecond)
 	}
-	receive := func() {
-		s.out.Reset()
-		mustSend(t, a.Endpoint, s.time(), a.message(20), &s.out)
-		b.Receive(s.time(), s.out.At(0))
-	}
-	presses := func() bool {
-		wait, due := b.ControlDue(s.time())
-		return b.Inner().ControlPresses() && due && wait == 0
-	}
-	answer := func() {
-		s.out.Reset()
-		b.SendControl(s.time(), &s.out)
+	// answers returns how many packets b sends at once when a message comes.
+	answers := func(size int) (n int) {
+		var datagrams Batch
+		mustSend(t, a.Endpoint, s.time(), a.message(size), &datagrams)
+		for i := range datagrams.Len() {
+			b.Receive(s.time(), datagrams.At(i))
+			if wait, due := b.ControlDue(s.time()); due && wait == 0 && b.Inner().ControlPresses() {
+				s.out.Reset()
+				b.SendControl(s.time(), &s.out)
+				n++
+			}
+		}
+		return n
 	}
 	for waiting := 0; waiting < 4; waiting++ { // until none of four is to be answered at once
-		if receive(); presses() {
-			answer()
+		if answers(20) > 0 {
 			waiting = -1
 		}
 	}
-	var when []int
 	b.refuse = func(uint64) bool { return true }
 	for n := range 100 {
-		receive()
-		if presses() {
-			when = append(when, n+1)
-			answer()
+		want := 0
+		if n+1 == ackDistance {
+			want = 1
 		}
+		require.Equal(t, want, answers(20), "message %d", n+1)
 	}
-	require.Equal(t, []int{ackDistance}, when)
+	// A first fragment moves the window, and waits for an ack. That tells nothing new.
+	answers(3000) // the window is far behind
+	for n := range 100 {
+		require.Zero(t, answers(3000), "message %d", n+1)
+		s.out.Reset()
+		mustSend(t, b.Endpoint, s.time(), b.message(20), &s.out) // tells of what waits
+	}
 }
