@@ -16,14 +16,39 @@ const (
 // acks before that is given up: several times a quiet peer's wait.
 const floorSilence = int64(30 * time.Second)
 
+// A source is what brings a header, and what was known before.
+type source struct {
+	message  bool
+	waited   bool // an empty packet in the form of those that were not sent at once
+	acked    bool // something has been acknowledged
+	doubtful bool // nothing has confirmed the floor for long
+}
+
+// source returns that of a header as it came.
+func (e *Endpoint) source(h Header, message bool) source {
+	return source{message, !message && h.AckBits&1 == 0, e.Acked(), e.acks.floorDoubtful(e.now)}
+}
+
 // claims tell acks that may be true from those that cannot be, with Config.AckGuard.
 type claims struct {
-	floor uint64 // acks of packets before this id say nothing
+	floor  uint32 // acks of our predecessor's packets before this id say nothing; modulo 2^32; 0: there is none
+	before uint32 // bit n < knownBits: packet floor-1-n of our predecessor was received, or may have been; see begun
 }
+
+// begun is set in claims.before if the window seems to have begun with us, so that packets further
+// back are ours.
+const begun = 1 << knownBits
 
 // unsentBits is how many sequences before our first one a header has to cover, none
 // of them received, to show a window that began with us.
 const unsentBits = 8
+
+// knownBits is how many bits of a header can be relied on: in an empty packet that has waited, the last
+// one is lost.
+const knownBits = 31
+
+// lateReach is how far behind the newest packet a window of few packets may take others.
+const lateReach = minReceivedTrack + 32
 
 // mostAlone is how many headers in a row acknowledge one packet below the floor for
 // which a late one of our predecessor's may have been taken.
@@ -43,10 +68,12 @@ const mostAlone = 3
 // A message tells of the newest packet that the other side has seen. One of
 // before that point shows that the header which spoke of it was wrong, or that
 // the other side has begun anew. A packet without a message may be for one that
-// came late, and filled a gap among those of our predecessor. It is believed for
-// that alone, unless it shows a window without our predecessor's packets, or the
-// floor is doubtful.
-func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful bool) (Header, claim) {
+// came late, and filled a gap among those of our predecessor, or came before its
+// first one. It is believed for that alone, unless it shows a window without our
+// predecessor's packets, or the floor is doubtful. A packet that was none of the
+// predecessor's shows neither if it may have come late: the window may still be the
+// predecessor's, and tells of that one's packets when ours have passed them.
+func (c *claims) judge(h Header, first, nextID uint64, from source) (Header, claim) {
 	newest := uint16(nextID) - 1
 	behind := uint64(newest - h.Ack)
 	if behind >= nextID-first || behind >= halfRange {
@@ -54,8 +81,8 @@ func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful 
 			return h, credible // not an ack: nothing in the window is like that
 		}
 		ahead := uint64(h.Ack - newest)
-		if ahead <= halfRange && (!acked || c.floor > nextID) {
-			c.floor = max(c.floor, nextID+ahead)
+		if ahead <= halfRange && (!from.acked || c.floor != 0 && int32(c.floor-uint32(nextID)) > 0) {
+			c.raise(uint32(nextID+ahead), h.AckBits)
 			return h, predecessor
 		}
 		return h, invalid
@@ -64,30 +91,68 @@ func (c *claims) judge(h Header, first, nextID uint64, message, acked, doubtful 
 	ours := id - first + 1 // so many bits are of packets of ours
 	random := uint16(first) != 0
 	if random && ours < 32 && h.AckBits>>ours != 0 {
-		if acked {
+		if from.acked {
 			return h, invalid
 		}
-		c.floor = max(c.floor, id+1)
+		c.raise(uint32(id+1), h.AckBits)
 		return h, predecessor
 	}
 	if c.floor == 0 {
 		return h, credible
 	}
+	ago := int(int32(c.floor - 1 - uint32(id))) // before the newest of our predecessor's; negative: after
+	theirs := c.theirs(ago)
 	switch {
-	case id >= c.floor:
-		h.AckBits &= 1<<min(32, id-c.floor+1) - 1
-	case id == c.floor-1:
+	case ago == 0:
 		return h, predecessor
-	case message || doubtful || random && ours <= 32-unsentBits:
-		c.floor = 0
-	default:
+	case from.message && ago > 0, ago < -1<<16:
+		*c = claims{}
+	case theirs&1 == 0 && ago < knownBits: // the predecessor's was not received
+		if from.waited && ago < ackDistance && int32(c.floor-uint32(nextID)) >= 0 {
+			*c = claims{} // it is the newest
+			break
+		}
+		h.AckBits &^= theirs
+		if !c.few() && !c.begun() {
+			h.AckBits &= 1<<(knownBits-ago) - 1 // and not of those further back
+		}
+	case !from.doubtful && !c.begun() && (!random || ours > 32-unsentBits):
 		h.AckBits &= 1
 		if random {
 			return h, alone
 		}
+	case ago < knownBits || c.few() && ago >= lateReach:
+		*c = claims{}
+	default:
+		c.before |= begun
 	}
 	return h, credible
 }
+
+// theirs returns the bits that are our predecessor's in a header whose ack is so far before the
+// newest of these, as far as is known.
+func (c *claims) theirs(ago int) uint32 {
+	before := c.before &^ begun
+	if ago < 0 {
+		return before << min(32, uint(-ago))
+	}
+	return before >> min(32, ago)
+}
+
+// raise makes the floor at least id, of which a header with these bits has spoken.
+func (c *claims) raise(id, bits uint32) {
+	switch ahead := int32(id - c.floor); {
+	case c.floor == 0, ahead > 0:
+		c.floor, c.before = id, c.before&begun|bits&^begun
+	case ahead == 0:
+		c.before |= bits &^ begun
+	}
+}
+
+// few reports whether all packets of our predecessor that were received are known.
+func (c *claims) few() bool { return c.before&^begun>>(knownBits-unsentBits) == 0 }
+
+func (c *claims) begun() bool { return c.before&begun != 0 }
 
 // disbelieved notes an ack of a packet that is yet to be sent. What brings it may come late,
 // or again, when the packet has left.

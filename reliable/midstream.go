@@ -145,7 +145,7 @@ func (e *Endpoint) tellsNews(h Header, message bool) bool {
 	if e.cfg.AckGuard && e.out.random() {
 		var c claim
 		claims := e.out.claims
-		if h, c = claims.judge(h.plain(), e.out.first, e.out.nextID, message, e.Acked(), e.acks.floorDoubtful(e.now)); c != credible && c != alone {
+		if h, c = claims.judge(h.plain(), e.out.first, e.out.nextID, e.source(h, message)); c != credible && c != alone {
 			return false
 		}
 	}

@@ -445,13 +445,13 @@ func TestOpeningElsewhere(t *testing.T) {
 // whose ack that header named, until a header shows a window that began with us.
 func TestClaimsOfRandomStart(t *testing.T) {
 	const first = firstID + 1000
-	claimed := func(h Header, floor uint64, message, doubtful bool) (Header, claim) {
-		c := claims{floor}
-		return c.judge(h, first, first+100, message, false, doubtful)
+	claimed := func(h Header, floor uint32, message, doubtful bool) (Header, claim) {
+		c := claims{floor: floor, before: noBits >> 1}
+		return c.judge(h, first, first+100, source{message: message, doubtful: doubtful})
 	}
 	for name, test := range map[string]struct {
 		h     Header
-		floor uint64
+		floor uint32
 		want  claim
 		bits  uint32
 	}{
