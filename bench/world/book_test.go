@@ -54,6 +54,7 @@ type occasion struct {
 type stall struct {
 	next  atomic.Int64 // for how long the next function is to wait
 	until atomic.Int64 // when the last wait is over
+	spent atomic.Int64 // how long all functions of Handlers have waited
 }
 
 // counts are figures of a world.
@@ -123,9 +124,13 @@ type flow struct {
 	// heard is when the first message was known to be Delivered; 0: none. By then the writer has
 	// heard its peer, and before it may not have.
 	heard time.Duration
-	ended time.Duration  // when its connection was known to have ended; 0: it has not
-	left  time.Duration  // when this side has closed it; 0: it has not
-	told  map[uint64]int // of riptide: how many messages were written by the fate of each id
+	ended time.Duration // when its connection was known to have ended; 0: it has not
+	// busy is for how long the Handler of the writer had waited when the first message was Lost, and
+	// then how much longer it did before it learned of the end.
+	busy time.Duration
+	lost bool           // a message was Lost
+	left time.Duration  // when this side has closed it; 0: it has not
+	told map[uint64]int // of riptide: how many messages were written by the fate of each id
 	// furthest is the number of the last message of those that were read, and lateAt when one was read
 	// that was written before the writer had heard anything, more than 64 behind it; 0: none.
 	furthest uint32
@@ -284,6 +289,9 @@ func (f *flow) decide(id uint64, fate volley.Fate) {
 func (f *flow) fateLocked(n uint32, fate volley.Fate) {
 	f.sent[n].fate, f.sent[n].fated, f.sent[n].blind = fate, f.now(), f.stalled(f.from)
 	f.noteFullLocked(n)
+	if fate == volley.Lost && !f.lost && f.ended == 0 {
+		f.lost, f.busy = true, f.waited(f.from)
+	}
 	if fate == volley.Delivered && f.heard == 0 {
 		f.heard = f.now()
 	}
@@ -302,8 +310,12 @@ func (f *flow) tellLocked(id uint64) {
 func (f *flow) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.endLocked()
+}
+
+func (f *flow) endLocked() {
 	if f.ended == 0 {
-		f.ended = f.now()
+		f.ended, f.busy = f.now(), f.waited(f.from)-f.busy
 	}
 }
 
@@ -337,7 +349,7 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 }
 
 // endLag is how much later than by the fates of messages a Handler learns of an end: it is polled
-// each 20 ms, and may be busy with the messages of others.
+// each 20 ms. It may also be busy with the messages of others, and waits for room where it writes.
 const endLag = 100 * time.Millisecond
 
 // livedAt reports whether the connection had not ended at a time.
@@ -350,9 +362,7 @@ func (f *flow) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over, f.explain = true, nil // which holds the connection
-	if f.ended == 0 {
-		f.ended = f.now() // its reader may rest, and not know it yet
-	}
+	f.endLocked()                 // its reader may rest, and not know it yet
 }
 
 // A fateless is a message without a fate.
@@ -530,7 +540,7 @@ func (b *book) judge() {
 				b.counts.Confused++
 			case s.fate == volley.Delivered && f.promises.exact && !b.excused(f, s):
 				b.judged("%v: message %d, written at %v, is called Delivered at %v and was not read", f, n, s.at, s.fated)
-			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated+endLag) && !s.blind && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
+			case s.fate == volley.Lost && f.promises.reliable && f.promises.exact && f.livedAt(s.fated+endLag+f.busy) && !s.blind && !b.closedBetween(f.to, f.from, s.at-calm, s.fated):
 				b.judged("%v: message %d, written at %v, is called Lost at %v, while the connection lives", f, n, s.at, s.fated)
 			case s.fate == volley.Lost && s.read:
 				b.counts.Arrived++
@@ -632,6 +642,9 @@ func (b *book) stalled(host int) bool { return b.stalledAt(host, b.now()) }
 func (b *book) stalledAt(host int, at time.Duration) bool {
 	return at < time.Duration(b.stalls[host].until.Load())
 }
+
+// waited returns for how long the functions of Handlers of a host have waited, for room or in a stall.
+func (b *book) waited(host int) time.Duration { return time.Duration(b.stalls[host].spent.Load()) }
 
 // happened notes that something has happened to a host.
 func (b *book) happened(what happening, host int) {

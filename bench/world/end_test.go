@@ -247,6 +247,8 @@ func (e *end) take(msg []byte, id uint64) {
 		e.fail("%v: a message comes after the end", e)
 	}
 	if e.served {
+		began := e.now()
+		defer func() { e.stalls[e.home].spent.Add(int64(e.now() - began)) }()
 		if d := e.stall(e.home); d > 0 {
 			time.Sleep(d)
 		}

@@ -91,7 +91,7 @@ func (s *packetServer) run(take func(*end)) {
 // promises are those about messages of a peer. One that comes back on its port may send a
 // message again that it had sent before.
 func (s *packetServer) promises(peer int) promises {
-	return promises{once: true, turn: 32_000, exact: !s.w.plan.forgeable(s.home, peer)}
+	return promises{once: true, turn: mostRecent, exact: !s.w.plan.forgeable(s.home, peer)}
 }
 
 // collect hands fates to the flows until the socket is closed.

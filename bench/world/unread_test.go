@@ -98,3 +98,41 @@ func TestUnread(t *testing.T) {
 		})
 	}
 }
+
+// A reliable message may be Lost only as its connection ends. A Handler that waits learns of the end
+// later, by as long as it has waited since.
+func TestLostBeforeTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		before, waited, until time.Duration // that the Handler waited before, and since; when it learned of the end
+		excused               bool
+	}{
+		{"soon", 0, 0, endLag, true},
+		{"late", 0, 0, endLag + 1, false},
+		{"had waited before", time.Second, 0, endLag + 1, false},
+		{"waited", time.Second, 200 * time.Millisecond, endLag + 200*time.Millisecond, true},
+		{"waited less", time.Second, 200 * time.Millisecond, endLag + 200*time.Millisecond + 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBook(&plan{servers: []serverPlan{{}}, clients: []clientPlan{{}}})
+				f := b.open(route{home: 0, peer: 1, promises: promises{exact: true, reliable: true}, fates: true}, nil)
+				for id := range uint64(2) {
+					f.write(headerSize, 0, func([]byte) (uint64, error) { return id + 1, nil })
+				}
+				time.Sleep(10 * time.Second)
+				b.stalls[0].spent.Add(int64(test.before))
+				f.decide(1, volley.Lost)
+				f.decide(2, volley.Lost)
+				b.stalls[0].spent.Add(int64(test.waited))
+				time.Sleep(test.until)
+				f.end()
+				f.settle()
+				b.judge()
+				if excused := len(b.failures) == 0; excused != test.excused {
+					t.Errorf("excused: %v, failures: %q", excused, b.failures)
+				}
+			})
+		})
+	}
+}

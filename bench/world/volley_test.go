@@ -46,9 +46,13 @@ func (l *volleyLink) fates(f func(uint64, volley.Fate)) (err error) {
 	return err
 }
 
+// mostRecent is how many messages may be written while a copy is on its way, so that 16 bits tell it
+// from a packet ahead: of 32,768 sequences some are those of acknowledgements.
+const mostRecent = 24_000
+
 // volleyEnd makes an end of a connection between two hosts.
 func (w *world) volleyEnd(c *volley.Conn, home, peer int, served bool) *end {
-	inSession, turn := false, 32_000
+	inSession, turn := false, mostRecent
 	switch c.NetConn().(type) {
 	case *netcode.Conn, *secure.Conn:
 		inSession, turn = !w.plan.lies(home, peer), 0 // because sessions drop copies
