@@ -340,7 +340,7 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 	switch {
 	case !f.promises.exact, f.promises.ordered, f.promises.silent, f.shared:
 		return false
-	case s.at <= f.heard: // not all is answered then: the address of the writer may be forged
+	case f.unheardLocked(uint32(n)): // not all is answered then: the address of the writer may be forged
 		return false
 	case !f.livedAt(s.fated + 5*time.Second), s.full:
 		return false
