@@ -156,7 +156,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 		}
 		t.renewed()
 	}
-	as := h
+	came := h
 	if !message && (e.cfg.AckDelay > 0 || e.cfg.AckGuard) {
 		prompt = e.cfg.AckDelay > 0 && h.AckBits&1 != 0
 		h = h.plain() // as written, its ack may be of a packet that is yet to be sent
@@ -164,7 +164,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if !e.cfg.AckGuard {
 		return h, prompt, true
 	}
-	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, e.source(as, message))
+	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, e.source(came, message))
 	e.acks.judged(claim, e.now)
 	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.acks.contradicted(h, e.now)) {
 		return h, prompt, true
