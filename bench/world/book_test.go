@@ -50,13 +50,6 @@ type occasion struct {
 	host int
 }
 
-// A stall is a wait in a function of a Handler, which holds up all others.
-type stall struct {
-	next  atomic.Int64 // for how long the next function is to wait
-	until atomic.Int64 // when the last wait is over
-	spent atomic.Int64 // how long all functions of Handlers have waited
-}
-
 // counts are figures of a world.
 type counts struct {
 	Written, Read, Delivered, Lost, Refused, Arrived, Confused, Corrupt, Ends, Datagrams, Followed, Drained, Moved, Replayed uint64
@@ -340,7 +333,7 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 	switch {
 	case !f.promises.exact, f.promises.ordered, f.promises.silent, f.shared:
 		return false
-	case f.unheardLocked(uint32(n)): // not all is answered then: the address of the writer may be forged
+	case s.at <= f.heard, f.heard == 0 && s.at < f.sent[0].at+lag: // not all is answered then: the address of the writer may be forged
 		return false
 	case !f.livedAt(s.fated + 5*time.Second), s.full:
 		return false
@@ -610,41 +603,12 @@ func (b *book) noteClose(host, peer int) {
 	b.closings[[2]int{host, peer}] = append(b.closings[[2]int{host, peer}], b.now())
 }
 
-// awaitStall waits until no function of a Handler of a host waits. Serve returns before: it goes on
-// with messages that have come, as its doc says.
-func (b *book) awaitStall(host int) {
-	for b.stalled(host) {
-		time.Sleep(time.Duration(b.stalls[host].until.Load()) - b.now() + time.Millisecond)
-	}
-}
-
 // closedBetween reports whether a host has closed a connection to a peer in a time.
 func (b *book) closedBetween(host, peer int, from, to time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.closings[[2]int{host, peer}], func(at time.Duration) bool { return from <= at && at <= to })
 }
-
-// stall returns for how long a function of a Handler of a host is to wait, once. The caller waits.
-func (b *book) stall(host int) time.Duration {
-	s := &b.stalls[host]
-	d := time.Duration(s.next.Swap(0))
-	if d > 0 {
-		s.until.Store(int64(b.now() + d))
-	}
-	return d
-}
-
-// stalled reports whether a function of a Handler of a host waits, so that nobody may read its socket.
-func (b *book) stalled(host int) bool { return b.stalledAt(host, b.now()) }
-
-// stalledAt reports whether the last such wait was not over at a time.
-func (b *book) stalledAt(host int, at time.Duration) bool {
-	return at < time.Duration(b.stalls[host].until.Load())
-}
-
-// waited returns for how long the functions of Handlers of a host have waited, for room or in a stall.
-func (b *book) waited(host int) time.Duration { return time.Duration(b.stalls[host].spent.Load()) }
 
 // happened notes that something has happened to a host.
 func (b *book) happened(what happening, host int) {

@@ -121,16 +121,62 @@ func TestLostBeforeTheEnd(t *testing.T) {
 					f.write(headerSize, 0, func([]byte) (uint64, error) { return id + 1, nil })
 				}
 				time.Sleep(10 * time.Second)
-				b.stalls[0].spent.Add(int64(test.before))
+				handler := newEnd(b, slowLink{}, route{home: 0, peer: 1, served: true})
+				wait := func(d time.Duration) {
+					b.stalls[0].next.Store(int64(d))
+					handler.take([]byte("no message"), 0)
+				}
+				wait(test.before)
 				f.decide(1, volley.Lost)
+				wait(test.waited)
 				f.decide(2, volley.Lost)
-				b.stalls[0].spent.Add(int64(test.waited))
-				time.Sleep(test.until)
+				time.Sleep(test.until - test.waited)
 				f.end()
 				f.settle()
 				b.judge()
 				if excused := len(b.failures) == 0; excused != test.excused {
 					t.Errorf("excused: %v, failures: %q", excused, b.failures)
+				}
+			})
+		})
+	}
+}
+
+// A message that was read may be Lost if the writer had heard nothing yet. One that never hears of a
+// message may lose those of the first seconds only.
+func TestLostUnheard(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		after   time.Duration // the first message, when the one in question was written
+		heard   bool          // then another was Delivered
+		excused bool
+	}{
+		{"at first", 0, false, true},
+		{"in the first seconds", lag - 1, false, true},
+		{"later", lag, false, false},
+		{"before it heard", time.Minute, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBook(&plan{servers: []serverPlan{{}}, clients: []clientPlan{{}}})
+				f := b.open(route{home: 1, peer: 0, promises: promises{exact: true}, fates: true}, nil)
+				time.Sleep(time.Minute) // all is calm
+				for id := range uint64(2) {
+					f.write(headerSize, 0, func([]byte) (uint64, error) { return id + 1, nil })
+					time.Sleep(test.after)
+				}
+				f.write(headerSize, 0, func([]byte) (uint64, error) { return 3, nil })
+				f.arrived(1)
+				if test.heard {
+					f.arrived(0)
+					f.decide(1, volley.Delivered)
+				}
+				f.decide(2, volley.Lost)
+				time.Sleep(time.Hour)
+				f.end()
+				f.settle()
+				if lost := f.wronglyLost(1, f.sent[1]); lost == test.excused {
+					t.Errorf("wrongly lost: %v", lost)
 				}
 			})
 		})
