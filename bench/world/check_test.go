@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -40,8 +41,8 @@ func (h *host) foreseen(e *end, err error) bool {
 	server := min(e.home, e.peer)
 	switch reasonOf(err) {
 	case peerClosed:
-		if b.stalledAt(server, at) && p.crammed(server, at) {
-			return true // the server's Handler has not been told yet that its connection has ended
+		if p.crammed(server, at) && e.toldLater(at) {
+			return true
 		}
 		if s == porousPlain && b.closedBetween(e.peer, e.home, e.began-2*lag, e.began) {
 			return true // a disconnect of the connection before may come late: all are the same byte
@@ -124,13 +125,19 @@ func (e *end) leftBy(at time.Duration) bool {
 	return len(e.seen) == 0 && e.closedBetween(e.peer, e.home, e.began-lag, at)
 }
 
+// toldLater reports whether the server may have ended the connection by a time, and its Handler was
+// told later: it was stalled, or was polled then.
+func (e *end) toldLater(at time.Duration) bool {
+	return e.stalledAt(min(e.home, e.peer), at) || e.now() < at+endLag || e.leftBy(at+endLag)
+}
+
 // probes are how many messages each client writes after the faults.
 const probes = 30
 
 // probe checks that after the faults all clients and servers hear each other.
 func (w *world) probe() {
 	var all sync.WaitGroup
-	start := w.book.now()
+	start, missed := w.book.now(), make([]atomic.Int64, len(w.plan.servers))
 	for _, h := range w.clients() {
 		all.Go(func() {
 			var probed *end
@@ -149,18 +156,28 @@ func (w *world) probe() {
 			time.Sleep(5 * time.Second)
 			h.mu.Lock()
 			defer h.mu.Unlock()
+			server := w.serverOf(h)
+			roomy := w.plan.roomy(server)
 			switch {
 			case h.end == nil:
 				w.book.fail("host %d: no connection after the faults", h.number)
 			case !h.end.promises.exact:
-			case time.Duration(h.end.answered.Load()) < start:
-				w.book.fail("%v: no answer after the faults, the newest came at %v", h.end, time.Duration(h.end.answered.Load()))
-			case h.end != probed || asked == 0 || probed.answers.Load()-before < int64(asked/2) && w.plan.link.Loss < 0.1 && w.plan.roomy(w.serverOf(h)):
+			case h.end != probed || asked == 0 || probed.answers.Load()-before < int64(asked/2) && w.plan.link.Loss < 0.1 && roomy:
 				w.book.fail("%v: %d answers to %d messages after the faults", h.end, probed.answers.Load()-before, asked)
+			case time.Duration(h.end.answered.Load()) >= start:
+			case roomy:
+				w.book.fail("%v: no answer after the faults, the newest came at %v", h.end, time.Duration(h.end.answered.Load()))
+			default:
+				missed[server].Add(1)
 			}
 		})
 	}
 	all.Wait()
+	for server := range missed {
+		if n := int(missed[server].Load()); w.plan.starved(server, n) {
+			w.book.fail("host %d: %d of %d clients have no answer after the faults", server, n, w.plan.clientsOf(server))
+		}
+	}
 }
 
 // collect checks that connections that were closed are garbage.

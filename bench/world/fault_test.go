@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -146,11 +147,24 @@ func (p *plan) clientsOf(server int) (n int) {
 	return n
 }
 
-// roomy reports whether a server has memory for a small message of each client at once. Those of
-// riptide have no limit for all clients together.
-func (p *plan) roomy(server int) bool {
+// roomFor returns for how many clients a server has memory for a small message of each at once. Those
+// of riptide have no limit for all clients together.
+func (p *plan) roomFor(server int) int {
 	s := p.servers[server].stack
-	return s == riptidePlain || s == riptideSealed || int64(p.clientsOf(server)) <= memoryLimit(p.servers[server])*3/4/leastChunk
+	if s == riptidePlain || s == riptideSealed {
+		return math.MaxInt
+	}
+	return int(memoryLimit(p.servers[server]) * 3 / 4 / leastChunk)
+}
+
+// roomy reports whether a server has memory for a small message of each client at once.
+func (p *plan) roomy(server int) bool { return p.clientsOf(server) <= p.roomFor(server) }
+
+// starved reports whether too many clients of a server have no answer. If there is no room for the
+// messages of all at once, some write after the others each time, and have none.
+func (p *plan) starved(server, missed int) bool {
+	n := p.clientsOf(server)
+	return missed > n-min(n, p.roomFor(server))/2
 }
 
 // leastChunk is what a connection of volley takes for a small message that nobody has read, in bytes.

@@ -1,0 +1,78 @@
+package world
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server that has too little memory ends connections of porous. Its Handler may be told a little
+// later than the client, but it is told.
+func TestEndToldLater(t *testing.T) {
+	const never = time.Hour
+	for _, test := range []struct {
+		name                string
+		crammed             bool
+		asked, left, stalls time.Duration // when the client looks, when the Handler is told, and until when it waits, after the end
+		excused             bool
+	}{
+		{"before", false, time.Minute, 0, 0, true},
+		{"polled", true, time.Minute, endLag, 0, true},
+		{"not crammed", false, time.Minute, endLag, 0, false},
+		{"too late", true, time.Minute, endLag + 1, 0, false},
+		{"never", true, time.Minute, never, 0, false},
+		{"asked at once", true, endLag - 1, never, 0, true},
+		{"asked later", true, endLag, never, 0, false},
+		{"stalled", true, time.Minute, never, 1, true},
+		{"stalled before", true, time.Minute, never, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &plan{servers: []serverPlan{{stack: porousPlain}}, clients: make([]clientPlan, 300)}
+				if test.crammed {
+					p.faults = []fault{{kind: hoard}} // of the largest messages
+				}
+				b := newBook(p)
+				h := &host{w: &world{plan: p, book: b}}
+				server := b.open(route{home: 0, peer: 1, promises: sealed}, nil)
+				client := newEnd(b, slowLink{}, route{home: 1, peer: 0, promises: sealed, served: true, dialed: true})
+				client.sight(server.number)
+				time.Sleep(time.Minute)
+				at := b.now()
+				b.stalls[0].until.Store(int64(at + test.stalls))
+				client.finished(io.EOF)
+				defer time.AfterFunc(test.left, server.leave).Stop()
+				time.Sleep(test.asked)
+				h.explain(client, io.EOF)
+				if excused := len(b.failures) == 0; excused != test.excused {
+					t.Errorf("excused: %v, failures: %q", excused, b.failures)
+				}
+			})
+		})
+	}
+}
+
+// If a server has no room for a small message of each client at once, some may have no answer after
+// the faults, but half of those that it has room for have one.
+func TestStarved(t *testing.T) {
+	for _, test := range []struct {
+		stack           stack
+		config          int
+		clients, missed int
+		starved         bool
+	}{
+		{sessions, 1, 378, 378 - 96, false}, // 256 KiB, of which three quarters are for 192 messages
+		{sessions, 1, 378, 378 - 95, true},
+		{sessions, 1, 100, 50, false},
+		{sessions, 1, 100, 51, true},
+		{riptidePlain, 1, 378, 378 - 189, false},
+		{riptidePlain, 1, 378, 378 - 188, true},
+		{sessions, 1, 0, 0, false},
+	} {
+		p := &plan{servers: []serverPlan{{stack: test.stack, config: test.config}}, clients: make([]clientPlan, test.clients)}
+		if got := p.starved(0, test.missed); got != test.starved {
+			t.Errorf("%+v: starved: %v", test, got)
+		}
+	}
+}
