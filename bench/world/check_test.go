@@ -41,8 +41,8 @@ func (h *host) foreseen(e *end, err error) bool {
 	server := min(e.home, e.peer)
 	switch reasonOf(err) {
 	case peerClosed:
-		if p.crammed(server, at) && e.toldLater(at) {
-			return true
+		if p.crammed(server, at) && (b.stalledAt(server, at) || s == porousPlain && e.toldSoon(at)) {
+			return true // the server's Handler had not been told yet that its connection has ended
 		}
 		if s == porousPlain && b.closedBetween(e.peer, e.home, e.began-2*lag, e.began) {
 			return true // a disconnect of the connection before may come late: all are the same byte
@@ -125,11 +125,9 @@ func (e *end) leftBy(at time.Duration) bool {
 	return len(e.seen) == 0 && e.closedBetween(e.peer, e.home, e.began-lag, at)
 }
 
-// toldLater reports whether the server may have ended the connection by a time, and its Handler was
-// told later: it was stalled, or was polled then.
-func (e *end) toldLater(at time.Duration) bool {
-	return e.stalledAt(min(e.home, e.peer), at) || e.now() < at+endLag || e.leftBy(at+endLag)
-}
+// toldSoon reports whether the Handler of the peer may be told of an end soon after a time, as one that
+// is polled.
+func (e *end) toldSoon(at time.Duration) bool { return e.now() < at+endLag || e.leftBy(at+endLag) }
 
 // probes are how many messages each client writes after the faults.
 const probes = 30

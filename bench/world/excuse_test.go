@@ -13,23 +13,25 @@ func TestEndToldLater(t *testing.T) {
 	const never = time.Hour
 	for _, test := range []struct {
 		name                string
+		stack               stack
 		crammed             bool
 		asked, left, stalls time.Duration // when the client looks, when the Handler is told, and until when it waits, after the end
 		excused             bool
 	}{
-		{"before", false, time.Minute, 0, 0, true},
-		{"polled", true, time.Minute, endLag, 0, true},
-		{"not crammed", false, time.Minute, endLag, 0, false},
-		{"too late", true, time.Minute, endLag + 1, 0, false},
-		{"never", true, time.Minute, never, 0, false},
-		{"asked at once", true, endLag - 1, never, 0, true},
-		{"asked later", true, endLag, never, 0, false},
-		{"stalled", true, time.Minute, never, 1, true},
-		{"stalled before", true, time.Minute, never, 0, false},
+		{"before", porousPlain, false, time.Minute, 0, 0, true},
+		{"polled", porousPlain, true, time.Minute, endLag, 0, true},
+		{"not crammed", porousPlain, false, time.Minute, endLag, 0, false},
+		{"volley", volleyPolled, true, time.Minute, endLag, 0, false},
+		{"too late", porousPlain, true, time.Minute, endLag + 1, 0, false},
+		{"never", porousPlain, true, time.Minute, never, 0, false},
+		{"asked at once", porousPlain, true, endLag - 1, never, 0, true},
+		{"asked later", porousPlain, true, endLag, never, 0, false},
+		{"stalled", porousPlain, true, time.Minute, never, 1, true},
+		{"stalled before", porousPlain, true, time.Minute, never, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &plan{servers: []serverPlan{{stack: porousPlain}}, clients: make([]clientPlan, 300)}
+				p := &plan{servers: []serverPlan{{stack: test.stack}}, clients: make([]clientPlan, 300)}
 				if test.crammed {
 					p.faults = []fault{{kind: hoard}} // of the largest messages
 				}
