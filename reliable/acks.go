@@ -82,7 +82,7 @@ type acks struct {
 	// The newest message whose acks were believed.
 	spoke    uint16 // its sequence
 	spokeAck uint16 // its ack
-	spokeAt  uint16 // when it came, see coarse; 0: there is none
+	spoken   bool   // there is such a message
 
 	first uint8 // messages sampled, up to sampledFirst
 	alone uint8 // claims of that kind in a row, up to mostAlone
@@ -255,7 +255,7 @@ func (a *acks) free(g *env) {
 
 // forgetReceived makes a talk as before the first packet, which is answered at once.
 func (a *acks) forgetReceived() {
-	a.unspoken()
+	a.spoken = false
 	if t := a.talk; t != nil {
 		t.ackState = ackState{gapAt: never, sentAt: t.sentAt}
 		t.tellFrom(noneHeard - ackAhead)
@@ -376,46 +376,21 @@ func (a *acks) answerBeginner(g *env, newest uint16) {
 }
 
 // speaks notes that the acks of a message were believed.
-func (a *acks) speaks(s, ack uint16, now int64) {
-	if !a.spoken() || int16(s-a.spoke) > 0 {
-		a.spoke, a.spokeAck, a.spokeAt = s, ack, coarse(now)
+func (a *acks) speaks(s, ack uint16) {
+	if !a.spoken || int16(s-a.spoke) > 0 {
+		a.spoke, a.spokeAck, a.spoken = s, ack, true
 	}
 }
 
-// spoken reports whether there is a message that spoke.
-func (a *acks) spoken() bool { return a.spokeAt != 0 }
-
-// unspoken forgets the message that spoke last.
-func (a *acks) unspoken() { a.spokeAt = 0 }
-
-// coarse returns a time in quarters of a second, about, modulo five hours, and never 0.
-func coarse(t int64) uint16 { return uint16(t>>coarseShift) | 1 }
-
-const coarseShift = 28
-
 // reach notes a packet that was accepted. What spoke so far behind would soon seem to be ahead.
 func (a *acks) reach(s uint16) {
-	if d := s - a.spoke; a.spoken() && d < halfRange && d >= halfRange/2 {
-		a.unspoken()
+	if d := s - a.spoke; d < halfRange && d >= halfRange/2 {
+		a.spoken = false
 	}
 }
 
 // late reports whether a message whose acks were believed was sent after the packet s.
-func (a *acks) late(s uint16) bool { return a.spoken() && int16(a.spoke-s) > 0 }
-
-// contradicted reports whether a message that was sent after the packet of h, and whose acks
-// were believed, has an older ack: h speaks of our predecessor. But that message may be forged,
-// so it is forgotten if it is older than datagrams live, and no later one has spoken since.
-func (a *acks) contradicted(h Header, now int64) bool {
-	if !a.late(h.Sequence) || int16(h.Ack-a.spokeAck) <= 0 {
-		return false
-	}
-	if coarse(now)-a.spokeAt > uint16(jumpSilence>>coarseShift)+1 {
-		a.unspoken()
-		return false
-	}
-	return true
-}
+func (a *acks) late(s uint16) bool { return a.spoken && int16(a.spoke-s) > 0 }
 
 // timely reports whether the header of a packet may be as old as its place: a message that
 // was sent later has an ack as new, or there are some that lack fragments and have told nothing.
@@ -424,7 +399,7 @@ func (a *acks) timely(h Header, unfinished bool) bool {
 	if a.late(h.Sequence) {
 		return int16(h.Ack-a.spokeAck) <= 0
 	}
-	return unfinished && a.spoken()
+	return unfinished && a.spoken
 }
 
 // judged notes what the acks of a header turned out to be.

@@ -163,6 +163,43 @@ func (o *outbound) disbelieved(ack uint16) {
 	}
 }
 
+// An outdated knows which packets of the other side are older than those of ours that acks had
+// named before they were sent. If they name such a packet, they speak of our predecessor's. These are all that
+// the other side sent before a packet that had come when we sent the earliest such packet, or that
+// showed a window without our predecessor's.
+type outdated struct {
+	to uint16 // sequence of the newest of them
+	at uint16 // when that was noted, see coarse; 0: there is none
+}
+
+// reach notes that packets up to s are outdated.
+func (o *outdated) reach(s uint16, now int64) {
+	if o.at == 0 || int16(s-o.to) > 0 {
+		*o = outdated{s, coarse(now)}
+	}
+}
+
+// covers reports whether packet s is outdated. The packet that showed it may be forged, so it is
+// forgotten once it is older than datagrams live.
+func (o *outdated) covers(s uint16, now int64) bool {
+	if o.at != 0 && coarse(now)-o.at > uint16(jumpSilence>>coarseShift)+1 {
+		o.at = 0
+	}
+	return o.at != 0 && int16(s-o.to) <= 0
+}
+
+// accepted notes that s was accepted. What is so far behind would soon seem to be ahead.
+func (o *outdated) accepted(s uint16) {
+	if d := s - o.to; d < halfRange && d >= halfRange/2 {
+		o.at = 0
+	}
+}
+
+// coarse returns a time in quarters of a second, about, modulo five hours, and never 0.
+func coarse(t int64) uint16 { return uint16(t>>coarseShift) | 1 }
+
+const coarseShift = 28
+
 // early reports whether an ack may be one that named its packet before that was sent.
 func (o *outbound) early(ack uint16) bool { return o.overdue.early(uint32(o.idOf(ack))) }
 
@@ -172,7 +209,7 @@ func (o *outbound) tellsNews(h Header) bool {
 		return false
 	}
 	s := h.newestNamed()
-	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
+	if d := int(uint16(o.nextID) - 1 - s); d >= int(o.count) {
 		return false
 	}
 	return o.idOf(s) >= o.overdue.heard

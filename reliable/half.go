@@ -34,7 +34,7 @@ func (o *outbound) olderHalf() (lost float32, sent, acked span) {
 	}
 	lost = h.lost()
 	n := len(o.ring)
-	first, last := o.nextID-uint64(min(n, o.count)), o.nextID-uint64(n/2)-1
+	first, last := o.nextID-uint64(min(n, int(o.count))), o.nextID-uint64(n/2)-1
 	at := func(id uint64) int64 { return o.record(uint16(id)).at }
 	sent = span{h.bytes, at(first), at(last), true}
 	if h.acked == 0 {

@@ -72,6 +72,7 @@ func (e *innerEndpoint) Renew() {
 	if e.in.newsAt != never || !e.parts.lacksFirst() {
 		e.in.renew(&e.env)
 		e.acks.forgetReceived()
+		e.out.outdated = outdated{}
 		e.parts.restart(&e.env, 0, nil)
 	}
 }

@@ -35,7 +35,8 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	}
 	v, believed, jumped := e.in.guard(e.now, s)
 	if jumped {
-		e.acks.unspoken()
+		e.acks.spoken = false
+		e.out.outdated = outdated{}
 		e.startAt(s)
 	}
 	return v, believed
@@ -156,6 +157,7 @@ func (e *Endpoint) tellsNews(h Header, message bool) bool {
 func (e *Endpoint) renewAt(s uint16) {
 	e.in.renew(&e.env)
 	e.acks.forgetReceived()
+	e.out.outdated = outdated{}
 	e.parts.restart(&e.env, 0, e.parts.begun(s, e.now))
 	if e.in.begin(s) {
 		e.startAt(s)

@@ -49,12 +49,13 @@ type outbound struct {
 	ring    []sentRecord // by sequence modulo its length; nil before the first packet
 	pending seq.Bits     // packets not acknowledged; for powers of two only
 	odd     *seq.Window  // for other sizes only
-	count   int          // packets present, the newest ones; for powers of two only
+	count   int32        // packets present, the newest ones; for powers of two only
 
-	open      int32  // packets whose fate is undecided
-	scale     int16  // by how much the loss margin has grown, see scaleUnit
-	falls     uint8  // packets presumed lost since the scale changed
-	halved    bool   // there is an older half of which sums are kept
+	open      int32 // packets whose fate is undecided
+	scale     int16 // by how much the loss margin has grown, see scaleUnit
+	falls     uint8 // packets presumed lost since the scale changed
+	halved    bool  // there is an older half of which sums are kept
+	outdated  outdated
 	decidedTo uint64 // packets before this one are decided, or out of the window
 	overdue   overdue
 	recent    recentFates
@@ -89,6 +90,7 @@ func (o *outbound) restart() {
 
 func (o *outbound) empty() {
 	o.count, o.open, o.half, o.overdue = 0, 0, halfSums{}, overdue{}
+	o.outdated = outdated{}
 	o.recent, o.ackedAt = 0, 0
 	if o.odd != nil {
 		o.odd.Restart(uint16(o.nextID))
@@ -106,10 +108,10 @@ func (o *outbound) push(s uint16, r sentRecord) (out sentRecord, evicted bool) {
 	n := len(o.ring)
 	slot := &o.ring[int(s)&(n-1)]
 	half := n / 2
-	if o.halved && o.count >= half {
+	if o.halved && int(o.count) >= half {
 		o.half.add(&o.ring[(int(s)-half)&(n-1)], 1)
 	}
-	if o.count == n {
+	if int(o.count) == n {
 		out, evicted = *slot, true
 		if o.halved {
 			o.half.add(slot, -1)
@@ -130,7 +132,7 @@ func (o *outbound) unacked(ack uint16, ackBits uint32) uint32 {
 	if o.count == 0 {
 		return 0
 	}
-	return ackBits & o.pending.Last32(ack) & validAcks(uint16(o.nextID)-1-ack, o.count)
+	return ackBits & o.pending.Last32(ack) & validAcks(uint16(o.nextID)-1-ack, int(o.count))
 }
 
 // unackedOdd is unacked for a size that is not a power of two.
@@ -187,24 +189,24 @@ func (o *outbound) resize(g *env, n int) {
 	}
 	g.give(max(0, -delta))
 	g.hold(sentBytes(n) - sentBytes(len(o.ring)) - delta)
-	count := min(o.count, n)
+	count := min(int(o.count), n)
 	ring := make([]sentRecord, n)
 	for i := range count {
 		s := uint16(o.nextID) - 1 - uint16(i)
 		ring[int(s)&(n-1)] = *o.record(s)
 	}
 	o.pending = o.pending.Resize(n, uint16(o.nextID)-1, count)
-	o.ring, o.count = ring, count
+	o.ring, o.count = ring, int32(count)
 }
 
 // grow doubles a window that is full at first, or whose older half a packet enters undecided.
 func (o *outbound) grow(g *env) {
 	n := len(o.ring)
 	switch {
-	case o.count < n/2 || n >= g.cfg.MaxWindow:
+	case int(o.count) < n/2 || n >= g.cfg.MaxWindow:
 		return
 	case n < firstSentWindow:
-		if o.count < n {
+		if int(o.count) < n {
 			return
 		}
 		o.resize(g, 2*n)
@@ -311,7 +313,7 @@ func (o *outbound) settle(a acknowledged) {
 // prompt returns the round-trip time by an acknowledgement that left as s arrived. One that
 // comes again a usual round trip later is from a peer that does not know what it says.
 func (o *outbound) prompt(g *env, s uint16, usual int64) (rtt int64, ok bool) {
-	if d := int(uint16(o.nextID) - 1 - s); d >= o.count {
+	if d := int(uint16(o.nextID) - 1 - s); d >= int(o.count) {
 		return 0, false
 	}
 	r := o.record(s)
@@ -324,7 +326,7 @@ func (o *outbound) prompt(g *env, s uint16, usual int64) (rtt int64, ok bool) {
 // span returns how far back the window reaches; further around 0 at odd sizes.
 func (o *outbound) span() int {
 	if o.odd == nil {
-		return o.count
+		return int(o.count)
 	}
 	return int(min(uint64(2*len(o.ring)), o.sent()))
 }
@@ -487,7 +489,7 @@ func (o *outbound) shrink(g *env, old int64, lost func(id uint64)) {
 // trim drops packets older than all undecided ones, and shrinks a growing window.
 func (o *outbound) trim(g *env) {
 	keep := 0
-	for d := o.count - 1; d >= 0; d-- {
+	for d := int(o.count) - 1; d >= 0; d-- {
 		if o.record(uint16(o.nextID) - 1 - uint16(d)).undecided() {
 			keep = d + 1
 			break
@@ -497,9 +499,9 @@ func (o *outbound) trim(g *env) {
 	if keep > n {
 		n = 1 << bits.Len(uint(keep-1))
 	}
-	if keep == o.count && n == len(o.ring) {
+	if keep == int(o.count) && n == len(o.ring) {
 		return
 	}
-	o.count = keep
+	o.count = int32(keep)
 	o.resize(g, n)
 }

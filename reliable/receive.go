@@ -83,6 +83,7 @@ func (e *Endpoint) receivePacket(h Header, payload []byte, size int, begun int64
 	gap := begun == never && h.Sequence != e.in.seen.Next() && (len(payload) > 0 || e.in.seen.Ahead(h.Sequence))
 	e.in.accept(&e.env, h.Sequence, e.headered(size))
 	e.acks.reach(h.Sequence)
+	e.out.outdated.accepted(h.Sequence)
 	if e.grows() {
 		e.meter.flowing(&e.env).received.add(e.headered(size), e.now)
 	}
@@ -112,7 +113,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 		}
 	}
 	if message {
-		e.acks.speaks(told.Sequence, told.Ack, e.now)
+		e.acks.speaks(told.Sequence, told.Ack)
 	}
 	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
 	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
@@ -151,7 +152,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if t := e.acks.talk; t != nil {
 		if message && t.repeats(h) {
-			e.acks.speaks(h.Sequence, h.Ack, e.now)
+			e.acks.speaks(h.Sequence, h.Ack)
 			return h, false, false // as in a flood
 		}
 		t.renewed()
@@ -164,9 +165,13 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if !e.cfg.AckGuard {
 		return h, prompt, true
 	}
+	floor := e.out.claims.floor
 	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, e.source(came, message))
 	e.acks.judged(claim, e.now)
-	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.acks.contradicted(h, e.now)) {
+	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.out.outdated.covers(h.Sequence, e.now)) {
+		if floor != 0 && e.out.claims.floor == 0 { // the window shows none of our predecessor's packets
+			e.out.outdated.reach(h.Sequence, e.now)
+		}
 		return h, prompt, true
 	}
 	e.out.disbelieved(h.Ack)

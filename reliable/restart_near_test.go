@@ -151,38 +151,124 @@ func TestRestartNearEarlyAckOfStalePacket(t *testing.T) {
 }
 
 // A packet that was sent to our predecessor, and comes for the first time when what it names
-// has left, acknowledges nothing, however many come: a message that was sent later shows an
-// older ack. That message is forgotten after 10 s, because it may be forged.
+// has left, acknowledges nothing, however many come: a packet that was sent later had come when that
+// left. It is forgotten after 10 s, because it may be forged.
 func TestRestartNearLateEarlyAck(t *testing.T) {
-	s, now := nearRestart(t, true)
-	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_040, 1010, true)), "as its predecessor said")
-	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_050, 1002, true)))
-	for i := range uint32(20) {
-		s.message(now, 3+i, 8)
+	for _, message := range []bool{false, true} {
+		s, now := nearRestart(t, true)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_040, 1010, true)), "as its predecessor said")
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_050, 1002, message)))
+		for i := range uint32(20) {
+			s.message(now, 3+i, 8)
+		}
+		acked := func() uint64 { return s.Counters().PacketsAcked }
+		before := acked()
+		for i := range uint16(28) {
+			require.Equal(t, Delivered, s.Receive(now, acknowledging(10_010+i, 1010, i > 0)))
+			now = now.Add(350 * time.Millisecond)
+		}
+		require.Equal(t, before, acked())
+		require.Zero(t, s.Inner().Renewals())
+		now = now.Add(time.Second)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_039, 1010, true)))
+		require.Equal(t, before+1, acked(), "it forgot the packet that had come")
 	}
-	acked := func() uint64 { return s.Counters().PacketsAcked }
-	before := acked()
-	for i := range uint16(28) {
-		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_010+i, 1010, i > 0)))
-		now = now.Add(350 * time.Millisecond)
-	}
-	require.Equal(t, before, acked())
-	require.Zero(t, s.Inner().Renewals())
-	now = now.Add(time.Second)
-	require.Equal(t, Delivered, s.Receive(now, acknowledging(10_039, 1010, true)))
-	require.Equal(t, before+1, acked(), "it forgot the message that spoke")
 }
 
-// However long ago a message spoke, it contradicts for 10 s only, and is forgotten then.
-func TestContradictionsEnd(t *testing.T) {
+// A packet of the other side that shows a window without our predecessor's packets shows that what
+// was sent before it may be about these.
+func TestRestartNearLateEarlyAckBehindFloor(t *testing.T) {
+	for _, message := range []bool{false, true} {
+		s, now := newRestarter(t, someTime, 1000), someTime
+		s.message(now, 0, 8)
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{10_000, 1010, 0xfff7})), "as its predecessor said")
+		for i := range uint32(20) {
+			s.message(now, 1+i, 8)
+		}
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{10_005, 1007, 1})), "as its window says, which takes late packets")
+		require.EqualValues(t, 10_000, s.Endpoint.out.outdated.to)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_020, 1003, message)))
+		require.EqualValues(t, 2, s.Counters().PacketsAcked)
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{10_019, 1010, 0x3ff})))
+		require.EqualValues(t, 2, s.Counters().PacketsAcked, "sent before")
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{10_018, 1009, 1})))
+		require.EqualValues(t, 3, s.Counters().PacketsAcked, "sent before, of another packet")
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_021, 1010, true)))
+		require.EqualValues(t, 4, s.Counters().PacketsAcked, "sent after")
+	}
+}
+
+// What is outdated is forgotten when the window begins anew, or when it has gone far ahead.
+func TestOutdatedIsForgotten(t *testing.T) {
+	for name, forget := range map[string]func(*restarter, time.Time){
+		"renewed by news": func(s *restarter, now time.Time) { s.Receive(now, acknowledging(9990, 1004, true)) },
+		"renewed":         func(s *restarter, _ time.Time) { s.Inner().Renew() },
+		"reset":           func(s *restarter, _ time.Time) { s.Reset() },
+		"far ahead":       func(s *restarter, now time.Time) { forward(t, s, now, halfRange/2) },
+		"behind a jump": func(s *restarter, now time.Time) {
+			now = now.Add(10 * time.Second)
+			s.Receive(now, acknowledging(55_000, 1001, true))
+			require.Equal(t, Delivered, s.Receive(now, acknowledging(55_001, 1001, true)))
+			require.Zero(t, s.Inner().Renewals())
+		},
+	} {
+		s, now := nearRestart(t, true)
+		require.Equal(t, Delivered, s.Receive(now, acknowledging(10_040, 1003, true)), "as its predecessor said")
+		s.message(now, 3, 8)
+		s.message(now, 4, 8)
+		require.True(t, s.Endpoint.out.outdated.covers(10_040, s.now), name)
+		require.False(t, s.Endpoint.out.outdated.covers(10_041, s.now), name)
+		forget(s, now)
+		require.Zero(t, s.Endpoint.out.outdated.at, name)
+	}
+	s, now := nearRestart(t, true)
+	s.Receive(now, acknowledging(10_040, 1003, true))
+	s.message(now, 3, 8)
+	s.Inner().Renew()
+	s.Receive(now, acknowledging(20_000, 1004, true))
+	s.Inner().Renew()
+	s.message(now, 4, 8)
+	require.Zero(t, s.Endpoint.out.outdated.at, "nothing has come")
+
+	s, now = nearRestart(t, true)
+	s.Receive(now, acknowledging(10_040, 1005, true))
+	s.Receive(now, acknowledging(10_041, 1003, true))
+	s.message(now, 3, 8)
+	s.Receive(now, acknowledging(10_050, 1003, true))
+	s.message(now, 4, 8)
+	require.EqualValues(t, 10_041, s.Endpoint.out.outdated.to, "what came later may know of the first")
+
+	s, now = nearRestart(t, true)
+	s.Receive(now, acknowledging(10_040, 1003, true))
+	s.message(now, 3, 8)
+	forward(t, s, now, halfRange/2-1)
+	require.NotZero(t, s.Endpoint.out.outdated.at)
+}
+
+// forward has packets accepted up to so many behind 10,040, none of which tells anything.
+func forward(t testing.TB, s *restarter, now time.Time, n int) {
+	for i := 0; i < n; {
+		i = min(i+60, n)
+		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{uint16(10_040 + i), 1002, 2})))
+	}
+}
+
+// However long ago it was shown that packets are outdated, that holds for 10 s only, and is forgotten then.
+func TestOutdatedEnds(t *testing.T) {
 	for _, begin := range []time.Duration{0, time.Second, 7 * time.Hour} {
 		for after, want := range map[time.Duration]bool{0: true, 10 * time.Second: true, 11 * time.Second: false, 3 * time.Hour: false, 4 * time.Hour: false} {
-			var a acks
-			a.speaks(1000, 50, int64(begin))
-			require.False(t, a.contradicted(Header{Sequence: 1001, Ack: 60}, int64(begin)), "a later one")
-			require.False(t, a.contradicted(Header{Sequence: 990, Ack: 50}, int64(begin)), "as old an ack")
-			require.Equal(t, want, a.contradicted(Header{Sequence: 990, Ack: 60}, int64(begin+after)), "%v after %v", after, begin)
-			require.Equal(t, want, a.spoken(), "%v after %v", after, begin)
+			var o outdated
+			require.False(t, o.covers(0, int64(begin)))
+			o.reach(1000, int64(begin))
+			o.reach(999, int64(begin+after))
+			require.False(t, o.covers(1001, int64(begin)))
+			require.Equal(t, want, o.covers(1000, int64(begin+after)), "%v after %v", after, begin)
+			require.Equal(t, want, o.covers(999, int64(begin)), "%v after %v", after, begin)
+			if !want {
+				o.reach(990, int64(begin+after))
+				require.True(t, o.covers(990, int64(begin+after)))
+				require.False(t, o.covers(991, int64(begin+after)))
+			}
 		}
 	}
 }
@@ -211,17 +297,21 @@ func TestForetold(t *testing.T) {
 		require.False(t, o.early(test.first-1), name)
 		require.True(t, o.early(test.first) && o.early(test.end-1), name)
 		require.False(t, o.early(test.end), name)
+		require.True(t, o.earliest(test.first), name)
+		require.False(t, o.earliest(test.first+1), name)
 	}
+	require.False(t, new(overdue).earliest(0))
 }
 
 // The newest message that spoke counts, until it is too far behind to be compared.
 func TestNewestThatSpoke(t *testing.T) {
 	s, now := nearRestart(t, true)
 	a := &s.acks
-	a.speaks(10_005, 0, 1)
+	a.speaks(10_005, 0)
+	a.reach(10_005)
 	require.True(t, a.late(10_005))
 	require.False(t, a.late(10_006))
-	for sequence := uint16(10_008); a.spoken(); sequence += 60 {
+	for sequence := uint16(10_008); a.spoken; sequence += 60 {
 		require.LessOrEqual(t, sequence, uint16(10_006+halfRange/2+60))
 		require.False(t, a.late(sequence))
 		require.Equal(t, Delivered, s.Receive(now, AppendHeader(nil, Header{sequence, 1002, 2})))
@@ -236,7 +326,7 @@ func TestNewestThatSpoke(t *testing.T) {
 	require.Equal(t, Delivered, s.Receive(now, acknowledging(55_001, 1002, true)))
 	require.EqualValues(t, 55_001, s.acks.spoke, "behind a jump")
 	s.Reset()
-	require.False(t, s.acks.spoken())
+	require.False(t, s.acks.spoken)
 }
 
 // Once the other side has shown by news that it has started anew, its opening is what

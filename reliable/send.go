@@ -42,6 +42,9 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 		t.renewed()
 	}
 	id = e.out.nextID
+	if e.out.overdue.earliest(uint32(id)) && !e.in.unmet {
+		e.out.outdated.reach(e.in.newest(), e.now)
+	}
 	lostID, lost := e.out.next(&e.env, len(payload))
 	fragments := 0
 	if len(payload) > int(e.fragmentAbove) {

@@ -71,6 +71,9 @@ func (o *overdue) foretell(id uint32) {
 // early reports whether an ack of packet id may be older than that.
 func (o *overdue) early(id uint32) bool { return id-o.first < uint32(o.foretold) }
 
+// earliest reports whether packet id is the first that was foretold.
+func (o *overdue) earliest(id uint32) bool { return o.foretold > 0 && id == o.first }
+
 // passed forgets the packets before id, which the other side's ack has passed.
 func (o *overdue) passed(id uint64) {
 	if id > o.heard {
