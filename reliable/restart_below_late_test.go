@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A laggard is a network between two endpoints where each datagram takes another time.
@@ -89,7 +89,7 @@ func TestRestartBelowLateAcks(t *testing.T) {
 							n.run(time.Second)
 							for i, fate := range c.fates {
 								if fate == FateDelivered {
-									assert.Equal(t, 1, s.got[i], "seed %d, %d packets before, %d below, jitter %v, loss %v, talks %v: message %d",
+									require.Equal(t, 1, s.got[i], "seed %d, %d packets before, %d below, jitter %v, loss %v, talks %v: message %d",
 										seed, former, below, jitter, loss, talks, i)
 								}
 							}
