@@ -18,7 +18,7 @@ type dialogue struct {
 // answered at once where that is due.
 func newDialogue(t *testing.T) *dialogue {
 	d := newStranger(t)
-	d.e.counters.packetsAcked++
+	d.e.answered = true
 	return d
 }
 
@@ -128,6 +128,42 @@ func TestAckOfStranger(t *testing.T) {
 	d.control(80, last+2, 1<<(last+3)-1) // as soon as it has
 	d.receive(90, last+3, 'x')
 	d.control(90, last+3, 1<<(last+4)-1)
+}
+
+// The other side has acknowledged something also if its ack comes when the packet has left the window:
+// after a long silence, or behind many others.
+func TestAckedBehindWindow(t *testing.T) {
+	for h, want := range map[Header]bool{
+		{1, 1001, 1}:       true,
+		{1, 1000, 1}:       true,
+		{1, 1001, 0b10}:    true,
+		{1, 1002, 0b11}:    false, // the next
+		{1, 999, 1}:        false, // before the first
+		{1, noneHeard, 0}:  false,
+		{1, 1001, 1 << 31}: false,
+	} {
+		s := newRestarter(t, someTime, 1000)
+		for range 2 {
+			_, err := s.Send(someTime, nil, &s.out)
+			require.NoError(t, err)
+		}
+		now := someTime.Add(time.Minute)
+		s.Compact(now)
+		require.False(t, s.Acked())
+		s.Receive(now, append(AppendHeader(nil, h), 1, 2, 3, 4))
+		require.Equal(t, want, s.Acked(), "%v", h)
+		require.Zero(t, s.Counters().PacketsAcked)
+		s.Reset()
+		require.False(t, s.Acked())
+	}
+
+	o := &outbound{first: 1000, nextID: 1050}
+	for h, want := range map[Header]bool{
+		{0, 1049, 1}: true, {0, 1049, 0}: false, {0, 1050, 1}: false, {0, 1050, 0b10}: true,
+		{0, 1000, 1}: true, {0, 1000, 0b10}: false, {0, 999, 1}: false, {0, 1031, 1 << 31}: true, {0, 1030, 1 << 31}: false,
+	} {
+		require.Equal(t, want, o.names(h), "%v", h)
+	}
 }
 
 // Packets that left before anything was heard tell of no round trip: whoever they
@@ -437,7 +473,7 @@ func TestControlPresses(t *testing.T) {
 	if e.Inner().ControlPresses() {
 		t.Error("a fresh endpoint wants a control packet")
 	}
-	e.counters.packetsAcked++
+	e.answered = true
 	var out Batch
 	pressed := 0
 	receive := func(now time.Time, s uint16) {

@@ -203,6 +203,11 @@ const coarseShift = 28
 // early reports whether an ack may be one that named its packet before that was sent.
 func (o *outbound) early(ack uint16) bool { return o.overdue.early(uint32(o.idOf(ack))) }
 
+// names reports whether h acknowledges a packet of ours, also if that has left the window.
+func (o *outbound) names(h Header) bool {
+	return h.AckBits != 0 && uint64(uint16(o.nextID)-1-h.newestNamed()) < o.sent()
+}
+
 // tellsNews reports whether h acknowledges a packet sent after all acknowledged ones.
 func (o *outbound) tellsNews(h Header) bool {
 	if h.AckBits == 0 {

@@ -147,6 +147,7 @@ func (e *Endpoint) Reset() {
 	e.acks.forgetReceived()
 	e.meter.freeFlows(&e.env)
 	e.counters.reset()
+	e.answered = false
 	e.extras.forget()
 }
 

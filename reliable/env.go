@@ -23,6 +23,7 @@ type env struct {
 	busy     bool // a callback is running
 	doubted  bool // see Doubt
 	fated    bool // the handler is a FateHandler
+	answered bool // see Acked
 	counters counters
 }
 
@@ -75,7 +76,7 @@ func (g *env) enter() (was bool) {
 func (g *env) leave(was bool) { g.busy = was }
 
 // Acked reports whether the other side has acknowledged a packet since New or Reset.
-func (g *env) Acked() bool { return g.counters.packetsAcked > 0 }
+func (g *env) Acked() bool { return g.answered }
 
 // MemoryUsage returns the bytes held beyond the Endpoint itself.
 func (g *env) MemoryUsage() int { return g.mem }

@@ -115,6 +115,7 @@ func (e *Endpoint) handleAcks(told Header, message bool) {
 	if message {
 		e.acks.speaks(told.Sequence, told.Ack)
 	}
+	e.answered = e.answered || e.out.names(h)
 	mask, next := e.out.unacked(h.Ack, h.AckBits), e.out.nextID
 	if t := e.acks.talk; t != nil && message && e.cfg.AckBuffer < 0 {
 		t.handled(told)
