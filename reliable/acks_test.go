@@ -164,6 +164,9 @@ func TestAckedBehindWindow(t *testing.T) {
 	} {
 		require.Equal(t, want, o.names(h), "%v", h)
 	}
+	o.nextID = 2000
+	require.True(t, o.names(Header{0, 1744, 1}))
+	require.False(t, o.names(Header{0, 1743, 1}), "a guess would name it soon")
 }
 
 // Packets that left before anything was heard tell of no round trip: whoever they

@@ -203,9 +203,10 @@ const coarseShift = 28
 // early reports whether an ack may be one that named its packet before that was sent.
 func (o *outbound) early(ack uint16) bool { return o.overdue.early(uint32(o.idOf(ack))) }
 
-// names reports whether h acknowledges a packet of ours, also if that has left the window.
+// names reports whether h acknowledges one of our latest packets, also if that has left the window.
+// If older ones counted, a guess would soon name one.
 func (o *outbound) names(h Header) bool {
-	return h.AckBits != 0 && uint64(uint16(o.nextID)-1-h.newestNamed()) < o.sent()
+	return h.AckBits != 0 && uint64(uint16(o.nextID)-1-h.newestNamed()) < min(o.sent(), trustedWindow)
 }
 
 // tellsNews reports whether h acknowledges a packet sent after all acknowledged ones.
