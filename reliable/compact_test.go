@@ -118,8 +118,12 @@ func TestCompactAgain(t *testing.T) {
 		out.Reset()
 		mustSend(t, e, testTime(0), []byte{1}, &out)
 	}
+	full := e.MemoryUsage()
 	e.Compact(testTime(1))
 	before := e.MemoryUsage()
+	if before > full {
+		t.Errorf("%d bytes after Compact, want at most %d", before, full)
+	}
 	if n := testing.AllocsPerRun(10, func() { e.Compact(testTime(1)) }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}

@@ -486,7 +486,8 @@ func (o *outbound) shrink(g *env, old int64, lost func(id uint64)) {
 	}
 }
 
-// trim drops packets older than all undecided ones, and shrinks a growing window.
+// trim drops packets older than all undecided ones, and shrinks a growing window. Those that are
+// left stay in its newer half, because it grows when an undecided one leaves that.
 func (o *outbound) trim(g *env) {
 	keep := 0
 	for d := int(o.count) - 1; d >= 0; d-- {
@@ -498,6 +499,9 @@ func (o *outbound) trim(g *env) {
 	n := minSentWindow
 	if keep > n {
 		n = 1 << bits.Len(uint(keep-1))
+	}
+	if n >= firstSentWindow {
+		n = min(2*n, len(o.ring))
 	}
 	if keep == int(o.count) && n == len(o.ring) {
 		return

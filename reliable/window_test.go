@@ -79,6 +79,31 @@ func TestEmptyPacketsPushNothingOut(t *testing.T) {
 	}
 }
 
+// Nor do they behind Compact, however old the oldest message is that waits for an ack.
+func TestCompactKeepsRoom(t *testing.T) {
+	for before := 0; before <= 70; before++ {
+		for after := 1; after <= 100; after++ {
+			a, b := newLoop(t)
+			a.say(b)
+			acks := b.in.header(b.out.nextID)
+			var out Batch
+			for i := range before + after {
+				if i == before {
+					a.Compact(a.now)
+				}
+				out.Reset()
+				if _, err := a.Send(a.now, nil, &out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.Receive(a.now, append(AppendHeader(nil, acks), 1))
+			if a.lost > 0 || a.InFlight() > 0 {
+				t.Fatalf("%d packets before Compact and %d after: %d messages are lost, %d in flight", before, after, a.lost, a.InFlight())
+			}
+		}
+	}
+}
+
 // A loopEnd is one of two endpoints with nothing between them.
 type loopEnd struct {
 	*Endpoint
