@@ -335,10 +335,27 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 		return false
 	case s.at <= f.heard, f.heard == 0 && s.at < f.sent[0].at+lag: // not all is answered then: the address of the writer may be forged
 		return false
-	case !f.livedAt(s.fated + 5*time.Second), s.full:
+	case !f.livedAt(s.fated + 5*time.Second), s.full, f.pushedOut(n, s):
 		return false
 	}
 	return f.plan.calmBetween(f.from, f.to, s.at-lag, s.fated)
+}
+
+// sentWindow is how many packets a connection of volley remembers, see docs/ARCHITECTURE.md. All but
+// a few are messages where so many are on their way.
+const sentWindow = 16384 - 64
+
+// pushedOut reports whether so many messages were written behind one that it left the window.
+func (f *flow) pushedOut(n int, s sent) bool {
+	for _, later := range f.sent[n+1:] {
+		if later.at > s.fated {
+			break
+		}
+		if later.id >= s.id+sentWindow {
+			return true
+		}
+	}
+	return false
 }
 
 // endLag is how much later than by the fates of messages a Handler learns of an end: it is polled

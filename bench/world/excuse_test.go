@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"volley"
 )
 
 // A server that has too little memory ends connections of porous. Its Handler may be told a little
@@ -52,6 +54,31 @@ func TestEndToldLater(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A message that leaves the window of its connection is Lost before an ack can have come.
+func TestPushedOut(t *testing.T) {
+	for _, test := range []struct {
+		before  uint64        // messages in front of it
+		behind  uint64        // packets between it and the last message
+		at      time.Duration // when that was written, after the loss
+		excused bool
+	}{
+		{0, sentWindow, 0, true}, {0, sentWindow - 1, 0, false}, {0, 2 * sentWindow, 0, true},
+		{0, sentWindow, 1, false}, {2 * sentWindow, 1, 0, false},
+	} {
+		b := newBook(&plan{})
+		f := &flow{book: b, from: 1, promises: promises{exact: true}, heard: 1}
+		fated := time.Minute
+		for id := range test.before + 1 {
+			f.sent = append(f.sent, sent{at: time.Minute - 1, id: 70_000 + id, fate: volley.Lost, fated: fated, read: true})
+		}
+		n := int(test.before)
+		f.sent = append(f.sent, sent{at: fated + test.at, id: f.sent[n].id + test.behind})
+		if wrong := f.wronglyLost(n, f.sent[n]); wrong == test.excused {
+			t.Errorf("%+v: wrongly lost: %v", test, wrong)
+		}
 	}
 }
 
