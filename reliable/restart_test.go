@@ -16,7 +16,8 @@ type restarter struct {
 	got   map[uint32]int // messages received, how often
 	sent  map[uint64]uint32
 	fates map[uint32]Fate
-	full  bool // refuses all messages
+	full  bool                // refuses all messages
+	room  func(size int) bool // nil: for all messages
 	out   Batch
 }
 
@@ -31,7 +32,7 @@ func newRestarter(t testing.TB, now time.Time, sequence uint16) *restarter {
 }
 
 func (r *restarter) HandleMessage(_ uint16, payload []byte) bool {
-	if r.full {
+	if r.full || r.room != nil && !r.room(len(payload)) {
 		return false
 	}
 	if len(payload) > 0 {
