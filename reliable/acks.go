@@ -382,11 +382,13 @@ func (a *acks) speaks(s, ack uint16) {
 	}
 }
 
-// reach notes a packet that was accepted. What spoke so far behind would soon seem to be ahead.
-func (a *acks) reach(s uint16) {
-	if d := s - a.spoke; d < halfRange && d >= halfRange/2 {
-		a.spoken = false
-	}
+// reach notes a packet that was accepted.
+func (a *acks) reach(s uint16) { a.spoken = a.spoken && !farBehind(a.spoke, s) }
+
+// farBehind reports whether a sequence is so far behind s that it would soon seem to be ahead.
+func farBehind(old, s uint16) bool {
+	d := s - old
+	return d < halfRange && d >= halfRange/2
 }
 
 // late reports whether a message whose acks were believed was sent after the packet s.

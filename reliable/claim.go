@@ -163,10 +163,8 @@ func (o *outbound) disbelieved(ack uint16) {
 	}
 }
 
-// An outdated knows which packets of the other side are older than those of ours that acks had
-// named before they were sent. If they name such a packet, they speak of our predecessor's. These are all that
-// the other side sent before a packet that had come when we sent the earliest such packet, or that
-// showed a window without our predecessor's.
+// An outdated knows up to where packets of the other side are older than our early ones, which acks
+// had named before we sent them. If they name an early packet, they speak of our predecessor's.
 type outdated struct {
 	to uint16 // sequence of the newest of them
 	at uint16 // when that was noted, see coarse; 0: there is none
@@ -188,9 +186,9 @@ func (o *outdated) covers(s uint16, now int64) bool {
 	return o.at != 0 && int16(s-o.to) <= 0
 }
 
-// accepted notes that s was accepted. What is so far behind would soon seem to be ahead.
+// accepted notes a packet that was accepted.
 func (o *outdated) accepted(s uint16) {
-	if d := s - o.to; d < halfRange && d >= halfRange/2 {
+	if farBehind(o.to, s) {
 		o.at = 0
 	}
 }

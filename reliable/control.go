@@ -57,6 +57,7 @@ func (e *Endpoint) SendControl(now time.Time, out *Batch) {
 	} else {
 		if !owed || at > e.now {
 			t.probed(e.now)
+			e.takesSequence()
 			if id, lost := e.out.skip(&e.env); lost {
 				e.lost(id)
 			}

@@ -144,7 +144,7 @@ func (e *Endpoint) Reset() {
 	e.in.forget(&e.env)
 	e.parts.restart(&e.env, 0, nil)
 	e.acks.free(&e.env)
-	e.acks.forgetReceived()
+	e.forgetReceived()
 	e.meter.freeFlows(&e.env)
 	e.counters.reset()
 	e.answered = false

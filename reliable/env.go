@@ -75,7 +75,8 @@ func (g *env) enter() (was bool) {
 
 func (g *env) leave(was bool) { g.busy = was }
 
-// Acked reports whether the other side has acknowledged a packet since New or Reset.
+// Acked reports whether the other side has acknowledged a packet since New or Reset that was one
+// of the latest 256 then.
 func (g *env) Acked() bool { return g.answered }
 
 // MemoryUsage returns the bytes held beyond the Endpoint itself.

@@ -71,8 +71,7 @@ func (e *innerEndpoint) SentFates(f func(id uint64, fate uint8, rtt time.Duratio
 func (e *innerEndpoint) Renew() {
 	if e.in.newsAt != never || !e.parts.lacksFirst() {
 		e.in.renew(&e.env)
-		e.acks.forgetReceived()
-		e.out.outdated = outdated{}
+		(*Endpoint)(e).forgetReceived()
 		e.parts.restart(&e.env, 0, nil)
 	}
 }

@@ -153,11 +153,16 @@ func (e *Endpoint) tellsNews(h Header, message bool) bool {
 	return e.out.tellsNews(h)
 }
 
+// forgetReceived has what depends on the other side's sequences begin as before its first packet.
+func (e *Endpoint) forgetReceived() {
+	e.acks.forgetReceived()
+	e.out.outdated = outdated{}
+}
+
 // renewAt begins the window again with the packet s. Those little older may still come.
 func (e *Endpoint) renewAt(s uint16) {
 	e.in.renew(&e.env)
-	e.acks.forgetReceived()
-	e.out.outdated = outdated{}
+	e.forgetReceived()
 	e.parts.restart(&e.env, 0, e.parts.begun(s, e.now))
 	if e.in.begin(s) {
 		e.startAt(s)

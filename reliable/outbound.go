@@ -90,7 +90,6 @@ func (o *outbound) restart() {
 
 func (o *outbound) empty() {
 	o.count, o.open, o.half, o.overdue = 0, 0, halfSums{}, overdue{}
-	o.outdated = outdated{}
 	o.recent, o.ackedAt = 0, 0
 	if o.odd != nil {
 		o.odd.Restart(uint16(o.nextID))

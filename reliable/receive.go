@@ -170,7 +170,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, e.source(came, message))
 	e.acks.judged(claim, e.now)
 	if (claim == credible || claim == alone) && !(e.out.early(h.Ack) && e.out.outdated.covers(h.Sequence, e.now)) {
-		if floor != 0 && e.out.claims.floor == 0 { // the window shows none of our predecessor's packets
+		if floor != 0 && e.out.claims.floor == 0 { // the window has begun anew: what was sent before h may speak of the old one
 			e.out.outdated.reach(h.Sequence, e.now)
 		}
 		return h, prompt, true

@@ -42,9 +42,7 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 		t.renewed()
 	}
 	id = e.out.nextID
-	if e.out.overdue.earliest(uint32(id)) && !e.in.unmet {
-		e.out.outdated.reach(e.in.newest(), e.now)
-	}
+	e.takesSequence()
 	lostID, lost := e.out.next(&e.env, len(payload))
 	fragments := 0
 	if len(payload) > int(e.fragmentAbove) {
@@ -66,6 +64,14 @@ func (e *Endpoint) sendHeader(h Header, newest uint16, payload []byte, out *Batc
 		e.lost(lostID)
 	}
 	return id
+}
+
+// takesSequence notes that the next sequence is used. If it is our earliest early packet, nothing that
+// has come can know of that, nor can what was sent before.
+func (e *Endpoint) takesSequence() {
+	if e.out.overdue.earliest(uint32(e.out.nextID)) && !e.in.unmet {
+		e.out.outdated.reach(e.in.newest(), e.now)
+	}
 }
 
 // putFragments appends the fragments of a packet to out, and returns how many there are.

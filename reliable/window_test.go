@@ -64,13 +64,7 @@ func TestEmptyPacketsPushNothingOut(t *testing.T) {
 				a.say(b)
 			}
 			acks := b.in.header(b.out.nextID)
-			var out Batch
-			for range empties {
-				out.Reset()
-				if _, err := a.Send(a.now, nil, &out); err != nil {
-					t.Fatal(err)
-				}
-			}
+			a.sayNothing(empties)
 			a.Receive(a.now, append(AppendHeader(nil, acks), 1))
 			if a.lost > 0 || a.InFlight() > 0 {
 				t.Fatalf("%d messages before %d empty packets: %d are lost, %d in flight", messages, empties, a.lost, a.InFlight())
@@ -86,16 +80,9 @@ func TestCompactKeepsRoom(t *testing.T) {
 			a, b := newLoop(t)
 			a.say(b)
 			acks := b.in.header(b.out.nextID)
-			var out Batch
-			for i := range before + after {
-				if i == before {
-					a.Compact(a.now)
-				}
-				out.Reset()
-				if _, err := a.Send(a.now, nil, &out); err != nil {
-					t.Fatal(err)
-				}
-			}
+			a.sayNothing(before)
+			a.Compact(a.now)
+			a.sayNothing(after)
 			a.Receive(a.now, append(AppendHeader(nil, acks), 1))
 			if a.lost > 0 || a.InFlight() > 0 {
 				t.Fatalf("%d packets before Compact and %d after: %d messages are lost, %d in flight", before, after, a.lost, a.InFlight())
@@ -127,6 +114,15 @@ func (l *loopEnd) HandleMessage(uint16, []byte) bool { return true }
 func (l *loopEnd) HandleFate(_ uint64, fate Fate, _ time.Duration) {
 	if fate == FateLost {
 		l.lost++
+	}
+}
+
+// sayNothing sends empty packets that do not arrive.
+func (l *loopEnd) sayNothing(times int) {
+	var out Batch
+	for range times {
+		out.Reset()
+		mustSend(l.t, l.Endpoint, l.now, nil, &out)
 	}
 }
 
