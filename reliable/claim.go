@@ -154,6 +154,23 @@ func (c *claims) few() bool { return c.before&^begun>>(knownBits-unsentBits) == 
 
 func (c *claims) begun() bool { return c.before&begun != 0 }
 
+// turned reports whether the acks of h may be of packets that left the window long ago, because none
+// of the latest 65,536 has been acknowledged. If the other side takes nothing any more, its acks stay
+// where they are, and then look like those of new packets. So they say nothing until they move. The
+// packets that were sent before stay unacknowledged, because the acks may move through packets that
+// have waited, as for a process that stood still.
+func (o *outbound) turned(h Header) bool {
+	heard := max(o.overdue.heard, o.first)
+	if o.nextID-heard < 1<<16 || h.heardNothing() {
+		return false
+	}
+	if h.Ack+1 != uint16(heard) {
+		o.overdue.passed(o.idOf(h.Ack) + 1)
+		o.pending.ClearRange(uint16(o.nextID), o.pending.Size())
+	}
+	return true
+}
+
 // disbelieved notes an ack of a packet that is yet to be sent. What brings it may come late,
 // or again, when the packet has left.
 func (o *outbound) disbelieved(ack uint16) {

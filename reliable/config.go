@@ -126,7 +126,8 @@ type Config struct {
 	// AckGuard ignores the acks of a header whose ack is of a packet that was
 	// never sent, as that of a peer is who speaks of an endpoint that had this
 	// address before. It counts them in AcksInvalid. Without it, the ack bits
-	// of such a header may acknowledge packets that nobody received.
+	// of such a header may acknowledge packets that nobody received. So may the
+	// headers of a peer that receives nothing while 65,536 packets are sent.
 	AckGuard bool
 	// AckRefused handles the acks that a refused packet carries, also one
 	// refused for lack of memory, and makes ControlDue answer the first of them.

@@ -166,6 +166,10 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if !e.cfg.AckGuard {
 		return h, prompt, true
 	}
+	if e.out.turned(h) {
+		e.extras.count(&e.env, ackInvalid)
+		return h, false, false
+	}
 	floor := e.out.claims.floor
 	h, claim := e.out.claims.judge(h, e.out.first, e.out.nextID, e.source(came, message))
 	e.acks.judged(claim, e.now)

@@ -13,7 +13,7 @@ type Counters struct {
 	FragmentsReceived        uint64 // fragments that were of use
 	FragmentsInvalid         uint64 // fragments that are malformed, stale, in contradiction, or over the memory limit
 	PacketsDuplicate         uint64 // received before
-	AcksInvalid              uint64 // headers whose ack is of a packet never sent, with Config.AckGuard
+	AcksInvalid              uint64 // headers whose ack cannot be true, with Config.AckGuard
 }
 
 // Stats returns the measurements.
