@@ -141,6 +141,11 @@ func (w *world) probe() {
 			var probed *end
 			asked, before := 0, int64(0)
 			for range probes {
+				if probed != nil {
+					if ended, _ := probed.ended(); ended {
+						probed = nil // whose memory must be free soon
+					}
+				}
 				if e := h.connect(); e != nil {
 					if e != probed {
 						probed, asked, before = e, 0, e.answers.Load()
