@@ -154,18 +154,30 @@ func (c *claims) few() bool { return c.before&^begun>>(knownBits-unsentBits) == 
 
 func (c *claims) begun() bool { return c.before&begun != 0 }
 
-// turned reports whether the acks of h may be of packets that left the window long ago, because none
-// of the latest 65,536 has been acknowledged. If the other side takes nothing any more, its acks stay
-// where they are, and then look like those of new packets. So they say nothing until they move. The
-// packets that were sent before stay unacknowledged, because the acks may move through packets that
-// have waited, as for a process that stood still.
-func (o *outbound) turned(h Header) bool {
-	heard := max(o.overdue.heard, o.first)
-	if o.nextID-heard < 1<<16 || h.heardNothing() {
+// standstill reports whether none of our latest 65,536 packets has been acknowledged. If the other side
+// takes nothing any more, its acks stay where they are, and then look like those of new packets. heard
+// is one past the newest packet that they have acknowledged.
+func (o *outbound) standstill() (heard uint64, stands bool) {
+	heard = max(o.overdue.heard, o.first)
+	return heard, o.nextID-heard >= 1<<16
+}
+
+// unmoved reports whether the acks of h are those of a standstill.
+func (o *outbound) unmoved(h Header) bool {
+	heard, stands := o.standstill()
+	return stands && h.newestNamed()+1 == uint16(heard)
+}
+
+// move ends a standstill if the acks of h have moved. It reports whether there was one: then they say
+// nothing. The packets that were sent before stay unacknowledged, because the acks may move through
+// packets that have waited, as for a process that stood still.
+func (o *outbound) move(h Header) bool {
+	_, stands := o.standstill()
+	if !stands || h.AckBits == 0 {
 		return false
 	}
-	if h.Ack+1 != uint16(heard) {
-		o.overdue.passed(o.idOf(h.Ack) + 1)
+	if !o.unmoved(h) {
+		o.overdue.passed(o.idOf(h.newestNamed()) + 1)
 		o.pending.ClearRange(uint16(o.nextID), o.pending.Size())
 	}
 	return true
@@ -233,5 +245,5 @@ func (o *outbound) tellsNews(h Header) bool {
 	if d := int(uint16(o.nextID) - 1 - s); d >= int(o.count) {
 		return false
 	}
-	return o.idOf(s) >= o.overdue.heard
+	return o.idOf(s) >= o.overdue.heard && o.pending.Has(s)
 }

@@ -143,6 +143,9 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 
 // tellsNews reports whether h acknowledges a packet of ours that nothing else has.
 func (e *Endpoint) tellsNews(h Header, message bool) bool {
+	if e.cfg.AckGuard && e.out.unmoved(h) {
+		return false
+	}
 	if e.cfg.AckGuard && e.out.random() {
 		var c claim
 		claims := e.out.claims

@@ -166,7 +166,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 	if !e.cfg.AckGuard {
 		return h, prompt, true
 	}
-	if e.out.turned(h) {
+	if e.out.move(h) {
 		e.extras.count(&e.env, ackInvalid)
 		return h, false, false
 	}

@@ -24,7 +24,7 @@ func TestStandstill(t *testing.T) {
 		for _, speaks := range []int{7, 5_000, 65_520} {
 			all = append(all, standstill{usual, speaks, 3*1<<16 + 1000, how})
 		}
-		all = append(all, standstill{0, 7, 1<<16 + 1000, how})
+		all = append(all, standstill{0, 7, 1<<16 + 1000, how}, standstill{usual, 1<<16 + 100, 1<<16 + 500, how})
 		for seed := range uint64(10) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			all = append(all, standstill{rng.IntN(2) * usual, 1 + rng.IntN(70_000), 1<<16 - 200 + rng.IntN(1000), how})
@@ -41,7 +41,12 @@ func TestStandstill(t *testing.T) {
 				d := a.message(now, number, 8)
 				if silent++; silent >= speaks {
 					silent = 0
-					d = append(d, a.take(now, b.message(now, number, 8))...)
+					message := b.message(now, number, 8)
+					b.SendControl(now, &b.out)
+					control := b.taken()
+					for _, said := range [][][]byte{message, control, control, message} { // and copies
+						d = append(d, a.take(now, said)...)
+					}
 				}
 				switch {
 				case how == "late" && len(waiting) < 500:
@@ -54,6 +59,15 @@ func TestStandstill(t *testing.T) {
 			}
 			for range s.before {
 				exchange(1, "")
+			}
+			for range 300 { // until all is acknowledged
+				now = now.Add(time.Millisecond)
+				for _, ends := range [][2]*restarter{{a, b}, {b, a}} {
+					if wait, due := ends[0].ControlDue(now); due && wait == 0 {
+						ends[0].SendControl(now, &ends[0].out)
+						ends[1].take(now, ends[0].taken())
+					}
+				}
 			}
 			b.full = s.how == "refused"
 			for range s.sent {
@@ -75,6 +89,9 @@ func TestStandstill(t *testing.T) {
 				if a.fates[i+1] == FateDelivered {
 					require.Equal(t, 1, b.got[i+1], "message %d of %d is Delivered", i+1, number)
 				}
+			}
+			for i, n := range a.got {
+				require.Equal(t, 1, n, "message %d of the other side is read so often", i)
 			}
 			require.Equal(t, FateDelivered, a.fates[number-usual/2], "it works again")
 		})
