@@ -57,7 +57,8 @@ type Stats struct {
 	PacketsStale, PacketsDuplicate, PacketsInvalid, PacketsTooLarge uint64
 	// AcksInvalid counts packets that acknowledge what was never sent, as those
 	// of a peer do that still has a connection with a former user of our
-	// address. Their acknowledgements are ignored.
+	// address. It also counts those of a peer that has acknowledged nothing new
+	// for 65,536 packets. Their acknowledgements are ignored.
 	AcksInvalid uint64
 	// FragmentsSent, FragmentsReceived and FragmentsInvalid count the
 	// datagrams of messages that take several.

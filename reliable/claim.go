@@ -172,12 +172,12 @@ func (o *outbound) unmoved(h Header) bool {
 // nothing. The packets that were sent before stay unacknowledged, because the acks may move through
 // packets that have waited, as for a process that stood still.
 func (o *outbound) move(h Header) bool {
-	_, stands := o.standstill()
+	heard, stands := o.standstill()
 	if !stands || h.AckBits == 0 {
 		return false
 	}
-	if !o.unmoved(h) {
-		o.overdue.passed(o.idOf(h.newestNamed()) + 1)
+	if newest := h.newestNamed(); newest+1 != uint16(heard) {
+		o.overdue.passed(o.idOf(newest) + 1)
 		o.pending.ClearRange(uint16(o.nextID), o.pending.Size())
 	}
 	return true

@@ -188,6 +188,7 @@ func (e *Endpoint) heed(h Header, message bool) (_ Header, prompt, ok bool) {
 func (e *Endpoint) acked(s uint16) {
 	e.counters.acked()
 	a := e.out.acknowledge(&e.env, s)
+	e.out.overdue.passed(a.id + 1)
 	if e.grows() {
 		e.meter.flowing(&e.env).acked.add(a.bytes, e.now)
 	}

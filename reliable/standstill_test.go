@@ -118,3 +118,21 @@ func TestStandstillTurn(t *testing.T) {
 	}
 	require.EqualValues(t, 1, a.Counters().AcksInvalid)
 }
+
+// Acks that move are no standstill, however long a connection lives, and whatever an endpoint keeps.
+func TestNoStandstill(t *testing.T) {
+	for name, cfg := range map[string]*Config{"conn": connConfig(), "guard alone": {AckGuard: true, AckBuffer: -1}, "odd window": {AckGuard: true, AckBuffer: -1, SentBuffer: 100}} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := newEndpoint(cfg, testTime(0), nil)
+			var out Batch
+			for i := range 1<<17 + 1000 {
+				out.Reset()
+				s := e.NextSequence()
+				mustSend(t, e, testTime(0), []byte{1}, &out)
+				e.Receive(testTime(0), append(AppendHeader(nil, Header{uint16(i), s, 1}), 'x'))
+			}
+			require.Zero(t, e.Counters().AcksInvalid)
+			require.EqualValues(t, 1<<17+1000, e.Counters().PacketsAcked)
+		})
+	}
+}
