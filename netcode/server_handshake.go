@@ -126,6 +126,11 @@ func (s *server) handleResponse(now time.Time, from netip.AddrPort, h *handshake
 		s.deny(&h.serverKey, int(h.place), out)
 		return nil, dropServerFull
 	}
+	if s.cfg.ask != nil { // the session may have ended, or gone elsewhere, since the request
+		if _, refused, _ := s.cfg.ask(now, t.userData[:]); refused {
+			return nil, dropTokenUsed
+		}
+	}
 	if h.moves { // from now on, Ask refuses the token
 		s.history.release(h.id)
 	} else {

@@ -131,19 +131,19 @@ func (s *seats) yieldLocked(now time.Time, id sessionID, generation uint64) {
 }
 
 // succeed returns the Conn that goes on by a token, nil if none does. Begins: the session is
-// from another server. Late: it has gone on by a newer token.
-func (s *seats) succeed(now time.Time, t *ticket) (c *Conn, begins, late bool) {
+// from another server.
+func (s *seats) succeed(now time.Time, t *ticket) (c *Conn, begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c = s.sessions[t.session]
 	switch {
 	case c == nil:
-		return nil, t.handed && !s.yieldedLocked(now, t), false
+		return nil, t.handed && !s.yieldedLocked(now, t)
 	case t.generation <= c.generation:
-		return nil, false, true
+		return nil, false
 	}
 	c.goOnLocked(now, t)
-	return c, false, false
+	return c, false
 }
 
 // next returns the ticket of the next token for a session. The grant, if not nil, is for the
@@ -188,17 +188,16 @@ func (a *accepted) Ask(now time.Time, userData []byte) (moves, refused, early bo
 // from another server, and begins here.
 func (a *accepted) move(newer *netcode.Conn, t *ticket) bool {
 	now := time.Now()
-	c, begins, late := a.seats.succeed(now, t)
+	c, begins := a.seats.succeed(now, t)
 	switch {
 	case begins:
 		return false
-	case late:
-		// The client tries several tokens at once, and this one was overtaken. It must not hear
-		// that its session is over: if it goes on by this one, it finds silence, and moves again.
+	case c == nil:
+		// The client tries several tokens at once, also at several servers, and this one was
+		// overtaken a moment ago, or Ask would have refused it. The client must not hear that its
+		// session is over: if it goes on by this one, it finds silence, and moves again.
 		sideband.Of(newer).End(net.ErrClosed, nil)
 		newer.Close()
-	case c == nil:
-		sideband.Of(newer).CloseWith(append([]byte{controlBye}, errSessionOver.Error()...))
 	case sideband.Of(c.Conn).Move(newer) == nil:
 		(*Listener)(a).tell(handover.Moved, c)
 	}

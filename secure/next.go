@@ -82,6 +82,7 @@ func (r *roamer) goElsewhere(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.yieldToOwn(ctx)
 	if ctx.Err() != nil { // it has gone on by a token of a higher generation
 		following.Close()
 		return ctx.Err()
@@ -101,10 +102,7 @@ func (r *roamer) dialAnew(ctx context.Context, failed <-chan struct{}) error {
 	if !others {
 		return errNoWay // the URL leads to the same server
 	}
-	select {
-	case <-failed:
-	case <-time.After(otherStep):
-	case <-ctx.Done():
+	if !otherHadItsTime(ctx, failed) {
 		return errNoWay
 	}
 	a := r.address()
@@ -123,6 +121,18 @@ func (r *roamer) dialAnew(ctx context.Context, failed <-chan struct{}) error {
 			return err
 		}
 	}
+}
+
+// otherHadItsTime waits until the token for another server has failed, or has had some time. It
+// returns false if ctx ends before.
+func otherHadItsTime(ctx context.Context, failed <-chan struct{}) bool {
+	select {
+	case <-failed:
+	case <-time.After(otherStep):
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // dialOther dials, and ends the session for the new one. The server of the session has better

@@ -4,12 +4,14 @@ import (
 	"context"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +25,10 @@ import (
 )
 
 // hosts are the servers of a network, by their addresses.
-type hosts struct{ at sync.Map }
+type hosts struct {
+	at   sync.Map
+	away atomic.Bool // nothing comes through
+}
 
 // add starts one more.
 func (hs *hosts) add(t *testing.T, w *world, address string, lc *ListenConfig) *Listener {
@@ -39,6 +44,13 @@ func (hs *hosts) dialTCP(ctx context.Context, _, address string) (net.Conn, erro
 	at, ok := hs.at.Load(address)
 	if !ok {
 		return nil, io.ErrUnexpectedEOF
+	}
+	for wait := time.Second; hs.away.Load(); wait *= 2 { // as packets of TCP are repeated
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return at.(*world).dialTCP(ctx, "10.0.1.1:4000")
 }
@@ -436,8 +448,8 @@ func TestSameServerIsNotDialedAnew(t *testing.T) {
 	})
 }
 
-// join has two servers tell each other of sessions, as nodes of a fleet do.
-func join(a, b *Listener) {
+// join has servers tell each other of sessions, as nodes of a fleet do.
+func join(all ...*Listener) {
 	generation := func(l *Listener, id sessionID) (g uint64) {
 		for c := range l.all() {
 			if c.session == id {
@@ -446,27 +458,41 @@ func join(a, b *Listener) {
 		}
 		return g
 	}
-	watch := func(from, to *Listener) {
+	for _, from := range all {
 		(*server)(from).Watch(func(e handover.Event) {
+			if e.Kind == handover.Wants {
+				to := all[rand.IntN(len(all))]
+				ticket, err := e.Conn.Ticket(nil)
+				if err != nil || to == from {
+					return
+				}
+				if spare, err := (*server)(to).Seal(e.Session, ticket, to.Addr().String()); err == nil {
+					time.AfterFunc(2*time.Millisecond, func() { e.Conn.Give(spare) })
+				}
+				return
+			}
 			time.AfterFunc(2*time.Millisecond, func() {
-				there := generation(to, e.Session)
-				switch e.Kind {
-				case handover.Begun, handover.Moved:
-					if there > e.Generation {
-						(*server)(from).Yield(e.Session, there)
-					} else if e.Generation > 1 {
-						(*server)(to).Yield(e.Session, e.Generation)
+				for _, to := range all {
+					if to == from {
+						continue
 					}
-				case handover.Over:
-					if there <= e.Generation {
-						(*server)(to).Yield(e.Session, math.MaxUint64)
+					there := generation(to, e.Session)
+					switch e.Kind {
+					case handover.Begun, handover.Moved:
+						if there > e.Generation {
+							(*server)(from).Yield(e.Session, there)
+						} else if e.Generation > 1 {
+							(*server)(to).Yield(e.Session, e.Generation)
+						}
+					case handover.Over:
+						if there <= e.Generation {
+							(*server)(to).Yield(e.Session, math.MaxUint64)
+						}
 					}
 				}
 			})
 		})
 	}
-	watch(a, b)
-	watch(b, a)
 }
 
 // A server that is silent for a while may be heard again at each moment of a move to another

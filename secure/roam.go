@@ -33,6 +33,7 @@ type roamer struct {
 	session  sessionID  // zero before a backend's client has a spare token
 	moves    *moves     // nil before the first
 	used     uint64     // the highest generation that was shown to the server
+	shown    int        // tokens that its own server may be about to take
 	spares   []spare    // of higher ones, in order
 	other    *elsewhere // for another server; nil: there is none
 	others   bool       // there was one
@@ -361,7 +362,7 @@ var errHeard = errors.New("secure: the server is there")
 func (r *roamer) moved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cancel = nil
+	r.cancel, r.shown = nil, 0
 	<-r.moves.turn
 }
 

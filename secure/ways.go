@@ -27,7 +27,8 @@ func (r *roamer) move(ctx context.Context) error {
 			return err
 		}
 	}
-	// The other spare is tried for as long as it takes, and TCP beside it, and another server.
+	// Another server is tried for as long as it takes, and TCP beside it, and the other spare. Where
+	// there is another server, the spare waits for it, because the first one was not answered.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	own, stop := context.WithCancel(ctx)
@@ -47,8 +48,15 @@ func (r *roamer) move(ctx context.Context) error {
 	}
 	// Servers go by the highest generation, and so the client must not choose a lower one. A token
 	// by TCP has a higher one than all before.
-	if second, ok := r.takeSpareAbove(r.generationElsewhere()); ok {
-		ways = append(ways, func() error { return r.moveBySpare(own, &second) })
+	elsewhere := r.generationElsewhere()
+	if second, ok := r.takeSpareAbove(elsewhere); ok {
+		ways = append(ways, func() error {
+			if elsewhere > 0 && !otherHadItsTime(own, failed) {
+				second.wipe()
+				return errNoWay
+			}
+			return r.moveBySpare(own, &second)
+		})
 	}
 	if r.byTCP() {
 		ways = append(ways, func() error { return r.keepMovingByTCP(own) })
@@ -77,6 +85,22 @@ func (r *roamer) move(ctx context.Context) error {
 		return over
 	}
 	return err
+}
+
+// yieldToOwn waits for a token that the client has shown to its own server meanwhile, if there is
+// one, until that has had time to answer. Its generation is higher than that of the token for another
+// server, and both servers may be reached again at the same moment, after the client's network was away.
+func (r *roamer) yieldToOwn(ctx context.Context) {
+	r.mu.Lock()
+	shown, wait := r.shown > 0, moveMercy+2*r.rtt
+	r.mu.Unlock()
+	if !shown {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
 }
 
 // awayFor returns the context of a way to another server beside a move. If the server is heard,
@@ -168,13 +192,19 @@ func (r *roamer) moveBy(ctx context.Context, tok *netcode.Token, generation uint
 	if udp, ok := d.NetDialer.LocalAddr.(*net.UDPAddr); ok {
 		d.NetDialer.LocalAddr = &net.UDPAddr{IP: udp.IP, Zone: udp.Zone} // the port is in use
 	}
+	r.mu.Lock()
+	r.shown++
+	r.mu.Unlock()
 	newer, err := d.joinAs(ctx, r.address(), tok, func(cfg *netcode.Config) { sideband.OwnMove(cfg, r) })
+	r.mu.Lock()
+	if err != nil {
+		r.shown--
+	}
+	c, gone := r.conn, r.next != nil
+	r.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	c, gone := r.conn, r.next != nil
-	r.mu.Unlock()
 	if gone { // the session goes on at another server, and is not over
 		sideband.Of(newer).End(ErrMoved, []byte{controlGone})
 		return ErrMoved

@@ -26,8 +26,9 @@ type Owner interface {
 	Broken(session net.Conn, err error) (stays bool)
 
 	// Ask says what a request is for, from the user data in its token, before anything is
-	// remembered of it. It is called with the lock of the Listener. After a session has moved
-	// by a token, Ask refuses the token until it expires, because nobody else remembers it.
+	// remembered of it, and again before its session is made. It is called with the lock of the
+	// Listener. After a session has moved by a token, Ask refuses the token until it expires,
+	// because nobody else remembers it.
 	Ask(now time.Time, userData []byte) (moves, refused, early bool)
 	// Admit is given a new session of a Listener before anybody else sees it, and reports
 	// whether it keeps it: to move another session, or to close it.
