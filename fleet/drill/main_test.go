@@ -26,11 +26,16 @@ func TestDrill(t *testing.T) {
 	case testenv.Race:
 		s.only = "tokens,kill,rolling,stop,partition,nats" // figures of memory mean nothing
 	}
-	ok, err := drill(s)
+	table, err := drill(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !ok {
-		t.Error("see the table")
+	check(t, table)
+}
+
+// check fails the test for each row that is not as it must be.
+func check(t *testing.T, table *table) {
+	for _, r := range table.failed() {
+		t.Errorf("%s: %s: measured %s, wanted %s", r.part, r.what, r.have, r.want)
 	}
 }

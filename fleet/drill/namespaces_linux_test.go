@@ -83,8 +83,5 @@ func TestPartitionOfNamespaces(t *testing.T) {
 	if err := partitionIn(table, s, newNamespaces(t)); err != nil {
 		t.Fatal(err)
 	}
-	table.print()
-	if !table.ok() {
-		t.Error("see the table")
-	}
+	check(t, table)
 }
