@@ -32,6 +32,7 @@ type book struct {
 	stalls   []stall       // of hosts
 	// fullDrops returns how many datagrams between two hosts have found no room in the buffer of a socket.
 	fullDrops func(a, b int) uint64
+	short     map[int][]time.Duration // by server: when its log has told of messages refused for want of memory
 }
 
 // A happening is one whose time the plan does not tell.
@@ -60,7 +61,7 @@ type counts struct {
 const sendWait = 500 * time.Millisecond
 
 func newBook(p *plan) *book {
-	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), latest: make(map[occasion]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration)}
+	return &book{plan: p, start: time.Now(), fullDrops: func(a, b int) uint64 { return 0 }, slowest: sendWait + time.Millisecond, closings: make(map[[2]int][]time.Duration), stalls: make([]stall, p.hosts()), latest: make(map[occasion]time.Duration), live: make(map[[2]int]int), ends: make(map[[2]int]time.Duration), short: make(map[int][]time.Duration)}
 }
 
 // now is the time since the start of the world.
@@ -277,6 +278,23 @@ func (b *book) happened(what happening, host int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.latest[occasion{what, host}] = b.now()
+}
+
+// refusedFor is how long after the server had no memory its log tells it, at most.
+const refusedFor = 11 * time.Second
+
+// tellShort notes that the log of a server tells of it.
+func (b *book) tellShort(server int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.short[server] = append(b.short[server], b.now())
+}
+
+// shortAt reports whether a server may have had no memory at a time.
+func (b *book) shortAt(server int, at time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.short[server], func(told time.Duration) bool { return at <= told && told <= at+refusedFor })
 }
 
 // since reports whether something has happened to a host since a time.

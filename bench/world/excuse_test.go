@@ -82,6 +82,30 @@ func TestPushedOut(t *testing.T) {
 	}
 }
 
+// Nor does one that a server wrote while it had no memory for a larger window of sent packets, which
+// its log tells up to 11 s later.
+func TestShortOfMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook(&plan{})
+		time.Sleep(time.Minute)
+		b.tellShort(1)
+		for _, test := range []struct {
+			from    int
+			fated   time.Duration
+			excused bool
+		}{
+			{1, time.Minute, true}, {1, time.Minute + 1, false}, {1, time.Minute - refusedFor, true},
+			{1, time.Minute - refusedFor - 1, false}, {0, time.Minute, false},
+		} {
+			f := &flow{book: b, from: test.from, promises: promises{exact: true}, heard: 1}
+			f.sent = []sent{{at: time.Second, id: 1, fate: volley.Lost, fated: test.fated, read: true}}
+			if wrong := f.wronglyLost(0, f.sent[0]); wrong == test.excused {
+				t.Errorf("%+v: wrongly lost: %v", test, wrong)
+			}
+		}
+	})
+}
+
 // If a server has no room for a small message of each client at once, some may have no answer after
 // the faults, but half of those that it has room for have one.
 func TestStarved(t *testing.T) {

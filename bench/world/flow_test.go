@@ -208,6 +208,8 @@ func (f *flow) wronglyLost(n int, s sent) bool {
 		return false
 	case !f.livedAt(s.fated + 5*time.Second), s.full, f.pushedOut(n, s):
 		return false
+	case f.shortAt(f.from, s.fated): // the window of sent packets stays as small as it is then
+		return false
 	}
 	return f.plan.calmBetween(f.from, f.to, s.at-lag, s.fated)
 }
