@@ -163,6 +163,13 @@ func TestOutageOfClient(t *testing.T) {
 			f := newTrio(t, w, seed)
 			defer f.stop()
 			time.Sleep(2*time.Second + time.Duration(f.random.Int64N(int64(100*time.Second))))
+			if seed%2 == 1 {
+				for c := range f.servers[0].all() {
+					(&seat{c, f.servers[0]}).Go(true)
+				}
+				time.Sleep(2 * time.Second)
+				require.Equal(t, 1, f.moved)
+			}
 			require.NoError(t, f.client.Rebind(t.Context()))
 			require.Zero(t, f.client.roamer.shown)
 			time.Sleep(time.Second + time.Duration(f.random.Int64N(int64(100*time.Second))))
