@@ -33,11 +33,11 @@ type roamer struct {
 	session  sessionID  // zero before a backend's client has a spare token
 	moves    *moves     // nil before the first
 	used     uint64     // the highest generation that was shown to the server
-	shown    int        // tokens that its own server may be about to take
 	spares   []spare    // of higher ones, in order
 	other    *elsewhere // for another server; nil: there is none
 	others   bool       // there was one
 	ended    bool
+	shown    int32      // tokens that its own server may be about to take
 	next     *successor // which follows at another server
 	asked    int32      // for spares, since one came
 	otherAsk int32      // how often one for another server was asked for alone
