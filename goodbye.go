@@ -170,6 +170,9 @@ func (c *Conn) CloseWithReason(reason string) error {
 	if reason = cutReason(reason); open {
 		this.reason = reason
 	}
+	c.mu.Unlock()
+	c.user.In.End(net.ErrClosed) // now, because the peer's machine may refuse the goodbye
+	c.mu.Lock()
 	lingers := open && c.finishUnlocking(reason)
 	c.mu.Unlock()
 	c.user.In.Fail(net.ErrClosed)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -434,4 +435,53 @@ func endAt(t *testing.T, at time.Duration, byServer, exit, again bool) {
 	}
 	s.Close()
 	l.Close()
+}
+
+// A goodbyeRefused is a socket that learns at the goodbye that nobody listens, and whose write leaves
+// a Read the time to tell it.
+type goodbyeRefused struct {
+	*simnet.Conn
+	notice atomic.Pointer[func()]
+}
+
+func (c *goodbyeRefused) WriteToUDPAddrPort(b []byte, addr netip.AddrPort) (int, error) {
+	if notice := c.notice.Load(); notice != nil && b[0] == goodbyePrefix {
+		c.notice.Store(nil)
+		(*notice)()
+		time.Sleep(time.Millisecond)
+	}
+	return c.Conn.WriteToUDPAddrPort(b, addr)
+}
+
+// A Read that Close interrupts does not tell that the other side refuses the goodbye.
+func TestRefusedGoodbye(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(1)
+		at, err := n.Listen("10.0.0.1:7777")
+		require.NoError(t, err)
+		l, err := new(ListenConfig).ListenOn(at)
+		require.NoError(t, err)
+		near, err := n.Listen("10.0.0.2:7777")
+		require.NoError(t, err)
+		pc := &goodbyeRefused{Conn: near}
+		c, err := new(Dialer).DialOn(t.Context(), pc, l.Addr())
+		require.NoError(t, err)
+		s, err := l.AcceptConn(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		notice := c.user.In.Notice
+		pc.notice.Store(&notice)
+		read := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 10))
+			read <- err
+		}()
+		synctest.Wait()
+		c.Close()
+		require.ErrorIs(t, <-read, net.ErrClosed)
+		require.Nil(t, pc.notice.Load())
+		s.Close()
+		l.Close()
+		time.Sleep(5 * time.Second)
+	})
 }

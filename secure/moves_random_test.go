@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,12 +24,14 @@ type trio struct {
 	hs      *hosts
 	random  *rand.Rand
 	servers []*Listener
-	client  *Conn
-	last    time.Time // when an answer came
-	moved   int       // sessions that followed others
-	anew    int       // sessions that did not
-	err     error     // of Next
 	stop    func()
+
+	mu     sync.Mutex
+	client *Conn
+	last   time.Time // when an answer came
+	moved  int       // sessions that followed others
+	anew   int       // sessions that did not
+	err    error     // of Next
 }
 
 var trioClient = netip.MustParseAddr("10.0.1.1")
@@ -61,7 +64,7 @@ func newTrio(t *testing.T, w *world, seed uint64) *trio {
 	}()
 	f.stop = func() {
 		cancel()
-		f.client.Close()
+		f.now().Close()
 		<-over
 		time.Sleep(time.Second)
 		for _, l := range f.servers {
@@ -72,14 +75,24 @@ func newTrio(t *testing.T, w *world, seed uint64) *trio {
 	return f
 }
 
+// now returns the session of now.
+func (f *trio) now() *Conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.client
+}
+
 func (f *trio) talk(ctx context.Context) {
 	for {
-		c := f.client
+		c := f.now()
 		go func() {
-			for b := make([]byte, 100); ; f.last = time.Now() {
+			for b := make([]byte, 100); ; {
 				if _, err := c.Read(b); err != nil {
 					return
 				}
+				f.mu.Lock()
+				f.last = time.Now()
+				f.mu.Unlock()
 			}
 		}()
 		for c.Err() == nil && ctx.Err() == nil {
@@ -87,16 +100,22 @@ func (f *trio) talk(ctx context.Context) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		next, err := c.Next(ctx)
-		if err != nil {
+		f.mu.Lock()
+		switch {
+		case err != nil:
 			f.err = err
-			return
-		}
-		if c.Err() == ErrMoved {
+		case c.Err() == ErrMoved:
 			f.moved++
-		} else {
+		default:
 			f.anew++
 		}
-		f.client = next
+		if err == nil {
+			f.client = next
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -118,7 +137,9 @@ func (f *trio) setLinks(link simnet.Link) {
 }
 
 // check checks that the client has its session, and that no server has another one.
-func (f *trio) check(t *testing.T, seed uint64) {
+func (f *trio) check(t *testing.T, seed uint64) (moved, anew int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	require.NoError(t, f.err, "seed %d", seed)
 	require.LessOrEqual(t, time.Since(f.last), 200*time.Millisecond, "seed %d", seed)
 	conns := 0
@@ -126,6 +147,7 @@ func (f *trio) check(t *testing.T, seed uint64) {
 		conns += l.Stats().Conns
 	}
 	require.Equal(t, 1, conns, "seed %d", seed)
+	return f.moved, f.anew
 }
 
 var goodLink = simnet.Link{Latency: 5 * time.Millisecond}
@@ -148,8 +170,8 @@ func TestMovesAtRandom(t *testing.T) {
 			}
 			f.setLinks(goodLink)
 			time.Sleep(40 * time.Second)
-			f.check(t, seed)
-			moved, anew = moved+f.moved, anew+f.anew
+			m, a := f.check(t, seed)
+			moved, anew = moved+m, anew+a
 		})
 	}
 	t.Logf("%d moves, %d sessions anew", moved, anew)
@@ -168,10 +190,14 @@ func TestOutageOfClient(t *testing.T) {
 					(&seat{c, f.servers[0]}).Go(true)
 				}
 				time.Sleep(2 * time.Second)
-				require.Equal(t, 1, f.moved)
+				moved, _ := f.check(t, seed)
+				require.Equal(t, 1, moved)
 			}
-			require.NoError(t, f.client.Rebind(t.Context()))
-			require.Zero(t, f.client.roamer.shown)
+			c := f.now()
+			require.NoError(t, c.Rebind(t.Context()))
+			c.roamer.mu.Lock()
+			require.Zero(t, c.roamer.shown)
+			c.roamer.mu.Unlock()
 			time.Sleep(time.Second + time.Duration(f.random.Int64N(int64(100*time.Second))))
 			f.setLinks(simnet.Link{Loss: 1})
 			f.hs.away.Store(true)
@@ -179,8 +205,8 @@ func TestOutageOfClient(t *testing.T) {
 			f.hs.away.Store(false)
 			f.setLinks(goodLink)
 			time.Sleep(40 * time.Second)
-			f.check(t, seed)
-			require.Zero(t, f.anew, "seed %d", seed)
+			_, anew := f.check(t, seed)
+			require.Zero(t, anew, "seed %d", seed)
 		})
 	}
 }
