@@ -30,6 +30,14 @@ func (r *roamer) keepOther(now time.Time, msg []byte) {
 	r.other, r.others = &s, true
 }
 
+// otherLocked returns the spare token for another server, nil if there is none that still holds.
+func (r *roamer) otherLocked() *elsewhere {
+	if r.other == nil || time.Since(r.other.since) >= spareLifetime {
+		return nil
+	}
+	return r.other
+}
+
 // leave goes to another server, or ends the session for the application to dial again.
 func (r *roamer) leave(elsewhere bool) {
 	if !elsewhere {
@@ -57,12 +65,12 @@ func (r *roamer) leave(elsewhere bool) {
 // turn of a move.
 func (r *roamer) goElsewhere(ctx context.Context) error {
 	r.mu.Lock()
-	s, c := r.other, r.conn
-	r.other = nil
-	if s == nil || c == nil || time.Since(s.since) >= spareLifetime {
+	s, c := r.otherLocked(), r.conn
+	if s == nil || c == nil {
 		r.mu.Unlock()
 		return errNoWay
 	}
+	r.other = nil
 	tok, ok := s.token(r.protocol, s.server)
 	if !ok {
 		r.mu.Unlock()
@@ -153,6 +161,7 @@ func (r *roamer) dialOther(ctx context.Context, a address) error {
 	if err != nil {
 		return err
 	}
+	r.yieldToOwn(ctx)
 	if ctx.Err() != nil { // another way was found meanwhile
 		following.Close()
 		return ctx.Err()

@@ -2,16 +2,11 @@ package secure
 
 import (
 	"context"
-	"io"
-	"math"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,43 +18,6 @@ import (
 	"volley/netcode"
 	"volley/simnet"
 )
-
-// hosts are the servers of a network, by their addresses.
-type hosts struct {
-	at   sync.Map
-	away atomic.Bool // nothing comes through
-}
-
-// add starts one more.
-func (hs *hosts) add(t *testing.T, w *world, address string, lc *ListenConfig) *Listener {
-	t.Helper()
-	at := &world{net: w.net, where: address, latency: w.latency, tokens: make(chan net.Conn), closed: make(chan struct{})}
-	at.closeTCP = sync.OnceFunc(func() { close(at.closed) })
-	hs.at.Store(address, at)
-	lc.dialTCP = hs.dialTCP
-	return at.listen(t, lc)
-}
-
-func (hs *hosts) dialTCP(ctx context.Context, _, address string) (net.Conn, error) {
-	at, ok := hs.at.Load(address)
-	if !ok {
-		return nil, io.ErrUnexpectedEOF
-	}
-	for wait := time.Second; hs.away.Load(); wait *= 2 { // as packets of TCP are repeated
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return at.(*world).dialTCP(ctx, "10.0.1.1:4000")
-}
-
-func (hs *hosts) dialer(w *world) *Dialer {
-	d := w.dialer()
-	d.dialTCP = hs.dialTCP
-	return d
-}
 
 // A server that is about to stop sends its clients to another one, with what it knows of them.
 func TestDrain(t *testing.T) {
@@ -265,15 +223,7 @@ func TestDrainMany(t *testing.T) {
 			wg.Add(1)
 			go talk(c)
 		}
-		go func() {
-			for {
-				s, err := b.AcceptConn(context.Background())
-				if err != nil {
-					return
-				}
-				go echo(s)
-			}
-		}()
+		go echoAll(b)
 		time.Sleep(time.Second)
 		begin := time.Now()
 		require.NoError(t, a.Drain(t.Context(), b.URL("10.0.0.2"), nil))
@@ -292,31 +242,6 @@ func TestDrainMany(t *testing.T) {
 		require.NoError(t, b.Close())
 		time.Sleep(2 * time.Second)
 	})
-}
-
-// give gives the client of a session a token for another server.
-func give(t *testing.T, from *Listener, c *Conn, to *Listener) {
-	t.Helper()
-	s := &seat{c, from}
-	ticket, err := s.Ticket(nil)
-	require.NoError(t, err)
-	spare, err := (*server)(to).Seal(c.session, ticket, to.Addr().String())
-	require.NoError(t, err)
-	s.Give(spare)
-}
-
-// die takes servers with their sessions away, and tells nobody.
-func (hs *hosts) die(w *world, link simnet.Link, all ...*Listener) {
-	w.net.SetDefault(simnet.Link{Loss: 1})
-	for _, l := range all {
-		hs.at.Delete(l.Addr().String())
-		for s := range l.Conns() {
-			s.Close()
-		}
-		l.Close()
-	}
-	time.Sleep(10 * time.Millisecond)
-	w.net.SetDefault(link)
 }
 
 // Clients of a server that dies go on at the one for which they have a token.
@@ -448,53 +373,6 @@ func TestSameServerIsNotDialedAnew(t *testing.T) {
 	})
 }
 
-// join has servers tell each other of sessions, as nodes of a fleet do.
-func join(all ...*Listener) {
-	generation := func(l *Listener, id sessionID) (g uint64) {
-		for c := range l.all() {
-			if c.session == id {
-				_, g = (&seat{c, l}).ID()
-			}
-		}
-		return g
-	}
-	for _, from := range all {
-		(*server)(from).Watch(func(e handover.Event) {
-			if e.Kind == handover.Wants {
-				to := all[rand.IntN(len(all))]
-				ticket, err := e.Conn.Ticket(nil)
-				if err != nil || to == from {
-					return
-				}
-				if spare, err := (*server)(to).Seal(e.Session, ticket, to.Addr().String()); err == nil {
-					time.AfterFunc(2*time.Millisecond, func() { e.Conn.Give(spare) })
-				}
-				return
-			}
-			time.AfterFunc(2*time.Millisecond, func() {
-				for _, to := range all {
-					if to == from {
-						continue
-					}
-					there := generation(to, e.Session)
-					switch e.Kind {
-					case handover.Begun, handover.Moved:
-						if there > e.Generation {
-							(*server)(from).Yield(e.Session, there)
-						} else if e.Generation > 1 {
-							(*server)(to).Yield(e.Session, e.Generation)
-						}
-					case handover.Over:
-						if there <= e.Generation {
-							(*server)(to).Yield(e.Session, math.MaxUint64)
-						}
-					}
-				}
-			})
-		})
-	}
-}
-
 // A server that is silent for a while may be heard again at each moment of a move to another
 // one. The session goes on at one of them, whichever that is.
 func TestMovesOfSilentServer(t *testing.T) {
@@ -515,15 +393,7 @@ func testMovesOfSilentServer(t *testing.T, few bool) {
 			w.net.SetLink(client, there, simnet.Link{Latency: 150 * time.Millisecond})
 			w.net.SetLink(there, client, simnet.Link{Latency: 150 * time.Millisecond})
 			for _, l := range []*Listener{a, b} {
-				go func() {
-					for {
-						s, err := l.AcceptConn(context.Background())
-						if err != nil {
-							return
-						}
-						go echo(s)
-					}
-				}()
+				go echoAll(l)
 			}
 			c, err := hs.dialer(w).Dial(t.Context(), a.URL("10.0.0.1"))
 			require.NoError(t, err)

@@ -87,9 +87,9 @@ func (r *roamer) move(ctx context.Context) error {
 	return err
 }
 
-// yieldToOwn waits for a token that the client has shown to its own server meanwhile, if there is
-// one, until that has had time to answer. Its generation is higher than that of the token for another
-// server, and both servers may be reached again at the same moment, after the client's network was away.
+// yieldToOwn waits for a token that the client has shown to its own server, if there is one, until
+// that has had time to answer. The caller has reached another server. After the client's network was
+// away, both are reached again at the same moment, and the own server keeps the session.
 func (r *roamer) yieldToOwn(ctx context.Context) {
 	r.mu.Lock()
 	shown, wait := r.shown > 0, moveMercy+2*r.rtt
@@ -137,7 +137,7 @@ func (r *roamer) isOver(err error) bool {
 func (r *roamer) step() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.other != nil {
+	if r.otherLocked() != nil {
 		return max(shortStep, 4*r.rtt)
 	}
 	return max(moveStep, 4*r.rtt)
@@ -166,10 +166,10 @@ func (r *roamer) takeSpareAbove(generation uint64) (s spare, ok bool) {
 func (r *roamer) generationElsewhere() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.other == nil {
-		return 0
+	if s := r.otherLocked(); s != nil {
+		return s.generation
 	}
-	return r.other.generation
+	return 0
 }
 
 // moveBySpare moves by a spare token, which it overwrites.
