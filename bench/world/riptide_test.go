@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -125,31 +123,6 @@ func (l *riptideLink) ended(e *end, reason riptide.Reason) {
 	l.once.Do(func() { close(l.over) })
 }
 
-// An alarm is a slog.Handler that notes panics, which the package catches.
-type alarm struct {
-	slog.Handler
-	*book
-}
-
-// Enabled implements slog.Handler.
-func (a alarm) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
-
-// WithAttrs implements slog.Handler.
-func (a alarm) WithAttrs([]slog.Attr) slog.Handler { return a }
-
-// Handle implements slog.Handler.
-func (a alarm) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "panic") {
-		r.Attrs(func(at slog.Attr) bool {
-			a.fail("%s: %v", r.Message, at)
-			return true
-		})
-	}
-	return nil
-}
-
-func (b *book) logger() *slog.Logger { return slog.New(alarm{slog.DiscardHandler, b}) }
-
 // A riptideServer serves clients.
 type riptideServer struct {
 	riptide.Server
@@ -172,7 +145,7 @@ func listenSealedRiptide(w *world, home int, pc net.PacketConn) (server, error) 
 }
 
 func (s *riptideServer) run(take func(*end)) {
-	s.MaxClients, s.Logger, s.NoAnnouncements = 1000, s.w.book.logger(), true
+	s.MaxClients, s.Logger, s.NoAnnouncements = 1000, s.w.book.logger(s.home), true
 	s.Connected = func(p *riptide.Peer) {
 		l := &riptideLink{send: p.SendID, stop: func() { p.Kick(nil) }, told: p.Stats}
 		l.held = pinTo(p)
@@ -270,7 +243,7 @@ func (w *world) dialRiptide(home, peer int, cfg *riptide.Config, on net.Conn) (*
 	l := &riptideLink{send: c.SendID, stop: func() { c.Close() }, told: c.Stats}
 	l.held = pinTo(c)
 	e := w.riptideEnd(l, home, peer)
-	c.Logger = w.book.logger()
+	c.Logger = w.book.logger(home)
 	c.Disconnected = func(_ *riptide.Client, reason riptide.Reason, _ *riptide.Message) { l.ended(e, reason) }
 	c.Delivered = func(_ *riptide.Client, id uint16) { l.acked(id) }
 	c.Handle(riptideMessage, func(_ *riptide.Client, m *riptide.Message) error {

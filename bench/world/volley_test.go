@@ -2,10 +2,8 @@ package world
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
 
 	"volley"
@@ -89,29 +87,8 @@ func (w *world) volleyConfig(home int) *volley.ListenConfig {
 	}
 	return &volley.ListenConfig{
 		MaxMemory: memoryLimit(p),
-		Config:    &volley.Config{Capture: w.recorder, Logger: slog.New(shortage{slog.DiscardHandler, w.book, home}), ReadBuffer: buffer, ReassemblyBuffer: buffer, AckDelay: []time.Duration{0, 20 * time.Millisecond, 0, time.Second}[p.config/3%4]},
+		Config:    &volley.Config{Capture: w.recorder, Logger: w.book.logger(home), ReadBuffer: buffer, ReassemblyBuffer: buffer, AckDelay: []time.Duration{0, 20 * time.Millisecond, 0, time.Second}[p.config/3%4]},
 	}
-}
-
-// A shortage is a slog.Handler that notes that a server has had no memory.
-type shortage struct {
-	slog.Handler
-	*book
-	server int
-}
-
-// Enabled implements slog.Handler.
-func (s shortage) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
-
-// WithAttrs implements slog.Handler.
-func (s shortage) WithAttrs([]slog.Attr) slog.Handler { return s }
-
-// Handle implements slog.Handler.
-func (s shortage) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "MaxMemory") {
-		s.tellShort(s.server)
-	}
-	return nil
 }
 
 // serverBuffer is how many bytes a connection of a server may hold for Read, and for reassembly.
