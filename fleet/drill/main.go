@@ -143,14 +143,9 @@ func (t *table) is(what string, have, want int) {
 	t.add(have == want, what, fmt.Sprint(have), fmt.Sprint(want))
 }
 
-// lost adds how many sessions were lost, and clients that gave up. No session may be, but on a busy
-// machine, where datagrams wait for seconds: there, one client of twenty may have come anew.
-func (t *table) lost(s sizes, when string, r report) {
-	most := 0
-	if s.slack > 1 {
-		most = s.clients / 20
-	}
-	t.add(r.Redials <= most, when+"clients that came anew", fmt.Sprint(r.Redials), fmt.Sprintf("at most %d", most))
+// lost adds how many sessions were lost, and clients that gave up: none may be.
+func (t *table) lost(when string, r report) {
+	t.is(when+"clients that came anew", r.Redials, 0)
 	t.is(when+"clients that gave up", r.Gone, 0)
 	if r.Err != "" {
 		log.Printf("  an error of a client: %s", r.Err)

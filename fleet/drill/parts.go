@@ -45,7 +45,7 @@ func kill(t *table, s sizes) error {
 		t.atMost(s, there2+": p99 of theirs is back", r.percentile(1-0.01*hit), 2*time.Second)
 		t.note(there2+": half of theirs are back", r.percentile(1-0.5*hit).Round(time.Millisecond).String())
 		t.atMost(s, there2+": the last is back", r.percentile(1), 5*time.Second)
-		t.lost(s, there2+": ", r)
+		t.lost(there2+": ", r)
 		t.note("delay of timers at the clients", r.Late.Round(time.Millisecond).String())
 		if err := m.start(); err != nil {
 			return err
@@ -91,7 +91,7 @@ func rolling(t *table, s sizes) error {
 	t.note("delay of timers at the clients", r.Late.Round(time.Millisecond).String())
 	t.note("p99 of the longest gaps", r.percentile(0.99).Round(time.Millisecond).String())
 	t.atMost(s, "the longest gap", r.percentile(1), 250*time.Millisecond)
-	t.lost(s, "", r)
+	t.lost("", r)
 	return once(t, w, s.clients, "after all")
 }
 
@@ -123,7 +123,7 @@ func stop(t *table, s sizes) error {
 		return err
 	}
 	t.atMost(s, "the longest gap of a client", r.percentile(1), 5*time.Second)
-	t.lost(s, "", r)
+	t.lost("", r)
 	return once(t, w, s.clients, "after all")
 }
 
@@ -200,7 +200,7 @@ func partitionIn(t *table, s sizes, in network) error {
 		return err
 	}
 	t.atMost(s, "the longest gap of a client", r.percentile(1), 5*time.Second)
-	t.lost(s, "", r)
+	t.lost("", r)
 	return once(t, w, s.clients, "after all")
 }
 
@@ -374,7 +374,7 @@ func clock(t *table, s sizes) error {
 	t.note("a node whose clock is 5 s ahead: sessions that moved", fmt.Sprint(r.Moved))
 	t.note("delay of timers at the clients", r.Late.Round(time.Millisecond).String())
 	t.atMost(s, "the longest gap", r.percentile(1), 250*time.Millisecond)
-	t.lost(s, "", r)
+	t.lost("", r)
 	return once(t, w, s.clients, "after all")
 }
 
