@@ -54,7 +54,9 @@ func (h *host) foreseen(e *end, err error) bool {
 		return e.leftBy(at) || trouble || five || s == volleyPackets            // which sends nothing against silence
 	case peerRestarted:
 		moved := p.happens(e.home, e.began-lag, at, rebind) || p.happens(e.peer, e.began-lag, at, rebind)
-		return e.leftBy(at) || moved || p.restarted(e.peer, e.began-lag, at)
+		// The Handler of the peer is told that the connection has ended after what it does now.
+		told := e.peer != server || !b.stalledAt(server, at)
+		return e.leftBy(at) || moved || p.restarted(e.peer, e.began-lag, at) || !told
 	case peerMoved:
 		return p.drained(s, 0, at)
 	case peerRefuses:

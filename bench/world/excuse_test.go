@@ -57,6 +57,31 @@ func TestEndToldLater(t *testing.T) {
 	}
 }
 
+// A server that has ended a connection answers its client at once, also while a function of its Handler
+// waits, and the Handler is told later.
+func TestEndToldAfterStall(t *testing.T) {
+	for _, test := range []struct {
+		home    int
+		stalls  time.Duration // after the end
+		excused bool
+	}{
+		{1, 1, true}, {1, 0, false}, {0, 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBook(&plan{servers: []serverPlan{{stack: volleyPolled}}, clients: make([]clientPlan, 300)})
+			h := &host{w: &world{plan: b.plan, book: b}}
+			client := newEnd(b, slowLink{}, route{home: test.home, peer: 1 - test.home, promises: sealed, served: true, dialed: true})
+			time.Sleep(time.Minute)
+			b.stalls[0].until.Store(int64(b.now() + test.stalls))
+			client.finished(volley.ErrPeerRestarted)
+			h.explain(client, volley.ErrPeerRestarted)
+			if excused := len(b.failures) == 0; excused != test.excused {
+				t.Errorf("%+v: failures: %q", test, b.failures)
+			}
+		})
+	}
+}
+
 // A message that leaves the window of its connection is Lost before an ack can have come.
 func TestPushedOut(t *testing.T) {
 	for _, test := range []struct {
