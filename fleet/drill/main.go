@@ -134,7 +134,7 @@ func (t *table) add(ok bool, what, have, want string) {
 	log.Printf("  %s: %s (%s)", what, have, want)
 }
 
-// addBusy adds what a machine may miss that has no time for the fleet.
+// addBusy adds a row that may fail on a machine which has no time for the fleet.
 func (t *table) addBusy(ok bool, what, have, want string) {
 	t.add(ok, what, have, want)
 	t.rows[len(t.rows)-1].late = t.late

@@ -209,15 +209,20 @@ func (m *member) status(of string) (s status, err error) {
 	return s, err
 }
 
-// until waits for something.
+// until waits for something, and fails if that does not come in time.
 func until(what string, most time.Duration, f func() (bool, error)) error {
+	ok, err := within(most, f)
+	if err == nil && !ok {
+		err = errors.New("after " + most.String() + " still not: " + what)
+	}
+	return err
+}
+
+// within reports whether something comes in time.
+func within(most time.Duration, f func() (bool, error)) (bool, error) {
 	for end := time.Now().Add(most); ; time.Sleep(50 * time.Millisecond) {
-		ok, err := f()
-		if ok || err != nil {
-			return err
-		}
-		if time.Now().After(end) {
-			return errors.New("after " + most.String() + " still not: " + what)
+		if ok, err := f(); ok || err != nil || time.Now().After(end) {
+			return ok, err
 		}
 	}
 }
@@ -299,17 +304,14 @@ func (w *world) report(t *table) (r report, err error) {
 func (w *world) settled(t *table) error {
 	time.Sleep(1500 * time.Millisecond)
 	var r report
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if err := w.clients.ask("look", &r); err != nil {
-			return err
-		}
+	ok, err := within(time.Minute, func() (bool, error) {
+		r = report{}
+		err := w.clients.ask("look", &r)
 		t.late = max(t.late, r.Late)
-		if r.Silent == 0 || time.Now().After(end) {
-			break
-		}
-	}
-	t.addBusy(r.Silent == 0, "clients that are silent", fmt.Sprint(r.Silent), "0")
-	return nil
+		return r.Silent == 0, err
+	})
+	t.addBusy(ok, "clients that are silent", fmt.Sprint(r.Silent), "0")
+	return err
 }
 
 func (r *report) percentile(p float64) time.Duration {
