@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	minReceivedTrack   = 64                 // sequences that a growing window tells apart at first
-	maxReceivedCompact = 1024               // and at most after Compact
-	receivedTurn       = int64(time.Second) // a growing window doubles if it turns over faster
+	minReceivedTrack   = 64   // sequences that a growing window tells apart at first
+	maxReceivedCompact = 1024 // and at most after Compact
+	receivedTurn       = 1000 // a growing window doubles if it turns over faster, in milliseconds
 )
 
 // Limits of the jump guard, in sequences.
@@ -27,8 +27,9 @@ const jumpSilence = int64(10 * time.Second)
 type inbound struct {
 	seen       seq.Window
 	ring       *receivedRing // nil before the first packet, and with Config.MaxWindow
-	turnedAt   int64         // when a growing window was last all new
 	newsAt     int64         // when the last packet was accepted, or never
+	turnedAt   uint32        // when a growing window was last all new, in milliseconds
+	openedAt   uint32        // when the first packet of the opening came, in milliseconds
 	parked     int32         // sequence that JumpGuard waits to see confirmed, or -1
 	newsSeq    uint16        // of the packet accepted last
 	turnedNext uint16        // what a growing window expected at turnedAt
@@ -38,7 +39,7 @@ type inbound struct {
 	said       uint8         // messages of the opening that came, up to openingFew
 	opening    opening       // of the other side
 	former     opening       // the one before, of a side that has been renewed since
-	openedAt   uint32        // when the first packet of the opening came, in milliseconds
+	formerEnd  uint16        // the newest sequence of that side
 }
 
 func newInbound(g *env) (in inbound) {
@@ -57,13 +58,13 @@ func newInbound(g *env) (in inbound) {
 func (in *inbound) forget(g *env) {
 	in.seen.Reset()
 	in.ring.reset(0)
-	in.turnedAt, in.turnedNext = g.now, 0
+	in.turnedAt, in.turnedNext = milliseconds(g.now), 0
 	in.newsAt, in.parked, in.unmet, in.opening, in.said = never, -1, g.cfg.MidStream, opening{}, 0
 }
 
 // renew has the window begin with the next packet.
 func (in *inbound) renew(g *env) {
-	in.former = in.opening
+	in.former, in.formerEnd = in.opening, in.newest()
 	in.forget(g)
 	in.unmet = true
 	in.renewals++
@@ -79,6 +80,22 @@ func (in *inbound) openNow(now int64) { in.openedAt = milliseconds(now) }
 func (in *inbound) openedBefore(now int64, s uint16) {
 	in.openNow(now)
 	in.opening = opening{s - openingReach, openingReach}
+}
+
+// jumped notes that the window has begun again with s by a jump. The other side may have
+// started anew, and then it had heard nothing until shortly before.
+func (in *inbound) jumped(now int64, s uint16) {
+	in.former, in.said = in.opening, 0
+	in.openedBefore(now, s)
+}
+
+// ofFormer reports whether a packet so far ahead may be a late one, from before the other side
+// started anew: that was not long ago, and its packets were as far ahead, or nearly.
+func (in *inbound) ofFormer(now int64, ahead uint16) bool {
+	if in.former.none() || milliseconds(now)-in.openedAt >= milliseconds(jumpSilence) {
+		return false
+	}
+	return int(ahead) <= int(int16(in.formerEnd-in.seen.Next()))+jumpAhead
 }
 
 // openAgain sets what is known of the openings when the window begins again with s. Copies
@@ -170,7 +187,9 @@ func (in *inbound) asked() { in.asking = false }
 // the other side is a turn further on than the window. One so far ahead that
 // those in between, should they still come, would be taken for duplicates is
 // believed if it follows another such one that was parked; where that is very
-// far, the window starts again with it: it jumps.
+// far, the window starts again with it: it jumps. Shortly after the other side
+// has started anew, packets that may be from before are not believed so. It is
+// asked instead, since its answer tells.
 func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool) {
 	w := &in.seen
 	ahead := s - w.Next()
@@ -180,12 +199,16 @@ func (in *inbound) guard(now int64, s uint16) (v Verdict, believed, jumped bool)
 	if behind := ahead >= halfRange || s-in.newsSeq >= halfRange; behind && !in.silent(now) {
 		return stale, false, false
 	}
+	if in.ofFormer(now, ahead) {
+		in.ask()
+		return parked, false, false
+	}
 	if d := s - uint16(in.parked); in.parked < 0 || d < 1 || d > jumpConfirm {
 		in.parked = int32(s)
 		return parked, false, false
 	}
 	if ahead >= jumpAhead {
-		in.parked = -1
+		in.parked, in.formerEnd = -1, in.newest()
 		in.restart(s)
 		jumped = true
 	}
@@ -242,8 +265,8 @@ func (in *inbound) turn(g *env) {
 	if in.seen.Next()-in.turnedNext < uint16(track) {
 		return
 	}
-	fast := g.now-in.turnedAt < receivedTurn
-	in.turnedAt, in.turnedNext = g.now, in.seen.Next()
+	fast := milliseconds(g.now)-in.turnedAt < receivedTurn
+	in.turnedAt, in.turnedNext = milliseconds(g.now), in.seen.Next()
 	if fast && track < g.cfg.MaxWindow && g.take(track/8) {
 		in.seen.Resize(2 * track)
 	}
@@ -258,7 +281,7 @@ func (in *inbound) shrink(g *env) {
 	before := in.seen.Bytes()
 	if n := in.seen.Trim(minReceivedTrack, maxReceivedCompact); n < in.seen.Track() {
 		in.seen.Resize(n)
-		in.turnedAt, in.turnedNext = g.now, in.seen.Next()
+		in.turnedAt, in.turnedNext = milliseconds(g.now), in.seen.Next()
 	}
 	g.give(before - in.seen.Bytes())
 }

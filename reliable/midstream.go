@@ -37,6 +37,9 @@ func (e *Endpoint) guard(s uint16) (Verdict, bool) {
 	if jumped {
 		e.acks.spoken = false
 		e.out.outdated = outdated{}
+		if e.cfg.MidStream {
+			e.in.jumped(e.now, s)
+		}
 		e.startAt(s)
 	}
 	return v, believed
