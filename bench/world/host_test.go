@@ -353,13 +353,25 @@ func (h *host) play(steps []step) {
 	}
 }
 
+// catchUp is how long a program that reads again needs at most to have read all that is there.
+const catchUp = lag + longestStall
+
+// restLocked has the program read nothing for a while.
+func (h *host) restLocked(lasts time.Duration) {
+	now := h.w.book.now()
+	if h.rests == 0 || now >= h.rests+catchUp { // else it has not caught up yet
+		h.restsFrom = now
+	}
+	h.rests = max(h.rests, now+lasts)
+}
+
 // readAllLocked returns a time at which the program had read all that was there.
 func (h *host) readAllLocked() time.Duration {
 	at := h.w.book.now()
-	if h.rests > at-lag-longestStall {
+	if h.rests > 0 && at < h.rests+catchUp {
 		at = min(at, h.restsFrom)
 	}
-	return at - lag - longestStall
+	return at - catchUp
 }
 
 // kill ends the process without a word. It starts again after a while.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"volley"
 )
 
@@ -95,6 +97,34 @@ func TestUnread(t *testing.T) {
 					t.Errorf("excused: %v, failures: %q", excused, b.failures)
 				}
 			})
+		})
+	}
+}
+
+// A program that reads again needs some time to read what has come meanwhile. If it rests again before
+// that, this goes on from the first rest.
+func TestReadAll(t *testing.T) {
+	const first, lasts = time.Minute, 10 * time.Second
+	for _, test := range []struct {
+		again, after time.Duration // since the first rest was over
+		want         time.Duration
+	}{
+		{0, time.Second, first},
+		{catchUp - 1, time.Second, first},
+		{catchUp, time.Second, first + lasts + catchUp},
+		{catchUp - 1, lasts + catchUp - 1, first},
+		{catchUp - 1, lasts + catchUp, first + 2*(lasts+catchUp) - 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBook(&plan{})
+			h := &host{w: &world{plan: b.plan, book: b}}
+			require.Equal(t, -catchUp, h.readAllLocked())
+			time.Sleep(first)
+			h.restLocked(lasts)
+			time.Sleep(lasts + test.again)
+			h.restLocked(lasts)
+			time.Sleep(test.after)
+			require.Equal(t, test.want-catchUp, h.readAllLocked())
 		})
 	}
 }

@@ -203,10 +203,7 @@ func (w *world) hoard(h *host, f fault) {
 		h.stallAgain = now + 4*longestStall
 		w.book.stalls[h.number].next.Store(int64(min(f.lasts, longestStall)))
 	}
-	if now := w.book.now(); now >= h.rests {
-		h.restsFrom = now
-	}
-	h.rests = max(h.rests, w.book.now()+f.lasts)
+	h.restLocked(f.lasts)
 	for e := range h.ends {
 		e.rest(f.lasts)
 	}
