@@ -106,3 +106,32 @@ func TestRestartLatePackets(t *testing.T) {
 		}
 	}
 }
+
+// Packets of the side that has started anew are held back, too, if they follow a gap, until it has
+// answered. Then its messages get through, also if none goes the other way.
+func TestRestartThenGap(t *testing.T) {
+	s, _, now := talkedTo(t, someTime, 500, 20_000, 40)
+	c := newRestarter(t, now, 17_000)
+	const before, after = 1000, 2000
+	say := func(from uint32) {
+		for i := range uint32(50) {
+			now = pump(now, 20*time.Millisecond, s, c, c.message(now, from+i, 8), nil)
+		}
+	}
+	say(before)
+	require.Len(t, s.got, 50)
+	now = pump(now, time.Second, s, c, nil, nil)
+	s.take(now, c.message(now, before+50, 8)) // the next one tells no news
+	c.skip(now, 200)
+	say(after)
+	pump(now, time.Second, s, c, nil, nil)
+	require.EqualValues(t, 1, s.Inner().Renewals())
+	for i := range uint32(50) {
+		want := 1
+		if i == 0 {
+			want = 0
+		}
+		require.Equal(t, want, s.got[after+i], "message %d behind the gap", i)
+		require.Equal(t, want == 1, c.fates[after+i] == FateDelivered, "message %d behind the gap", i)
+	}
+}
