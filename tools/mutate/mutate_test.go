@@ -407,9 +407,6 @@ func TestReport(t *testing.T) {
 
 // The targets are there, and the command draws from all of them.
 func TestTargets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads all packages")
-	}
 	var out, progress strings.Builder
 	code, err := run(t.Context(), []string{"-list", "-n", "30"}, &out, &progress)
 	if code != 0 || err != nil {
