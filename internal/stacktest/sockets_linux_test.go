@@ -106,8 +106,10 @@ func TestSharedPortWhileDialing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if n := l.Stats().Unknown; n == 0 || n > peers*(sockets+1) {
-		t.Errorf("Unknown = %d, want the %d datagrams that came too early", n, peers*(sockets+1))
+	// With each packet a hello may go out, since none has been answered.
+	const early = 2 * peers * (sockets + 1)
+	if n := l.Stats().Unknown; n == 0 || n > early {
+		t.Errorf("Unknown = %d, want those of the %d datagrams that came too early", n, early)
 	}
 	l.SetDeadline(time.Now().Add(30 * time.Second))
 	for range 10 {
