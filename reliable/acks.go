@@ -395,13 +395,17 @@ func farBehind(old, s uint16) bool {
 func (a *acks) late(s uint16) bool { return a.spoken && int16(a.spoke-s) > 0 }
 
 // timely reports whether the header of a packet may be as old as its place: a message that
-// was sent later has an ack as new, or there are some that lack fragments and have told nothing.
-// Behind a jump, which may be forged, it may not.
-func (a *acks) timely(h Header, unfinished bool) bool {
+// was sent later has an ack as new, or there are some that lack fragments, and none that
+// was sent later tells only older acks. Behind a jump, which may be forged, it may not.
+func (a *acks) timely(h Header, parts *reassembler) bool {
 	if a.late(h.Sequence) {
 		return int16(h.Ack-a.spokeAck) <= 0
 	}
-	return unfinished && a.spoken
+	if !a.spoken || parts.open == 0 {
+		return false
+	}
+	ack, told := parts.toldAfter(h.Sequence)
+	return !told || int16(h.Ack-ack) <= 0
 }
 
 // judged notes what the acks of a header turned out to be.

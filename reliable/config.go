@@ -121,7 +121,8 @@ type Config struct {
 	// sequence 0, each at a time of its own. The first packet is believed
 	// whatever its sequence. The window begins again with a packet that it would
 	// refuse, but that acknowledges something new, or, if nothing was accepted
-	// for 10 s, that has heard nothing. It needs JumpGuard.
+	// for 10 s, that has heard nothing. If two fragments with the same sequence and
+	// number differ, that packet is given up. It needs JumpGuard.
 	MidStream bool
 	// AckGuard ignores the acks of a header whose ack is of a packet that was
 	// never sent, as that of a peer is who speaks of an endpoint that had this

@@ -126,7 +126,7 @@ func (e *Endpoint) anew(s uint16, h *Header, message bool) bool {
 		}
 	case !e.tellsNews(*h, message):
 		return false
-	case !silent && (e.out.early(h.plain().Ack) || e.acks.timely(*h, e.parts.open > 0)):
+	case !silent && (e.out.early(h.plain().Ack) || e.acks.timely(h.plain(), &e.parts)):
 		return false
 	}
 	sure := h == nil || h.heardNothing() || s-e.in.seen.Next() >= halfRange // else it may have skipped ahead

@@ -74,6 +74,9 @@ func (p *reassembler) extend(g *env, r *reassembly, f *Fragment) Verdict {
 	switch {
 	case r.count != f.Count:
 		return Invalid
+	case g.cfg.MidStream && r.has(f.ID) && !r.copied(f, int(g.fragmentSize)):
+		r.spoil()
+		return Invalid
 	case r.has(f.ID):
 		return Duplicate
 	}
@@ -180,6 +183,19 @@ func (p *reassembler) begun(s uint16, now int64) *reassembly {
 		return r
 	}
 	return nil
+}
+
+// toldAfter returns the newest ack that open packets after s tell, if one tells any.
+func (p *reassembler) toldAfter(s uint16) (ack uint16, told bool) {
+	for _, r := range p.table {
+		if r == nil || r.headerSize == 0 || r.header.heardNothing() || int16(r.sequence-s) <= 0 {
+			continue
+		}
+		if a := r.header.Ack; !told || int16(a-ack) > 0 {
+			ack, told = a, true
+		}
+	}
+	return ack, told
 }
 
 // lacksFirst reports whether there are fragments, but no first one of any packet.

@@ -1,12 +1,15 @@
 package reliable
 
-import "unsafe"
+import (
+	"bytes"
+	"unsafe"
+)
 
 // A reassembly collects the fragments of a packet as they arrive in the slots of a growing
 // buffer: all are of one size but the last. In order, the buffer is the payload.
 type reassembly struct {
 	sequence uint16
-	count    int       // fragments announced
+	count    int       // fragments announced, or 0 after spoil
 	got      int       // fragments here
 	lastSize int       // bytes of the last fragment
 	shuffled bool      // the order is not that of the ids
@@ -33,6 +36,18 @@ func (r *reassembly) room(n, fragmentSize int) int {
 	}
 	return len(r.order)*fragmentSize + n
 }
+
+// copied reports whether f, whose id is here already, is a copy of that fragment.
+func (r *reassembly) copied(f *Fragment, fragmentSize int) bool {
+	if f.ID == 0 && f.Header != r.header || f.last() && len(f.Data) != r.lastSize {
+		return false
+	}
+	slot := bytes.IndexByte(r.order, f.ID) // -1 if it is empty
+	return slot < 0 || bytes.Equal(f.Data, r.buf[slot*fragmentSize:][:len(f.Data)])
+}
+
+// spoil has no fragment fit any more, because two packets have the same sequence.
+func (r *reassembly) spoil() { r.count = 0 }
 
 // restart makes r an empty reassembly of the packet of f. Its buffer stays.
 func (r *reassembly) restart(f *Fragment, now int64) {

@@ -86,6 +86,45 @@ func TestRestartNearUnfinishedSaysNothing(t *testing.T) {
 	require.EqualValues(t, 1, s.Inner().Renewals())
 }
 
+// The first fragment tells acks, too. If none that was sent later tells an ack as new, a packet
+// that tells news shows that the other side has started anew.
+func TestRestartNearUnfinishedSaysLess(t *testing.T) {
+	const news, plain = 1002, 10_010 // what the packet plain tells
+	for name, test := range map[string]struct {
+		unfinished []Header
+		message    bool
+		renewed    bool
+	}{
+		"less":                        {[]Header{{10_060, news - 1, 1}}, true, true},
+		"less, just behind it":        {[]Header{{plain + 1, news - 1, 1}}, true, true},
+		"as much":                     {[]Header{{10_060, news, 1}}, true, false},
+		"more":                        {[]Header{{10_060, news + 1, 1}}, true, false},
+		"less and as much":            {[]Header{{10_060, news - 1, 1}, {10_061, news, 1}}, true, false},
+		"as much and less":            {[]Header{{10_060, news, 1}, {10_061, news - 1, 1}}, true, false},
+		"nothing heard":               {[]Header{{10_060, noneHeard, 0}}, true, false},
+		"less than without a message": {[]Header{{10_060, news - 1, 1}}, false, true},
+		"as much as without":          {[]Header{{10_060, news, 1}}, false, false},
+	} {
+		s, now := nearRestart(t, true)
+		s.message(now, 3, 8) // so that there may be an ack of 1003
+		for _, h := range test.unfinished {
+			first := AppendHeader(AppendFragmentHeader(nil, FragmentHeader{h.Sequence, 0, 3}), h)
+			require.Equal(t, fragmentStored, s.Receive(now, append(first, noise[:defaultFragmentSize]...)), name)
+		}
+		for _, sequence := range []uint16{10_062, plain + 64} { // so that the window forgets whether it came
+			second := AppendFragmentHeader(nil, FragmentHeader{sequence, 1, 3})
+			require.Equal(t, fragmentStored, s.Receive(now, append(second, noise[:defaultFragmentSize]...)), name)
+		}
+		v := s.Receive(now, acknowledging(plain, news, test.message))
+		require.Equal(t, test.renewed, s.Inner().Renewals() == 1, "%s: %v", name, v)
+	}
+
+	s, now := nearRestart(t, true)
+	first := AppendHeader(AppendFragmentHeader(nil, FragmentHeader{10_005, 0, 3}), Header{10_005, news - 1, 1})
+	require.Equal(t, fragmentStored, s.Receive(now, append(first, noise[:defaultFragmentSize]...)))
+	require.Equal(t, Duplicate, s.Receive(now, acknowledging(10_006, news, true)), "what was sent before it may say less")
+}
+
 // After a jump of forged fragments, the next message that tells news brings the window back.
 func TestRestartNearBehindForgedFragments(t *testing.T) {
 	s, now := nearRestart(t, true)
