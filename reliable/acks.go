@@ -394,9 +394,9 @@ func farBehind(old, s uint16) bool {
 // late reports whether a message whose acks were believed was sent after the packet s.
 func (a *acks) late(s uint16) bool { return a.spoken && int16(a.spoke-s) > 0 }
 
-// timely reports whether the header of a packet may be as old as its place: a message that
-// was sent later has an ack as new, or there are some that lack fragments, and none that
-// was sent later tells only older acks. Behind a jump, which may be forged, it may not.
+// timely reports whether the ack of a packet is no newer than its place allows: a message that
+// was sent later, or a first fragment of one, tells an ack as new. Unfinished messages that tell
+// no ack allow any. Behind a jump, which may be forged, none is allowed.
 func (a *acks) timely(h Header, parts *reassembler) bool {
 	if a.late(h.Sequence) {
 		return int16(h.Ack-a.spokeAck) <= 0
