@@ -208,9 +208,7 @@ func (w *world) weigh() {
 		allowed += 400 << 10 // a socket with its reader, and large datagrams that fill its buffer
 		h.mu.Lock()
 		if h.sock != nil {
-			if wait, _ := h.sock.standing(); wait > 0 || w.book.stalled(h.number) {
-				allowed += int64(h.sock.ReadBuffer()) / smallestPacket * datagramCost
-			}
+			allowed += h.sock.mayHold(w.book.stalled(h.number))
 		}
 		if h.server != nil {
 			h.server.check(false)

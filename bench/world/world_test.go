@@ -169,7 +169,7 @@ func (w *world) happen(f fault) {
 	case small:
 		h.withSocket(func(s *socket) { s.SetReadBuffer(1 + int(f.amount*20000)) })
 		time.Sleep(f.lasts)
-		h.withSocket(func(s *socket) { s.SetReadBuffer(256 << 10) })
+		h.withSocket(func(s *socket) { s.SetReadBuffer(socketBuffer) })
 	case hoard:
 		w.hoard(h, f)
 	case forge:
