@@ -239,8 +239,9 @@ func (w *world) weigh() {
 }
 
 const (
-	datagramCost   = 2500 // bytes that the network holds for a datagram, also a small one
-	smallestPacket = 32   // bytes that a datagram of four bytes takes in the buffer of a socket
+	datagramCost   = 2500      // bytes that the network holds for a datagram, also a small one
+	smallestPacket = 32        // bytes that a datagram of four bytes takes in the buffer of a socket
+	socketBuffer   = 256 << 10 // bytes that the buffer of a socket has, by default of simnet
 )
 
 // underWay returns how many datagrams are under way. A loop of writes sends thousands at

@@ -219,9 +219,6 @@ func (s *socket) standing() (wait time.Duration, late bool) {
 	return time.Until(s.pause), !s.deadline.IsZero() && !time.Now().Before(s.deadline)
 }
 
-// socketBuffer is the size of the receive buffer of a socket in bytes, that of simnet by default.
-const socketBuffer = 256 << 10
-
 // mayHold returns how much memory the datagrams may take that wait in the socket because the process
 // stands still, or because a function of a Handler waits. A buffer that was made smaller keeps what
 // it holds, so that its size of now is no limit.
